@@ -48,10 +48,7 @@ class TokenCredentials(Credentials):
     """
 
     def __init__(
-        self,
-        login: Callable[[], str],
-        scheme: str = "Bearer ",
-        is_stale: Callable[[str], bool] = lambda _: False,
+        self, login: Callable[[], str], scheme: str = "Bearer ", is_stale: Callable[[str], bool] = lambda _: False
     ) -> None:
         super().__init__()
         self._login, self._scheme, self._is_stale = login, scheme, is_stale
@@ -109,7 +106,7 @@ class Tls:
             place = {"capath" if os.path.isdir(self.verify) else "cafile": self.verify}  # noqa: PTH112
             try:
                 context.load_verify_locations(**place)
-            except OSError as error:  # ssl.SSLError is one
+            except OSError as error:  # includes ssl.SSLError
                 raise ValueError(f"cannot load certificate authorities from {self.verify!r}: {error}") from error
 
     def _load_certificate(self, context: ssl.SSLContext) -> None:

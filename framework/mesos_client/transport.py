@@ -11,6 +11,7 @@ import json
 import select
 import socket
 import threading
+from contextlib import suppress
 from typing import Any, Callable, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -109,13 +110,11 @@ class Stream:
     def text(self) -> str:
         """Return the start of an error response, for messages. Never raises."""
         body = b""
-        try:
+        with suppress(TransportError):  # a partial text is enough
             for chunk in self.chunks():
                 body += chunk
                 if len(body) >= MAX_TEXT:
                     break
-        except TransportError:
-            pass  # a partial text is enough
         return HttpReply(0, body).text
 
     def read(self) -> bytes:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from builders import a_spec, a_status, an_offer, with_fields
+from kit.memory_store import MemoryStore
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.server import ApiServer
@@ -49,7 +50,7 @@ class Loop:
     """The scheduler's loop without Mesos: decide, swap the state, call the observers."""
 
     def __init__(self) -> None:
-        self.state, self.journal = a_state(), EventJournal()
+        self.state, self.journal, self.store = a_state(), EventJournal(), MemoryStore("service")
         self.backend = Backend(lambda: Snapshot(self.state), journal=self.journal)
         self.offers = tuple(an_offer(f"o-{n}", f"a-{n}", cpus=0.2) for n in range(50))
 
@@ -62,7 +63,7 @@ class Loop:
             decision = handle(start, event, 9.0, lambda: "id")
             self.state = decision.state
             self.backend.observe(event, decision)
-            self.journal(event, decision)
+            self.journal.commit(self.store, (), [(event, decision)])
         self.state = start
         return time.perf_counter() - begin
 

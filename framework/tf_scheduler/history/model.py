@@ -71,7 +71,7 @@ class Run:
 
     id: str
     service: str
-    #: succeeded, failed, stopped or refused; running while it goes on, lost when it ended without a result.
+    #: succeeded, failed, stopped or refused; running before its end, lost if it ended without a result.
     state: str
     reason: str
     submitted: float
@@ -142,15 +142,15 @@ def to_json(run: Run) -> dict[str, Any]:
 def from_json(document: Mapping[str, Any]) -> Run:
     """Read a stored record: ignore unknown fields, use defaults for missing ones."""
     values = _known_fields(Run, {**document, "warnings": document.get(WARNING_KEY, ())})
-    values["launches"] = tuple(
-        RecordedLaunch(**_known_fields(RecordedLaunch, item)) for item in values.get("launches", ())
-    )
-    values["curves"] = {
-        task: tuple(ProgressPoint(**_known_fields(ProgressPoint, item)) for item in points)
-        for task, points in values.get("curves", {}).items()
-    }
-    values["warnings"] = tuple(RunWarning(**_known_fields(RunWarning, item)) for item in values["warnings"])
+    curves: Mapping[str, Any] = values.get("curves", {})
+    values["launches"] = _read_all(RecordedLaunch, values.get("launches", ()))
+    values["curves"] = {task: _read_all(ProgressPoint, points) for task, points in curves.items()}
+    values["warnings"] = _read_all(RunWarning, values["warnings"])
     return Run(**values)
+
+
+def _read_all(kind: type[Any], items: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:
+    return tuple(kind(**_known_fields(kind, item)) for item in items)
 
 
 def _known_fields(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:

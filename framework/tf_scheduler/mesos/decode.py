@@ -32,11 +32,6 @@ log = logging.getLogger(__name__)
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def log_ignored(message: str) -> None:
-    """Warn of ignored data: this project's executors never send any."""
-    log.warning("%s", message)
-
-
 def sanitize_text(value: Any) -> str:
     """Return up to `MAX_TEXT_LENGTH` characters, unsafe ones as U+FFFD; empty if `value` is not text."""
     if not isinstance(value, str):
@@ -68,22 +63,17 @@ _LAST_SECOND = 253_402_300_800
 
 
 def progress(raw: Mapping[str, Any]) -> events.ProgressReported | None:
-    """Decode an executor's progress message; None if foreign, of an unknown version, or about another's task."""
-    report = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log_ignored)
+    """Decode an executor's progress message; None if invalid, or about a task of another executor."""
+    report = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log.warning)
     if report is None:
         return None
     content = asdict(report)
     task_id = TaskId(content.pop("task_id"))
-    if executor_of(task_id) != _executor(raw):
-        log_ignored("progress report ignored: an executor reports on another one's task")
+    sender = raw.get("executor_id")  # added by the agent
+    if not isinstance(sender, Mapping) or executor_of(task_id) != sender.get("value"):
+        log.warning("progress report ignored: the task belongs to another executor")
         return None
     return events.ProgressReported(task_id, Progress(**content))
-
-
-def _executor(raw: Mapping[str, Any]) -> object:
-    """Return the executor id that the agent added to a message."""
-    executor_id = raw.get("executor_id")
-    return executor_id.get("value") if isinstance(executor_id, Mapping) else None
 
 
 #: Refusals of Mesos 1.11 (src/master/master.cpp) -> ACL (docs/authorization.md) and DC/OS permission.
@@ -176,7 +166,7 @@ def attribute(raw: Json) -> str:
 def status(raw: Json) -> TaskStatus:
     """Decode a task status."""
     agent = raw.get("agent_id", {}).get("value")
-    ending = EndReport.decode(base64_bytes(raw.get("data")), log_ignored)
+    ending = EndReport.decode(base64_bytes(raw.get("data")), log.warning)
     return TaskStatus(
         id=TaskId(raw["task_id"]["value"]),
         state=TaskState(raw["state"]),

@@ -29,9 +29,7 @@ def _ids(**ids: str) -> Json:
 
 
 def container(launch: effects.Launch) -> Json:
-    """Return ContainerInfo (mesos.proto) for the executor and its task, if the launch names an image, network or
-    volume.
-    """
+    """Return ContainerInfo (mesos.proto) of a launch; empty without an image, network and volumes."""
     image, network, volumes = launch.image, launch.network, launch.volumes
     if not image and network is None and not volumes:
         return {}
@@ -196,18 +194,12 @@ def _refusal(seconds: float) -> Json:
 
 def resource(item: Resource) -> Json:
     """Encode a resource in its offered shape, with the accepted part of its value."""
-    shape = json.loads(item.shape)
-    if isinstance(item.value, int):
-        return {"name": item.name, "type": "SCALAR", "scalar": {"value": item.value / UNIT}, **shape}
-    if isinstance(item.value, tuple):
-        ranges = [{"begin": begin, "end": end} for begin, end in item.value]
-        return {"name": item.name, "type": "RANGES", "ranges": {"range": ranges}, **shape}
-    return {"name": item.name, "type": "SET", "set": {"item": sorted(item.value)}, **shape}
+    return {"name": item.name, **item.value_fields(), **json.loads(item.shape)}
 
 
 def task_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
     """Return TaskInfo, with one executor per task."""
-    record = launch.record
+    record, limit = launch.record, launch.max_completion_time  # the executor enforces the limit (mesos.proto)
     return {
         "name": record.name,
         "task_id": {"value": record.id},
@@ -216,7 +208,7 @@ def task_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
         "executor": executor_info(launch, framework_id),
         "data": base64.b64encode(launch.payload).decode(),
         "kill_policy": {"grace_period": _nanoseconds(launch.kill_grace)},
-        **_limit(launch.max_completion_time),
+        **({} if limit is None else {"max_completion_time": _nanoseconds(limit)}),
         "discovery": {
             "visibility": "FRAMEWORK",
             "name": record.name,
@@ -262,11 +254,6 @@ def _references(references: Mapping[str, SecretSource]) -> Json:
 
 def _reference(source: SecretSource) -> Json:
     return {"name": source.path, **({"key": source.key} if source.key else {})}
-
-
-def _limit(seconds: float | None) -> Json:
-    """Return TaskInfo.max_completion_time; the executor enforces it (mesos.proto)."""
-    return {} if seconds is None else {"max_completion_time": _nanoseconds(seconds)}
 
 
 def _uri(uri: Uri) -> Json:

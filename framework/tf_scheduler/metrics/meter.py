@@ -22,7 +22,7 @@ from .statsd import StatsdSender, StatsdTarget
 
 #: Version of Dropwizard's metrics format that the SDK uses.
 _VERSION = "3.1.3"
-#: CPU seconds from which an answer counts as expensive; it is cached for this multiple of its cost.
+#: CPU seconds from which an answer counts as expensive; an expensive answer is cached for this multiple of its cost.
 _COSTLY, _AGAIN = 0.002, 50
 _PAUSE = 1.0  # seconds between two checks of the plans
 

@@ -28,7 +28,7 @@ _COUNTERS = (
 _KEPT = 1028
 #: Values of dcos-commons, metrics/PlanReporter.java, which has no DELAYED.
 _VALUES = {Status.ERROR: -1, Status.COMPLETE: 0, Status.WAITING: 1, Status.PENDING: 1, Status.DELAYED: 1}
-_UNDER_WAY = 2
+_IN_PROGRESS = 2
 _QUANTILES = {"p50": 0.5, "p75": 0.75, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999}
 #: Rate name and its period in seconds.
 _AVERAGES = {"m1_rate": 60.0, "m5_rate": 300.0, "m15_rate": 900.0}
@@ -87,4 +87,4 @@ def quantile(ordered: list[float], share: float) -> float:
 def gauges(state: SchedulerState, plans: Mapping[str, Status]) -> dict[str, int | bool]:
     """Return the gauges; `plans` maps names to statuses."""
     suppressed: dict[str, int | bool] = {"is_suppressed": state.session.suppressed}
-    return suppressed | {f"plan_status.{name}": _VALUES.get(status, _UNDER_WAY) for name, status in plans.items()}
+    return suppressed | {f"plan_status.{name}": _VALUES.get(status, _IN_PROGRESS) for name, status in plans.items()}

@@ -93,12 +93,9 @@ class StatsdSender:
                     sender.sendto(packet, address)
         except BlockingIOError:
             return  # the send buffer is full
-        except OSError as error:
-            self._log_error(f"{error.strerror or error}")
+        except OSError as failure:
+            error, self._error = self._error, f"{failure.strerror or failure}"
+            if error != self._error:
+                log.warning("cannot send metrics to %s:%s: %s", self.to.host, self.to.port, self._error)
         else:
             self._error = ""
-
-    def _log_error(self, error: str) -> None:
-        if error != self._error:
-            log.warning("cannot send metrics to %s:%s: %s", self.to.host, self.to.port, error)
-        self._error = error

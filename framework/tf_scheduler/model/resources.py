@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from .ids import NO_OPERATION, AgentId, OperationId, TaskName
 from .placement import AgentLocation
@@ -45,6 +46,15 @@ class Resource:
     #: Other fields (reservations, allocation_info, disk ...) as canonical JSON, returned to Mesos unchanged; only
     #: entries of equal shape are interchangeable.
     shape: str = "{}"
+
+    def value_fields(self) -> dict[str, Any]:
+        """Return the type and the value in the JSON form of Mesos (mesos.proto, Resource)."""
+        if isinstance(self.value, int):
+            return {"type": "SCALAR", "scalar": {"value": self.value / UNIT}}
+        if isinstance(self.value, tuple):
+            ranges = [{"begin": begin, "end": end} for begin, end in self.value]
+            return {"type": "RANGES", "ranges": {"range": ranges}}
+        return {"type": "SET", "set": {"item": sorted(self.value)}}
 
 
 @dataclass(frozen=True, slots=True)

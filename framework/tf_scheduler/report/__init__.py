@@ -1,1 +1,1 @@
-"""One run as one page: no script, nothing fetched, readable in light and dark and on a phone."""
+"""HTML report of one run: one file without scripts, for light and dark mode and small screens."""

@@ -213,7 +213,7 @@ def timeline(run: Run) -> Html:
         "div",
         [_row(run, task, launches, whole) for task, launches in list(rows.items())[:MAX_ROWS]],
         tag("div", tag("div", class_="label"), tag("div", marks, class_="lane axis"), class_="row"),
-        tag("p", f"and {more} tasks more", class_="none") if more > 0 else "",
+        tag("p", f"and {more} more tasks", class_="none") if more > 0 else "",
         class_="gantt",
     )
 

@@ -150,7 +150,7 @@ def _sections(run: Run) -> Iterable[Html]:
     if run.warnings:
         times = [format_duration(max(0.0, item.time - run.submitted)) for item in run.warnings]
         rows = [(tag("span", at, class_="when"), item.message) for at, item in zip(times, run.warnings, strict=True)]
-        yield _section("What happened", table(("after", "what"), rows))
+        yield _section("Warnings", table(("after", "warning"), rows))
     environment = table(("what", "version"), run.environment.items())
     options = tag("pre", json.dumps(run.options, indent=2))
     yield tag("div", _section("Environment", environment), _section("Options", options), class_="two")

@@ -40,7 +40,7 @@ DecodeEvent = Callable[[], Event | None]
 
 @dataclass(slots=True)
 class SecretService:
-    """`put`: the loop's inbox; `given`: the secrets that a launch may get now."""
+    """Deliver secrets to executors. `put`: the loop's inbox; `given`: the secrets that a launch may get now."""
 
     put: Callable[[DecodeEvent], None]
     sources: SecretSources
@@ -85,7 +85,7 @@ class SecretService:
             waiting.set_result(decision)
 
     def _client_key(self, event: SecretsRequested) -> tuple[str, str]:
-        """Key of the rate limit: a launch with a valid token has its own, so that wrong tokens do not block it."""
+        """Return the rate limit's key: wrong tokens do not count against a launch that sends its valid token."""
         is_known = self._state is not None and self.is_known(self._state, event)
         return client_key(event.address), event.task_id if is_known else ""
 
@@ -108,7 +108,7 @@ def _problem(document: Any) -> str:
 
 
 def _is_plain(text: Any) -> bool:
-    """Whether it is a text that has a digest; lone surrogates, which JSON allows, cannot be encoded."""
+    """Whether `text` can be encoded and has a valid length; JSON allows lone surrogates, which cannot be encoded."""
     return isinstance(text, str) and 0 < len(text) <= _MAX_LENGTH and text.isascii() and text.isprintable()
 
 

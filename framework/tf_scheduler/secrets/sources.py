@@ -89,13 +89,13 @@ _MAX_REQUESTS = 16
 class VaultLogin:
     """Login with a token, or with role and secret id; both are read again at each login."""
 
-    token: Callable[[], bytes] | None = None
+    token: Callable[[], bytes] = bytes
     role_id: str = ""
-    secret_id: Callable[[], bytes] | None = None
+    secret_id: Callable[[], bytes] = bytes
 
 
 class Vault:
-    """One server. Thread-safe."""
+    """Reader of one Vault server. Thread-safe."""
 
     def __init__(self, address: str, login: VaultLogin, ca_file: str = "", namespace: str = "") -> None:
         self._login = login
@@ -146,10 +146,9 @@ class Vault:
     def _log_in(self) -> None:
         self._client.token = ""
         if self._login.role_id:
-            secret = None if self._login.secret_id is None else _text(self._login.secret_id())
-            self._client.auth.approle.login(self._login.role_id, secret)
-        elif self._login.token is not None:
-            self._client.token = _text(self._login.token())
+            self._client.auth.approle.login(self._login.role_id, self._login.secret_id().decode().strip())
+        else:
+            self._client.token = self._login.token().decode().strip()
 
     def _value(self, source: SecretSource) -> bytes:
         mount, version = self._mount(source.path)
@@ -166,7 +165,7 @@ class Vault:
         return (value if isinstance(value, str) else json.dumps(value)).encode()
 
     def _mount(self, path: str) -> tuple[str, int]:
-        """Mount point and version of the path's engine; any token that may read the path may ask."""
+        """Return mount point and version of the path's engine; requires only read access to the path."""
         answer: Any = self._client.adapter.get(f"/v1/sys/internal/ui/mounts/{path}")
         about = answer["data"]
         return about["path"].strip("/"), int((about.get("options") or {}).get("version") or 1)
@@ -176,10 +175,6 @@ class Vault:
         return f"the policy needs read on {mount}/data/{inside} (version 2) or {source.path} (version 1)"
 
 
-def _text(value: bytes) -> str:
-    return value.decode().strip()
-
-
 def _server_message(error: Exception) -> str:
-    """The server's message, without the address that the client adds."""
+    """Return the server's message, without the address that the client adds."""
     return "; ".join(map(str, getattr(error, "errors", None) or [error]))[:300]

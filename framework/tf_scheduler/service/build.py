@@ -17,6 +17,7 @@ from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.framework_removal import removal_message
+from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
 from tf_scheduler.core.scheduler import current_progress, handle
 from tf_scheduler.errors import JobError, SchedulerError
@@ -29,6 +30,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Checkpoint, Runner, no_checkpoint, restore
+from tf_scheduler.secrets.desk import SecretService
 from tf_scheduler.store.interface import Leadership, StateStore
 from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.retrying import RetryingStore, SharedStore
@@ -36,7 +38,7 @@ from tf_scheduler.store.training_history import decode_progress
 
 from .api import ApiServices, web_server
 from .options import ServiceSettings
-from .secrets import credentials_of, desk_of
+from .secrets import credentials_of, sources_of
 from .store import acquire_leadership, open_store
 
 log = logging.getLogger(__name__)
@@ -93,8 +95,9 @@ def _compose(
     statsd = statsd_target(settings.statsd, spec.name, settings.environment)
     meter = Meter(metrics, lambda: runner.state, lambda: snapshot().plans(), statsd, __version__)
     # An uninstalling service launches no tasks, so the sources of its secrets may be gone.
-    desk = desk_of(spec, runner.put, {} if settings.uninstalling else settings.environment)
-    files = AgentFiles(lambda: connection.master, credentials, settings.tls)
+    sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
+    desk = SecretService(runner.put, sources, secrets_due, token_matches)
+    files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls)
     preview = None if settings.options is None else settings.options.preview
     services = ApiServices(store, values, journal, files, runner, snapshot, preview)
     runner.attach(desk.observe, services.observe, metrics.count)
@@ -119,11 +122,6 @@ class MesosConnection:
     def __init__(self, connect: Callable[[FrameworkId | None], MesosDriver], framework_id: FrameworkId | None) -> None:
         self._connect = connect
         self.driver = connect(framework_id)
-
-    @property
-    def master(self) -> str | None:
-        """Base URL of the leading master; None while it is unknown."""
-        return self.driver.master
 
     def reconnect(self, framework_id: FrameworkId | None) -> None:
         """Replace the driver, which must not be running."""

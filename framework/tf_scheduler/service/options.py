@@ -67,7 +67,7 @@ class ServiceSettings:
     recording: Path | None = None
     #: Id of a framework to reset if Mesos has removed it.
     reset: str = ""
-    #: host:port of a StatsD server; empty: the one that `environment` names, if any.
+    #: host:port of a StatsD server; empty: the server named in `environment`, if any.
     statsd: str = ""
     #: Stored configurations and updates; None: only `spec` counts.
     options: OptionsHistory | None = None
@@ -79,7 +79,7 @@ class ServiceSettings:
 
 
 def load_settings(document: Document, environment: Mapping[str, str], reset: str = "") -> ServiceSettings:
-    """Settings of the options document and the variables of the Marathon app. Configures the log.
+    """Return the settings from the options document and the variables of the Marathon app. Configures the log.
 
     An uninstall tolerates invalid and missing options. Raises OptionsError with all problems.
     """
@@ -108,7 +108,7 @@ def load_settings(document: Document, environment: Mapping[str, str], reset: str
 
 
 def api_port(environment: Mapping[str, str]) -> int:
-    """Port of the API: PORT_API, else PORT0. Raises OptionsError."""
+    """Return the port of the API: PORT_API, else PORT0. Raises OptionsError."""
     text = environment.get("PORT_API") or environment.get("PORT0") or ""
     if not text.isdecimal() or not 0 < int(text) <= 65_535:
         raise OptionsError([Problem("PORT_API", f"must be the port of the HTTP API, 1 to 65535, not {text!r}")])
@@ -130,7 +130,7 @@ def _tls(options: Mapping[str, Any]) -> Tls | None:
 
 
 def _load(document: Document, environment: Mapping[str, str], uninstalling: bool) -> tuple[Document, ApiSettings]:
-    """Resolved options and the access to the API. During uninstall, invalid and missing options are only logged."""
+    """Return the options and the API's settings. During uninstall, invalid and missing options are only logged."""
     defaults, problems = package_defaults(document, environment), list[Problem]()
     if uninstalling:
         options, invalid = load_lenient(document, defaults)

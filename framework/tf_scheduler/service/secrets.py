@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mesos_client.credentials import BasicCredentials, Credentials
 from tf_scheduler.api.http.auth import Policy
-from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.errors import OptionsError, Problem, SecretError
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.secrets import SecretAccess, SecretDelivery
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.schema import fields
 from tf_scheduler.options.schema.document import OPTIONS, mask_value
-from tf_scheduler.secrets.desk import DecodeEvent, SecretService
 from tf_scheduler.secrets.sources import Reader, SecretSources, directory_reader, environment_reader, options_reader
 
 Environment = Mapping[str, str]
 _CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
-
-
-def desk_of(spec: ServiceSpec, put: Callable[[DecodeEvent], None], environment: Environment) -> SecretService:
-    """Return the secrets desk of a service. Raises AccountError for an invalid DC/OS credential."""
-    return SecretService(put, sources_of(spec.secret_access, environment), secrets_due, token_matches)
 
 
 def with_api_address(spec: ServiceSpec, environment: Environment, port: int, scheme: str = "http") -> ServiceSpec:

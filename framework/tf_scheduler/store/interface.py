@@ -6,14 +6,18 @@ The writer of a value versions its format.
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
+
+log = logging.getLogger(__name__)
 
 
 class StoreError(SchedulerError):
@@ -51,6 +55,20 @@ class StoreVersionError(StoreCorruptError):
     """A newer version of this program wrote the state; this version leaves it unchanged."""
 
     kind = "store_too_new"
+
+    def __init__(self, item: str, schema: int, supported: int) -> None:
+        newer = f"a newer version of this program (schema {schema}, supported up to {supported})"
+        super().__init__(f"{item} was written by {newer}: run that version")
+
+
+def conflict_error(service: str, place: object, *, is_loaded: bool) -> StoreConflictError:
+    """Return the error of a writer that has not loaded the service's current state."""
+    if not is_loaded:
+        return StoreConflictError(f"the state of service {service} in {place} must be loaded before it is changed")
+    return StoreConflictError(
+        f"another process changed the state of service {service} in {place}; "
+        "if two schedulers run for this service, stop one of them"
+    )
 
 
 class InvalidKeyError(StoreError, ValueError):
@@ -162,6 +180,21 @@ class Leadership(Protocol):
 
 #: Stores the changes of decisions and further records of them in one transaction; raises as `apply` does.
 CommitHook = Callable[[StateStore, Sequence[Write], Sequence[tuple[Event, Decision]]], None]
+
+
+_T = TypeVar("_T")
+
+
+def read_extra(item: str, data: bytes, schema: int, read: Callable[[dict[str, Any]], _T], default: _T) -> _T:
+    """Return `read` of a stored JSON object that is not part of the state; if it is corrupt, warn and use `default`."""
+    try:
+        document: dict[str, Any] = json.loads(data)
+        if document["schema"] != schema:
+            raise ValueError(f"unknown schema {document['schema']}")
+        return read(document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("%s ignored: %s", item, error)
+        return default
 
 
 def commit_plain(store: StateStore, changed: Sequence[Write], _decided: Sequence[tuple[Event, Decision]]) -> None:

@@ -12,7 +12,6 @@ not part of the state; a corrupt value loses only its own entries. Earlier sched
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 import uuid
@@ -26,10 +25,8 @@ from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.state import JournalEntry
 
-from .interface import Delete, Put, StateStore, Write
+from .interface import Delete, Put, StateStore, Write, read_extra
 from .retrying import BackgroundWriter
-
-log = logging.getLogger(__name__)
 
 #: Minimum number of entries that are kept.
 MAX_ENTRIES = 1000
@@ -92,28 +89,17 @@ def _fields(entry: JournalEntry) -> dict[str, Any]:
     return {**{name: getattr(entry, name) for name in _NAMES}, "message": entry.message[:_MAX_MESSAGE]}
 
 
-def _document(key: str, data: bytes) -> dict[str, Any]:
-    """Parse a stored value; log a warning and return an empty dict if it is corrupt."""
-    try:
-        document: dict[str, Any] = json.loads(data)
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"unknown schema {document['schema']}")
-    except (ValueError, KeyError, TypeError) as error:
-        log.warning("journal value %s ignored: %s", key, error)
-        return {}
-    return document
-
-
 def _id(values: Mapping[str, bytes]) -> str:
-    return str(_document(JOURNAL_ID, values[JOURNAL_ID]).get("id", "")) if JOURNAL_ID in values else ""
+    if JOURNAL_ID not in values:
+        return ""
+    return read_extra(f"journal value {JOURNAL_ID}", values[JOURNAL_ID], SCHEMA, lambda stored: str(stored["id"]), "")
 
 
 def _entries(key: str, data: bytes) -> list[JournalEntry]:
-    try:
-        return [JournalEntry(**fields) for fields in _document(key, data).get("entries", ())]
-    except TypeError as error:
-        log.warning("journal value %s ignored: %s", key, error)
-        return []
+    def read(stored: dict[str, Any]) -> list[JournalEntry]:
+        return [JournalEntry(**fields) for fields in stored.get("entries", ())]
+
+    return read_extra(f"journal value {key}", data, SCHEMA, read, [])
 
 
 class EventJournal(BackgroundWriter):
@@ -147,17 +133,13 @@ class EventJournal(BackgroundWriter):
     def commit(self, store: StateStore, changed: Sequence[Write], decided: Sequence[tuple[Event, Decision]]) -> None:
         """Store changes and outcomes of decisions in one transaction, or later if nothing changed (a CommitHook)."""
         for event, decision in decided:
-            self._number(event, decision)
+            for outcome in decision.outcomes:
+                self._add(event.kind, outcome)
         if changed:
             with self._store_lock:
                 self._store_with(store, changed)
         else:
             self._wake()
-
-    def __call__(self, event: Event, decision: Decision) -> None:
-        """Add the outcomes of a decision, to be stored soon."""
-        self._number(event, decision)
-        self._wake()
 
     def note(self, kind: str, message: str, *, warning: bool = False) -> None:
         """Add an entry that does not come from a decision, such as the start of the scheduler."""
@@ -197,10 +179,6 @@ class EventJournal(BackgroundWriter):
                 self._listeners = tuple(other for other in self._listeners if other is not callback)
 
         return end
-
-    def _number(self, event: Event, decision: Decision) -> None:
-        for outcome in decision.outcomes:
-            self._add(event.kind, outcome)
 
     def _add(self, kind: str, outcome: Outcome) -> None:
         with self._lock:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tf_scheduler.errors import FileError
 
-from .interface import Put, StateStore, StoreError
-
-log = logging.getLogger(__name__)
+from .interface import Put, StateStore, StoreError, read_extra
 
 #: Maximum bytes of a file (dcos-commons, StateResource), and number of files.
 MAX_BYTES, MAX_FILES = 1024, 100
@@ -60,11 +58,7 @@ class OperatorFiles:
 
 
 def _content(name: str, data: bytes) -> bytes | None:
-    try:
-        document = json.loads(data)
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"unknown schema {document['schema']}")
-        return base64.b64decode(document["content"], validate=True)
-    except (ValueError, KeyError, TypeError) as error:
-        log.warning("stored file %s ignored: %s", name, error)
-        return None
+    def read(stored: dict[str, Any]) -> bytes | None:
+        return base64.b64decode(stored["content"], validate=True)
+
+    return read_extra(f"stored file {name}", data, SCHEMA, read, None)

@@ -166,10 +166,7 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
         if schema > SCHEMA:
-            raise StoreVersionError(
-                f"stored value {key!r} was written by a newer version of this program (schema {schema}, supported up "
-                f"to {SCHEMA}): run that version"
-            )
+            raise StoreVersionError(f"stored value {key!r}", schema, SCHEMA)
         if schema < 1:
             raise ValueError(f"invalid schema {schema}")
         for upgrade in UPGRADES[schema - 1 :]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from .interface import StateStore, StoreConflictError, StoreError, StoreUnavailableError, Write
 
+_T = TypeVar("_T")
 _W = TypeVar("_W", bound="BackgroundWriter")
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,35 @@ RETRY_SECONDS = 1.0
 _WRITE_INTERVAL, _WRITE_RETRY = 1.0, 10.0
 
 
-class RetryingStore:
+class StoreWrapper:
+    """Pass each call on to another store; subclasses override `_call`, or `_change` for changes."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+
+    def _call(self, call: Callable[[], _T]) -> _T:
+        return call()
+
+    def _change(self, call: Callable[[], None]) -> None:
+        self._call(call)
+
+    def load(self) -> Mapping[str, bytes]:
+        return self._call(self._store.load)
+
+    def apply(self, writes: Sequence[Write]) -> None:
+        self._change(lambda: self._store.apply(writes))
+
+    def erase(self) -> None:
+        self._change(self._store.erase)
+
+    def remove(self) -> None:
+        self._change(self._store.remove)
+
+    def close(self) -> None:
+        self._call(self._store.close)
+
+
+class RetryingStore(StoreWrapper):
     """Retry changes of a store while it is unavailable, until `stop` is set.
 
     The caller's thread blocks meanwhile, so that nothing unstored is acted upon or acknowledged. `check_leadership` is
@@ -29,29 +58,15 @@ class RetryingStore:
     """
 
     def __init__(self, store: StateStore, stop: threading.Event, check_leadership: Callable[[], None]) -> None:
-        self._store, self._stop, self._check_leadership = store, stop, check_leadership
+        super().__init__(store)
+        self._stop, self._check_leadership = stop, check_leadership
         #: Error of the last attempt; empty after a success.
         self.trouble = ""
 
-    def load(self) -> Mapping[str, bytes]:
-        return self._store.load()
-
-    def apply(self, writes: Sequence[Write]) -> None:
-        self._retry(lambda: self._store.apply(writes))
-
-    def erase(self) -> None:
-        self._retry(self._store.erase)
-
-    def remove(self) -> None:
-        self._retry(self._store.remove)
-
-    def close(self) -> None:
-        self._store.close()
-
-    def _retry(self, change: Callable[[], None]) -> None:
+    def _change(self, call: Callable[[], None]) -> None:
         while True:
             try:
-                change()
+                call()
             except StoreUnavailableError as error:
                 self._set_trouble(str(error))
                 if self._stop.wait(RETRY_SECONDS):
@@ -70,31 +85,16 @@ class RetryingStore:
         self.trouble = trouble
 
 
-class SharedStore:
+class SharedStore(StoreWrapper):
     """Make a store thread-safe: one call at a time."""
 
     def __init__(self, store: StateStore) -> None:
-        self._store, self._lock = store, threading.Lock()
+        super().__init__(store)
+        self._lock = threading.Lock()
 
-    def load(self) -> Mapping[str, bytes]:
+    def _call(self, call: Callable[[], _T]) -> _T:
         with self._lock:
-            return self._store.load()
-
-    def apply(self, writes: Sequence[Write]) -> None:
-        with self._lock:
-            self._store.apply(writes)
-
-    def erase(self) -> None:
-        with self._lock:
-            self._store.erase()
-
-    def remove(self) -> None:
-        with self._lock:
-            self._store.remove()
-
-    def close(self) -> None:
-        with self._lock:
-            self._store.close()
+            return call()
 
 
 class BackgroundWriter(ABC):

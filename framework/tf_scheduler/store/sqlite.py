@@ -24,7 +24,7 @@ from . import interface
 
 @contextmanager
 def directory_lock(folder: Path) -> Iterator[bool]:
-    """Let one process at a time open a file in the folder: SQLite does not wait while another one enables WAL.
+    """Let one process at a time open a file in the folder: SQLite does not wait while another process enables WAL.
 
     Yields whether the folder is locked. On file systems without locks, two simultaneous first starts may raise
     StoreUnavailableError; the state is safe.
@@ -141,10 +141,7 @@ def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
         raise _corrupt(path, "the database belongs to another program")
     version = int(rows[0][0])
     if version > len(MIGRATIONS):
-        raise interface.StoreVersionError(
-            f"{path} was written by a newer version of this program (schema {version}, supported up to "
-            f"{len(MIGRATIONS)}): run that version, or choose another file"
-        )
+        raise interface.StoreVersionError(str(path), version, len(MIGRATIONS))
     return version
 
 
@@ -205,7 +202,11 @@ class SqliteStore:
     def apply(self, writes: Sequence[interface.Write]) -> None:
         with self._change(advance=bool(writes)):
             for write in writes:
-                self._write(write)
+                if isinstance(write, interface.Put):
+                    self._connection.execute(_PUT, (self._service, write.key, write.value))
+                else:
+                    key = self._service, write.key
+                    self._connection.execute("DELETE FROM entry WHERE service = ? AND key = ?", key)
 
     def erase(self) -> None:
         with self._change(advance=True):
@@ -219,19 +220,13 @@ class SqliteStore:
         with suppress(sqlite3.Error):
             self._connection.close()
 
-    def _write(self, write: interface.Write) -> None:
-        if isinstance(write, interface.Put):
-            self._connection.execute(_PUT, (self._service, write.key, write.value))
-        else:
-            self._connection.execute("DELETE FROM entry WHERE service = ? AND key = ?", (self._service, write.key))
-
     @contextmanager
     def _change(self, *, advance: bool) -> Iterator[None]:
         """Run the body in a write transaction, if the service's version is the one last seen, and advance it."""
         with self._transaction("BEGIN IMMEDIATE"):
             version = self._version()
             if version != self._seen:
-                raise interface.StoreConflictError(self._conflict())
+                raise interface.conflict_error(self._service, self._path, is_loaded=self._seen is not None)
             yield
             if advance:
                 version += 1
@@ -258,11 +253,3 @@ class SqliteStore:
     def _version(self) -> int:
         row = self._connection.execute("SELECT version FROM service WHERE name = ?", (self._service,)).fetchone()
         return int(row[0]) if row else 0
-
-    def _conflict(self) -> str:
-        if self._seen is None:
-            return f"the state of service {self._service} in {self._path} must be loaded before it is changed"
-        return (
-            f"another process changed the state of service {self._service} in {self._path}; "
-            "if two schedulers run for this service, stop one of them"
-        )

@@ -7,7 +7,6 @@ writes it periodically, and immediately when a task or the job ends.
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -18,13 +17,11 @@ from tf_scheduler.model.events import Event, ProgressReported
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.task import Progress, TrainingCurve
 
-from .interface import Put, StateStore
+from .interface import Put, StateStore, read_extra
 from .retrying import BackgroundWriter
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-
-log = logging.getLogger(__name__)
 
 CURVES = "curves"
 SCHEMA = 1
@@ -57,16 +54,10 @@ def decode_progress(values: Mapping[str, bytes]) -> dict[TaskId, Progress]:
 
 
 def _read(values: Mapping[str, bytes], part: str, read: Callable[[str, Any], tuple[_K, _V]]) -> dict[_K, _V]:
-    if CURVES not in values:
-        return {}
-    try:
-        document: dict[str, Any] = json.loads(values[CURVES])
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"unknown schema {document['schema']}")
+    def read_part(document: dict[str, Any]) -> dict[_K, _V]:
         return dict(read(name, stored) for name, stored in document.get(part, {}).items())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("stored training curves ignored: %s", error)
-        return {}
+
+    return read_extra("stored training curves", values[CURVES], SCHEMA, read_part, {}) if CURVES in values else {}
 
 
 def _fields(curve: TrainingCurve) -> dict[str, Any]:

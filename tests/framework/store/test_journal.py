@@ -36,12 +36,16 @@ def opened(disk):
     return SharedStore(store)
 
 
+def add(journal, decision):
+    journal.commit(MemoryStore("digits"), (), [(Tick(), decision)])
+
+
 def test_outcomes_are_numbered():
     """With the event that caused the decision."""
     journal = EventJournal(clock=lambda: 5.0)
 
-    journal(Tick(), a_decision("one", "two"))
-    journal(Tick(), NOTHING)
+    add(journal, a_decision("one", "two"))
+    add(journal, NOTHING)
     journal.note("SchedulerStarted", "three")
 
     assert [(1, "Tick", "one"), (2, "Tick", "two"), (3, "SchedulerStarted", "three")] == [
@@ -55,7 +59,7 @@ def test_outcomes_are_numbered():
 def test_next_scheduler_continues_the_numbers(disk):
     """The journal does not affect the restored state."""
     with EventJournal(opened(disk)) as journal:
-        journal(Tick(), a_decision("before"))
+        add(journal, a_decision("before"))
 
     with EventJournal(opened(disk)) as after:
         after.note("SchedulerStarted", "again")
@@ -67,11 +71,11 @@ def test_next_scheduler_continues_the_numbers(disk):
 def test_entries_are_visible_after_storing(disk):
     """So no number is used twice, whenever the scheduler is killed."""
     killed = EventJournal(opened(disk))
-    killed(Tick(), a_decision("lost"))
+    add(killed, a_decision("lost"))
     assert (0, ()) == (killed.last, killed.after(0))
 
     with EventJournal(opened(disk)) as after:
-        after(Tick(), a_decision("refused"))
+        add(after, a_decision("refused"))
     assert [(1, "refused")] == [(entry.number, entry.message) for entry in after.after(0)]
 
 
@@ -108,7 +112,7 @@ def test_journal_of_earlier_version_is_read(disk):
     )
 
     with EventJournal(opened(disk)) as journal:
-        journal(Tick(), a_decision(*map(str, range(MAX_ENTRIES - 20))))
+        add(journal, a_decision(*map(str, range(MAX_ENTRIES - 20))))
 
     assert [str(n) for n in range(1021, 1041)] == [entry.message for entry in journal.after(0)][:20]
     assert ("journal/50" in opened(disk).load(), "journal/00" in opened(disk).load()) == (False, True)
@@ -123,7 +127,7 @@ def test_number_of_entries_is_limited(disk):
     """In memory, and in the store."""
     with EventJournal(opened(disk)) as journal:
         for number in range(0, MAX_ENTRIES + 150, 10):
-            journal(Tick(), a_decision(*map(str, range(number, number + 10))))
+            add(journal, a_decision(*map(str, range(number, number + 10))))
 
     again = EventJournal(opened(disk))
 
@@ -135,7 +139,7 @@ def test_number_of_entries_is_limited(disk):
 def test_unreadable_part_is_skipped(disk, caplog):
     """The journal does not prevent a start."""
     with EventJournal(opened(disk)) as journal:
-        journal(Tick(), a_decision(*map(str, range(145))))
+        add(journal, a_decision(*map(str, range(145))))
     opened(disk).apply([Put(f"journal/{101:016}", b"{"), Put("journal/id", b'{"schema": 2}')])
 
     assert 100 == len(EventJournal(opened(disk)).after(0))
@@ -175,9 +179,9 @@ def test_failing_store_does_not_stop_the_loop(error):
     """After a conflict nothing more is written."""
     store = Failing(error)
     with EventJournal(store) as journal:
-        journal(Tick(), a_decision("one"))
+        add(journal, a_decision("one"))
         assert store.tried.wait(20)
-        journal(Tick(), a_decision("two"))
+        add(journal, a_decision("two"))
         assert () == journal.after(0)
     assert isinstance(error, StoreUnavailableError) or store.writes == 1
 
@@ -187,9 +191,9 @@ def test_listeners_are_called_until_they_unsubscribe():
     journal, seen = EventJournal(), []
     end = journal.listen(lambda: seen.append(journal.last))
 
-    journal(Tick(), a_decision("one", "two"))
-    journal(Tick(), NOTHING)
+    add(journal, a_decision("one", "two"))
+    add(journal, NOTHING)
     end()
-    journal(Tick(), a_decision("three"))
+    add(journal, a_decision("three"))
 
     assert [2] == seen

@@ -156,7 +156,7 @@ HEALTH_PATH = "/v1/health"
 class Guard:
     """ASGI middleware: authentication, limits, security headers and audit log.
 
-    `is_open` says whether method and path need no authentication.
+    `is_open`: whether a method and a path need no authentication.
     """
 
     def __init__(self, app: ASGIApp, policy: Policy, is_open: Callable[[str, str], bool]) -> None:
@@ -219,7 +219,7 @@ class ResponseRecorder:
 
 def _extra_headers(problem: ApiProblem, headers: dict[str, str]) -> dict[str, str]:
     if problem.code != 401:
-        # Close the connection: a new one may be served.
+        # Close the connection: a new connection may be served.
         return {"connection": "close"} if problem.code == 503 else {}
     return _SCRIPT_CHALLENGE if headers.get("x-requested-with") == "XMLHttpRequest" else _CHALLENGE
 
@@ -238,11 +238,11 @@ def _path(scope: Scope) -> str:
 def _audit(scope: Scope, principal: Principal, code: int) -> None:
     query = scope.get("query_string", b"").decode("latin-1")
     what = f"{scope['method']} {scope['path']}{f'?{query}' if query else ''}"
-    place = _client_host(scope) or "somewhere"
+    place = _client_host(scope) or "an unknown address"
     # The path names an existing pod, so a task has the same name.
     pod = scope.get("path_params", {}).get("pod") if code not in (404, 0) else None
     facts = {} if pod is None else {"task": _one_line(pod)}
-    log.info("audit: %s by %s from %s: %s", _one_line(what), principal.name, place, code or "cut off", extra=facts)
+    log.info("audit: %s by %s from %s: %s", _one_line(what), principal.name, place, code or "no answer", extra=facts)
 
 
 def _one_line(text: str) -> str:

@@ -19,7 +19,7 @@ from .backend import Backend
 class EndpointAccess(Enum):
     """Permission that an endpoint requires."""
 
-    #: None: health, and endpoints with their own authentication.
+    #: No permission: health, and endpoints with their own authentication.
     OPEN = "open"
     READ = "read"
     WRITE = "write"

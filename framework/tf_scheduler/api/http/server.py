@@ -40,7 +40,7 @@ class ServerTls:
             context.load_cert_chain(self.certificate, self.key, password="")
             if self.client_ca:
                 context.load_verify_locations(self.client_ca)
-        except OSError:  # ssl.SSLError is one
+        except OSError:  # includes ssl.SSLError
             return False
         return True
 
@@ -141,7 +141,7 @@ def _encrypt(config: uvicorn.Config, tls: ServerTls) -> None:
         config.ssl_cert_reqs = ssl.CERT_OPTIONAL
     try:
         config.load()
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         missing = [file for file in (tls.certificate, tls.key, tls.client_ca) if file and not Path(file).is_file()]
         files = ", ".join(missing) or f"{tls.certificate} and {tls.key}"
         raise ApiError(f"invalid TLS files of the API: {files}: {error.strerror or error}") from error

@@ -120,7 +120,7 @@ async def _events(streams: EventStreams, request: ApiRequest) -> ApiAnswer | Res
 
 
 def _start(journal: JournalReader, request: ApiRequest, position: events.JournalPosition | None = None) -> int | None:
-    """Return the number after which to continue; None if the client names none."""
+    """Return the number of the event to continue after; None if the request has none."""
     if position is None and request.params["after"] is not None:
         position = events.JournalPosition(request.params["after"], request.params["journal"])
     return None if position is None else position.resolve(journal.id, journal.last)

@@ -178,7 +178,7 @@ def _check_path(file: str) -> None:
 def piece_body(piece: FileChunk, *, waits: bool = False) -> dict[str, Any]:
     """Return the text up to the last complete character.
 
-    An incomplete character at the end is left for the next read. If the data has nothing else, it is decoded with
+    An incomplete character at the end is left for the next read. Data without a complete character is decoded with
     replacement characters, unless the reader `waits` for the rest.
     """
     data = piece.data

@@ -215,7 +215,7 @@ class TensorBoardProxy:
 
 
 def _response_headers(answer: UpstreamResponse, service: str) -> dict[str, str]:
-    """Return the header fields, without a length: an aborted chunked answer is invalid JSON or an invalid archive."""
+    """Return the header fields without Content-Length, so that clients detect a truncated answer by its encoding."""
     fields = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
     theirs = answer.headers.get("content-security-policy")
     return {**fields, "content-security-policy": ", ".join(filter(None, (content_security_policy(service), theirs)))}

@@ -69,7 +69,7 @@ class Snapshot:
 
     @property
     def service_flags(self) -> tuple[bool, str]:
-        """All fields that affect answers, without the state."""
+        """The fields that affect answers, in addition to the state."""
         return self.uninstalling, self.store_error
 
     def plans(self) -> dict[str, Plan]:

@@ -11,7 +11,6 @@ from tf_scheduler.core.state import pause
 from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
-from tf_scheduler.model.resources import UNIT, Resource
 from tf_scheduler.model.spec import JobSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskStatus
@@ -89,6 +88,7 @@ def display_status(state: SchedulerState, record: TaskRecord) -> str:
 
 def _task_info(state: SchedulerState, record: TaskRecord) -> dict[str, Any]:
     job = next((job for job in state.spec.jobs if job.group == record.group), None)
+    allocation = {"allocationInfo": {"role": state.spec.role}}
     labels = {
         "target_configuration": target_id(state) if record.config == config_digest(state.spec, record.name) else "",
         "task_type": record.job.value,
@@ -102,7 +102,7 @@ def _task_info(state: SchedulerState, record: TaskRecord) -> dict[str, Any]:
         "name": record.name,
         "taskId": {"value": record.id},
         "slaveId": {"value": record.agent_id},
-        "resources": [_resource(item, state.spec.role) for item in record.resources],
+        "resources": [{"name": item.name, **allocation, **item.value_fields()} for item in record.resources],
         "executor": {"executorId": {"value": executor_of(record.id)}, "type": "CUSTOM"},
         **({} if job is None else {"command": _command(state, record, job)}),
         "labels": {"labels": [{"key": key, "value": value} for key, value in labels.items() if value]},
@@ -117,16 +117,6 @@ def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[st
         "user": state.spec.user,
         "environment": {"variables": [{"name": name, "value": value} for name, value in variables.items()]},
     }
-
-
-def _resource(item: Resource, role: str) -> dict[str, Any]:
-    shared = {"name": item.name, "allocationInfo": {"role": role}}
-    if isinstance(item.value, int):
-        return {**shared, "type": "SCALAR", "scalar": {"value": item.value / UNIT}}
-    if isinstance(item.value, tuple):
-        ranges = [{"begin": begin, "end": end} for begin, end in item.value]
-        return {**shared, "type": "RANGES", "ranges": {"range": ranges}}
-    return {**shared, "type": "SET", "set": {"item": sorted(item.value)}}
 
 
 def _task_status(status: TaskStatus) -> dict[str, Any]:

@@ -148,5 +148,5 @@ def zone_of_address(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def refresh(_snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """Answer of the SDK without a cache."""
+    """Error 409, because the scheduler has no cache."""
     return ApiProblem(409, "the scheduler has no cache to refresh")

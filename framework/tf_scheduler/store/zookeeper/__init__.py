@@ -23,8 +23,8 @@ Values are compressed together (zlib; a thousand task records take 25 KB) after 
 (`layout.SCHEMA`). `head` has the schema of the state. An older schema is upgraded by the first change, in one step; a
 newer one is rejected.
 
-A commit without an answer (connection lost, session expired, no reply) is resent: the compare-and-set lets only one
-act, and `head` identifies its writer. If ZooKeeper is away for longer than `request_timeout`, StoreConflictError is
+A commit without an answer (connection lost, session expired, no reply) is resent: the compare-and-set stores it only
+once, and `head` identifies its writer. If ZooKeeper is away for longer than `request_timeout`, StoreConflictError is
 raised, and the next load first makes sure that the lost commit cannot act any more.
 
 With credentials or a client certificate only their owner has access to the service's nodes; without, every client has.

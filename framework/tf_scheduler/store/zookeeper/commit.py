@@ -107,7 +107,7 @@ class Commit:
     head: Head
     entry: bytes | None = None
     parts: Sequence[bytes] = ()
-    #: Whether it was sent without an answer: it may have acted, or may still act.
+    #: Whether the change was sent and not answered: ZooKeeper may have made it, or may still make it.
     sent: bool = False
 
     @classmethod

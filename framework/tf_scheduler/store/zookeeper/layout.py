@@ -86,10 +86,7 @@ def decode_head(data: bytes, node: str) -> tuple[Head, int]:
         if schema < 1:
             raise ValueError(f"schema {schema!r}")
         if schema > SCHEMA:
-            raise StoreVersionError(
-                f"{node} was written by a newer version of this program (schema {schema}, supported up to {SCHEMA}): "
-                "run that version"
-            )
+            raise StoreVersionError(node, schema, SCHEMA)
         for upgrade in HEAD_UPGRADES[schema - 1 :]:
             fields = upgrade(fields)
         return Head(**fields), schema
@@ -107,7 +104,7 @@ def decode_writes(data: bytes, node: str) -> list[Write]:
     decoder = DECODERS.get(data[0]) if data else None
     if decoder is None:
         if data and data[0] > SCHEMA:
-            raise StoreVersionError(f"{node} was written by a newer version of this program (schema {data[0]})")
+            raise StoreVersionError(node, data[0], SCHEMA)
         raise StoreCorruptError(f"{node} has data of another program; restore a backup with `state import`")
     try:
         return decoder(data[1:])

@@ -98,7 +98,7 @@ class ZooKeeperLeadership:
             self._thread.join()
 
     def _try(self, deadline: Deadline) -> str | None:
-        """Return None as the leader, else a description of the leader; `_changed` is set when that may change."""
+        """Return None if this scheduler leads now, else describe the leader; `_changed` is set when it may change."""
         while True:
             try:
                 is_owner = self._created(deadline) or self._owned(deadline)
@@ -115,10 +115,11 @@ class ZooKeeperLeadership:
                 return holder
 
     def _created(self, deadline: Deadline) -> bool:
-        results = self._session.submit(self._create, deadline)
-        for result in results:
-            _raise_unexpected(result)
-        return not any(isinstance(result, Exception) for result in results)
+        failures = [result for result in self._session.submit(self._create, deadline) if isinstance(result, Exception)]
+        for failure in failures:
+            if not isinstance(failure, (NodeExistsError, RolledBackError, RuntimeInconsistency)):
+                raise failure
+        return not failures
 
     def _owned(self, deadline: Deadline) -> bool:
         """Whether this session owns the leader node: an earlier attempt may have acted without an answer."""
@@ -185,9 +186,3 @@ class ZooKeeperLeadership:
         log.error("leadership lost: %s", reason)
         for callback in self._callbacks:
             callback(reason)
-
-
-def _raise_unexpected(result: Any) -> None:
-    expected = (NodeExistsError, RolledBackError, RuntimeInconsistency)
-    if isinstance(result, Exception) and not isinstance(result, expected):
-        raise result

@@ -195,10 +195,11 @@ class ZooKeeperSession:
         """Send a request once. Raises StoreUnavailableError if nothing was sent, ZooKeeperTimeoutError without an
         answer, KazooException as the server's answer.
 
-        A connection is dropped after a silence of a quarter of the session timeout: kazoo's own detection is too slow
-        for a leader to remain one.
+        A connection is dropped after a silence of a quarter of the session timeout: with kazoo's own, slower detection
+        a leader would lose its leadership.
         """
-        self._wait_connected(deadline)
+        if not self._connected.wait(deadline.left) or deadline.left == 0:
+            raise self.unavailable()
         pending = request(self._client)
         try:
             return pending.get(timeout=min(self._answer_timeout, deadline.left))
@@ -279,10 +280,6 @@ class ZooKeeperSession:
             self._connected.set()
         else:
             self._connected.clear()
-
-    def _wait_connected(self, deadline: Deadline) -> None:
-        if not self._connected.wait(deadline.left) or deadline.left == 0:
-            raise self.unavailable()
 
 
 class _RequestBatch:

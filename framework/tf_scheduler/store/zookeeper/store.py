@@ -120,11 +120,12 @@ class ZooKeeperStore:
         after = dict(self._values)
         layout.apply_writes(after, writes)
         entry = layout.encode_writes(writes)
-        cost = self._log_cost + _ENTRY_COST + len(entry)
-        if len(entry) > layout.NODE_LIMIT or self._needs_snapshot(cost):
+        seen, cost = self._loaded(), self._log_cost + _ENTRY_COST + len(entry)
+        is_outdated = seen.schema is not None and seen.schema < layout.SCHEMA
+        if is_outdated or len(entry) > layout.NODE_LIMIT or cost > max(_MIN_LOG_COST, seen.snapshot_size):
             self._store_snapshot(after)
         else:
-            self._store(lambda seen: Commit.of_entry(seen, entry))
+            self._store(Commit.of_entry(seen, entry))
             self._log_cost = cost
         self._values = after
 
@@ -174,35 +175,25 @@ class ZooKeeperStore:
         """Return the loaded version, which may be outdated. Raises StoreConflictError if nothing is loaded."""
         self._open()
         if self._seen is None:
-            raise interface.StoreConflictError(
-                f"the state of service {self._service} must be loaded before it is changed"
-            )
+            raise interface.conflict_error(self._service, self._tree.address, is_loaded=False)
         return self._seen
-
-    def _needs_snapshot(self, cost: int) -> bool:
-        seen = self._loaded()
-        is_outdated = seen.schema is not None and seen.schema < layout.SCHEMA
-        return is_outdated or cost > max(_MIN_LOG_COST, seen.snapshot_size)
 
     def _store_snapshot(self, values: Mapping[str, bytes]) -> None:
         parts = layout.split(layout.encode_writes(map(interface.Put, values, values.values()))) if values else ()
-        self._store(lambda seen: Commit.of_snapshot(seen, parts))
+        commit = Commit.of_snapshot(self._loaded(), parts)
+        self._store(commit)
         self._log_cost = 0
-        session, head = self._open()[0], self._loaded().head
-        if head is not None:
-            collect_garbage(self._tree, session, head)
+        collect_garbage(self._tree, self._open()[0], commit.head)
 
-    def _store(self, make: Callable[[HeadVersion], Commit]) -> None:
-        seen = self._loaded()
+    def _store(self, commit: Commit) -> None:
         session, deadline = self._open()
-        commit = make(seen)
         try:
             with session.translate_errors():
                 self._raise_unless_stored(self._tree.commit(commit, deadline))
         except interface.StoreUnavailableError as error:
             if not commit.sent:
                 raise
-            self._seen, self._unconfirmed = None, seen.version
+            self._seen, self._unconfirmed = None, commit.seen.version
             raise interface.StoreConflictError(
                 f"{error}; the last change may be stored: load the state again"
             ) from error
@@ -212,7 +203,4 @@ class ZooKeeperStore:
         if outcome is CommitOutcome.NO_LEADER:
             raise interface.LeadershipLostError(f"this scheduler no longer leads service {self._service}")
         if outcome is CommitOutcome.CONFLICT:
-            raise interface.StoreConflictError(
-                f"another process changed the state of service {self._service} in {self._tree.address}; "
-                "if two schedulers run for this service, stop one of them"
-            )
+            raise interface.conflict_error(self._service, self._tree.address, is_loaded=True)
