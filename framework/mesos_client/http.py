@@ -44,9 +44,9 @@ class HttpReply:
 
 
 class SocketHandle:
-    """Let another thread interrupt the one that is blocked on a socket or on a registered operation.
+    """Let another thread interrupt a thread that is blocked on a socket or on a registered operation.
 
-    It shuts the socket down, which is safe at any time; closing it is not.
+    The interrupt shuts the socket down, which is safe at any time; closing a socket is not.
     """
 
     def __init__(self) -> None:

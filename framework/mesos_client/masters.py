@@ -86,7 +86,7 @@ class MasterList:
                 self._leader = leader
 
     def failed(self, asked: str) -> bool:
-        """Record a failure of master `asked`; return whether another one is untried in this round."""
+        """Record a failure of master `asked`; return whether another master is untried in this round."""
         with self._lock:
             if asked != self._current():
                 return False
@@ -114,7 +114,7 @@ class Leader:
     port: int
 
     def url(self, scheme: str) -> str:
-        """Return its URL: with the IP address for http, with the host name, as in certificates, for https."""
+        """Return the URL: with the IP address for http; for https with the host name, which certificates contain."""
         host = (self.hostname or self.ip) if scheme == "https" else (self.ip or self.hostname)
         return base_url(scheme, host, self.port)
 

@@ -45,7 +45,7 @@ class SubscribeRetry:
         self._refused, self._renewed = None, False
 
     def after(self, loss: StreamLoss, now: float) -> tuple[float, bool]:
-        """Return the delay until the next attempt, and whether the master rejected this one with a new status."""
+        """Return the delay until the next attempt, and whether the master rejected this attempt with a new status."""
         since, self._subscribed_at = self._subscribed_at, None
         if since is not None:
             # All schedulers lose a master simultaneously: jitter starts now.

@@ -72,7 +72,7 @@ class Stream:
         return self._response
 
     def _is_connected(self, url: SplitResult) -> bool:
-        """Whether the last request has left a usable connection; one that the server closed is readable."""
+        """Whether the last request has left a usable connection; a connection closed by the server is readable."""
         if self._connection is None or self._connection.sock is None or self._peer != url[:2]:
             return False
         poll = select.poll()
@@ -95,7 +95,7 @@ class Stream:
             raise
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield pieces of the body on arrival. Raises TransportError if it breaks or exceeds the silence limit."""
+        """Yield pieces of the body on arrival. Raises TransportError if the stream breaks or is silent for too long."""
         response = self._response
         assert response is not None, "open() first"
         while True:
@@ -152,7 +152,7 @@ def _port(url: SplitResult) -> int:
 
 
 class Transport:
-    """Open streams, and send calls over one persistent connection: each is answered before the next is sent.
+    """Open streams, and send calls one after another, each after the previous answer, over a persistent connection.
 
     Raises ValueError for unusable files of `tls`. `timeout`: seconds that a call waits in the queue.
     """

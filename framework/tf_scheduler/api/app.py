@@ -30,7 +30,7 @@ from .views.base import ApiProblem, Snapshot
 
 #: Maximum number of cached answers.
 _MAX_CACHED = 512
-#: CPU seconds from which an answer counts as expensive; the cache keeps it for this multiple of its cost.
+#: CPU seconds from which an answer counts as expensive; an expensive answer is cached for this multiple of its cost.
 _EXPENSIVE, _VALIDITY = 0.002, 50
 #: DC/OS polls this path during an uninstall without a token.
 _UNINSTALL_STATUS = ("GET", "/v1/plans/deploy")

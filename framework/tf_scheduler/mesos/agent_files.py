@@ -42,7 +42,7 @@ class AgentFiles:
         self._addresses: dict[AgentId, tuple[float, str]] = {}
 
     def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
-        """Return up to `length` bytes from `offset` (None: the last ones). Raises FileError."""
+        """Return up to `length` bytes from `offset` (None: the last `length` bytes). Raises FileError."""
         try:
             return self._read(state, record, name, offset, length)
         except FileError as error:
@@ -87,7 +87,7 @@ class AgentFiles:
         return _json(status, content, f"agent {agent}")
 
     def _address(self, record: TaskRecord) -> str:
-        """Return the agent's URL, such as `http://10.0.0.1:5051`; it may change when the agent restarts."""
+        """Return the agent's URL, such as `http://10.0.0.1:5051`; the port may change when the agent restarts."""
         cached = self._addresses.get(record.agent_id)
         if cached is not None and time.monotonic() < cached[0] + _ADDRESS_TTL:
             return cached[1]

@@ -56,7 +56,7 @@ def timestamp(value: Any) -> float:
     return float(value) if is_number and math.isfinite(value) else 0.0
 
 
-#: Base64 length of one byte more than `reports` accepts, so that it detects a longer report.
+#: Base64 length of one byte more than `reports` accepts, so that `reports` detects a longer report.
 _BASE64_BYTES = (MAX_BYTES // 3 + 1) * 4
 #: End of the year 9999, the last one that Python can format as a date.
 _LAST_SECOND = 253_402_300_800
@@ -95,7 +95,7 @@ _ACL_ERRORS: Mapping[str, tuple[str, str]] = {
 
 
 def explain_acl_error(message: str) -> str:
-    """Prefix the message with the missing permission, if it reports one; a suffix could be cut off."""
+    """Prefix a message of a refusal with the missing permission; a suffix could be cut off."""
     for pattern, (acl, permission) in _ACL_ERRORS.items():
         if match := re.search(pattern, message):
             return f"needs the permission {acl} (DC/OS: {permission.format(match[1])}): {message}"

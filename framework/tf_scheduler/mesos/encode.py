@@ -150,7 +150,7 @@ def framework_info(
 
 
 def call(item: effects.Call, framework_id: FrameworkId) -> Json:
-    """Return the body of one call; for Teardown the driver has its own method."""
+    """Return the body of one call, except Teardown: the driver sends it with `teardown`."""
     kind, content = _content(item, framework_id)
     return {"type": kind, kind.lower(): content}
 

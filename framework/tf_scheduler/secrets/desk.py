@@ -78,7 +78,7 @@ class SecretService:
         return self._values(decision, event)
 
     def observe(self, event: Event, decision: Decision) -> None:  # noqa: ARG002 - an Observer
-        """Take the state and the decision after the loop has stored them."""
+        """Observer: pass the decision to the waiting request. Called after the loop has stored the decision."""
         self._state = decision.state
         waiting = self._waiting.get(decision.request_id)
         if waiting is not None and not waiting.done():

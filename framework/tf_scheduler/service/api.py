@@ -53,7 +53,7 @@ def api_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 def uninstall_api_settings(
     options: Mapping[str, Any], environment: Mapping[str, str], *, closed: bool
 ) -> tuple[ApiSettings, list[Problem]]:
-    """Return the settings of an uninstalling service, and the problems with its options, which must not block it.
+    """Return the settings of an uninstalling service, and the problems with its options; no problem is raised.
 
     With invalid options, or `closed`, every token is rejected; only health and the deploy plan, which DC/OS polls, are
     served.

@@ -106,7 +106,7 @@ def _compose(
 
 
 def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:
-    """Return the credentials for Mesos; an uninstall tries without invalid ones, because Mesos may accept it."""
+    """Return the credentials for Mesos; during uninstall None for invalid ones, because Mesos may require none."""
     try:
         return credentials_of(spec, settings.environment)
     except SchedulerError as error:
@@ -171,7 +171,7 @@ class SchedulerProcess:
             self._finish(final)
 
     def _run_framework(self) -> SchedulerState:
-        """Run one framework to its final state; reset a removed framework first if the operator asked for it."""
+        """Run one framework to its final state; first reset a removed framework if the operator has requested it."""
         if self._must_reset(self.runner.state):
             self.runner.reset(self.connection.driver)
             self.connection.reconnect(self.runner.state.stored.framework_id)

@@ -172,7 +172,7 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
 
 @dataclass(slots=True)
 class OptionsHistory:
-    """Stored configurations of a service. `options` are those of this start; after `activate`, the active ones."""
+    """Stored configurations of a service. `options`: options of this start; after `activate`, the active options."""
 
     options: Document
     environment: Mapping[str, str]

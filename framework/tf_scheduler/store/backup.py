@@ -77,7 +77,7 @@ def readable(value: bytes) -> dict[str, Any]:
 
 
 def _content(value: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that encodes to exactly these bytes; None if there is none."""
+    """Return the JSON object that encodes to exactly `value`; None if no object does."""
     content = readable(value)
     return content if content and _canonical(content) == value else None
 

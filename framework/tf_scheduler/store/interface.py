@@ -76,7 +76,7 @@ class InvalidKeyError(StoreError, ValueError):
 
 
 class StoreAddressError(StoreError, ValueError):
-    """The address of the state is invalid. The message shows it without its password."""
+    """The address of the state is invalid. The message shows the address without its password."""
 
 
 #: Not allowed in a ZooKeeper node name (ZooKeeper programmer's guide, "The ZooKeeper Data Model"). The server checks
@@ -166,7 +166,7 @@ class StateStore(Protocol):
 
 
 class Leadership(Protocol):
-    """The right of one live scheduler to act for a service. Once lost, it does not return."""
+    """The right of one live scheduler to act for a service. A scheduler that has lost this right does not regain it."""
 
     def check(self) -> None:
         """Raise LeadershipLostError unless this scheduler certainly leads; after a loss, always."""

@@ -148,7 +148,7 @@ class EventJournal(BackgroundWriter):
 
     @property
     def id(self) -> str:
-        """Id of the journal, which a service keeps from installation on; numbers are unique within it."""
+        """Id of the journal, which is constant from installation to uninstall; numbers are unique in a journal."""
         return self._records.id
 
     @property

@@ -216,13 +216,13 @@ class SqliteStore:
         self.erase()
 
     def close(self) -> None:
-        # The last connection merges the log into the file. If that fails (disk full), the next one reads the log.
+        # Closing merges the log into the file. If that fails (disk full), the next connection reads the log.
         with suppress(sqlite3.Error):
             self._connection.close()
 
     @contextmanager
     def _change(self, *, advance: bool) -> Iterator[None]:
-        """Run the body in a write transaction, if the service's version is the one last seen, and advance it."""
+        """Run the body in a write transaction, if the service's version is unchanged, and advance the version."""
         with self._transaction("BEGIN IMMEDIATE"):
             version = self._version()
             if version != self._seen:

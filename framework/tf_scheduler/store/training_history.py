@@ -34,7 +34,7 @@ _LAST = tuple(field.name for field in fields(Progress) if field.name != "sequenc
 
 
 def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[TaskId, Progress]) -> Put:
-    """Return the write that stores them; curves with a loss take precedence."""
+    """Return the write that stores curves and progress; above MAX_TASKS, curves with a loss take precedence."""
     names = sorted(curves, key=lambda name: (not any(point.loss is not None for point in curves[name].points), name))
     tasks = {name: _fields(curves[name]) for name in names[:MAX_TASKS]}
     launches = sorted(progress)[:MAX_LAUNCHES]

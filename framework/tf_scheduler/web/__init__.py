@@ -1,1 +1,1 @@
-"""The web page at `/`: files that a browser gets as they are (HTML, CSS, JavaScript), and the routes that give them."""
+"""The web page at `/`: static files (HTML, CSS, JavaScript) and their routes."""

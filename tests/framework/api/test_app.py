@@ -188,7 +188,7 @@ def test_invalid_commands_are_refused(loop, path, body, code, text):
 
 
 def test_plan_start_passes_parameters(loop):
-    """They become environment variables of the plan's tasks."""
+    """The parameters become environment variables of the plan's tasks."""
     reply = ask(loop.app, "/v1/plans/deploy/start", "POST", body=b'{"EPOCHS": "3"}')
 
     assert {"message": "Received cmd: start deploy with parameters: {EPOCHS=3}"} == reply.body
@@ -329,8 +329,8 @@ def test_secret_options_are_masked(option):
     app = create_app(lambda: Snapshot(state))
 
     for path in ("target", *ask(app, "/v1/configurations").body):
-        shown = ask(app, f"/v1/configurations/{path}")
-        assert (200, False, True) == (shown.code, "s3cret" in shown.text, MASK in shown.text)
+        reply = ask(app, f"/v1/configurations/{path}")
+        assert (200, False, True) == (reply.code, "s3cret" in reply.text, MASK in reply.text)
     assert 2 == len(state.stored.configurations)
 
 
@@ -342,15 +342,15 @@ def test_pod_info_has_environment_of_task(state):
     app = create_app(lambda: Snapshot(replace(state, spec=spec)))
 
     (launch,) = ask(app, "/v1/pod/ps-0/info").body
-    found = {item["name"]: item["value"] for item in launch["info"]["command"]["environment"]["variables"]}
+    variables = {item["name"]: item["value"] for item in launch["info"]["command"]["environment"]["variables"]}
 
     names = ("TASK_NAME", "JOB_NAME", "TASK_INDEX", "TASK_PORT")
-    assert ("ps-0", "ps", "0", "31000") == tuple(found[name] for name in names)
-    config = json.loads(found["TF_CONFIG"])
+    assert ("ps-0", "ps", "0", "31000") == tuple(variables[name] for name in names)
+    config = json.loads(variables["TF_CONFIG"])
     assert {"type": "ps", "index": 0} == config["task"]
     assert {"chief": ["10.0.0.1:31000"], "ps": ["10.0.0.1:31000"]} == config["cluster"]
-    assert ("10.0.0.1:31000", "/checkpoints") == (found["TASK_ADDRESS"], found["CHECKPOINT_DIR"])
-    assert ("********", False) == (found["PRIVATE"], "OTHER" in found)
+    assert ("10.0.0.1:31000", "/checkpoints") == (variables["TASK_ADDRESS"], variables["CHECKPOINT_DIR"])
+    assert ("********", False) == (variables["PRIVATE"], "OTHER" in variables)
 
 
 #: Keys of the SDK's service specification (dcos-commons, ServiceSpec, PodSpec, TaskSpec, ResourceSet).
@@ -377,15 +377,15 @@ def test_configuration_has_all_sdk_keys(state):
     stored = {"a": Configuration("a", 1, 1.0, "t", where)}
     app = create_app(lambda: Snapshot(with_fields(state, spec=spec, full_spec=spec, configurations=stored)))
 
-    found = ask(app, "/v1/configurations/target").body
+    target = ask(app, "/v1/configurations/target").body
 
-    assert set(SERVICE_KEYS.split()) <= found.keys()
-    assert "10.0.0.1:2181,10.0.0.2:2181" == found["zookeeper"]
-    for pod in found["pod-specs"]:
+    assert set(SERVICE_KEYS.split()) <= target.keys()
+    assert "10.0.0.1:2181,10.0.0.2:2181" == target["zookeeper"]
+    for pod in target["pod-specs"]:
         assert set(POD_KEYS.split()) <= pod.keys()
         (task,) = pod["task-specs"]
         assert (set(TASK_KEYS.split()), set(SET_KEYS.split())) == (set(task), set(task["resource-set"]))
-    pod = found["pod-specs"][0]
+    pod = target["pod-specs"][0]
     assert ("ps", "parameter_server") == (pod["type"], pod["section"])
     assert [{"name": "RLIMIT_NOFILE", "soft": 1024, "hard": None}] == pod["rlimits"]
     assert ["********", "vault:a/b#c"] == [secret["secret"] for secret in pod["secrets"]]
@@ -438,18 +438,18 @@ def test_concurrent_commands_get_their_own_answers(loop):
 def test_update_preview_while_service_accepts_options(state):
     """409 while the service is being uninstalled, and after its end."""
     result = Result(Verdict.SUCCEEDED, "chief-0 has finished", 9.0)
-    found = {}
+    replies = {}
     for name, snapshot in {
         "runs": Snapshot(state),
         "is being uninstalled": Snapshot(state, uninstalling=True),
         "has finished": Snapshot(with_fields(state, result=result)),
     }.items():
-        backend = Backend(lambda shown=snapshot: shown, preview_update=lambda asked: {"asked": asked})
-        found[name] = ask(create_app(backend), PREVIEW, "POST", body=b'{"options": {}}')
+        backend = Backend(lambda snapshot=snapshot: snapshot, preview_update=lambda asked: {"asked": asked})
+        replies[name] = ask(create_app(backend), PREVIEW, "POST", body=b'{"options": {}}')
 
-    assert (200, {"asked": {"options": {}}}) == (found["runs"].code, found["runs"].body)
+    assert (200, {"asked": {"options": {}}}) == (replies["runs"].code, replies["runs"].body)
     for name in ("is being uninstalled", "has finished"):
-        assert (409, True) == (found[name].code, name in found[name].body["error"]["message"])
+        assert (409, True) == (replies[name].code, name in replies[name].body["error"]["message"])
 
 
 @pytest.mark.parametrize("error", [OptionsError([Problem("service.role", "cannot change")]), StoreError("disk full")])

@@ -62,8 +62,8 @@ def test_tokens_are_compared_in_constant_time(monkeypatch):
 
     app = an_app(read_token="r", write_token="w")
     monkeypatch.setattr(hmac, "compare_digest", never)
-    for shown in ({}, bearer("r"), bearer("w"), basic("alice", "w"), bearer("wrong" * 20)):
-        assert (401, 401) == (ask(app, PATH, headers=shown).code, ask(app, COMMAND, WRITE, headers=shown).code)
+    for headers in ({}, bearer("r"), bearer("w"), basic("alice", "w"), bearer("wrong" * 20)):
+        assert (401, 401) == (ask(app, PATH, headers=headers).code, ask(app, COMMAND, WRITE, headers=headers).code)
     assert {(32, 32)} == set(compared)
 
 
@@ -77,7 +77,7 @@ def test_one_token_restricts_all_access(options, code):
 
 
 @pytest.mark.parametrize(
-    ("options", "shown", "message"),
+    ("options", "headers", "message"),
     [
         ({"read_token": "r"}, {}, "token required: send"),
         ({"read_token": "r"}, bearer("wrong"), "invalid token"),
@@ -91,8 +91,8 @@ def test_one_token_restricts_all_access(options, code):
         ({"client_certificates": True}, bearer("x"), "client certificate required"),
     ],
 )
-def test_refusal_names_missing_credentials(options, shown, message):
-    assert message in ask(an_app(**options), PATH, headers=shown).body["error"]["message"]
+def test_refusal_names_missing_credentials(options, headers, message):
+    assert message in ask(an_app(**options), PATH, headers=headers).body["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -118,15 +118,15 @@ def test_repeated_bad_tokens_are_rate_limited():
     """The right token still works, because clients may share an address."""
     app = an_app(read_token="r")
 
-    found = [ask(app, PATH, headers=bearer(f"guess-{number}")) for number in range(32)]
+    replies = [ask(app, PATH, headers=bearer(f"guess-{number}")) for number in range(32)]
 
-    assert [401] * 30 + [429] * 2 == [reply.code for reply in found]
-    assert "5" == found[-1].headers["retry-after"]
+    assert [401] * 30 + [429] * 2 == [reply.code for reply in replies]
+    assert "5" == replies[-1].headers["retry-after"]
     assert [202, 401] == [ask(app, PATH, headers=headers).code for headers in (bearer("r"), {})]
 
 
 def test_health_needs_no_token():
-    """Marathon checks it, and has no token."""
+    """Marathon checks the health, and has no token."""
     app = an_app(read_token="r")
 
     assert 204 == ask(app, "/v1/health").code
@@ -158,7 +158,7 @@ def test_access_below_prefix():
     ],
 )
 def test_cross_site_page_cannot_write(headers, code):
-    """It cannot read either, because no header allows it to see the answer."""
+    """The other site cannot read either, because no header lets it see the answer."""
     app = an_app()
 
     assert code == ask(app, COMMAND, WRITE, headers=headers).code
@@ -179,16 +179,16 @@ def test_loopback_rejects_other_host_names(host, code):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"body": b"x" * (BODY_LIMIT + 1)},
         {"parts": [b"x" * BODY_LIMIT, b"x"]},
         {"headers": {"Content-Length": "9" * 12}},
     ],
 )
-def test_large_body_is_not_read(given):
+def test_large_body_is_not_read(options):
     """With and without a declared length."""
-    assert 413 == ask(an_app(), f"{PATH}/start", WRITE, **given).code
+    assert 413 == ask(an_app(), f"{PATH}/start", WRITE, **options).code
 
 
 def test_every_answer_has_security_headers():
@@ -218,7 +218,7 @@ def test_every_write_is_audited(caplog):
 
 
 def test_uninstall_plan_needs_no_token():
-    """DC/OS polls it without a token until it is complete."""
+    """DC/OS polls the deploy plan without a token until the plan is complete."""
     state = registered()
     leaving = create_app(lambda: Snapshot(state, uninstalling=True), Policy(write_token="w"))
 

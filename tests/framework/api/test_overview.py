@@ -24,11 +24,11 @@ def state():
 
 def test_overview_round_trip(state):
     """Also with fields of a newer scheduler."""
-    shown = overview(state)
-    document = json.loads(json.dumps(asdict(shown)))
+    view = overview(state)
+    document = json.loads(json.dumps(asdict(view)))
 
-    assert shown == from_json(document)
-    assert shown == from_json({**document, "new": 1, "tasks": [{**task, "new": 1} for task in document["tasks"]]})
+    assert view == from_json(document)
+    assert view == from_json({**document, "new": 1, "tasks": [{**task, "new": 1} for task in document["tasks"]]})
 
 
 def test_leader_is_launched_chief(state):
@@ -44,9 +44,9 @@ def test_unused_agents_have_last_offer(state):
 
 def test_unused_agents_are_limited(state):
     names = [f"host-{number:03}" for number in reversed(range(60))]
-    shown = overview(
+    view = overview(
         with_fields(state, agent_snapshots={AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names})
     )
 
-    assert [f"host-{number:03}" for number in range(50)] == [agent.hostname for agent in shown.agents]
-    assert 10 == shown.more_agents
+    assert [f"host-{number:03}" for number in range(50)] == [agent.hostname for agent in view.agents]
+    assert 10 == view.more_agents

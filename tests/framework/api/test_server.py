@@ -165,7 +165,7 @@ def test_port_in_use_is_reported():
 
 
 def test_port_is_free_after_stop():
-    """The next scheduler on this agent may get it."""
+    """The next scheduler on this agent may get the same port."""
     with ApiServer(an_app(), "127.0.0.1", 0) as api:
         port = api.port
         assert 200 == get(api, "/v1/plans")[0]
@@ -181,10 +181,10 @@ def test_listen_address_of_network_and_loopback_agents(host, address):
 
 
 def opened(stack, server):
-    """A connection that says nothing yet."""
-    found = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20))
-    found.settimeout(20)
-    return found
+    """A connection without a request."""
+    connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20))
+    connection.settimeout(20)
+    return connection
 
 
 def asked(stack, server, path):

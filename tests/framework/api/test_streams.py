@@ -122,7 +122,7 @@ def test_number_of_another_journal_starts_again(service, port, query, last):
 
 
 @pytest.mark.parametrize(
-    ("query", "shown"),
+    ("query", "numbers"),
     [
         ("?after=2", [3]),
         ("?after=3", []),
@@ -132,14 +132,14 @@ def test_number_of_another_journal_starts_again(service, port, query, last):
         ("?limit=2", [2, 3]),
     ],
 )
-def test_next_number_is_at_most_the_last(service, query, shown):
+def test_next_number_is_at_most_the_last(service, query, numbers):
     for number in range(3):
         service.journal.note("Tick", str(number))
 
-    found = ask(create_app(service.backend), f"/v1/events{query.format(service.journal.id)}").body
+    page = ask(create_app(service.backend), f"/v1/events{query.format(service.journal.id)}").body
 
-    assert shown == [event["number"] for event in found["events"]]
-    assert (3, 3, service.journal.id) == (found["last"], found["next"], found["journal"])
+    assert numbers == [event["number"] for event in page["events"]]
+    assert (3, 3, service.journal.id) == (page["last"], page["next"], page["journal"])
 
 
 def test_stream_sends_keep_alive(port, monkeypatch):
@@ -173,13 +173,13 @@ def test_followed_file_continues_after_relaunch(service, port):
 @given(st.text(), st.integers(1, 9))
 def test_pieces_of_a_file_join_to_the_text(text, length):
     """A length below the size of a character returns it in parts, so that reading continues."""
-    content, offset, shown = text.encode(), 0, ""
+    content, offset, received = text.encode(), 0, ""
     while offset < len(content):
         piece = task_files.piece_body(FileChunk(offset, content[offset : offset + length], len(content)))
         assert piece["next"] > offset
-        offset, shown = piece["next"], shown + piece["data"]
+        offset, received = piece["next"], received + piece["data"]
 
-    assert text == shown or length < 4
+    assert text == received or length < 4
 
 
 def test_incomplete_character_waits_for_the_rest():

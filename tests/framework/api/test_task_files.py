@@ -30,8 +30,8 @@ class Hanging:
 
 
 async def ended(task):
-    (found,) = await asyncio.gather(task, return_exceptions=True)
-    return found
+    (result,) = await asyncio.gather(task, return_exceptions=True)
+    return result
 
 
 def test_hanging_agent_does_not_block_others():
@@ -48,10 +48,10 @@ def test_hanging_agent_does_not_block_others():
             hanging.end.set()
         return [await ended(one) for one in waiting], reading
 
-    found, reading = asyncio.run(scene())
+    errors, reading = asyncio.run(scene())
 
     assert MAX_READS_PER_AGENT == len(hanging.asked)
-    assert {502} == {error.http_status for error in found}
+    assert {502} == {error.http_status for error in errors}
     assert {} == reading.agents
 
 

@@ -89,9 +89,9 @@ def test_proxy_forwards_requests_and_answers(place):
 
 def test_proxy_drops_credentials_and_cookies(place):
     """In both directions; also links and service workers."""
-    given = {"Authorization": "Bearer w", "Cookie": "a=b", "Referer": "http://x/", "X-TensorBoard-Flags": "{}"}
+    headers = {"Authorization": "Bearer w", "Cookie": "a=b", "Referer": "http://x/", "X-TensorBoard-Flags": "{}"}
 
-    reply = ask(an_app(a_state(place), **TOKENS), "/tensorboard/any/", headers=given)
+    reply = ask(an_app(a_state(place), **TOKENS), "/tensorboard/any/", headers=headers)
 
     assert {"host", "connection", "content-length", "x-tensorboard-flags"} == {
         name.lower() for name in reply.body["headers"]

@@ -31,7 +31,7 @@ def test_client_certificates_grant_access(certificates):
     files = ServerTls(*certificates.pair("server"), client_ca=certificates.ca)
     app = an_app(client_certificates=True, writers=frozenset({"client"}))
     with ApiServer(app, "127.0.0.1", 0, files) as server:
-        found = {
+        codes = {
             who: [
                 ask(server.port, certificates, *what, who)
                 for what in (("GET", "/v1/health"), ("GET", "/v1/plans"), ("POST", "/v1/plans/deploy/stop"))
@@ -39,7 +39,7 @@ def test_client_certificates_grant_access(certificates):
             for who in ("client", "other", "")
         }
 
-    assert {"client": [204, 200, 409], "other": [204, 200, 403], "": [204, 401, 401]} == found
+    assert {"client": [204, 200, 409], "other": [204, 200, 403], "": [204, 401, 401]} == codes
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ def test_paused_task_has_override_in_all_views():
     )
     paused, resumed = Snapshot(kept), Snapshot(with_fields(kept, paused={}))
 
-    words = [pods.status(shown, {"pod": "chief-0"}).body["tasks"][0]["status"] for shown in (pausing, paused, resumed)]
+    words = [
+        pods.status(snapshot, {"pod": "chief-0"}).body["tasks"][0]["status"] for snapshot in (pausing, paused, resumed)
+    ]
     assert ["PAUSING", "PAUSED", "STARTING"] == words
     assert "PAUSED" == tasks.task(paused, {"name": "chief-0"}).body["status"]
     assert "PAUSED" == overview(kept).task("chief-0").state.upper()
@@ -173,7 +175,7 @@ def test_task_being_killed_is_reported():
 
 
 def test_framework_id_is_a_list():
-    """Cosmos compares it before and after an uninstall."""
+    """Cosmos compares the framework id before and after an uninstall."""
     assert ["framework-1"] == service.framework_id(Snapshot(a_state()), {}).body
     assert [] == service.framework_id(Snapshot(a_state(framework_id=None)), {}).body
 

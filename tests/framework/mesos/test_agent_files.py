@@ -90,7 +90,7 @@ def test_file_is_read_over_tls(mesos, certificates):
 
 
 def test_untrusted_agent_is_not_asked(mesos, certificates):
-    """Nor does it get credentials; the user gets the reason."""
+    """The server gets no credentials; the user gets the reason."""
     files = AgentFiles(
         lambda: f"https://{mesos.address}", BasicCredentials("me", "secret"), Tls(certificates.path("stranger.pem"))
     )
@@ -113,7 +113,7 @@ def test_non_regular_file_is_rejected(mesos, certificates, name, code):
 
 @pytest.mark.parametrize("endpoint", ["/files/browse", "/files/read"])
 def test_agent_error_text_is_dropped(mesos, certificates, endpoint):
-    """It contains paths of the agent's machine."""
+    """The error text of an agent contains paths of its machine."""
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.refuses = endpoint
 
@@ -125,7 +125,7 @@ def test_agent_error_text_is_dropped(mesos, certificates, endpoint):
 
 @pytest.mark.parametrize("how", ["silent", "slow"])
 def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch):
-    """Whether it sends nothing or a byte now and then."""
+    """A silent agent, and one that sends a byte now and then."""
     monkeypatch.setattr(agent_files, "_SOCKET_TIMEOUT" if how == "silent" else "_RESPONSE_TIMEOUT", 0.2)
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.hangs = how

@@ -25,7 +25,7 @@ def test_progress_message_is_decoded() -> None:
 
 
 def test_progress_of_another_task_is_ignored() -> None:
-    """So is a message without an executor."""
+    """A message without an executor is ignored, too."""
     report = reports.ProgressReport("worker-0__1", 7, 1e9).encode()
     anonymous = {"type": "MESSAGE", "message": {"data": base64.b64encode(report).decode()}}
 

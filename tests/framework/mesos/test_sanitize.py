@@ -44,7 +44,7 @@ def test_any_message_content_is_handled(data: Any) -> None:
 
 
 def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged without its content."""
+    """The malformed report is logged without its content."""
     assert updated(data=DEEP).exit_code is None
     assert decode.event({"type": "MESSAGE", "message": {"data": DEEP}}) is None
     assert 2 == len(caplog.messages)
@@ -52,7 +52,7 @@ def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("words", "sanitized"),
     [
         ("exit code 3\n\tlast line\u3000\U0001f600", "exit code 3\n\tlast line\u3000\U0001f600"),
         ("\x1b]52;c;cm0=\x07", "\ufffd]52;c;cm0=\ufffd"),
@@ -61,13 +61,13 @@ def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None
     ],
     ids=["harmless", "terminal", "controls", "long"],
 )
-def test_message_is_bounded_and_sanitized(words: str, shown: str) -> None:
+def test_message_is_bounded_and_sanitized(words: str, sanitized: str) -> None:
     """Line breaks and all scripts stay."""
-    assert shown == updated(message=words).message
+    assert sanitized == updated(message=words).message
 
 
 def test_too_long_data_is_detected() -> None:
-    """It is cut before it is decoded, but not to a valid report."""
+    """A long report is cut before decoding, but not to a valid report."""
     padded = base64.b64encode(b'{"exit_code": 3}'.ljust(1 << 20)).decode()
     assert updated(data=padded).exit_code is None
     assert 3 == updated(data=base64.b64encode(b'{"exit_code": 3}').decode()).exit_code

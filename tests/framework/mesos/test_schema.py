@@ -58,7 +58,7 @@ def test_full_launch_matches_mesos_schema(schema):
 
     read = schema.read("mesos.v1.scheduler.Call", call)
 
-    (sent,), (found,) = (one["accept"]["operations"][0]["launch"]["task_infos"] for one in (call, read))
+    (sent,), (decoded,) = (one["accept"]["operations"][0]["launch"]["task_infos"] for one in (call, read))
     assert {
         "type": "MESOS",
         "mesos": {"image": {"type": "DOCKER", "docker": {"name": "tensorflow/tensorflow:2.15.0"}}},
@@ -67,8 +67,8 @@ def test_full_launch_matches_mesos_schema(schema):
             {"mode": "RO", "container_path": "data", "host_path": "/mnt/nfs"},
             {"mode": "RW", "container_path": "/scratch", "host_path": "/scratch"},
         ],
-    } == found["executor"]["container"]
-    assert plain(sent) == plain(found)
+    } == decoded["executor"]["container"]
+    assert plain(sent) == plain(decoded)
 
 
 def test_subscription_matches_mesos_schema(schema):

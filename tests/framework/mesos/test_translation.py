@@ -281,7 +281,7 @@ def test_offer_constraints_exclude_unusable_agents():
 
 
 def test_unconstrained_job_disables_offer_constraints():
-    """So does a service with reservations."""
+    """A service with reservations has none, either."""
     rule = Constraint("rack", Operator.IS, "a")
 
     assert encode.offer_constraints(a_spec(jobs=(worker_with(rule), worker_with()))) == {}

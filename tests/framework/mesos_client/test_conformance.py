@@ -21,9 +21,9 @@ _REASON = re.compile(r"(?:not yet|not used): .{15,}$")
 
 def rows() -> dict[str, str]:
     """Return the proof of each point."""
-    found = {name: proof for name, _, proof in _ROW.findall(PAGE.read_text()) if name in POINTS}
-    assert found
-    return found
+    proofs = {name: proof for name, _, proof in _ROW.findall(PAGE.read_text()) if name in POINTS}
+    assert proofs
+    return proofs
 
 
 def named_tests() -> list[tuple[str, str]]:

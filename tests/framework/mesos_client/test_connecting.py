@@ -126,11 +126,11 @@ def test_the_next_address_is_tried(monkeypatch):
     """A name with an IPv6 address without a server, and an IPv4 address with one."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        found = [
+        addresses = [
             (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
         ]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
         with connect("master.example", port, PATIENCE, SocketHandle()) as connection:
             assert ("127.0.0.1", port) == connection.getpeername()
 

@@ -82,14 +82,14 @@ def test_concurrent_requests_share_one_login():
         gate.wait(30)
         return login()
 
-    token, found = TokenCredentials(slow, scheme="token="), []
-    threads = [threading.Thread(target=lambda: found.append(token.header())) for _ in range(4)]
+    token, headers = TokenCredentials(slow, scheme="token="), []
+    threads = [threading.Thread(target=lambda: headers.append(token.header())) for _ in range(4)]
     for thread in threads:
         thread.start()
     gate.set()
     for thread in threads:
         thread.join(30)
-    assert ["token=token-1"] * 4 == found
+    assert ["token=token-1"] * 4 == headers
 
 
 def test_expired_token_loses_no_call(driver_of, recorder):

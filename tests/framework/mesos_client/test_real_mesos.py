@@ -118,12 +118,12 @@ def test_p13_gpu_capability_follows_framework_info(local_cluster, kind, expected
         kind, "scheduler", local_cluster.master.address, framework=framework(capabilities=wanted)
     ) as client:
         framework_id = client.wait(callback="registered")["arguments"][0]["value"]
-        (found,) = (
+        (capabilities,) = (
             one["framework_info"]["capabilities"]
             for one in master_api.call(local_cluster.master.address, "GET_FRAMEWORKS")["frameworks"]
             if one["framework_info"]["id"]["value"] == framework_id
         )
-        assert expected == ({"type": "GPU_RESOURCES"} in found)
+        assert expected == ({"type": "GPU_RESOURCES"} in capabilities)
         # One of stock pymesos outlives its connection by 100 s.
         master_api.teardown(local_cluster.master.address, framework_id)
 
@@ -173,10 +173,10 @@ class Running:
 
 def _json(line: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(line)
+        record: dict[str, Any] = json.loads(line)
     except ValueError:  # being written
         return {}
-    return found
+    return record
 
 
 def _task(name: str, agent_id: dict[str, Any], framework_id: dict[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 def test_any_chunking_yields_the_same_records(records, places):
     """However the bytes are cut, exactly the records that were written come out, in order."""
     decoder = RecordDecoder()
-    found = [record for chunk in cut(encoded(records), places) for record in decoder.feed(chunk)]
-    assert records == found
+    decoded = [record for chunk in cut(encoded(records), places) for record in decoder.feed(chunk)]
+    assert records == decoded
     assert decoder.is_between_records
 
 

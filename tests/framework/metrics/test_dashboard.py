@@ -52,17 +52,17 @@ def groupings(expression):
 def test_dashboard_queries_use_existing_metrics(target, series):
     """Names, matched labels, grouping labels, labels in the legend."""
     query = promql.parse(target["expr"].replace("$job", "digits"))
-    found = list(selectors(query))
+    matches = list(selectors(query))
 
-    assert found
-    for selector in found:
+    assert matches
+    for selector in matches:
         assert selector.name in series
         labels = series[selector.name] | OF_THE_SCRAPE
         assert {matcher.name for matcher in selector.matchers.matchers} <= labels
         assert "job" in {matcher.name for matcher in selector.matchers.matchers}
         assert set(groupings(query)) <= labels
-        shown = {part.partition("}}")[0].strip() for part in target["legendFormat"].split("{{")[1:]}
-        assert shown <= (set(groupings(query)) or labels)
+        names = {part.partition("}}")[0].strip() for part in target["legendFormat"].split("{{")[1:]}
+        assert names <= (set(groupings(query)) or labels)
 
 
 def test_no_label_is_reserved_by_prometheus(series):
@@ -97,8 +97,8 @@ def test_page_lists_every_metric(families):
     for family in sorted(families, key=lambda item: item.name):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = {label for sample in family.samples for label in sample.labels} - OF_A_HISTOGRAM
-        shown = ", ".join(f"`{label}`" for label in sorted(labels))
-        rows.append(f"| `{name}` | {family.type} | {shown} | {family.documentation} |")
+        names = ", ".join(f"`{label}`" for label in sorted(labels))
+        rows.append(f"| `{name}` | {family.type} | {names} | {family.documentation} |")
     table = "\n".join(rows)
 
     text = (DOCS / "metrics.md").read_text()

@@ -63,5 +63,5 @@ def test_times_of_simulated_service():
     world = a_life()
     list(world.samples())
 
-    found = {labels["plan"] for name, labels, _ in world.samples() if name == "tensorflow_plan_status_seconds_total"}
-    assert {"deploy", "recovery"} <= found
+    plans = {labels["plan"] for name, labels, _ in world.samples() if name == "tensorflow_plan_status_seconds_total"}
+    assert {"deploy", "recovery"} <= plans

@@ -19,11 +19,11 @@ def world():
 
 def test_offers_are_counted_by_outcome(world):
     """Accepted, declined and held offers add up to the received ones."""
-    found = {labels["outcome"]: value for name, labels, value in world.samples() if name == "tensorflow_offers_total"}
-    received = found.pop("received")
+    offers = {labels["outcome"]: value for name, labels, value in world.samples() if name == "tensorflow_offers_total"}
+    received = offers.pop("received")
 
-    assert found["accepted"] >= 2
-    assert received == sum(found.values()) + world.value("offers_held")
+    assert offers["accepted"] >= 2
+    assert received == sum(offers.values()) + world.value("offers_held")
     assert received == world.meter.dropwizard()["counters"]["offers.received"]["count"]
 
 
@@ -89,16 +89,16 @@ def test_text_is_valid_for_prometheus(world):
 
 def test_sdk_metrics_have_sdk_names(world):
     """dcos-commons, metrics/Metrics.java; the scheduler's own are among the gauges."""
-    found = world.meter.dropwizard()
+    document = world.meter.dropwizard()
 
-    assert {"version", "gauges", "counters", "histograms", "meters", "timers"} == set(found)
-    assert 5 == found["counters"]["operation.launch"]["count"]
-    assert found["counters"]["task_status.task_running"]["count"] >= 5
-    assert {"value": 0} == found["gauges"]["plan_status.deploy"]
-    assert {"value": True} == found["gauges"]["is_suppressed"]
-    assert {"value": 120} == found["gauges"]["tensorflow_training_step.worker-0.worker"]
-    assert "tensorflow_training_loss.chief-0.chief" not in found["gauges"]
-    timer = found["timers"]["offers.process"]
+    assert {"version", "gauges", "counters", "histograms", "meters", "timers"} == set(document)
+    assert 5 == document["counters"]["operation.launch"]["count"]
+    assert document["counters"]["task_status.task_running"]["count"] >= 5
+    assert {"value": 0} == document["gauges"]["plan_status.deploy"]
+    assert {"value": True} == document["gauges"]["is_suppressed"]
+    assert {"value": 120} == document["gauges"]["tensorflow_training_step.worker-0.worker"]
+    assert "tensorflow_training_loss.chief-0.chief" not in document["gauges"]
+    timer = document["timers"]["offers.process"]
     assert 0 < timer["min"] <= timer["p50"] <= timer["p99"] <= timer["max"]
     assert timer["count"] == world.value("decision_seconds_count", event="OffersReceived")
 

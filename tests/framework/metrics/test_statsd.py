@@ -16,10 +16,10 @@ VALUES = st.lists(st.tuples(st.text(min_size=1, max_size=600), st.floats()), max
 @given(VALUES)
 def test_packets_are_bounded_and_contain_gauges(values):
     """Whatever the names contain; NaN and infinities are omitted."""
-    found = list(packets(values, "digits."))
+    sent = list(packets(values, "digits."))
 
-    assert all(0 < len(packet) <= MAX_PACKET for packet in found)
-    for line in b"\n".join(found).decode().splitlines():
+    assert all(0 < len(packet) <= MAX_PACKET for packet in sent)
+    for line in b"\n".join(sent).decode().splitlines():
         name, _, rest = line.partition(":")
         assert name.startswith("digits.")
         value, _, kind = rest.partition("|")

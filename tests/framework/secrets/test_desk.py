@@ -116,8 +116,8 @@ def test_launch_gets_the_secrets_of_its_job(ask):
 )
 def test_invalid_token_gets_no_secret(ask, change, code):
     """A wrong token, its stored digest, and another task's."""
-    found = ask({**GOOD, **change})
-    assert (code, "invalid or expired token") == found[:2]
+    reply = ask({**GOOD, **change})
+    assert (code, "invalid or expired token") == reply[:2]
 
 
 def test_running_program_gets_reloadable_secrets(ask, loop):
@@ -201,8 +201,8 @@ def test_repeated_bad_tokens_are_rate_limited(loop):
     loop.desk.rate_limiter = RateLimiter(lambda: now[0])
     guess = {**GOOD, "token": "guess"}
     loop.desk.give(guess, "127.0.0.1")
-    found = [loop.desk.give({**guess, "task_id": f"worker-{number}__1"}, "127.0.0.1")[0] for number in range(100)]
-    assert {403: 29, 429: 71} == Counter(found)
+    codes = [loop.desk.give({**guess, "task_id": f"worker-{number}__1"}, "127.0.0.1")[0] for number in range(100)]
+    assert {403: 29, 429: 71} == Counter(codes)
     assert 200 == loop.desk.give(GOOD, "127.0.0.1")[0]
     assert 403 == loop.desk.give(guess, "127.0.0.2")[0]
     now[0] = 5.0
@@ -213,8 +213,8 @@ def test_ipv6_network_shares_one_rate_limit(loop):
     """A client with one address usually has all 2^64."""
     loop.desk.rate_limiter = RateLimiter(lambda: 0.0)
     guess = {**GOOD, "token": "guess"}
-    found = [loop.desk.give(guess, f"2001:db8:0:1::{number:x}")[0] for number in range(100)]
-    assert {403: 30, 429: 70} == Counter(found)
+    codes = [loop.desk.give(guess, f"2001:db8:0:1::{number:x}")[0] for number in range(100)]
+    assert {403: 30, 429: 70} == Counter(codes)
     assert 403 == loop.desk.give(guess, "2001:db8:0:2::1")[0]
 
 
@@ -266,12 +266,12 @@ def test_missing_source_has_its_status(error, code):
     assert (code, "env:A: gone") == Loop(read).desk.give(GOOD, "127.0.0.1")
 
 
-@pytest.mark.parametrize("shown", ["Bearer token", "Bearer " + digest("token"), ""])
-def test_launch_token_does_not_open_the_api(loop, shown):
+@pytest.mark.parametrize("authorization", ["Bearer token", "Bearer " + digest("token"), ""])
+def test_launch_token_does_not_open_the_api(loop, authorization):
     app = create_app(lambda: Snapshot(loop.state), Policy(read_token="read", write_token="write"))
     whole = with_secrets(app, loop.desk.give)
     asked = [("/v1/plans", "GET"), ("/v1/tasks/worker-0/logs", "GET"), ("/v1/plans/deploy/stop", "POST")]
-    headers = {"Authorization": shown} if shown else {}
+    headers = {"Authorization": authorization} if authorization else {}
     assert [401] * 3 == [asgi_client.ask(whole, *one, headers=headers).code for one in asked]
 
 

@@ -85,19 +85,19 @@ SAYS = (
 def forms(name: str, text: str) -> dict[str, bytes]:
     """The text and its encodings: base64 at three offsets, URL, JSON, hex."""
     data = text.encode()
-    found = {
+    needles = {
         "plain": data,
         "url": urllib.parse.quote(text).encode(),
         "url, all": urllib.parse.quote_plus(text).encode(),
     }
-    found["json"] = json.dumps(text)[1:-1].encode()
+    needles["json"] = json.dumps(text)[1:-1].encode()
     for shift in range(3):
         inner = base64.b64encode(b"x" * shift + data).rstrip(b"=")
         # The first and the last characters hold bits of the neighbours.
-        found[f"base64 at {shift}"] = inner[4 if shift else 0 : -2]
-    found["base64 for URLs"] = base64.urlsafe_b64encode(data).rstrip(b"=")[:-2]
-    found["hex"] = data.hex().encode()
-    return {f"{name}, {form}": needle for form, needle in found.items()}
+        needles[f"base64 at {shift}"] = inner[4 if shift else 0 : -2]
+    needles["base64 for URLs"] = base64.urlsafe_b64encode(data).rstrip(b"=")[:-2]
+    needles["hex"] = data.hex().encode()
+    return {f"{name}, {form}": needle for form, needle in needles.items()}
 
 
 FORMS = forms("canary", CANARY) | forms("second", SECOND) | forms("password", PASSWORD)
@@ -108,12 +108,12 @@ def found_in(name: str, data: bytes) -> list[str]:
 
 
 def found_below(folder: Path) -> list[str]:
-    found: list[str] = []
+    hits: list[str] = []
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
             with suppress(FileNotFoundError):
-                found += found_in(str(path), path.read_bytes())
-    return found
+                hits += found_in(str(path), path.read_bytes())
+    return hits
 
 
 class SecretScheduler:
@@ -186,14 +186,14 @@ class SecretScheduler:
         """Answers of all GET endpoints of the API."""
         document = json.loads(self.get("/v1/openapi.json"))
         names = {"{name}": "deploy", "{plan}": "deploy", "{pod}": "worker-0", "{task}": "worker-0"}
-        found = {}
+        answers = {}
         for path, methods in document["paths"].items():
             for name, value in names.items():
                 path = path.replace(name, value)
             if "get" in methods and "stream" not in path:
                 with suppress(OSError, http.client.HTTPException):
-                    found[path] = self.get(path)
-        return found
+                    answers[path] = self.get(path)
+        return answers
 
     def command_output(self) -> dict[str, bytes]:
         """Output of the commands, which all succeed."""
@@ -201,13 +201,13 @@ class SecretScheduler:
         place = json.loads(options.read_text())["scheduler"]["state"]
         own = [["options", "show", str(options)], ["state", "show", place, "--service", self.name, "--json"]]
         asked = [["--url", f"http://127.0.0.1:{self.port}", *line.split()] for line in COMMANDS] + own
-        found = {}
+        outputs = {}
         for line in asked:
             command = [sys.executable, "-m", "tf_scheduler", *line]
             run = subprocess.run(command, env=self._environment, capture_output=True, check=False)
             assert 0 == run.returncode, run.stderr
-            found[" ".join(line)] = run.stdout + run.stderr
-        return found
+            outputs[" ".join(line)] = run.stdout + run.stderr
+        return outputs
 
     def command(self, *words: str) -> bytes:
         command = [sys.executable, "-m", "tf_scheduler", "--url", f"http://127.0.0.1:{self.port}", *words]
@@ -229,9 +229,9 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         "credentials": str(credentials),
         "acls": json.dumps(ACLS),
     }
-    with LocalCluster(agents, tmp_path / "cluster", flags, zookeeper=True, die_with_parent=True) as found:
+    with LocalCluster(agents, tmp_path / "cluster", flags, zookeeper=True, die_with_parent=True) as cluster:
         credentials.unlink()
-        yield found
+        yield cluster
 
 
 @pytest.fixture
@@ -270,28 +270,28 @@ def schedulers(
 
 def processes() -> list[str]:
     """Hits in arguments and environments of all processes, except the training process' environment."""
-    found: list[str] = []
+    hits: list[str] = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            found += found_in(f"{folder}/cmdline", (folder / "cmdline").read_bytes())
+            hits += found_in(f"{folder}/cmdline", (folder / "cmdline").read_bytes())
             environment = (folder / "environ").read_bytes()
             # The training process and what it starts; neither the executor nor the agent has this one.
             if b"TASK_NAME=worker-0" not in environment.split(b"\0"):
-                found += found_in(f"{folder}/environ", environment)
-    return found
+                hits += found_in(f"{folder}/environ", environment)
+    return hits
 
 
 def mesos(cluster: LocalCluster) -> dict[str, bytes]:
     """State endpoints of master and agent, old and new."""
-    found = {}
+    answers = {}
     for node in (cluster.master, *cluster.agents.values()):
         calls = ["GET_STATE", "GET_TASKS", "GET_EXECUTORS", "GET_FRAMEWORKS", "GET_METRICS", "GET_CONTAINERS"]
         for call in calls:
             body = json.dumps({"type": call, **({"get_metrics": {}} if call == "GET_METRICS" else {})}).encode()
-            found[f"{node.name} {call}"] = fetched(node.address, "/api/v1", body)
+            answers[f"{node.name} {call}"] = fetched(node.address, "/api/v1", body)
         for path in ("/state", "/metrics/snapshot", "/containers", "/tasks", "/frameworks", "/flags"):
-            found[f"{node.name} {path}"] = fetched(node.address, path)
-    return found
+            answers[f"{node.name} {path}"] = fetched(node.address, path)
+    return answers
 
 
 def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
@@ -329,12 +329,12 @@ def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretSche
     assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
     # The agent's own file API does not follow the link out of the sandbox.
     agent = cluster.agents["agent-1"]
-    shown = [fetched(agent.address, f"/files/read?path={link}&offset=0") for link in links]
-    shown += [fetched(agent.address, f"/files/download?path={link}") for link in links]
-    assert [] == [hit for data in shown for hit in found_in("the agent's files", data)]
+    files = [fetched(agent.address, f"/files/read?path={link}&offset=0") for link in links]
+    files += [fetched(agent.address, f"/files/download?path={link}") for link in links]
+    assert [] == [hit for data in files for hit in found_in("the agent's files", data)]
     answers = [one.answers() for one in schedulers]
-    assert all(len(found) > 5 for found in answers)
-    assert [] == [hit for found in answers for path, data in found.items() for hit in found_in(path, data)]
+    assert all(len(answer) > 5 for answer in answers)
+    assert [] == [hit for answer in answers for path, data in answer.items() for hit in found_in(path, data)]
 
     for one in schedulers:
         read_back = json.loads(one.get("/v1/tasks/worker-0/logs?file=executor.log"))
@@ -423,9 +423,9 @@ class Thief:
 
 @pytest.fixture
 def thief() -> Iterator[Thief]:
-    found = Thief()
-    yield found
-    found.close()
+    thief = Thief()
+    yield thief
+    thief.close()
 
 
 def test_token_is_used_once_across_restarts(local_cluster: LocalCluster, thief: Thief, tmp_path: Path) -> None:

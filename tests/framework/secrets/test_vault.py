@@ -50,17 +50,17 @@ def test_new_version_is_read_next_time(bao, vault):
 def test_approle_login(bao, vault):
     role = bao.root.auth.approle.read_role_id("scheduler")["data"]["role_id"]
     issued = bao.root.auth.approle.generate_secret_id("scheduler")["data"]["secret_id"]
-    found = Vault(bao.address, VaultLogin(role_id=role, secret_id=issued.encode))
-    assert VALUE.encode() == read(found, "vault:secret/team/db#password")
+    client = Vault(bao.address, VaultLogin(role_id=role, secret_id=issued.encode))
+    assert VALUE.encode() == read(client, "vault:secret/team/db#password")
 
 
 def test_expired_token_is_read_again(bao, vault):
     """An operator has replaced it; the scheduler is not restarted."""
     tokens = [bao.token(), bao.token()]
-    found = Vault(bao.address, VaultLogin(token=lambda: tokens[0].encode()))
-    read(found, "vault:secret/team/db#password")
+    client = Vault(bao.address, VaultLogin(token=lambda: tokens[0].encode()))
+    read(client, "vault:secret/team/db#password")
     bao.root.auth.token.revoke(tokens.pop(0))
-    assert VALUE.encode() == read(found, "vault:secret/team/db#password")
+    assert VALUE.encode() == read(client, "vault:secret/team/db#password")
 
 
 @pytest.mark.parametrize(

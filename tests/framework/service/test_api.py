@@ -53,10 +53,10 @@ def test_missing_token_is_an_error(tmp_path, source, message):
 
 
 def test_certificates_enable_https():
-    found = settings({}, certificate_file="a.pem", key_file="a.key", client_ca_file="ca.pem", writers="alice, bob")
+    access = settings({}, certificate_file="a.pem", key_file="a.key", client_ca_file="ca.pem", writers="alice, bob")
 
-    assert ("a.pem", "a.key", "ca.pem") == (found.tls.certificate, found.tls.key, found.tls.client_ca)
-    assert (True, {"alice", "bob"}) == (found.policy.client_certificates, found.policy.writers)
+    assert ("a.pem", "a.key", "ca.pem") == (access.tls.certificate, access.tls.key, access.tls.client_ca)
+    assert (True, {"alice", "bob"}) == (access.policy.client_certificates, access.policy.writers)
 
 
 def last(environment, folder="/nowhere", *, closed=False, **api):

@@ -16,7 +16,7 @@ def options(service=(), **worker):
 
 
 def outcomes(store, *starts):
-    """What the last of these starts tells: text, and whether it is a warning."""
+    """Outcomes of the last start: text, and whether it is a warning."""
     for number, start in enumerate(starts):
         history = OptionsHistory(start, {}, to_spec, clock=lambda at=number: float(at))
         history.activate(store)
@@ -39,8 +39,8 @@ def test_preview_restarts_only_launched_tasks():
     assert [] == history.preview(asked, state)["restarted"]
 
     launch(store, options())
-    found = history.preview(asked, history.activate(store))
-    assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in found["restarted"]]
+    effects = history.preview(asked, history.activate(store))
+    assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in effects["restarted"]]
 
 
 def test_new_target_is_reported_with_its_effects():

@@ -141,9 +141,9 @@ def test_known_secrets_has_referenced_variables():
     secret = {"source": "env:DATABASE", "env": "DATABASE"}
     environment = {"WRITING": "write-token", "DATABASE": "db-password", "OTHER": "other"}
 
-    found = known(environment, api={"write_token": "env:WRITING"}, secrets=[secret])
+    values = known(environment, api={"write_token": "env:WRITING"}, secrets=[secret])
 
-    assert {"write-token", "db-password"} == found
+    assert {"write-token", "db-password"} == values
 
 
 def test_known_secrets_has_tokens_from_files():

@@ -117,7 +117,7 @@ def test_equal_bytes_advance_version(open_store):
 
 
 def test_empty_apply_only_detects_conflict(open_store):
-    """It does not disturb other writers."""
+    """An empty apply does not disturb other writers."""
     first, second = open_store(), open_store()
     first.load()
     second.load()

@@ -104,7 +104,7 @@ def test_refused_entries_are_not_visible(disk):
 
 
 def test_journal_of_earlier_version_is_read(disk):
-    """It had twenty entries in a value, and reused the keys."""
+    """Earlier versions stored twenty entries in a value, and reused the keys."""
     old = [{"number": n, "at": 1.0, "kind": "Tick", "message": str(n)} for n in range(1001, 1041)]
     parts = {"journal/50": old[:20], "journal/00": old[20:]}
     opened(disk).apply(
@@ -147,7 +147,7 @@ def test_unreadable_part_is_skipped(disk, caplog):
 
 
 class Writes(SharedStore):
-    """A store that tells what is written."""
+    """A store that records what is written."""
 
     def __init__(self, disk):
         super().__init__(opened(disk))

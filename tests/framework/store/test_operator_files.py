@@ -35,7 +35,7 @@ def test_file_survives_restart(disk, content):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../a", "a/b", "-a", "a" * 65, "ä", "a\n"])
 def test_file_name_cannot_be_a_path(disk, name):
-    """It is part of a key of the store."""
+    """The name is part of a key of the store."""
     store, files = opened(disk)
 
     with pytest.raises(FileError, match="invalid file name") as error:

@@ -22,7 +22,7 @@ def value(**fields):
 
 
 def test_newer_value_is_rejected():
-    """A downgrade meets it; the message names the key."""
+    """A downgraded program reads such values; the message names the key."""
     with pytest.raises(StoreVersionError, match="'framework' was written by a newer version"):
         records.changes(value(schema=records.SCHEMA + 1, id="fw"))
 

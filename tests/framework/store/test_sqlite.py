@@ -281,7 +281,7 @@ def test_damage_is_detected_when_opened(tmp_path, open_sqlite):
 
 
 def test_truncated_file_is_corrupt(tmp_path, open_sqlite):
-    """It must not count as a smaller state."""
+    """A damaged file must not count as a smaller state."""
     stored(open_sqlite(), *BIG).close()
     os.truncate(tmp_path / "state.db", 8192)
     with pytest.raises(StoreCorruptError, match="Move it aside"):

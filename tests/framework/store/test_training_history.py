@@ -31,9 +31,9 @@ def hear(curves, steps, task="worker-0", **fields):
 
 
 def steps(curves, points=MAX_POINTS, task="worker-0"):
-    """As the API tells them."""
-    found = training.progress(Snapshot(SchedulerState(a_spec())), curves.current(), points).body
-    return [point["step"] for entry in found["tasks"] if entry["name"] == task for point in entry["points"]]
+    """As the API returns them."""
+    progress = training.progress(Snapshot(SchedulerState(a_spec())), curves.current(), points).body
+    return [point["step"] for entry in progress["tasks"] if entry["name"] == task for point in entry["points"]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 511, 512, 815, 5000])
@@ -45,10 +45,10 @@ def test_curve_spans_the_whole_training(count):
     assert [] == steps(curves, 0)
     assert [count - 1] == steps(curves, 1)
     for points in (2, 60, 240, MAX_POINTS):
-        found = steps(curves, points)
-        assert (0, count - 1) == (min(found), found[-1]) if count > 1 else [0] == found
-        assert min(count, points, MAX_POINTS // 2) <= len(found) <= points
-        gaps = [after - before for before, after in pairwise(found[:-1])]
+        reported = steps(curves, points)
+        assert (0, count - 1) == (min(reported), reported[-1]) if count > 1 else [0] == reported
+        assert min(count, points, MAX_POINTS // 2) <= len(reported) <= points
+        gaps = [after - before for before, after in pairwise(reported[:-1])]
         assert not gaps or max(gaps) <= 2 * min(gaps) + 1
 
 
@@ -62,10 +62,10 @@ def test_next_scheduler_continues_the_curve():
         with TrainingHistory(store, curves.current):
             pass
 
-    found = steps(CurveRecorder(decode_curves(MemoryStore("service", disk).load())), 60)
+    reported = steps(CurveRecorder(decode_curves(MemoryStore("service", disk).load())), 60)
 
-    assert (0, 2999, 60) == (found[0], found[-1], len(found))
-    gaps = [after - before for before, after in pairwise(found)]
+    assert (0, 2999, 60) == (reported[0], reported[-1], len(reported))
+    gaps = [after - before for before, after in pairwise(reported)]
     assert max(gaps) < 4 * 3000 / 60
 
 
@@ -104,7 +104,7 @@ STATE = SchedulerState(a_spec())
     ids=["the job", "a task", "what it had still to tell"],
 )
 def test_end_of_task_is_stored_immediately(decision):
-    """Its last progress is not reported again."""
+    """The last progress of an ended task is not reported again."""
     written = threading.Event()
 
     class Store(MemoryStore):
@@ -138,9 +138,9 @@ def test_stored_history_is_small():
     diverged = TrainingCurve((Progress(0, 1.0, loss=math.inf, steps_per_second=math.nan),))
     put = encode_history({**silent, **{f"z-{n}": TrainingCurve(points) for n in range(15)}, "z-diverged": diverged}, {})
 
-    found = decode_curves({put.key: put.value})
+    curves = decode_curves({put.key: put.value})
 
     assert len(put.value) < 150_000
-    assert {"z-diverged", *(f"z-{n}" for n in range(15))} == set(found)
-    assert (None, None) == (found["z-diverged"].points[0].loss, found["z-diverged"].points[0].steps_per_second)
-    assert (4, 129) == (found["z-0"].stride, len(found["z-0"].points))
+    assert {"z-diverged", *(f"z-{n}" for n in range(15))} == set(curves)
+    assert (None, None) == (curves["z-diverged"].points[0].loss, curves["z-diverged"].points[0].steps_per_second)
+    assert (4, 129) == (curves["z-0"].stride, len(curves["z-0"].points))

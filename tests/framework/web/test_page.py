@@ -28,7 +28,7 @@ def entries(*messages, **others):
 
 
 def train(live, name, losses):
-    """The task tells of ten steps at a time."""
+    """The task reports ten steps at a time."""
     for number, loss in enumerate(losses, 1):
         point = Progress(number, float(number), 10 * number, 100, loss, 320 * number, 5.0, 160.0)
         event = ProgressReported(live.world.id_of(name), point)
@@ -379,15 +379,15 @@ CONTRAST = """() => {
     }
     return [255, 255, 255];
   };
-  const found = [];
+  const weak = [];
   for (const node of document.querySelectorAll("body *")) {
     const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
     if (!own || !node.checkVisibility()) continue;
     const [one, other] = [light(parse(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => b - a);
     const contrast = (one + 0.05) / (other + 0.05);
-    if (contrast < 4.5) found.push(`${node.tagName} ${node.textContent.trim().slice(0, 30)}: ${contrast.toFixed(2)}`);
+    if (contrast < 4.5) weak.push(`${node.tagName} ${node.textContent.trim().slice(0, 30)}: ${contrast.toFixed(2)}`);
   }
-  return found;
+  return weak;
 }"""
 
 

@@ -28,7 +28,7 @@ def test_page_is_public_and_its_data_is_not():
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_each_file_has_its_media_type(name):
-    """With nosniff, browsers accept no other."""
+    """With nosniff, browsers accept no other media type."""
     reply = ask(APP, "/" if name == "index.html" else f"/page/{name}")
 
     assert (200, KINDS[name[name.rfind(".") :]]) == (reply.code, reply.headers["content-type"])
@@ -53,7 +53,7 @@ def test_policy_allows_only_own_scripts():
 
 
 def test_script_without_token_gets_no_browser_dialog():
-    """A person who opens an address does."""
+    """A person who opens an address in a browser reads the answer."""
     asked = {"X-Requested-With": "XMLHttpRequest"}
 
     assert "Bearer" == ask(APP, "/v1/tasks", headers=asked).headers["www-authenticate"].split()[0]

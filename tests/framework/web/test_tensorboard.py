@@ -111,13 +111,18 @@ def test_tensorboard_page_cannot_command_scheduler(chromium, prefix):
             page.goto(f"http://127.0.0.1:{server.port}{prefix}/tensorboard/")
             outcome = page.locator("#outcome")
             expect(outcome).not_to_be_empty()
-            found = json.loads(outcome.text_content())
+            outcomes = json.loads(outcome.text_content())
             windows = len(context.pages)
             context.close()
 
-    assert ("TypeError", "TypeError", True, False) == (found["write"], found["read"], found["window"], found["frame"])
-    assert ("TypeError", None) == (found["server"], found["back"])
-    assert (503, "/data", "b", "works") == (found["led"], found["own"], found["kept"], found["worker"])
+    assert ("TypeError", "TypeError", True, False) == (
+        outcomes["write"],
+        outcomes["read"],
+        outcomes["window"],
+        outcomes["frame"],
+    )
+    assert ("TypeError", None) == (outcomes["server"], outcomes["back"])
+    assert (503, "/data", "b", "works") == (outcomes["led"], outcomes["own"], outcomes["kept"], outcomes["worker"])
     assert ([], 1) == (events, windows)
 
 

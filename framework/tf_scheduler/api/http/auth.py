@@ -230,7 +230,7 @@ def _client_host(scope: Scope) -> str:
 
 
 def _path(scope: Scope) -> str:
-    """Return the path without the prefix that the app is mounted at."""
+    """Return the path below the mount point of the app."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
 

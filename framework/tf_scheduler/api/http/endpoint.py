@@ -158,10 +158,10 @@ def wants_json(headers: Mapping[str, str]) -> bool:
 
 
 def parse_body(content: bytes) -> Any:
-    """Parse a JSON body. Raises ValueError, also for values that cannot be encoded as JSON again."""
+    """Parse a JSON body. Raises ValueError, also for a body that Mesos would reject."""
     try:
         value = json.loads(content)
-        # JSON can contain lone surrogates, which cannot be encoded and which Mesos rejects.
+        # JSON can contain lone surrogates, which cannot be encoded as UTF-8; Mesos rejects them.
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError:
         raise

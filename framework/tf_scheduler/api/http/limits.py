@@ -87,7 +87,7 @@ def limit_body(receive: Receive) -> Receive:
 
 
 class _StrictHttp(h11.Connection):
-    """Parser that rejects requests with an ambiguous end, which a proxy could split differently (request smuggling).
+    """Parser that rejects requests of ambiguous length, which a proxy could split differently (request smuggling).
 
     RFC 9112, 6.1: a length together with a transfer coding, or a transfer coding in HTTP/1.0.
     """

@@ -73,7 +73,7 @@ _SHUTDOWN_TIMEOUT = 2  # seconds, for open requests
 
 
 class ApiServer:
-    """Context manager that serves an app in its own thread; connections queue from construction on.
+    """Context manager that serves an app in its own thread. Earlier connections wait from construction on.
 
     Raises ApiError if the port is not available. `port` 0 selects a free port, see the attribute `port`.
     """

@@ -77,7 +77,7 @@ def _content(request: ApiRequest, name: str) -> bytes | None:
 
 
 def uploaded_file(kind: str, body: bytes) -> bytes | None:
-    """Return the part `file` of a form (RFC 7578), None if it is missing; other media types are the file itself."""
+    """Return the part `file` of a form (RFC 7578), None without such a part; a body of another type is the file."""
     if not kind.lower().startswith(_FORM):
         return body
     form = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body)

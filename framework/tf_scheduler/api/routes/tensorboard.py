@@ -134,7 +134,7 @@ _RESPONSE_HEADERS = (
 
 
 class TensorBoardProxy:
-    """Routes of the proxy and its endpoint of the API. The random key in the path authorizes browsers."""
+    """Routes of the proxy, and the endpoint with its address. The random key in the path authorizes browsers."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
@@ -235,7 +235,7 @@ async def _pieces(answer: UpstreamResponse) -> AsyncIterator[bytes]:
 
 
 def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
-    """Return the record of the running TensorBoard; its address is the only one that the proxy connects to."""
+    """Return the record of the running TensorBoard; the proxy connects to no other address."""
     wanted = next((task for task in state.spec.tasks() if task.job.kind is JobKind.TENSORBOARD), None)
     record = next((record for record in state.stored.tasks.values() if record.job is JobKind.TENSORBOARD), None)
     if record is None and wanted is None:

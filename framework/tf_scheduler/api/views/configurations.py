@@ -35,7 +35,7 @@ def target_ids(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def target(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """Target configuration; `rejected`: why the scheduler rejected the options that it was started with."""
+    """Target configuration; `rejected`: the problems with the options of this start, if the scheduler rejected them."""
     state = snapshot.state
     stored = state.stored.configurations.get(target_id(snapshot.state))
     rejected = {"rejected": list(state.process.rejected)} if state.process.rejected else {}

@@ -30,7 +30,7 @@ class JournalPosition:
     journal: str = ""
 
     def resolve(self, journal: str, last: int) -> int:
-        """Return the number to continue after in a journal that ends with `last`; 0 if the journals differ."""
+        """Return the number of the last entry in common with a journal that ends with `last`; 0 for another journal."""
         return 0 if self.number > last or (self.journal and self.journal != journal) else self.number
 
     @classmethod

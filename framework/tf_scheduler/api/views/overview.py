@@ -74,12 +74,12 @@ class Overview:
     service: str
     checkpoint_dir: str
     framework_id: str | None
-    #: Active plan and its status: update while it is incomplete, else deploy.
+    #: Active plan and its status: `update` while that plan is incomplete, else `deploy`.
     plan: str
     status: str
     steps: tuple[StepRow, ...]
     tasks: tuple[TaskRow, ...]
-    #: Agents without tasks of the service, sorted by name, and the number of those omitted.
+    #: Agents without tasks of the service, sorted by name, and the number of further such agents.
     agents: tuple[AgentRow, ...]
     more_agents: int
     #: Reasons of tasks that were never placed.
@@ -93,7 +93,7 @@ class Overview:
     reason: str
     #: The job has ended, and tasks or the service are kept (option `finish`).
     kept: bool
-    #: Reason why Mesos refused the framework; empty if it did not.
+    #: Reason why Mesos refused the framework; empty for an accepted framework.
     refused: str
     #: The job has ended and the framework is removed from Mesos.
     over: bool

@@ -101,7 +101,7 @@ _WAITING = (Status.PENDING, Status.PREPARED, Status.WAITING, Status.DELAYED, Sta
 
 
 def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
-    """Yield waiting tasks once, with their first plan; plans that are not started are skipped."""
+    """Yield each waiting task once, with the first started plan that has a step for the task."""
     listed: set[str] = set()
     asleep = scheduling.view_of(snapshot.state, snapshot.view).unstarted_plans()
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
@@ -121,7 +121,7 @@ def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
 
 
 def _waits(step: Step) -> bool:
-    """Whether a step waits; a paused task waits for an operator, unless its step is complete."""
+    """Whether a step waits. An incomplete step of a paused task waits for the operator."""
     return step.status in _WAITING or (step.override is not None and step.status is not Status.COMPLETE)
 
 

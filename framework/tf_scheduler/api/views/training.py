@@ -52,7 +52,7 @@ def cluster(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def result(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """Result of the job; all fields are null until it is decided."""
+    """Result of the job; except `over`, all fields are null until the job's end."""
     end = snapshot.state.stored.result
     body: ResultBody = {
         "over": snapshot.state.process.finished,

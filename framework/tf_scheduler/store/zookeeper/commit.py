@@ -163,7 +163,7 @@ class ServiceTree:
             self._make(f"/{'/'.join(names[:count])}", deadline, own=count == len(names))
 
     def commit(self, commit: Commit, deadline: Deadline) -> CommitOutcome:
-        """Make the change. Raises StoreUnavailableError after the deadline; `commit.sent` is then set if it may act."""
+        """Make the change. After the deadline raises StoreUnavailableError, and `commit.sent` is set if it may act."""
         folder = self.folder(commit.head)
         if commit.seen.head is None or commit.seen.head.last == 0:
             self.ensure(deadline)

@@ -108,7 +108,7 @@ class ZooKeeperLeadership:
                 self._session.pause(deadline)
                 continue
             self._changed.clear()
-            # The same method each time: kazoo keeps a set of them.
+            # The same method each time: kazoo keeps the watchers of a node as a set.
             lock = self._session.ask(lambda client: client.exists_async(self._lock, watch=self._on_change), deadline)
             holder = None if lock is None else self._holder(deadline)
             if holder is not None:

@@ -155,7 +155,7 @@ class Deadline:
 
 
 class ZooKeeperSession:
-    """Thread-safe ZooKeeper client that reconnects, to another server if there is one.
+    """Thread-safe ZooKeeper client that reconnects, if possible to another server.
 
     A new session replaces an expired one, without its ephemeral nodes. Raises StoreUnavailableError if no server
     answers in time, StoreError for unusable TLS files.
@@ -178,7 +178,7 @@ class ZooKeeperSession:
 
     @property
     def timeout(self) -> float:
-        """Seconds without contact until the server ends the session, as granted; 0 before its first answer."""
+        """Session timeout that the server granted, in seconds; 0 before the server's first answer."""
         return self._connection.session_timeout
 
     @property

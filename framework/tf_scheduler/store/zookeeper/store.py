@@ -74,9 +74,9 @@ def _children(session: ZooKeeperSession, path: str, deadline: Deadline) -> list[
     return names
 
 
-#: Cost of an entry for the next load in addition to its bytes, in bytes: one request.
+#: Bytes that the request for an entry counts for, in addition to the entry's size.
 _ENTRY_COST = 1024
-#: Entries are merged into a new snapshot when they cost more than the last one, and more than this.
+#: Entries are merged into a new snapshot when they cost more bytes than this, and more than the last snapshot has.
 _MIN_LOG_COST = 256 * 1024
 
 

@@ -127,7 +127,7 @@ def test_standby_takes_over_killed_leader(zookeeper, open_at, leader):
 
 
 def test_frozen_leader_stops_acting(zookeeper, open_at, leader):
-    """It acts no more before the standby leads, and can store nothing."""
+    """The frozen leader stops acting before the standby leads, and can store nothing."""
     process = leader(replace(zookeeper, session_timeout=2.0))
     standby = Standby(open_at(zookeeper))
     standby.holder.get(timeout=LONG)

@@ -62,7 +62,7 @@ def test_unanswered_commit_acts_once(open_at, zookeeper, proxy, operator, lost, 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
 def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost):
-    """It stores nothing, so it may be sent repeatedly."""
+    """The check stores nothing, so the request may be sent repeatedly."""
     store = open_at(replace(zookeeper, servers=(proxy.address,)))
     store.load()
     count_up(store, 0, 2)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.zookeeper
 
 
 def test_silent_server_times_out(zookeeper, open_at, monkeypatch):
-    """It accepts connections, like a frozen one; the next server is tried well within the session timeout."""
+    """The server only accepts connections, like a frozen one; the next server is tried within the session timeout."""
     monkeypatch.setattr(random, "sample", lambda population, k: list(population)[:k])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = (f"127.0.0.1:{silent.getsockname()[1]}", *zookeeper.servers)
@@ -45,7 +45,7 @@ def test_close_leaves_no_thread_or_socket(zookeeper, recwarn):
 
 
 def test_password_is_not_logged(zookeeper, open_at, caplog):
-    """kazoo logs it at its lowest level."""
+    """kazoo logs the password at its lowest level."""
     caplog.set_level(logging.DEBUG)
     store = open_at(replace(zookeeper, credentials="me:hunter2"))
     store.load()
