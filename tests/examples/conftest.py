@@ -86,6 +86,15 @@ class Training:
         (path,) = self.state_home.glob(f"dcos-tensorflow/runs/*/logs/{task}/{file}")
         return path.read_text()
 
+    def check_two_workers(self, epochs: int) -> None:
+        """Check that two workers saw the same loss in each epoch, and that rank 0 tested the model."""
+        assert {"worker-0": "finished", "worker-1": "finished"} == self.tasks("worker")
+        first, second = (self.output(f"worker-{index}").splitlines() for index in range(2))
+        assert [f"epoch {number}" for number in range(1, epochs + 1)] == [line.partition(":")[0] for line in second]
+        assert all(line.endswith(", 2 workers") for line in second)
+        assert second == first[:-1]
+        assert first[-1].startswith("test accuracy 0.9")
+
 
 @pytest.fixture
 def train_on_mesos(tmp_path: Path) -> Callable[[Path], Training]:

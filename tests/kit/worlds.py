@@ -15,3 +15,11 @@ def deployed(spec: ServiceSpec | None = None, *agents: Agent, kills_at_once: boo
         spec or a_spec(), *(agents or (an_agent("agent-1"), an_agent("agent-2"))), kills_at_once=kills_at_once
     )
     return play(world, send.register(), send.offers(), send.running())
+
+
+def pass_time(world: World, seconds: float) -> None:
+    """The master offers every second; decisions in between are collected."""
+    for _ in range(round(seconds)):
+        world.mesos.allocate(world.now)
+        world.settle()
+        world.wait(1.0)

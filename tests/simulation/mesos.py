@@ -445,8 +445,3 @@ def _bare(entry: Resource) -> Resource:
     if stack[-1]["type"] != "DYNAMIC" or not stack[-1]["role"]:
         raise RuleBroken(f"no dynamic reservation of a role: {entry}")
     return replace(entry, shape=json.dumps({**shape, **({"reservations": stack[:-1]} if stack[1:] else {})}))
-
-
-def resources_of(agent: Agent) -> tuple[Resource, ...]:
-    """Return the free resources of an agent."""
-    return agent.free.entries()

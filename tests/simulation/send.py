@@ -76,6 +76,11 @@ def status(name: str, state: TaskState, **details: Any) -> Step:
     return _step(words, lambda world: world.mesos.report(world.id_of(name), state, **details))
 
 
+def joined(*names: str) -> tuple[Step, ...]:
+    """The TensorFlow servers of these tasks answer."""
+    return tuple(status(name, TaskState.RUNNING, healthy=True) for name in names)
+
+
 def running(*names: str) -> Step:
     """These tasks run; without names: all launched tasks that do not run yet."""
 

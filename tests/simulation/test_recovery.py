@@ -230,14 +230,9 @@ def test_decided_job_recovers_nothing() -> None:
     )
 
 
-def joined(*names: str) -> tuple[Step, ...]:
-    """Their TensorFlow servers answer."""
-    return tuple(send.status(name, TaskState.RUNNING, healthy=True) for name in names)
-
-
 def test_task_that_does_not_join_is_relaunched() -> None:
     """After start_timeout; the outcome names it. No other task restarts, and it does not count as a failure."""
-    world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"))
+    world = play(deployed(), *send.joined("ps-0", "worker-0", "chief-0"))
     before = address(world, "worker-1")
 
     play(world, send.wait(599.0), expect.killed())
@@ -248,7 +243,7 @@ def test_task_that_does_not_join_is_relaunched() -> None:
         expect.outcome("worker-1 on agent-1 has not joined the others"),
     )
     play(world, expect.outcome("does not answer 600 s after its start, 3 others do"))
-    play(world, send.offers(), expect.launched("worker-1"), send.running(), *joined("worker-1"))
+    play(world, send.offers(), expect.launched("worker-1"), send.running(), *send.joined("worker-1"))
     play(world, send.wait(7200.0), expect.alive(*ALL))
 
     assert before == address(world, "worker-1")
@@ -261,7 +256,7 @@ def test_task_that_does_not_join_is_relaunched() -> None:
 def test_task_that_never_joins_ends_job() -> None:
     """Three launches in a row, however long start_timeout is; the result names the task and the reason."""
     spec = a_spec(recovery=RecoveryPolicy(start_timeout=5000.0))
-    world = play(deployed(spec), *joined("ps-0", "worker-0", "chief-0"))
+    world = play(deployed(spec), *send.joined("ps-0", "worker-0", "chief-0"))
     again = (send.wait(5000.0), send.wait(2.0), send.offers(), send.running())
 
     play(world, *again, *again, expect.result(None), send.wait(5000.0), expect.result(Verdict.FAILED))
@@ -276,20 +271,26 @@ def test_programs_without_servers_are_not_late() -> None:
     assert world.state.stored.recoveries == {}
 
     reported = ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=3))
-    play(world, send.event(reported), *joined("ps-0", "worker-0", "chief-0"), send.wait(86_400.0), expect.alive(*ALL))
+    play(
+        world,
+        send.event(reported),
+        *send.joined("ps-0", "worker-0", "chief-0"),
+        send.wait(86_400.0),
+        expect.alive(*ALL),
+    )
     assert world.state.stored.recoveries == {}
 
 
 def test_restarted_scheduler_waits_before_start_timeouts() -> None:
     """No task is late in its first minute; tasks that were late before are late after it."""
-    world = play(deployed(), *joined("ps-0", "worker-0", "chief-0"), send.wait(590.0))
+    world = play(deployed(), *send.joined("ps-0", "worker-0", "chief-0"), send.wait(590.0))
     play(world, send.restart(), send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
 
 def test_start_timeout_can_be_disabled() -> None:
     """start_timeout 0."""
     world = deployed(a_spec(recovery=RecoveryPolicy(start_timeout=None)))
-    play(world, *joined("ps-0", "worker-0", "chief-0"), send.wait(86_400.0), expect.alive(*ALL))
+    play(world, *send.joined("ps-0", "worker-0", "chief-0"), send.wait(86_400.0), expect.alive(*ALL))
 
 
 def test_agent_with_failing_launches_is_avoided() -> None:

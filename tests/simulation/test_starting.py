@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from builders import a_job, a_spec
 from simulation import expect, send
@@ -24,10 +23,6 @@ NOT_JOINED = (
 def launched(spec: ServiceSpec | None = None, cpus: float = 2) -> World:
     world = World(spec or a_spec(), an_agent("agent-1", cpus=cpus), an_agent("agent-2", cpus=cpus))
     return play(world, send.register(), send.offers())
-
-
-def joined(*names: str) -> Any:
-    return tuple(send.status(name, TaskState.RUNNING, healthy=True) for name in names)
 
 
 def test_launch_stuck_in_staging_is_lost_and_moves() -> None:
@@ -70,7 +65,7 @@ def test_launch_without_any_update_is_lost() -> None:
 
 def test_restarted_scheduler_reconciles_before_timeouts() -> None:
     """Its records of launches are as old as its own end."""
-    world = play(launched(), send.running("ps-0", "worker-0"), *joined("ps-0"), send.disconnect())
+    world = play(launched(), send.running("ps-0", "worker-0"), *send.joined("ps-0"), send.disconnect())
     world.now += 3600.0
     world.mesos.report(world.id_of("worker-1"), TaskState.RUNNING, healthy=True)
     world.mesos.report(world.id_of("chief-0"), TaskState.RUNNING, healthy=True)
@@ -141,7 +136,7 @@ def test_tasks_that_joined_before_are_late() -> None:
     """Its program is known to open a server; the next scheduler keeps that."""
     workers = ("worker-0", "worker-1", "worker-2")
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
-    world = play(launched(spec), send.running(), *joined(*workers))
+    world = play(launched(spec), send.running(), *send.joined(*workers))
     play(world, send.status("worker-2", TaskState.FAILED, signal=9), send.offers(), send.running(), send.restart())
 
     play(world, send.wait(600.0), expect.killed(*workers), expect.outcome("has not joined the others"))

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from wire.peer import EXECUTOR_ID, FRAMEWORK_ID, PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,3 +133,8 @@ class ClientProcess:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self.errors += line
+
+
+def both(hardened: object, stock: object) -> pytest.MarkDecorator:
+    """Run a test with either driver and its expected value."""
+    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])

@@ -19,11 +19,7 @@ from wire.peer import (
     status,
     stream,
 )
-from wire.process import ENVIRON, ClientProcess
-
-
-def both(hardened: object, stock: object) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
+from wire.process import ENVIRON, ClientProcess, both
 
 
 @both(hardened=["TASK_FINISHED"], stock=[])

@@ -16,7 +16,7 @@ from mesos_client.results import DriverAborted
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from wire.process import ROOT, ClientProcess
+from wire.process import ROOT, ClientProcess, both
 
 pytestmark = pytest.mark.mesos
 
@@ -37,10 +37,6 @@ def framework(**fields: Any) -> dict[str, Any]:
         "capabilities": [{"type": "MULTI_ROLE"}],
         **fields,
     }
-
-
-def both(hardened: object, stock: object) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
 
 
 def known_as(master: str, framework_id: str) -> str:

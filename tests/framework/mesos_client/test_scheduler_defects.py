@@ -9,15 +9,11 @@ import pytest
 
 from wire import peer as wire
 from wire.peer import Peer, cut_after, error, hang, message, status, stream, subscribed, update
-from wire.process import FRAMEWORK, ClientProcess
+from wire.process import FRAMEWORK, ClientProcess, both
 
 #: Five waits are together at least half of 0.25 + 0.5 + 1 + 1 + 1 s. Only a first request that is late on its way makes
 #: that look shorter: half of it is asked for.
 FIVE_WAITS = 0.9
-
-
-def both(hardened: object, stock: object) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
 
 
 @both(hardened=[], stock=["TEARDOWN"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import a_job, a_spec, needs
+from kit.worlds import pass_time
 from simulation.mesos import an_agent
 from simulation.world import World
 from tf_scheduler.core.offers.operations import FEEDBACK_TIMEOUT
@@ -31,13 +32,6 @@ def world():
 
 def _agent(name):
     return an_agent(name, cpus=2)
-
-
-def pass_time(world, seconds):
-    for _ in range(round(seconds)):
-        world.mesos.allocate(world.now)
-        world.settle()
-        world.wait(1.0)
 
 
 def reserve(world, *, hear=True):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_job, a_spec, needs, ports, scalar
+from kit.worlds import pass_time
 from simulation.mesos import Agent, an_agent, traded_in
 from simulation.pool import Pool
 from simulation.world import World
@@ -31,14 +32,6 @@ def a_world(*agents, workers=3, principal=""):
     world = World(spec, *(an_agent(name, cpus=2) for name in agents))
     world.register()
     return world
-
-
-def pass_time(world, seconds):
-    """The master offers every second; decisions in between are collected."""
-    for _ in range(round(seconds)):
-        world.mesos.allocate(world.now)
-        world.settle()
-        world.wait(1.0)
 
 
 def join(world, name):
