@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
@@ -107,7 +107,5 @@ class LiveApi:
         self._server.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._server.__exit__(*error)

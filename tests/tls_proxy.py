@@ -5,14 +5,15 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from socketserver import BaseRequestHandler, ThreadingTCPServer
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
+
+from kit.http_server import LoopbackServer
 
 
-class TlsProxy:
+class TlsProxy(LoopbackServer):
     """Forward TLS connections at `address` ("127.0.0.1:PORT") to `target` in plain text.
 
     In what the target says, addresses that are keys of `moved` become its values, of the same length: those of other
@@ -32,20 +33,7 @@ class TlsProxy:
                 ):
                     pass_on(client, server, moved)
 
-        self._server = ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-
-    def __enter__(self) -> TlsProxy:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(ThreadingTCPServer(("127.0.0.1", 0), Handler))
 
 
 def pass_on(client: ssl.SSLSocket, server: socket.socket, moved: Mapping[str, str]) -> None:

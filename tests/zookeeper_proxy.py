@@ -7,7 +7,6 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 
 MULTI = 14  # request type of a multi-operation (ZooDefs.OpCode)
 _HEADER = struct.Struct(">ii")  # of a request: xid, type; of an answer: xid, more fields
@@ -48,9 +47,7 @@ class ZooKeeperProxy:
     def __enter__(self) -> ZooKeeperProxy:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cut.set()
         # A thread in accept() does not notice that its socket is closed.
         self._listener.shutdown(socket.SHUT_RDWR)

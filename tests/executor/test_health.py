@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
@@ -272,7 +272,7 @@ class Handler(QuietHandler):
 
 @pytest.fixture
 def web() -> Iterator[str]:
-    with closing(HttpServer(Handler)) as server:
+    with HttpServer(Handler) as server:
         yield server.url
 
 

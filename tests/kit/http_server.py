@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback, with a handler of the test."""
+"""Real servers on loopback, with handlers of the test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -34,23 +38,36 @@ class QuietHandler(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-class HttpServer:
+class LoopbackServer:
     """Serves in a thread until it is closed."""
 
-    def __init__(self, handler: Callable[..., BaseHTTPRequestHandler]) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.port = self._server.server_port
+    def __init__(self, server: TCPServer) -> None:
+        self._server = server
+        self.port = int(server.server_address[1])
         self.address = f"127.0.0.1:{self.port}"
-        self.url = f"http://{self.address}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         self._thread.start()
 
-    def encrypt(self, context: ssl.SSLContext) -> None:
-        """Use TLS from the next connection on."""
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"https://{self.address}"
+    def __enter__(self: T) -> T:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class HttpServer(LoopbackServer):
+    """HTTP, and HTTPS after `encrypt`."""
+
+    def __init__(self, handler: Callable[..., BaseHTTPRequestHandler]) -> None:
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), handler))
+        self.url = f"http://{self.address}"
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        """Use TLS from the next connection on."""
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://{self.address}"

@@ -1,7 +1,6 @@
 """Health checks: their rules, and their execution."""
 
 import socket
-from contextlib import closing
 
 import pytest
 
@@ -50,7 +49,7 @@ def port():
         def respond(self):
             self.answer(int(self.path.strip("/")), b"")
 
-    with closing(HttpServer(Handler)) as server:
+    with HttpServer(Handler) as server:
         yield server.port
 
 

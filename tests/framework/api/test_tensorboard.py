@@ -61,7 +61,7 @@ class Handler(QuietHandler):
 @pytest.fixture
 def place():
     """Address of a TensorBoard."""
-    with closing(HttpServer(Handler)) as server:
+    with HttpServer(Handler) as server:
         yield server.address
 
 

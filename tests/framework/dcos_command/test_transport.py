@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -24,7 +24,7 @@ def a_server(leads_to=""):
             away = leads_to if leads_to.startswith("http") or self.path != leads_to else ""
             self.answer(302 if away else 200, b"{}", Location=away)
 
-    with closing(HttpServer(Handler)) as server:
+    with HttpServer(Handler) as server:
         yield server.port, heard
 
 

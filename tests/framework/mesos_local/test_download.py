@@ -12,7 +12,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,7 +59,7 @@ def index(egg: Path) -> Iterator[str]:
     (egg.parent / "index.html").write_text(f"<!DOCTYPE html><html><body>{link}</body></html>")
     Index.downloads.clear()
     handler = partial(Index, directory=str(egg.parent.parent))
-    with closing(HttpServer(handler)) as server:
+    with HttpServer(handler) as server:
         yield f"{server.url}/"
 
 

@@ -10,7 +10,6 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -39,7 +38,7 @@ def sandbox(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(source: Path) -> Iterator[str]:
     """A web server of the folder `source`."""
-    with closing(HttpServer(partial(SimpleHTTPRequestHandler, directory=str(source)))) as web:
+    with HttpServer(partial(SimpleHTTPRequestHandler, directory=str(source))) as web:
         yield web.url
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
 from urllib.parse import unquote
 
 import pytest
@@ -98,7 +97,7 @@ class Handler(QuietHandler):
 def test_tensorboard_page_cannot_command_scheduler(chromium, prefix):
     """No request, frame, window or form of the page reaches the scheduler."""
     spec, events = a_spec(name="dev/digits", jobs=(a_job(JobKind.TENSORBOARD),)), []
-    with closing(HttpServer(Handler)) as board:
+    with HttpServer(Handler) as board:
         address = board.address
         record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)
         statuses = {record.id: a_status(record.id)}
