@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mesos_local import node
@@ -13,7 +14,7 @@ from mesos_local.cluster import end_nodes
 from mesos_local.helper_main import start_guard
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId, free_ports, uninterrupted
-from mesos_local.node import NO_SYNC, ZOOKEEPER_ENVIRONMENT, ZooKeeperNode, zookeeper_command
+from mesos_local.node import ZOOKEEPER_ENVIRONMENT, ZooKeeperNode, zookeeper_command
 from mesos_local.record import make_directory, release_directory
 
 _POLL_INTERVAL = 0.05  # seconds; a server does not report that it starts to serve or to lead
@@ -37,26 +38,15 @@ class ServerTls:
 
 
 class ZooKeeperEnsemble:
-    """Context manager that runs `servers` servers (default 1) and leaves nothing.
+    """Context manager that runs `servers` servers (default 1) and leaves nothing, even after SIGKILL of this process.
 
     Each of `servers` is a Node: kill(), stop(), restart(), freeze(), thaw(), and start(), which needs a majority that
-    runs; without one, launch(). `tls`: listen for TLS too, at
-    `secure_addresses`, and ask clients for certificates. `settings`: further lines of zoo.cfg. `durable`: wait for the
-    disk, as a real one does. `die_with_parent`: end with this process, even when that ends by SIGKILL.
-    What goes wrong raises MesosLocalError.
+    runs; without one, launch(). `tls`: listen for TLS too, at `secure_addresses`, and ask clients for certificates.
+    `settings`: further lines of zoo.cfg. What goes wrong raises MesosLocalError.
     """
 
-    def __init__(
-        self,
-        servers: int = 1,
-        *,
-        tls: ServerTls | None = None,
-        settings: Sequence[str] = (),
-        durable: bool = False,
-        die_with_parent: bool = True,
-    ) -> None:
+    def __init__(self, servers: int = 1, *, tls: ServerTls | None = None, settings: Sequence[str] = ()) -> None:
         self._count, self._tls, self._settings = servers, tls, tuple(settings)
-        self._durable, self._die_with_parent = durable, die_with_parent
         self._directory: Path | None = None
         self._guard: ProcessId | None = None
         self._secure: dict[str, str] = {}
@@ -85,8 +75,7 @@ class ZooKeeperEnsemble:
         try:
             (self._directory / "logs").mkdir()
             self.servers = self._make_servers(self._directory)
-            if self._die_with_parent:
-                self._guard = start_guard(self._directory)
+            self._guard = start_guard(self._directory)
             for server in self.servers:
                 server.launch()
             self.wait_serving()
@@ -154,11 +143,8 @@ class ZooKeeperEnsemble:
         if quorum:
             (data / "myid").write_text(name.rpartition("-")[2])
 
-        def command() -> list[str]:
-            words = zookeeper_command(directory / name, address, settings=settings)
-            return [word for word in words if not (self._durable and word == NO_SYNC)]
-
         log, environment = directory / "logs" / f"{name}.log", node.environment(directory) | ZOOKEEPER_ENVIRONMENT
+        command = partial(zookeeper_command, directory / name, address, settings=settings)
         return ZooKeeperNode(name, address, log, command, environment, changed=lambda: None)
 
     def _tls_settings(self, name: str) -> tuple[str, ...]:

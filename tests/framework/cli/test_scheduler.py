@@ -122,7 +122,7 @@ def test_uninstall_does_not_wait_for_lost_agent(tmp_path):
     ]
     with (
         LocalCluster(agents, master_flags=ping, die_with_parent=True) as cluster,
-        ZooKeeperEnsemble(die_with_parent=True) as ensemble,
+        ZooKeeperEnsemble() as ensemble,
         ExitStack() as stack,
     ):
         host = Host(tmp_path, cluster.master.address)
