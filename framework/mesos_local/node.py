@@ -161,8 +161,8 @@ _CLASS_PATH = (
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # Small and quick to start; preAllocSize in KB, by default 64 MB.
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dzookeeper.preAllocSize=1024")
-#: A local cluster's data need not survive a power cut.
-NO_SYNC = "-Dzookeeper.forceSync=no"
+# A local cluster's data need not survive a power cut.
+_NO_SYNC = "-Dzookeeper.forceSync=no"
 
 _CONFIGURATION = """\
 clientPort={port}
@@ -220,7 +220,7 @@ def zookeeper_command(folder: Path, address: str, jars: Path = JARS, settings: I
     data.mkdir(parents=True, exist_ok=True)
     lines = (_CONFIGURATION.format(host=host, port=port, data=data), *(f"{line}\n" for line in settings))
     configuration.write_bytes(_property_text("".join(lines)))
-    return [java, *_JVM, NO_SYNC, "-cp", ":".join(map(str, paths)), _MAIN, str(configuration)]
+    return [java, *_JVM, _NO_SYNC, "-cp", ":".join(map(str, paths)), _MAIN, str(configuration)]
 
 
 def _property_text(text: str) -> bytes:
