@@ -77,6 +77,15 @@ class Executor:
         )
         self.launch_raw(payload.encode(), task_id, info)
 
+    def launch_running(self, command: str, **fields: Any) -> None:
+        self.launch(command, **fields)
+        self.states("TASK_STARTING", "TASK_RUNNING")
+
+    def launch_ready(self, command: str, **fields: Any) -> None:
+        """Wait until the program writes to the pipe `ready`."""
+        self.launch_running(command, **fields)
+        self.await_file("ready")
+
     def launch_raw(self, data: bytes, task_id: str = "t1", info: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.say("LAUNCH", task={"task_id": {"value": task_id}, "data": base64.b64encode(data).decode(), **info})
 

@@ -271,9 +271,9 @@ open("go").read()
     os.mkfifo(executor.sandbox / "go")
     (executor.sandbox / "train.py").write_text(program)
     environment = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    executor.launch("python -W ignore train.py", python=sys.executable, environment=environment, event_folders=["."])
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready(
+        "python -W ignore train.py", python=sys.executable, environment=environment, event_folders=["."]
+    )
     message = executor.await_message()
     (executor.sandbox / "go").write_text("go")
     executor.states("TASK_FINISHED")

@@ -45,9 +45,7 @@ SHOW = 'echo "$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES|$TF_FORCE_GPU_ALLOW_
 def test_tasks_of_host_get_different_gpus(start: Any, agent: Any) -> None:
     first, second, third = (start(name, **agent()) for name in ("first", "second", "third"))
     for executor, count in ((first, 2), (second, 1)):
-        executor.launch(f"{SHOW} > shown; echo ready > ready; sleep 3600", gpus=count, gpu_check=False)
-        executor.states("TASK_STARTING", "TASK_RUNNING")
-        executor.await_file("ready")
+        executor.launch_ready(f"{SHOW} > shown; echo ready > ready; sleep 3600", gpus=count, gpu_check=False)
     assert "GPU-aaaa,GPU-bbbb|GPU-aaaa,GPU-bbbb|true\n" == first.output("shown")
     assert "GPU-cccc|GPU-cccc|true\n" == second.output("shown")
     third.launch("true", gpus=1, gpu_check=False)

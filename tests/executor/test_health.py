@@ -132,8 +132,7 @@ def test_server_of_other_process_is_not_ready(executor: Any) -> None:
     (executor.sandbox / "server.py").write_text(GRPC)
     with subprocess.Popen([sys.executable, str(executor.sandbox / "server.py"), str(port)]) as other:
         try:
-            executor.launch("sleep 3600", readiness=f"127.0.0.1:{port}")
-            executor.states("TASK_STARTING", "TASK_RUNNING")
+            executor.launch_running("sleep 3600", readiness=f"127.0.0.1:{port}")
             log = executor.output("stderr")
             while f"another process listens on port {port}" not in log:
                 log = executor.output("stderr")
@@ -182,9 +181,7 @@ def quick(kind: str, target: str = "", **fields: Any) -> Liveness:
 def test_failed_liveness_command_fails_task(executor: Any) -> None:
     command = 'test "$TASK_NAME" = worker-0 && echo look >> looks && test ! -e dead'
     program = "trap 'echo saved; exit 143' TERM; echo ready > ready; touch dead; sleep 3600 & wait"
-    executor.launch(program, liveness=quick("command", command), kill_grace=60.0)
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready(program, liveness=quick("command", command), kill_grace=60.0)
     killing, status = executor.update(), executor.states("TASK_FAILED")
     assert ("TASK_KILLING", False, False) == (killing["state"], killing["healthy"], status["healthy"])
     said = "not alive: the liveness command failed: exit code 1 (2 consecutive failures); exit code 143"
@@ -218,9 +215,7 @@ def test_silent_program_is_stalled(executor: Any) -> None:
 
 
 def test_unready_program_reports_last_output(executor: Any) -> None:
-    executor.launch("echo waiting for data; echo yes > ready; sleep 3600", readiness=f"127.0.0.1:{free_port()}")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("echo waiting for data; echo yes > ready; sleep 3600", readiness=f"127.0.0.1:{free_port()}")
     executor.kill(grace=0.0)
     assert "waiting for data" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
 

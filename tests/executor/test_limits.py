@@ -47,9 +47,7 @@ def test_program_runs_as_its_user(executor: Any) -> None:
         trap '' TERM; echo ready > ready; sleep 3600 & wait
     """
     (executor.sandbox / "ready").chmod(0o666)
-    executor.launch(program, user="nobody")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready(program, user="nobody")
     executor.kill(grace=0.1)
     executor.states("TASK_KILLING", "TASK_KILLED")
     groups = " ".join(map(str, os.getgrouplist("nobody", entry.pw_gid)))
@@ -63,9 +61,7 @@ def test_program_runs_as_its_user(executor: Any) -> None:
 def test_program_of_other_user_dies_with_executor(executor: Any) -> None:
     open_folders(executor.sandbox)
     (executor.sandbox / "ready").chmod(0o666)
-    executor.launch("echo ready > ready; exec sleep 3600", user="nobody")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("echo ready > ready; exec sleep 3600", user="nobody")
     (program,) = executor.processes()
     pidfd = os.pidfd_open(program)
     executor.process.kill()

@@ -62,15 +62,13 @@ def test_failed_program_is_reported(executor: Any, command: str, message: str, e
 
 def test_leftover_processes_are_gone_before_last_update(executor: Any) -> None:
     """A daemon in another session that ignores SIGTERM does not outlive its task."""
-    executor.launch(write(executor, DAEMON + 'open("ready").close()\n'))
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running(write(executor, DAEMON + 'open("ready").close()\n'))
     executor.states("TASK_FINISHED")
     assert [] == executor.processes()
 
 
 def test_stubborn_tree_is_killed_after_grace(executor: Any) -> None:
-    executor.launch("exec " + write(executor, STUBBORN))
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running("exec " + write(executor, STUBBORN))
     assert executor.await_file("ready") == "ready"
     executor.kill(grace=0.2)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
@@ -80,8 +78,7 @@ def test_stubborn_tree_is_killed_after_grace(executor: Any) -> None:
 
 def test_second_kill_shortens_grace(executor: Any) -> None:
     """The first kill would wait an hour."""
-    executor.launch(write(executor, STUBBORN), kill_grace=3600.0)
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running(write(executor, STUBBORN), kill_grace=3600.0)
     assert executor.await_file("ready") == "ready"
     executor.kill()
     executor.states("TASK_KILLING")
@@ -103,8 +100,7 @@ while True: signal.pause()
 
 def test_checkpoint_is_saved_after_shell_exit(executor: Any) -> None:
     """The shell dies of SIGTERM immediately; the program keeps its grace period."""
-    executor.launch("true && " + write(executor, CHECKPOINT) + "; true", kill_grace=3600.0)
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running("true && " + write(executor, CHECKPOINT) + "; true", kill_grace=3600.0)
     assert executor.await_file("ready") == "ready"
     executor.kill()
     executor.states("TASK_KILLING", "TASK_KILLED")
@@ -112,9 +108,7 @@ def test_checkpoint_is_saved_after_shell_exit(executor: Any) -> None:
 
 
 def test_shutdown_ends_task_and_executor(executor: Any) -> None:
-    executor.launch("echo ready > ready; sleep 3600")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("echo ready > ready; sleep 3600")
     executor.say("SHUTDOWN")
     status = executor.states("TASK_KILLING", "TASK_KILLED")
     assert status["message"].startswith("the executor was shut down; ")
@@ -123,18 +117,14 @@ def test_shutdown_ends_task_and_executor(executor: Any) -> None:
 
 
 def test_lost_agent_ends_task_and_executor(executor: Any) -> None:
-    executor.launch("echo ready > ready; sleep 3600")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("echo ready > ready; sleep 3600")
     executor.say("GONE", reason="no agent for 15 minutes")
     assert executor.process.wait() == 1
     assert [] == executor.processes()
 
 
 def test_program_dies_with_killed_executor(executor: Any) -> None:
-    executor.launch("echo ready > ready; exec sleep 3600")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("echo ready > ready; exec sleep 3600")
     (program,) = executor.processes()
     pidfd = os.pidfd_open(program)
     executor.process.kill()
@@ -166,8 +156,7 @@ def test_duplicate_launch_is_ignored(executor: Any) -> None:
 
 def test_kill_of_other_task_is_ignored(executor: Any) -> None:
     os.mkfifo(executor.sandbox / "go")
-    executor.launch("read line < go; exit 0")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running("read line < go; exit 0")
     executor.kill(task_id="another")
     (executor.sandbox / "go").write_text("go\n")
     executor.states("TASK_FINISHED")
@@ -215,9 +204,7 @@ def test_program_gets_default_signals(start: Any) -> None:
 
 
 def test_sigterm_to_executor_stops_task(executor: Any) -> None:
-    executor.launch("echo ready > ready; sleep 3600")
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("echo ready > ready; sleep 3600")
     executor.process.send_signal(signal.SIGTERM)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
     assert status["message"].startswith("the executor received SIGTERM; ")

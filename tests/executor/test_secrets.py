@@ -134,9 +134,7 @@ def test_variable_with_nul_is_refused(executor: Any, desk_of: Any) -> None:
 
 def test_files_of_killed_executor_are_removed(executor: Any, desk_of: Any, start: Any) -> None:
     desk = desk_of(given(("", "key", CANARY.encode())))
-    executor.launch("echo on > ready; exec sleep 1000", secrets_url=desk.url, **CLAIM)
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("echo on > ready; exec sleep 1000", secrets_url=desk.url, **CLAIM)
     place = (executor.sandbox / "key").readlink()
     remove_orphans(SHARED_MEMORY, PREFIX)
     assert place.exists()
@@ -157,8 +155,7 @@ def test_reload_signals_program(executor: Any, desk_of: Any) -> None:
     show = 'cat certs/key; echo " $KEY"; cat other; stat -Lc " %a" "$KEY_FILE"; ls'
     handler = f"kill -0 $! && ({show}) > ready; cat certs/key >&2; exit 3"
     command = f"sleep 1000 & trap '{handler}' HUP; cat certs/key >&2; echo on > ready; while :; do wait; done"
-    executor.launch(command, secrets_url=desk.url, secrets_reload=0.05, **CLAIM)
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running(command, secrets_url=desk.url, secrets_reload=0.05, **CLAIM)
     assert "on\n" == executor.await_file("ready")
     desk.answers = [(503, "later"), answer("two", ("", "unknown"))]
     found = executor.await_file("ready")
@@ -176,8 +173,7 @@ def test_reload_on_request_is_immediate(executor: Any, desk_of: Any) -> None:
 
     desk = desk_of(answer(b"one"))
     command = "trap 'cat key > ready; exit 3' HUP; echo on > ready; while :; do sleep 0.05; done"
-    executor.launch(command, secrets_url=desk.url, secrets_reload=86_400.0, **CLAIM)
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running(command, secrets_url=desk.url, secrets_reload=86_400.0, **CLAIM)
     assert "on\n" == executor.await_file("ready")
     desk.answers = [answer(b"two")]
 

@@ -148,9 +148,7 @@ def test_max_completion_time_fails_task(executor: Any) -> None:
 
 def test_kill_policy_overrides_payload(executor: Any) -> None:
     policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.1e9)}}}
-    executor.launch("trap '' TERM; echo ready > ready; sleep 3600 & wait; wait", info=policy, kill_grace=3600.0)
-    executor.states("TASK_STARTING", "TASK_RUNNING")
-    executor.await_file("ready")
+    executor.launch_ready("trap '' TERM; echo ready > ready; sleep 3600 & wait; wait", info=policy, kill_grace=3600.0)
     executor.kill()
     assert "killed by signal 9" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
 

@@ -51,8 +51,7 @@ def test_folder_is_removed_at_any_end(start: Any, agents: Path, end: str) -> Non
     """If the executor is killed, its watchdog removes the folder."""
     executor = start("task", TMPDIR=str(agents))
     last = "exit 3" if end == "failure" else "exec sleep 3600"
-    executor.launch(f'{LITTER} echo "$TMPDIR" > ready; {last}')
-    executor.states("TASK_STARTING", "TASK_RUNNING")
+    executor.launch_running(f'{LITTER} echo "$TMPDIR" > ready; {last}')
     folder = Path(executor.await_file("ready").strip())
     assert agents == folder.parent
     if end == "failure":
