@@ -49,6 +49,18 @@ def run(start):
 
 
 @pytest.fixture
+def succeed(run):
+    """Run a command as a process, which must succeed; return its output."""
+
+    def finish(*arguments):
+        code, out, err = run(*arguments)
+        assert 0 == code, err
+        return out
+
+    return finish
+
+
+@pytest.fixture
 def invoke(capsys):
     """Run a command in this process; return exit code, output and error output."""
 

@@ -33,14 +33,12 @@ def kept(tmp_path):
 
 
 @pytest.mark.mesos
-def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path, kept):
+def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path, kept, succeed):
     """The history has its restart, its progress, and its options without the secret."""
     secret = {"environment": {"API_TOKEN": "hush-hush"}}
     path = options(tmp_path, PROGRAM, secret, restart={"backoff": 0})
 
-    code, out, err = run("local", "run", path, "--report", tmp_path / "page.html", "--json")
-
-    assert 0 == code, err
+    out = succeed("local", "run", path, "--report", tmp_path / "page.html", "--json")
     (found,) = kept.runs()
     assert json.loads(out)["run"].endswith(found.id)
     (worker,) = (task for task in json.loads(out)["tasks"] if task["name"] == "worker-0")

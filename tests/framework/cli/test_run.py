@@ -15,14 +15,12 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @pytest.mark.mesos
-def test_job_ends_with_worker_0_and_is_reported(run, tmp_path):
+def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path):
     """Exit code 0; all tasks had one ClusterSpec; only logs, checkpoints and result are kept."""
     last = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo model > $CHECKPOINT_DIR/model"
     command = 'echo "$JOB_NAME $TASK_INDEX $TF_CONFIG"; touch $CHECKPOINT_DIR/$TASK_NAME; ' + WORKER_0.format(last)
 
-    code, out, err = run("local", "run", options(tmp_path, command), "--json")
-
-    assert 0 == code, err
+    out = succeed("local", "run", options(tmp_path, command), "--json")
     result = json.loads(out)
     assert ("succeeded", "small") == (result["state"], result["service"])
     assert {"ps-0": "killed", "worker-0": "finished", "worker-1": "killed"} == {
@@ -180,11 +178,9 @@ def test_wrong_usage_exits_with_2(run):
 
 @pytest.mark.tensorflow
 @pytest.mark.mesos
-def test_example_trains_on_real_cluster(run):
+def test_example_trains_on_real_cluster(succeed):
     """To its stated accuracy. tests/examples has the other examples."""
-    code, out, err = run("local", "run", EXAMPLES / "digits" / "options.json", "--json")
-
-    assert 0 == code, err
+    out = succeed("local", "run", EXAMPLES / "digits" / "options.json", "--json")
     (logs,) = [task["logs"] for task in json.loads(out)["tasks"] if task["name"] == "chief-0"]
     output = (Path(logs) / "stdout").read_text()
     assert list(range(1, 31)) == [int(number) for number in re.findall(r"^epoch (\d+): loss ", output, re.MULTILINE)]

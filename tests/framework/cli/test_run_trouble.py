@@ -115,13 +115,11 @@ def test_result_has_reasons_of_pending_tasks(run, start, tmp_path, kept):
     assert "needs cpus 1.6" in " ".join(reason for reasons in report["pending"].values() for reason in reasons)
 
 
-def test_checkpoint_dir_is_relative_to_options_file(run, tmp_path):
+def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path):
     """Not to the sandbox of each task, which is removed with the cluster."""
     command = WORKER_0.format('mkdir -p "$CHECKPOINT_DIR" && echo model > "$CHECKPOINT_DIR/model"')
 
-    code, out, err = run("local", "run", options(tmp_path, command, service={"checkpoint_dir": "models/new"}))
-
-    assert 0 == code, err
+    out = succeed("local", "run", options(tmp_path, command, service={"checkpoint_dir": "models/new"}))
     assert "model\n" == (tmp_path / "models" / "new" / "model").read_text()
     assert f"model and checkpoints: {tmp_path}/models/new" in out
 

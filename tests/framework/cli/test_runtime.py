@@ -81,16 +81,14 @@ def test_package_is_built_against_the_runtime(run, tmp_path, wheel):
     assert "`mine` already exists" in run("runtime", "create", "mine", "--package", wheel)[2]
 
 
-def test_incomplete_runtime_is_created_again(run, tmp_path, wheel):
+def test_incomplete_runtime_is_created_again(run, tmp_path, wheel, succeed):
     """A killed command leaves one."""
     half = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine"
     (half / "bin").mkdir(parents=True)
     (half / "rubbish").touch()
 
     assert "" == run("runtime", "list")[1]
-    code, out, err = run("runtime", "create", "mine", "--package", wheel)
-
-    assert 0 == code, err
+    out = succeed("runtime", "create", "mine", "--package", wheel)
     assert "mine is made" in out
     assert not (half / "rubbish").exists()
 
@@ -123,15 +121,13 @@ def test_missing_runtime_is_reported_with_its_option(run, tmp_path):
 
 
 @pytest.mark.mesos
-def test_options_name_a_runtime(run, tmp_path, wheel):
+def test_options_name_a_runtime(run, tmp_path, wheel, succeed):
     """`python` in the command is its interpreter; the executor keeps its own."""
     made = json.loads(run("runtime", "create", "mine", "--package", wheel, "--json")[1])
     show = "python -c 'import marker, sys; print(sys.executable)'"
 
     path = options(tmp_path, WORKER_0.format(show), {"python": "runtime:mine"})
-    code, out, err = run("local", "run", path, "--json")
-
-    assert 0 == code, err
+    out = succeed("local", "run", path, "--json")
     assert f"{made['python']}\n" == _output(out, "worker-0")
 
 
