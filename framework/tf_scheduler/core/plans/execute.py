@@ -13,7 +13,7 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import Change, Decision, Kill, LaunchRetired, Outcome, PlanControlled, TaskForgotten
 from tf_scheduler.model.ids import name_of
-from tf_scheduler.model.plan import DEPLOY, UPDATE, PlanDef, PlanKind, StepDef, Work
+from tf_scheduler.model.plan import DEPLOY, PlanDef, PlanKind, StepDef, Work
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -115,5 +115,4 @@ def _is_newly_complete(state: SchedulerState, progress: PlanProgress) -> bool:
 
 def _with_update(state: SchedulerState, plan: PlanDef) -> tuple[PlanDef, ...]:
     """Return the plan; deploy also completes update, which has no work until the options change."""
-    update = next(other for other in index_of(state.spec).launch_plans if other.name == UPDATE)
-    return (plan, update) if plan.name == DEPLOY else (plan,)
+    return index_of(state.spec).launch_plans[:2] if plan.name == DEPLOY else (plan,)

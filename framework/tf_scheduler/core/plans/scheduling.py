@@ -99,7 +99,10 @@ def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tupl
     runnable: list[RunnableSteps] = []
     for plan in progress.values():
         steps = tuple(
-            step for step in due_steps(plan) if not _owned_by_other(base.state, progress, plan.plan, step, taken)
+            step
+            for step in due_steps(plan)
+            if step.task is None
+            or (step.task not in taken and owning_plan(base.state, progress, step.task) in (None, plan.plan.name))
         )
         taken.update(step.task for step in steps if step.task is not None)
         if steps:
@@ -176,19 +179,6 @@ def step_children(progress: PlanProgress, phase: PhaseDef, open_now: AbstractSet
         released=frozenset(node[1] for node in released if node[:1] == (phase.name,) and len(node) > 1),
         all_released=(phase.name, ALL) in released,
     )
-
-
-def _owned_by_other(
-    state: SchedulerState,
-    progress: Mapping[str, PlanProgress],
-    plan: PlanDef,
-    step: StepDef,
-    taken: AbstractSet[TaskName],
-) -> bool:
-    """Return whether another plan works on the step's task."""
-    if step.task is None:
-        return False
-    return step.task in taken or owning_plan(state, progress, step.task) not in (None, plan.name)
 
 
 def owning_plan(state: SchedulerState, progress: Mapping[str, PlanProgress], name: TaskName) -> str | None:

@@ -51,7 +51,8 @@ class PlanProgress:
             return self.launches
         if self.plan.kind is PlanKind.RECOVERY:
             # Without paused tasks, which have no work.
-            return {step.name for node, step in self.plan.steps() if self._is_lost(node, step)}
+            steps = ((node, step) for node, step in self.plan.steps() if step.name in self.launches)
+            return {step.name for node, step in steps if not self.complete(node, step)}
         return {step.name for node, step in self.plan.steps() if not self.complete(node, step)}
 
     def _situation(self, node: Node, name: TaskName) -> LaunchSituation:
@@ -67,9 +68,6 @@ class PlanProgress:
         record = self.state.stored.tasks.get(name)
         is_retired = record is not None and record.id in self.state.stored.retired
         return LaunchSituation.RETIRED if is_retired else LaunchSituation.LAUNCHED
-
-    def _is_lost(self, node: Node, step: StepDef) -> bool:
-        return step.name in self.launches and not self.complete(node, step)
 
     def _is_paused(self, name: TaskName) -> bool:
         """Return whether the task of the active roll-out is paused."""
