@@ -91,7 +91,7 @@ def test_collective_loss_after_a_finish_fails_job(strategy: Any, end: Any) -> No
     play(world, send.status("worker-0", FINISHED))
     play(world, send.status("worker-1", end[0], **end[1]), expect.result(Verdict.FAILED))
 
-    assert "worker-0 has finished" in world.state.stored.result.reason
+    assert "worker-0 finished before" in world.state.stored.result.reason
 
 
 def test_independent_workers_continue_after_a_finish() -> None:
@@ -121,7 +121,7 @@ def test_side_jobs_do_not_fail_job(kind: Any) -> None:
     spec = between(kind)
     world = deployed(a_spec(strategy=spec.strategy, jobs=spec.jobs, restart=RestartPolicy(max_failures=0)))
 
-    play(world, send.status(f"{kind.value}-0", FAILED, **ERROR), expect.outcome("; the job goes on without it"))
+    play(world, send.status(f"{kind.value}-0", FAILED, **ERROR), expect.outcome("; the job continues without it"))
     play(world, send.offers(), expect.launched(), expect.alive(*TRAINERS))
 
     assert world.state.stored.result is None
@@ -139,7 +139,7 @@ def test_tasks_left_running_are_killed_after_timeout() -> None:
     """With clean_up none, for debugging, but not forever."""
     world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=100.0))
 
-    play(world, send.status("worker-0", FINISHED), expect.killed(), expect.outcome("is left to run, for at most 100 s"))
+    play(world, send.status("worker-0", FINISHED), expect.killed(), expect.outcome("keeps running for up to 100 s"))
     play(world, send.wait(99.0), expect.alive("ps-0", "worker-1"))
     play(world, send.wait(1.0), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
@@ -249,7 +249,7 @@ def test_job_beyond_its_deadline_fails() -> None:
     play(world, send.wait(1.0), expect.result(Verdict.FAILED), expect.killed(*WORKERS), expect.torn_down())
 
     result: Any = world.state.stored.result
-    assert "it took longer than finish.deadline allows: 100 s after its first launch" == result.reason
+    assert "the job exceeded finish.deadline: 100 s since its first launch" == result.reason
 
 
 def test_deadline_of_unlaunched_job_does_not_run() -> None:

@@ -68,7 +68,7 @@ def test_collateral_failure_that_ends_job_names_its_cause() -> None:
     world = without_tolerance(jobs=jobs)
     play(world, send.status("ps-0", FAILED, signal=9, message="killed by signal 9 (SIGKILL)"), failed("worker-0"))
 
-    reason = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 is failed: killed by signal 9 (SIGKILL))"
+    reason = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 has failed: killed by signal 9 (SIGKILL))"
     assert f"{reason}; its restart_policy is never" == world.state.stored.result.reason
 
 

@@ -104,7 +104,7 @@ def test_plans_are_incomplete_while_task_is_paused() -> None:
     play(world, send.offers(), send.running(), send.wait(86_400.0), send.restart(), send.offers(), expect.launched())
 
     for plan in ("recovery", "update"):
-        play(world, expect.says(plan, "worker-1", "its place on agent-1 is kept; paused by an operator"))
+        play(world, expect.says(plan, "worker-1", "its resources on agent-1 are kept; paused by an operator"))
         assert Override.PAUSED is statuses(world, plan)["worker-1"]
         assert Status.COMPLETE is not find_plan(world.state, plan).status
     assert Status.COMPLETE is statuses(world, "update")["worker-0"]
@@ -217,9 +217,9 @@ def test_collective_training_is_paused_as_a_whole() -> None:
 
     play(world, send.pod(PAUSE, "worker-1"), expect.answered(Reply.OK, "together with worker-0, worker-2"))
     play(world, expect.killed(*names), send.offers(), expect.launched(*names), send.running())
-    play(world, expect.says("recovery", "worker-0", "it starts again with worker-1, paused by an operator"))
+    play(world, expect.says("recovery", "worker-0", "it restarts with worker-1, paused by an operator"))
     assert dict.fromkeys(names, Override.PAUSED) == statuses(world, "recovery")
-    play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.BAD_REQUEST, "it starts again with worker-1"))
+    play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.BAD_REQUEST, "it restarts with worker-1"))
     play(world, send.pod(PAUSE, "worker-0"), expect.answered(Reply.OK), expect.quiet())
     play(world, send.pod(RESUME, "worker-1"), expect.answered(Reply.OK), expect.quiet())
 
@@ -337,7 +337,11 @@ def test_dependent_of_removed_paused_task_resumes_once() -> None:
     play(world, *[send.offers(), send.running()] * 2)
     world.mesos.kills_at_once = False
 
-    play(world, send.restart(a_spec(jobs=jobs[:2])), expect.outcome("worker-0 goes on: the paused task that it"))
+    play(
+        world,
+        send.restart(a_spec(jobs=jobs[:2])),
+        expect.outcome("worker-0 resumes: the options no longer contain the paused task"),
+    )
     woken = world.state.stored.recoveries["worker-0"]
     play(world, send.wait(5.0), send.restart(), send.wait(5.0))
 

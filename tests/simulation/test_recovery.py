@@ -378,7 +378,7 @@ def test_collateral_failure_names_its_cause() -> None:
     """The first exit is blamed."""
     world = deployed(a_spec(strategy=Strategy.BETWEEN_GRAPH, restart=RestartPolicy(max_failures=0)))
     play(world, send.status("ps-0", FAILED, **KILLED_HARD), send.wait(5.0), ERROR)
-    play(world, expect.outcome("worker-1 is failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
+    play(world, expect.outcome("worker-1 has failed: exit code 3 (collateral of the end of ps-0)"), expect.result(None))
 
 
 def test_failures_of_independent_workers_all_count() -> None:

@@ -199,7 +199,7 @@ def test_forced_uninstall_reports_abandoned_tasks() -> None:
     )
 
     assert ["ps-0", "worker-0"] == [text.split()[0] for text in world.state.process.left_behind]
-    assert all("an operator did not want its end to be waited for" in text for text in world.state.process.left_behind)
+    assert all("an operator forced its step to complete" in text for text in world.state.process.left_behind)
 
 
 def test_ended_uninstall_cannot_be_restarted() -> None:
@@ -235,6 +235,6 @@ def test_framework_rejected_by_mesos_is_abandoned() -> None:
     """The message has its id and Mesos' reason."""
     world = play(deployed(SMALL, kills_at_once=False), send.stop(), send.event(SubscriptionRefused("not authorized")))
 
-    assert "left behind: framework framework-1, which Mesos did not let in: not authorized" in leftovers_message(
+    assert "left behind: framework framework-1, whose subscription Mesos refused: not authorized" in leftovers_message(
         world.state
     )

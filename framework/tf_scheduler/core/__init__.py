@@ -1,4 +1,4 @@
-"""Verbs: pure functions over the model. No clock, no ids, no I/O, no log.
+"""Decisions: pure functions over the model, without a clock, random ids, I/O or a log.
 
-`scheduler.handle` is the one door: (state, event, now, new_id) -> Decision.
+`scheduler.handle` is the entry point: (state, event, now, new_id) -> Decision.
 """

@@ -67,7 +67,7 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     requested_at = state.session.kill_requested_at
-    message = "{0.name} on {0.hostname}, not ended within {1:.0f} s: Mesos ends it, when that agent is back"
+    message = "{0.name} on {0.hostname}, not ended within {1:.0f} s: Mesos ends it when its agent returns"
     texts = {record.name: message.format(record, now - requested_at[record.id]) for record in late}
     outcomes = tuple(Outcome("LeftBehind", f"left behind: {text}", name, warning=True) for name, text in texts.items())
     after = state.with_process(left_behind=(*state.process.left_behind, *texts.values()))
@@ -82,7 +82,7 @@ def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
 
 
 def _lost(record: TaskRecord) -> TaskStatus:
-    message = "it did not end in time, and is left to Mesos"
+    message = "it did not end in time; Mesos ends it when its agent returns"
     return TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message)
 
 
@@ -104,10 +104,10 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
 
 def _forced(state: SchedulerState) -> Iterator[str]:
     """Yield tasks and reservations that remain because an operator forced the steps before TEARDOWN."""
-    why = "an operator did not want its end to be waited for; Mesos ends it, if its agent answers"
+    why = "an operator forced its step to complete; Mesos ends it if its agent answers"
     yield from (f"{record.name} on {record.hostname}: {why}" for record in state.live())
     for item in state.stored.reservations.values():
-        yield f"what was reserved for {item.task} on {item.location.hostname}: an operator did not want to wait for it"
+        yield f"reservation for {item.task} on {item.location.hostname}: an operator forced its step to complete"
 
 
 # --- Deadline of the job, since its first launch (Kubeflow's activeDeadlineSeconds)
@@ -118,7 +118,7 @@ def check_deadline(state: SchedulerState, now: float) -> Decision:
     at = next(deadlines(state), None)
     if at is None or now < at:
         return decide(state)
-    why = f"it took longer than finish.deadline allows: {state.spec.finish.deadline:g} s after its first launch"
+    why = f"the job exceeded finish.deadline: {state.spec.finish.deadline:g} s since its first launch"
     failed = ResultDecided(Result(Verdict.FAILED, why, now))
     return decide(state, failed, outcomes=(Outcome("DeadlinePassed", why, warning=True),))
 

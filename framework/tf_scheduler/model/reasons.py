@@ -22,7 +22,7 @@ class TooSmall(Kinded):
 
     def __str__(self) -> str:
         lacks = ", ".join(map(str, self.shortages))
-        return f"{lacks} left for it besides its gang" if self.shared_with_gang else lacks
+        return f"{lacks} left next to the other tasks of its gang" if self.shared_with_gang else lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class UnbalancedGroup(Kinded):
     def __str__(self) -> str:
         name = self.constraint.field
         if self.minimum == 0:
-            return f"{name} {self.value} already has {self.count}, and not all {self.constraint.number} values have any"
-        return f"{name} {self.value} already has {self.count}, another {name} only {self.minimum} ({self.constraint})"
+            return f"{name} {self.value} has tasks ({self.count}), not all {self.constraint.number} values have any"
+        return f"{name} {self.value} has {self.count} tasks, another {name} only {self.minimum} ({self.constraint})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class WaitsFor(Kinded):
     count: int
 
     def __str__(self) -> str:
-        others = "" if self.count == 1 else f" and {self.count - 1} more"
+        others = "" if self.count == 1 else f" and {self.count - 1} more tasks"
         return f"fits on {self.hostname}, waits for {self.task}{others} of its gang"
 
 

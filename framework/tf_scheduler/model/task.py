@@ -42,7 +42,21 @@ class TaskState(str, Enum):
         """Name for messages, such as `failed` for TASK_FAILED."""
         return self.value.removeprefix("TASK_").lower().replace("_", " ")
 
+    @property
+    def phrase(self) -> str:
+        """Predicate for messages, such as `has failed` for TASK_FAILED."""
+        return _PHRASES.get(self, f"is {self.label}")
 
+
+_PHRASES = {
+    TaskState.KILLING: "is being stopped",
+    TaskState.FINISHED: "has finished",
+    TaskState.FAILED: "has failed",
+    TaskState.KILLED: "was killed",
+    TaskState.ERROR: "was rejected",
+    TaskState.DROPPED: "was dropped",
+    TaskState.GONE_BY_OPERATOR: "is gone, as reported by an operator",
+}
 _LIVE = frozenset({TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING, TaskState.UNREACHABLE})
 
 

@@ -179,7 +179,7 @@ def test_path_key_is_not_logged(place, caplog):
     [
         (registered(), 404, "service.use_tensorboard"),
         (SchedulerState(a_spec(jobs=(a_job(JobKind.TENSORBOARD),))), 503, "has not been launched"),
-        (a_state("127.0.0.1:9", TaskState.FAILED), 503, "tensorboard-0 on agent-1 is failed"),
+        (a_state("127.0.0.1:9", TaskState.FAILED), 503, "tensorboard-0 on agent-1 has failed"),
         (with_fields(a_state("127.0.0.1:9"), statuses={}), 503, "tensorboard-0 on agent-1 is launching"),
     ],
 )

@@ -86,7 +86,7 @@ def test_paused_task_has_override_in_all_views():
     assert ("IN_PROGRESS", "PAUSED") == (body["status"], body["phases"][1]["steps"][0]["status"])
     (waits,) = tasks.pending(paused, {}).body["tasks"]
     assert ("chief-0", "deploy", "PAUSED") == (waits["name"], waits["plan"], waits["status"])
-    assert ["its place on agent-1 is kept; paused by an operator"] == waits["reasons"]
+    assert ["its resources on agent-1 are kept; paused by an operator"] == waits["reasons"]
     known = with_fields(kept, controls={"deploy": PlanControl(completed="some options")})
     view = service.health(Snapshot(known), {"verbose": True})
     assert (205, ["paused until resumed: chief-0"]) == (view.code, view.body["reasons"])

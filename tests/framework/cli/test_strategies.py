@@ -64,7 +64,7 @@ def test_tensorboard_stays_after_the_job(start, tmp_path):
         log.append(line)
         api = api or re.search(r"the API of small is at (http://\S+)/v1", line)
         address = address or re.search(r"tensorboard-0 on \S+ is running: (http://\S+/)", line)
-        kept = kept or ("tensorboard-0" in line and "is left to run, until the service is ended" in line)
+        kept = kept or ("tensorboard-0" in line and "keeps running until the service is stopped" in line)
         if address and kept:
             break
     assert address, "".join(log)

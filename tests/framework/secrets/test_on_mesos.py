@@ -360,7 +360,7 @@ def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretSche
     wait_until(lambda: not any(target.exists() for target in targets), "the files are still there")
     wait_until(lambda: all("the API stays" in one.log.read_text() for one in schedulers), "the jobs do not end")
     good, bad = (one.log.read_text() for one in schedulers)
-    assert "worker-0 on agent-1 is finished: exit code 0" in good
+    assert "worker-0 on agent-1 has finished: exit code 0" in good
     assert "exit code 3" in bad
     assert "stderr: said ***" in bad
     assert [] == [hit for one in schedulers for path, data in one.answers().items() for hit in found_in(path, data)]

@@ -245,8 +245,8 @@ def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
         return ApiProblem(503, f"TensorBoard has not been launched{f': {why}' if why else ''}")
     status = state.stored.statuses.get(record.id)
     if status is None or status.state is not TaskState.RUNNING:
-        word = "launching" if status is None else status.state.label
-        return ApiProblem(503, f"TensorBoard is not running: {record.name} on {record.hostname} is {word}")
+        phrase = "is launching" if status is None else status.state.phrase
+        return ApiProblem(503, f"TensorBoard is not running: {record.name} on {record.hostname} {phrase}")
     return record
 
 

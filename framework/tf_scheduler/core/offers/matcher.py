@@ -166,7 +166,7 @@ def _at_previous_address(
     for_executor, rest = consume(rest, executor)
     for_task, rest = consume(rest, without_port)
     used = replace(agent, resources=rest)
-    return Placement(task, agent, (*entries, *for_task), for_executor, "its previous address"), used
+    return Placement(task, agent, (*entries, *for_task), for_executor, "its previous address is free"), used
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +202,18 @@ def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[O
     for gang in gangs:
         free, pinned = _use_reservations(state, gang, agents, reservations)
         kept = {task.name: reservations[task.name] for task in gang.tasks if task.name in reservations}
+        reserved = {name: (Reserved(item.location.hostname),) for name, item in kept.items()}
         came, match = _match_gang(state, gang, free, agents, placement_context(state, standing, now), passed)
         if came.waiting:
-            reasons |= {**_gang_reasons(gang, came), **came.waiting, **_reserved_reasons(kept)}
+            first = next(iter(came.waiting.values()))
+            others = {task.name: first for task in gang.tasks if task.name not in came.waiting}
+            reasons |= {**others, **came.waiting, **reserved}
         elif isinstance(match, NoMatch):
-            reasons |= {**match.blocked_by_gang, **match.reasons, **_reserved_reasons(kept)}
+            reasons |= {**match.blocked_by_gang, **match.reasons, **reserved}
             part += match.partial
         elif kept.keys() != pinned.keys():
-            reasons |= {**_waiting_reasons(match), **_reserved_reasons(kept)}
+            # The reserved resources are not offered now.
+            reasons |= {**{item.task.name: (Reserved(item.agent.hostname),) for item in match.placements}, **reserved}
             part += [ChosenAgent(item.task, item.agent, item.why) for item in match.placements]
         else:
             agents.update({**came.agents, **match.leftover})
@@ -287,18 +291,3 @@ def _placed_tasks(
     ]
     kept = [PlacedTask(item.group, item.agent_id, item.location) for item in reservations.values()]
     return (*running, *kept)
-
-
-def _gang_reasons(gang: Gang, came: PreviousAddressMatch) -> dict[TaskName, tuple[Reason, ...]]:
-    """Return the reasons of a gang's other tasks while some wait for their previous address."""
-    reasons = next(iter(came.waiting.values()))
-    return {task.name: reasons for task in gang.tasks if task.name not in came.waiting}
-
-
-def _reserved_reasons(kept: Mapping[TaskName, Reservation]) -> dict[TaskName, tuple[Reason, ...]]:
-    return {name: (Reserved(item.location.hostname),) for name, item in kept.items()}
-
-
-def _waiting_reasons(match: Match) -> dict[TaskName, tuple[Reason, ...]]:
-    """Return reasons of matched tasks whose gang waits for reserved resources to be offered."""
-    return {item.task.name: (Reserved(item.agent.hostname),) for item in match.placements}

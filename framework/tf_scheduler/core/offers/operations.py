@@ -113,5 +113,5 @@ def _on_refused(
 
 def _why(status: OperationStatus) -> str:
     """Return a bounded message: masters append the reservation as JSON."""
-    words = status.message or f"Mesos says {status.state.label}"
+    words = status.message or f"Mesos reports {status.state.label}"
     return words if len(words) <= _MAX_MESSAGE else f"{words[:_MAX_MESSAGE]}..."

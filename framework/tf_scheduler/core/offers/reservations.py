@@ -129,7 +129,7 @@ def use(task: TaskSpec, agent: Agent, reservation: Reservation, executor: Needs)
     if not for_executor or shortages(rest, task.job.needs):
         return None
     for_task, _ = consume(rest, task.job.needs)
-    why = "reserved for it"
+    why = "its resources are reserved there"
     unreserve = (_unreserve(reservation, entries, agent),)
     return Placement(task, agent, for_task, for_executor, why, unreserve, reservation.id)
 

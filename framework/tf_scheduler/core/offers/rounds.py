@@ -138,7 +138,7 @@ def _drop_unreachable(state: SchedulerState, now: float) -> Decision:
     ]
     changes = (*reservations.settled(state, now), *(ReservationDropped(item.id) for item in gone))
     if gone and state.stored.result is not None:
-        text = "what was reserved for {0.task} on {0.location.hostname}, which did not answer"
+        text = "reservation for {0.task} on {0.location.hostname}: the agent did not answer"
         still = map(text.format, gone)
         state = state.with_process(left_behind=(*state.process.left_behind, *still))
     return decide(state, *changes, outcomes=tuple(outcomes))

@@ -113,7 +113,7 @@ class SpreadQueue:
             heappush(self._heap, self._entry(room, takes))
 
     def fill(self, rooms: Sequence[tuple[AgentCapacity, int]]) -> None:
-        """Put many rooms with what each takes."""
+        """Add many candidates with their capacities."""
         self._heap += [self._entry(room, takes) for room, takes in rooms]
         self._heap.sort()
 
@@ -154,7 +154,7 @@ class GangProfile:
     """Gang properties for scoring neighbourhoods: its largest demand, and its total needs."""
 
     tasks: int
-    #: How many of its tasks each room takes, by the room's index; 0 where it must not go.
+    #: Number of its tasks that each agent can take, by the agent's index; 0 if the agent is excluded.
     takes: Sequence[int]
     #: Needs of the whole gang by dimension.
     total: tuple[int, ...]
@@ -354,11 +354,11 @@ class _SearchPass:
     def _why(self, demand: Demand, room: AgentCapacity) -> str:
         alike = room.groups.get(demand.job.group, 0)
         if not self._packs or demand.is_spread:
-            return f"has the fewest tasks of {demand.job.group} ({alike})"
+            return f"the agent has the fewest tasks of {demand.job.group} ({alike})"
         if room.in_use:
-            return f"next to {sum(room.groups.values())} of its gang"
-        best = "best neighbourhood, " if self._neighbourhoods > 1 and room.rank == 0 else ""
-        return f"{best}best fit: holds the largest part of the gang with the least left over"
+            return f"the agent already has tasks of the service: {sum(room.groups.values())}"
+        best = " in the best neighbourhood" if self._neighbourhoods > 1 and room.rank == 0 else ""
+        return f"best fit{best}: the agent holds the largest part of the gang with the least left over"
 
 
 class CandidatePool:

@@ -48,7 +48,7 @@ def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decis
     changed = _VERBS[command.verb](_Target(view, plan, control, node, status, command.parameters))
     if changed == control and (why := _no_effect(command, plan, status, displayed)):
         return replace(decide(state), answer=Answer(Reply.ALREADY, why))
-    outcome = Outcome("PlanCommanded", f"an operator wants {command.verb.value} of {_target_text(command)}")
+    outcome = Outcome("PlanCommanded", f"operator command: {command.verb.value} {_target_text(command)}")
     decision = decide(state, PlanControlled(plan.name, changed), outcomes=(outcome,))
     return replace(decision, answer=Answer(Reply.OK, _received(command)))
 
@@ -58,7 +58,7 @@ def _no_effect(command: PlanCommand, plan: PlanDef, status: Status, displayed: P
     if status in ALREADY[command.verb]:
         return "Command has already been reported or completed"
     if command.verb is Verb.START and plan.kind is PlanKind.UNINSTALL:
-        return f"Plan {plan.name} has begun by itself"
+        return f"Plan {plan.name} starts automatically"
     return _not_waiting(displayed, command) if command.verb is Verb.CONTINUE else ""
 
 

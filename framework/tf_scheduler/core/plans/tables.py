@@ -73,7 +73,7 @@ SITUATIONS: Mapping[LaunchSituation, Status | None] = {
 
 
 class EndSituation(str, Enum):
-    """Situation of such a step; the first that applies."""
+    """Situation of a step that ends something; the first that applies."""
 
     FORCED = "an operator forced it to complete; TEARDOWN is sent nevertheless"
     DONE = "the task has ended, its record is erased, or Mesos accepted TEARDOWN"

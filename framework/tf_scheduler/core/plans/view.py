@@ -168,7 +168,7 @@ def _overridden(state: SchedulerState, step: StepDef, displayed: Step) -> Step:
     override = override_of(state, name) if name is not None and step.work is Work.LAUNCH else None
     if name is None or override is None:
         return displayed
-    kept = f"its place on {state.stored.tasks[name].hostname} is kept"
+    kept = f"its resources on {state.stored.tasks[name].hostname} are kept"
     location = kept if override is Override.PAUSED else task_location(state, name)
     reasons = map(str, state.session.pending.get(name, ()))
     message = "; ".join((location, pause_reason(state, name), *reasons))
@@ -193,7 +193,7 @@ def _why_not(
         return _so_far(state, step)
     other = scheduling.owning_plan(now.state, progress, name)
     if other not in (None, now.plan.name):
-        return f"plan {other} works on it"
+        return f"plan {other} works on this task"
     if name in now.lost and status is Status.DELAYED:
         return f"{task_location(state, name)}; {state.stored.recoveries[name].why}"
     if name in state.session.pending:
@@ -202,24 +202,24 @@ def _why_not(
     if record is None:
         return ""
     again = record.id in state.stored.retired or name in now.lost
-    return f"{task_location(state, name)}; {'is to be launched again' if again else _to_do(now)}"
+    return f"{task_location(state, name)}; {'will be launched again' if again else _to_do(now)}"
 
 
 def _before_deregistering(state: SchedulerState) -> str:
     if state.live_count() or state.stored.reservations:
         return "waits for the end of all tasks"
     if after_job.keeps_service(state):
-        return "finish.then is idle: waits for an operator to uninstall the service, or to force this to be complete"
+        return "finish.then is idle: waits for an operator to uninstall the service, or to force this step to complete"
     return "waits for Mesos"
 
 
 def _to_do(now: PlanProgress) -> str:
     """Return why a plan relaunches a running task."""
     if now.plan.kind is not PlanKind.CUSTOM:
-        return "it is outdated"
+        return "its launch is outdated"
     if () in now.control.interrupted:
         return "waits for an operator to start or continue the plan"
-    return "the plan launches it again when it is its turn"
+    return "the plan will launch it again in the order of its steps"
 
 
 # --- Uninstall plan
@@ -254,15 +254,15 @@ def leftovers_message(state: SchedulerState) -> str:
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:
         # The state of an earlier scheduler may have been erased.
-        return f"{NO_LEFTOVERS} as far as known: it never reached Mesos, or was uninstalled before"
+        return f"{NO_LEFTOVERS} as far as known: the service never registered with Mesos, or was uninstalled before"
     return NO_LEFTOVERS
 
 
 def _framework(state: SchedulerState) -> Iterator[str]:
     if state.process.finished and state.stored.framework_id is not None and not state.stored.removed:
         yield (
-            f"framework {state.stored.framework_id}, which Mesos did not let in: {state.process.refused}; it stays "
-            "until service.failover_timeout is over, or an operator tears it down"
+            f"framework {state.stored.framework_id}, whose subscription Mesos refused: {state.process.refused}; it "
+            "remains until service.failover_timeout expires, or an operator tears it down"
         )
 
 

@@ -119,5 +119,5 @@ def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome,
     if suspect is None or suspect.avoided_until <= now:
         return ()
     count, wait = len(suspect.failures), suspect.avoided_until - now
-    sentence = f"{suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"
+    sentence = f"agent {suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"
     return (Outcome("AgentAvoided", sentence, warning=True),)

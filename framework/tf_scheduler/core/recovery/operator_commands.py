@@ -32,7 +32,7 @@ def handle(state: SchedulerState, command: PodCommand, now: float) -> Decision:
     again = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
     others = [name for name in again if name != command.task]
     together = f", together with {', '.join(others)}" if others else ""
-    message = f"an operator wants {command.verb.value} of {command.task}{together}"
+    message = f"operator command: {command.verb.value} {command.task}{together}"
     outcome = Outcome("TaskCommanded", message, command.task)
     answer = Answer(Reply.OK, f"Received cmd: {command.verb.value} {command.task}{together}")
     return replace(decide(state, *changes, outcomes=(outcome,)), answer=answer)
@@ -68,9 +68,9 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
     names = sorted(name for name in idle if not pause.is_sleeping(state.spec, paused, name))
     records = [state.stored.tasks[name] for name in names]
     records = [item for item in records if item.id not in state.stored.retired and not state.is_replaced(item)]
-    why = "the paused task that it starts again with is no more"
+    why = "the options no longer contain the paused task that it restarts with"
     changes = [RecoveryDecided(replace_launch(state, record, why, now, Cause.ORDERED)) for record in records]
-    outcomes = tuple(Outcome("TaskResumed", f"{record.name} goes on: {why}", record.name) for record in records)
+    outcomes = tuple(Outcome("TaskResumed", f"{record.name} resumes: {why}", record.name) for record in records)
     return decide(state, *changes, outcomes=outcomes)
 
 
@@ -107,7 +107,7 @@ def _switched(
         if name == record.name or other.is_placeholder is (name in sleepers):
             continue
         if not state.is_finished(other) and not state.is_replaced(other):
-            yield RecoveryDecided(replace_launch(state, other, f"starts again with {record.name}", now, Cause.ORDERED))
+            yield RecoveryDecided(replace_launch(state, other, f"restarts with {record.name}", now, Cause.ORDERED))
 
 
 _VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Change]]] = {

@@ -103,7 +103,7 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return _failed(state, f"{message} (failure {len(recovery.failures)}: {limit})", record, now)
     if finished := replacement.finished_peers(state, record):
-        why = f"{message}; {', '.join(finished)} has finished, and this strategy needs all tasks"
+        why = f"{message}; {' and '.join(finished)} finished before, and this strategy needs all tasks"
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
     failures = record_failure(state, record, now) if blames_agent(status, cause, change.has_run) else None
@@ -208,7 +208,7 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
         task=record.name,
         launch=record.id,
         cause=cause,
-        why=f"{record.name} is {status.state.label}: {status.message or status.reason or 'no reason given'}",
+        why=f"{record.name} {status.state.phrase}: {status.message or status.reason or 'no reason given'}",
         since=now,
         ready_at=ready_at,
         previous_address_until=now if gone else ready_at + replacement.PREVIOUS_ADDRESS_WAIT,
@@ -261,6 +261,6 @@ def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
 def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:
     sentence = f"{record.name} on {record.hostname} failed: {why}"
     if success.is_survivable(state, record):
-        outcome = Outcome("TaskGivenUp", f"{sentence}; the job goes on without it", record.name, warning=True)
+        outcome = Outcome("TaskGivenUp", f"{sentence}; the job continues without it", record.name, warning=True)
         return decide(state, outcomes=(outcome,))
     return replacement.fail_job(state, sentence, record.name, now)

@@ -58,7 +58,7 @@ def restart_group(
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
-            yield replace_launch(state, record, f"starts again with {names[0]}", now, cause)
+            yield replace_launch(state, record, f"restarts with {names[0]}", now, cause)
 
 
 def relaunch(

@@ -122,8 +122,8 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
     few = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} others" if len(names) > _NAMED else "")
     sentence = (
         f"no task has joined: no TensorFlow server of {few} answers {state.spec.recovery.start_timeout:g} s after the "
-        f"start, and none of them has reported progress. Programs may have no server, so they continue; if this has, "
-        f"check the output of {names[0]} for what it waits for"
+        f"start, and none of them has reported progress. A program may have no server, so the tasks keep running; if "
+        f"this program has one, the output of {names[0]} may show what it waits for"
     )
     return decide(warned, outcomes=(Outcome("StartIsSlow", sentence, warning=True),))
 
@@ -151,7 +151,7 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) 
     recovery = replace_launch(state, record, why, now, Cause.NOT_JOINED)
     recovery = replace(recovery, ready_at=ready_at, start_timeouts=count)
     together = restart_group(state, [record.name], now, moved=False)
-    message = f"{why}. It is stopped, which reports its last output (all is in its working directory), and relaunched"
+    message = f"{why}. The task is stopped, which reports the end of its output, and relaunched"
     outcome = Outcome("TaskRecovers", message, record.name, warning=True)
     return relaunch(state, (recovery, *together), record_failure(state, record, now), outcome)
 
@@ -181,7 +181,7 @@ def unstarted_launches(state: SchedulerState, now: float) -> tuple[TaskStatus, .
         return ()
     late = [launch for launch, since in state.derived.silent_launches.items() if now >= since + timeout]
     records = (state.stored.tasks.get(name_of(launch)) for launch in late)
-    message = f"it has not joined the others: its agent has not started it {timeout:g} s after its launch"
+    message = f"its agent has not started it {timeout:g} s after its launch"
     return tuple(
         TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message, timestamp=now)
         for record in records

@@ -125,10 +125,10 @@ def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: flo
 
 
 def describe(record: TaskRecord, status: TaskStatus) -> str:
-    """Return a message such as `worker-1 on agent-2 is failed: exit code 3`."""
+    """Return a message such as `worker-1 on agent-2 has failed: exit code 3`."""
     why = status.message or status.reason
     if record.job is JobKind.TENSORBOARD and status.state is TaskState.RUNNING:
         why = f"http://{record.address}/"
     if record.is_placeholder and status.state is TaskState.RUNNING:
         return f"{record.name} on {record.hostname} is paused: a placeholder keeps its resources"
-    return f"{record.name} on {record.hostname} is {status.state.label}{f': {why}' if why else ''}"
+    return f"{record.name} on {record.hostname} {status.state.phrase}{f': {why}' if why else ''}"

@@ -42,8 +42,8 @@ def announce(state: SchedulerState) -> Decision:
 
 def _outcome(state: SchedulerState, record: TaskRecord, end: float) -> Outcome:
     since = 0.0 if state.stored.result is None else state.stored.result.decided_at
-    duration = "until the service is ended" if end == math.inf else f"for at most {end - since:g} s"
-    return Outcome("TaskRetained", f"{record.name} at {record.address} is left to run, {duration}", record.name)
+    duration = "until the service is stopped" if end == math.inf else f"for up to {end - since:g} s"
+    return Outcome("TaskRetained", f"{record.name} at {record.address} keeps running {duration}", record.name)
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:

@@ -43,7 +43,7 @@ def pause_reason(state: SchedulerState, name: TaskName) -> str:
     """Return why the program of a sleeping task does not run."""
     if name in state.stored.paused:
         return "paused by an operator"
-    return f"it starts again with {' and '.join(_paused_causes(state, name))}, paused by an operator"
+    return f"it restarts with {' and '.join(_paused_causes(state, name))}, paused by an operator"
 
 
 def placeholder_command(state: SchedulerState, record: TaskRecord) -> str:

@@ -36,7 +36,7 @@ class SpecIndex:
     knowers: frozenset[TaskName]
     #: Job -> tasks that restart with a task of the job that returns at its previous address.
     mates: Mapping[JobKind, frozenset[TaskName]]
-    #: The same for a task that returns at another address.
+    #: Job -> tasks that restart with a task of the job that returns at another address.
     moved_mates: Mapping[JobKind, frozenset[TaskName]]
     #: deploy, update, and user plans.
     launch_plans: tuple[plans.PlanDef, ...]

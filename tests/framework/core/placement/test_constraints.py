@@ -105,8 +105,8 @@ def test_round_robin_reason_has_its_numbers():
     (uneven,) = rules_for("rack:GROUP_BY", counted=map(rack, "aab")).limits(rack("a"))
     (unknown,) = rules_for("rack:GROUP_BY:3", counted=[rack("a")]).limits(rack("a"))
 
-    assert "rack a already has 2, another rack only 1 (rack:GROUP_BY)" == str(uneven)
-    assert "rack a already has 1, and not all 3 values have any" == str(unknown)
+    assert "rack a has 2 tasks, another rack only 1 (rack:GROUP_BY)" == str(uneven)
+    assert "rack a has tasks (1), not all 3 values have any" == str(unknown)
 
 
 def objections(offer, **options):

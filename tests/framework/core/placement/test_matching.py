@@ -65,7 +65,7 @@ def test_reason_lists_usage_of_same_gang():
     assert list(match_result.reasons) == ["worker-2"]
     assert (
         str(match_result.reasons["worker-2"][0])
-        == "agent agent-1: needs cpus 0.6, has 0.1 left for it besides its gang"
+        == "agent agent-1: needs cpus 0.6, has 0.1 left next to the other tasks of its gang"
     )
 
 

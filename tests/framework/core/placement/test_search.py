@@ -178,7 +178,7 @@ def test_group_by_number_needs_that_many_values():
     match = match_gang(tuple(spec.tasks()), racks("ab"), PlacementContext(EXECUTOR))
 
     assert list(match.reasons) == ["worker-2"]
-    assert "agent a-0: rack a already has 1, and not all 3 values have any" == str(match.reasons["worker-2"][0])
+    assert "agent a-0: rack a has tasks (1), not all 3 values have any" == str(match.reasons["worker-2"][0])
 
 
 def test_task_blocked_by_its_gang_is_placed_first():
@@ -198,7 +198,7 @@ def test_every_placement_is_explained():
     match = match_gang(tuple(spec.tasks()), agents(4), PlacementContext(EXECUTOR))
 
     assert [
-        "has the fewest tasks of ps (0)",
-        "best fit: holds the largest part of the gang with the least left over",
-        "next to 1 of its gang",
+        "the agent has the fewest tasks of ps (0)",
+        "best fit: the agent holds the largest part of the gang with the least left over",
+        "the agent already has tasks of the service: 1",
     ] == [item.why for item in match.placements]

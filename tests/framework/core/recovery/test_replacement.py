@@ -40,7 +40,7 @@ def test_restart_group_skips_finished_and_replaced_tasks():
 
     groups = [list(restart_group(state, ["ps-0"], 9.0, moved=False)) for state in (STATE, finished, replaced)]
 
-    assert [[replace_launch(STATE, chief, "starts again with ps-0", 9.0)], [], []] == groups
+    assert [[replace_launch(STATE, chief, "restarts with ps-0", 9.0)], [], []] == groups
 
 
 def test_previous_address_wait_restarts_when_launch_ends():

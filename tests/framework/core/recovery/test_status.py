@@ -114,4 +114,4 @@ def test_unstarted_launch_is_lost_and_killed():
 def test_message_names_task_agent_state_and_reason():
     status = a_status("worker-0__1", TaskState.FAILED, message="exit code 3")
 
-    assert "worker-0 on a is failed: exit code 3" == updates.describe(STATE.stored.tasks["worker-0"], status)
+    assert "worker-0 on a has failed: exit code 3" == updates.describe(STATE.stored.tasks["worker-0"], status)

@@ -42,6 +42,6 @@ def test_placeholder_prints_how_to_resume():
     printed, _, sleep = command.partition("; while")
     output = subprocess.run(["sh", "-c", printed], capture_output=True, text=True, check=True).stdout
 
-    assert "chief-0 of it's is paused: it starts again with ps-0, paused by an operator." in output
+    assert "chief-0 of it's is paused: it restarts with ps-0, paused by an operator." in output
     assert "To go on: dcos tensorflow --name=it's pod resume ps-0" in output
     assert " :; do sleep 3600; done" == sleep
