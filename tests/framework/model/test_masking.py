@@ -43,11 +43,11 @@ from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
     ],
 )
 def test_a_secret_is_hidden(text):
-    shown = redact_text(text)
+    redacted = redact_text(text)
 
-    assert "CANARY" not in shown
-    assert MASK in shown
-    assert shown == redact_text(shown)
+    assert "CANARY" not in redacted
+    assert MASK in redacted
+    assert redacted == redact_text(redacted)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_json_stays_json():
     inner = json.dumps({"db_password": 'a " b\\', "steps": 3, "pin": {"token": 1}})
     document = {"job_context": inner, "secret": "x", "last": "y"}
 
-    shown = json.loads(redact_text(json.dumps(document)))
+    redacted = json.loads(redact_text(json.dumps(document)))
 
-    assert (MASK, "y") == (shown["secret"], shown["last"])
+    assert (MASK, "y") == (redacted["secret"], redacted["last"])
     assert {"db_password": MASK, "steps": 3, "pin": {"token": MASK}} == json.loads(redact_text(inner))
 
 

@@ -1,12 +1,19 @@
-"""Payload of the executor: every option of a task arrives."""
+"""Payload of the executor: every option of a task arrives; and launches with the same ClusterSpec."""
+
+import json
 
 import pytest
 
-from builders import a_spec
+from builders import EXECUTOR, a_running_state, a_spec, an_offer, with_fields
 from tf_executor.contract.payload import Liveness, Payload
-from tf_scheduler.core.launch.launch import payload_of
+from tf_scheduler.core.launch.launch import accepts, payload_of, placeholder_payload, plan_launches, task_environment
+from tf_scheduler.core.placement.agents import PlacementContext
+from tf_scheduler.core.placement.matching import match_gang
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
@@ -128,3 +135,81 @@ def test_minimal_spec_has_minimal_payload():
         decoded.nice,
         decoded.liveness,
     )
+
+
+def test_placeholder_payload_runs_only_its_command():
+    """The environment stays, so that an operator can inspect it."""
+    original = payload(worker={"pre_command": "a", "post_command": "b", "gpus": 1, "environment": {"A": "1"}})
+    placeholder = placeholder_payload(original, "sleep 1")
+
+    assert ("sleep 1", "", "", 0, "") == (
+        placeholder.command,
+        placeholder.pre,
+        placeholder.post,
+        placeholder.gpus,
+        placeholder.readiness,
+    )
+    assert original.environment == placeholder.environment
+
+
+# --- Launches
+
+NEW = SchedulerState(a_spec())
+PLACEMENTS = match_gang(
+    tuple(NEW.spec.tasks()), (an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2)), PlacementContext(EXECUTOR)
+).placements
+
+
+def launch(state, **options):
+    return plan_launches(state, PLACEMENTS, 9.0, iter(map(str, range(9))).__next__, **options)
+
+
+def test_launches_share_cluster_and_serial():
+    launches = launch(NEW)
+    clusters = [Payload.decode(item.payload).tf_config["cluster"] for item in launches]
+
+    assert {"chief", "ps", "worker"} == set(clusters[0])
+    assert [clusters[0]] * 4 == clusters
+    assert {(1, 1, "deploy", 9.0)} == {
+        (item.record.serial, item.record.generation, item.record.plan, item.record.job_started_at) for item in launches
+    }
+
+
+def test_launch_belongs_to_plan_of_its_task():
+    plans = {item.record.name: item.record.plan for item in launch(NEW, purposes={"worker-1": "some"})}
+
+    assert {"ps-0": "deploy", "worker-0": "deploy", "worker-1": "some", "chief-0": "deploy"} == plans
+
+
+def test_relaunch_at_same_addresses_keeps_generation():
+    """Then no peer must restart."""
+    launched = apply(NEW, *(TaskLaunched(item.record) for item in launch(NEW)))
+
+    assert {(2, 1)} == {(item.record.serial, item.record.generation) for item in launch(launched)}
+
+
+def test_paused_task_is_launched_as_placeholder():
+    placeholders = {item.record.name: item for item in launch(with_fields(NEW, paused={"worker-0": 1.0}))}
+
+    assert ["worker-0"] == [name for name, item in placeholders.items() if item.record.is_placeholder]
+    assert "sleep 3600" in Payload.decode(placeholders["worker-0"].payload).command
+
+
+def test_accepts_is_one_call_per_agent():
+    """Mesos merges only offers of one agent."""
+    calls = accepts(PLACEMENTS, launch(NEW), 5.0)
+
+    assert [("offer-1",), ("offer-2",)] == [call.offer_ids for call in calls]
+    assert {"ps-0", "worker-0", "worker-1", "chief-0"} == {item.record.name for call in calls for item in call.launches}
+    assert {5.0} == {call.refuse_seconds for call in calls}
+
+
+def test_task_environment_has_current_addresses():
+    state = a_running_state(a_spec())
+    task = state.stored.tasks["worker-1"]
+    environment = task_environment(state, task, state.spec.job_of(task.job, task.index))
+    config = json.loads(environment["TF_CONFIG"])
+
+    assert {"type": "worker", "index": 1} == config["task"]
+    assert ["a:0", "a:1"] == config["cluster"]["worker"]
+    assert ("worker-1", "1") == (environment["TASK_NAME"], environment["TASK_PORT"])

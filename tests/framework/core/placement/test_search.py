@@ -3,8 +3,27 @@
 import pytest
 
 from builders import EXECUTOR, a_job, a_spec, an_offer, needs
-from tf_scheduler.core.placement.agents import PlacedTask, PlacementContext
+from tf_scheduler.core.placement.agents import (
+    CPUS,
+    AgentCapacity,
+    PlacedTask,
+    PlacementContext,
+    amounts_of,
+    demands_of,
+    merge_offers,
+)
+from tf_scheduler.core.placement.constraints import DemandRules
 from tf_scheduler.core.placement.matching import Match, match_gang
+from tf_scheduler.core.placement.search import (
+    CandidatePool,
+    GangProfile,
+    PackedQueue,
+    SpreadQueue,
+    group_by_quota,
+    rank_neighbourhoods,
+    search,
+    unplaced_names,
+)
 from tf_scheduler.model.placement import AgentLocation, Constraint, Operator, PlacementSpec, PlacementStrategy
 from tf_scheduler.model.spec import JobKind
 
@@ -202,3 +221,97 @@ def test_every_placement_is_explained():
         "best fit: the agent holds the largest part of the gang with the least left over",
         "the agent already has tasks of the service: 1",
     ] == [item.why for item in match.placements]
+
+
+# --- Parts of the search
+
+
+def capacities(offers):
+    return [AgentCapacity(agent, index) for index, agent in enumerate(merge_offers(offers))]
+
+
+def free_cpus(room):
+    return room.free[CPUS] // 1000
+
+
+def demand(count, *constraints):
+    (only,) = demands_of(a_spec(jobs=(workers(count, 0.9, 0, *constraints),)).tasks(), EXECUTOR)
+    return only
+
+
+def packed(*sizes, rest=(0,) * 5):
+    queue = PackedQueue(free_cpus, shuns_gpus=False, rest=rest)
+    queue.fill([(room, free_cpus(room)) for room in capacities(agents(*sizes))])
+    return queue
+
+
+@pytest.mark.parametrize(("left", "expected"), [(1, "a-1"), (3, "a-2"), (9, "a-0")])
+def test_packed_queue_prefers_smallest_that_takes_all(left, expected):
+    """Otherwise the one that takes the most."""
+    assert expected == packed(8, 2, 4).pop(left).agent.hostname
+
+
+def test_packed_queue_prefers_agent_for_whole_gang_first():
+    """Only for the first task: afterwards the gang has its agent."""
+    queue = packed(8, 2, 4, rest=(5000, 0, 0, 0, 0))
+
+    assert ["a-0", "a-1"] == [queue.pop(1).agent.hostname, queue.pop(1).agent.hostname]
+
+
+def test_packed_queue_returns_none_when_all_are_full():
+    assert None is packed().pop(1)
+
+
+def test_spread_queue_prefers_agent_with_fewest_tasks():
+    """A room that is pushed back has its new count."""
+    queue = SpreadQueue(free_cpus, shuns_gpus=False, group="worker", stays=False)
+    queue.fill([(room, free_cpus(room)) for room in capacities(agents(4, 4))])
+    names = []
+    for _ in range(3):
+        room = queue.pop(1)
+        names.append(room.agent.hostname)
+        room.count("worker")
+        queue.push(room)
+
+    assert ["a-0", "a-1", "a-0"] == names
+
+
+def test_candidate_pool_alternates_between_group_by_values():
+    three = demand(3, Constraint("rack", Operator.GROUP_BY))
+    rules = DemandRules(three, PlacementContext(EXECUTOR))
+    pool = CandidatePool(three, rules, lambda: PackedQueue(free_cpus, shuns_gpus=False, rest=(0,) * 5))
+    pool.fill([(room, free_cpus(room)) for room in capacities(racks("aab"))])
+    values = []
+    for left in (3, 2, 1):
+        room = pool.pop(left)
+        values.append(room.agent.location.attributes["rack"])
+        rules.count(room.agent.location)
+        pool.push(room)
+
+    assert [["a", "b"], "a"] == [values[:2], values[2]]
+
+
+def test_rank_neighbourhoods_prefers_rack_for_whole_gang():
+    rooms = capacities([*racks("ab", cpus=2), *(an_offer("o-9", "z", cpus=8, attributes={"rack": "c"}),)])
+    profile = GangProfile(tasks=4, takes=[free_cpus(room) for room in rooms], total=(4000, 0, 0, 0, 0))
+
+    assert 3 == rank_neighbourhoods(rooms, ("rack",), profile)
+    assert {"z": 0, "a-0": 1, "a-1": 2} == {room.agent.hostname: room.rank for room in rooms}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks", "expected"), [((4, 4, 4), 6, 3), ((4, 4, 1), 6, 2), ((3, 3, 2), 7, 3), ((1,), 3, 1), ((), 3, 0)]
+)
+def test_group_by_quota_is_largest_even_spread(sizes, tasks, expected):
+    """All values if no even spread exists."""
+    assert expected == group_by_quota(sizes, tasks)
+
+
+@pytest.mark.parametrize(("sizes", "missing", "is_hopeless"), [((2, 2), 0, False), ((2,), 1, True)])
+def test_search_reports_unplaced_tasks(sizes, missing, is_hopeless):
+    three = demand(3)
+    result = search([three], merge_offers(agents(*sizes)), PlacementContext(EXECUTOR))
+
+    assert (missing, is_hopeless) == (len(unplaced_names([three], result.chosen)), result.hopeless)
+    assert ([three] if missing else []) == list(result.missing)
+    assert amounts_of(three.needs)[CPUS] == 1000

@@ -97,6 +97,16 @@ def test_restart_of_step_keeps_siblings_forced():
     assert {("ps",), ("chief",), ("worker", "worker-1")} == restarted.forced
 
 
+def test_restart_of_phase_discards_orders_below_it():
+    """Forced and released steps of other phases stay."""
+    nodes = frozenset({("worker", "worker-0"), ("ps", "ps-0")})
+    ordered = with_fields(RUNNING, controls={"deploy": PlanControl(forced=nodes, released=nodes, target=TARGET)})
+
+    restarted = control(send(ordered, Verb.RESTART, phase="worker"))
+
+    assert ({("ps", "ps-0")}, {("ps", "ps-0")}) == (restarted.forced, restarted.released)
+
+
 def test_force_complete_is_stored_once():
     forced = send(PENDING, Verb.FORCE_COMPLETE, phase="worker")
 
