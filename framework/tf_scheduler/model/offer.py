@@ -69,15 +69,6 @@ class InverseOffer:
     unavailability: Unavailability
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOffer:
-    """An offer that is held while the gang is incomplete."""
-
-    offer: Offer
-    #: Unix time when the offer was received.
-    since: float
-
-
 #: Maximum number of stored evaluations.
 MAX_EVALUATIONS = 50
 
@@ -86,7 +77,7 @@ MAX_EVALUATIONS = 50
 class Evaluation:
     """One attempt to place the pending tasks on the current offers."""
 
-    #: Seconds since the epoch.
+    #: Unix time.
     at: float
     offers: int
     agents: int

@@ -173,7 +173,7 @@ class PlanDef:
     strategy: PlanStrategy
     phases: tuple[PhaseDef, ...]
     after: Dependencies = field(default_factory=dict)
-    #: Whether the steps that may begin at one moment are launched all or none.
+    #: Whether the steps that can run at the same time are launched all or none.
     gang: bool = True
 
     def steps(self) -> Iterator[tuple[Node, StepDef]]:

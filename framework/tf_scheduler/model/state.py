@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName
-from .offer import FULL_TOKEN_BUCKET, AgentSnapshot, Evaluation, HeldOffer, InverseOffer, Offer, OfferRound, TokenBucket
+from .offer import FULL_TOKEN_BUCKET, AgentSnapshot, Evaluation, InverseOffer, Offer, OfferRound, TokenBucket
 from .plan import PlanControl
 from .reasons import Reason
 from .resources import Reservation
@@ -142,7 +142,8 @@ class SessionState:
     #: Region of the master.
     region: str = ""
     suppressed: bool = False
-    offers: Mapping[OfferId, HeldOffer] = field(default_factory=dict)
+    #: Offers that are held while the gang is incomplete.
+    offers: Mapping[OfferId, Offer] = field(default_factory=dict)
     #: Unix time of the first offer of this round; `None` between rounds.
     round_started: float | None = None
     #: Agent -> its last offer that no pending task could use: declined for long, and part of the reasons.
@@ -188,7 +189,7 @@ class ProcessState:
     evaluations: tuple[Evaluation, ...] = ()
     #: Launches to be replaced whose back-off is over.
     ready_launches: frozenset[TaskId] = frozenset()
-    #: Due time of the last warning about unanswering servers (Unix time).
+    #: Due time of the last warning about servers that do not answer (Unix time).
     no_server_warned_at: float = 0.0
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
     #: Messages about tasks and reservations that could not be removed in time.

@@ -183,8 +183,9 @@ class Offers(RuleBasedStateMachine):
 
     @invariant()
     def no_offer_is_held_longer_than_promised(self):
-        limit = self.world.state.spec.gang.hold_seconds
-        assert all(self.world.now <= offer.since + limit for offer in self.world.state.session.offers.values())
+        limit, started = self.world.state.spec.gang.hold_seconds, self.world.state.session.round_started
+        assert started is None or self.world.now <= started + limit
+        assert started is not None or not self.world.state.session.offers
 
     @invariant()
     def no_constraint_is_broken(self):

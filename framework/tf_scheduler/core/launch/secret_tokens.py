@@ -178,7 +178,7 @@ def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, now: float) 
     if user not in (None, nonce):
         return _forbidden("its token was already used by another client: check who may view tasks in this cluster")
     if starts and now > record.launched_at + delivery.expires:
-        late = f"its token was good for {delivery.expires:g} s after the launch"
+        late = f"its token was valid for {delivery.expires:g} s after the launch"
         return _forbidden(f"{late} (option secret_delivery.expires_seconds)")
     return None
 

@@ -87,7 +87,7 @@ def released(state: SchedulerState, offers: Sequence[Offer], now: float) -> tupl
     agents = {offer.agent_id for offer in offers}
     offered = {
         entry_use(entry.shape).resource_id
-        for offer in (*offers, *(held.offer for held in state.session.offers.values()))
+        for offer in (*offers, *state.session.offers.values())
         for entry in offer.resources
     }
     serving = {item.id for item in active(state, now).values()}
@@ -222,8 +222,8 @@ def detect_lost(state: SchedulerState, offers: Sequence[Offer], now: float) -> S
     made = {item.id: item for item in active(state, now).values() if item.is_confirmed}
     if not made:
         return state.with_session(missing_reservations={}) if state.session.missing_reservations else state
-    held = (entry.offer for entry in state.session.offers.values())
-    offered = {entry_use(entry.shape).resource_id for offer in (*offers, *held) for entry in offer.resources}
+    held = (*offers, *state.session.offers.values())
+    offered = {entry_use(entry.shape).resource_id for offer in held for entry in offer.resources}
     agents = {offer.agent_id for offer in offers}
     absent = {key for key, item in made.items() if item.agent_id in agents} - offered
     since = {key: at for key, at in state.session.missing_reservations.items() if key in made.keys() - offered}

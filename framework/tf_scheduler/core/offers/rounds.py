@@ -16,7 +16,7 @@ from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Accept, Call, Decision, Decline, Outcome, ReservationDropped, TaskLaunched
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
-from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, HeldOffer, Offer, OfferRound
+from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Offer, OfferRound
 from tf_scheduler.model.placement import GangMode
 from tf_scheduler.model.reasons import NoOffers, Reason, Reserved, WaitsFor
 from tf_scheduler.model.state import SchedulerState
@@ -41,7 +41,7 @@ NO_OFFER_WARNING_SECONDS = 10.0
 
 
 def expire(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
-    """End a round, or a gang's reservations, whose time is up."""
+    """End a round, or release the reservations of a gang, after its timeout."""
     if state.session.no_offers_since is not None and now >= state.session.no_offers_since + NO_OFFER_WARNING_SECONDS:
         return _warn_no_offers(state, gangs)
     started = state.session.round_started
@@ -71,7 +71,7 @@ def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
 def _end_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
     if state.spec.gang.mode is not GangMode.RESERVE:
         return _end_failed_round(state, now, new_id)
-    match = match_gangs(state, gangs, [held.offer for held in state.session.offers.values()], now)
+    match = match_gangs(state, gangs, tuple(state.session.offers.values()), now)
     kept = reservations.active(state, now)
     deadline = min((item.deadline for item in kept.values()), default=now + state.spec.gang.reserve_timeout)
     calls, changes = reservations.reserve(state, match.partial, deadline, starmap(new_id, repeat(())))
@@ -105,7 +105,7 @@ def _expire_reservations(state: SchedulerState, now: float, new_id: NewId, gangs
     message = f"gang incomplete at the deadline; releasing {len(late)} reservations"
     outcome = Outcome("GangDeadlinePassed", message, warning=True)
     state = state.with_process(expired_reservations=late)
-    decision = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], gangs, now)
+    decision = unreserve_unneeded(state, tuple(state.session.offers.values()), gangs, now)
     decision = decision.then(lambda after: decide(after, outcomes=(outcome,)))
     return decision.then(lambda after: _end_failed_round(after, now, new_id))
 
@@ -117,13 +117,13 @@ def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Se
     if not calls:
         return decide(state, *gone)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
-    kept = {key: held for key, held in state.session.offers.items() if key not in used}
+    kept = {key: offer for key, offer in state.session.offers.items() if key not in used}
     unreserved = state.session.unreserved | reservations.reservation_ids(calls)
     after = hold(state, kept).with_session(unreserved=unreserved).with_process(unreserved_at=now)
     return decide(after, *gone, calls=calls)
 
 
-def hold(state: SchedulerState, offers: Mapping[OfferId, HeldOffer], now: float | None = None) -> SchedulerState:
+def hold(state: SchedulerState, offers: Mapping[OfferId, Offer], now: float | None = None) -> SchedulerState:
     """Return the state with these held offers; a round starts with the first and ends with the last."""
     started = now if state.session.round_started is None else state.session.round_started
     return state.with_session(offers=offers, round_started=started if offers else None)
@@ -208,7 +208,7 @@ def on_offers(state: SchedulerState, offers: Iterable[Offer], now: float, new_id
 
 def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
     """Forget the offer; a launch on it fails with TASK_DROPPED."""
-    return decide(hold(state, {key: held for key, held in state.session.offers.items() if key != offer_id}))
+    return decide(hold(state, {key: offer for key, offer in state.session.offers.items() if key != offer_id}))
 
 
 def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
@@ -224,8 +224,8 @@ def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: 
     wait = state.process.offer_round.back_off_until - now
     if not gangs or wait > 0:
         return decide(state, calls=declines([offer.id for offer in offers], wait if gangs else REFUSE_LONG))
-    held = {**state.session.offers, **{offer.id: HeldOffer(offer, now) for offer in offers}}
-    match = match_gangs(state, gangs, [entry.offer for entry in held.values()], now)
+    held = {**state.session.offers, **{offer.id: offer for offer in offers}}
+    match = match_gangs(state, gangs, held.values(), now)
     evaluations = (*state.process.evaluations, match.evaluation(now, len(held)))[-MAX_EVALUATIONS:]
     state = hold(state, held, now).with_process(evaluations=evaluations)
     return _launch(state, match, view, now, new_id).then(lambda after: _decline_useless(after, gangs, offers, now))
@@ -243,7 +243,7 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     pairs = zip(match.placements, launches, strict=True)
     outcomes = (Outcome("TaskPlaced", message.format(item, launch), item.task.name) for item, launch in pairs)
     return decide(
-        state.with_session(offers={key: held for key, held in state.session.offers.items() if key not in used}),
+        state.with_session(offers={key: offer for key, offer in state.session.offers.items() if key not in used}),
         *(TaskLaunched(launch.record) for launch in launches),
         *(ReservationDropped(item.reservation) for item in match.placements if item.reservation),
         calls=calls,
@@ -260,6 +260,6 @@ def _decline_useless(state: SchedulerState, gangs: Sequence[Gang], fresh: Sequen
     agents = usable_agents(state, waiting, fresh, now)
     useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
     rejected = {offer.agent_id: offer for offer in fresh if offer.agent_id not in agents}
-    kept = {key: held for key, held in state.session.offers.items() if key not in set(useless)}
+    kept = {key: offer for key, offer in state.session.offers.items() if key not in set(useless)}
     after = hold(state, kept).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
     return decide(after, calls=declines(useless, REFUSE_LONG))

@@ -44,7 +44,7 @@ def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> De
 
 
 def _release_all(state: SchedulerState, now: float) -> Decision:
-    decision = unreserve_unneeded(state, [held.offer for held in state.session.offers.values()], (), now)
+    decision = unreserve_unneeded(state, tuple(state.session.offers.values()), (), now)
     left, seconds = decision.state, REFUSE_SHORT if decision.state.stored.reservations else REFUSE_LONG
     return decision.followed_by(decide(_without_round(left), calls=declines(list(left.session.offers), seconds)))
 

@@ -76,9 +76,9 @@ def _agent(offers: list[Offer], service: str) -> Agent:
 
 @dataclass(frozen=True, slots=True)
 class EntryUse:
-    """How an offered entry may be used, according to its shape."""
+    """Permitted use of an offered resource entry, according to its shape."""
 
-    #: Whether any task may use a part of it.
+    #: Whether any task may use a part of the entry.
     usable: bool
     reserved: bool = False
     #: Labels of the dynamic reservation; empty if unreserved.

@@ -48,7 +48,7 @@ class PackedQueue:
         self._looked_for_all = False
 
     def push(self, room: AgentCapacity) -> None:
-        """Add a candidate, or return it after a task was placed there."""
+        """Add a candidate, or put it back after a task was placed on it."""
         takes = self._limit(room)
         if takes > 0:
             insort(self._entries(room), _packed_entry(room, takes))
@@ -315,7 +315,7 @@ class _SearchPass:
         )
 
     def _takes(self, demand: Demand) -> list[tuple[AgentCapacity, int]]:
-        """Return the agents that can take any of its tasks, with the number."""
+        """Return the agents that can take a task of the demand, with the number of tasks."""
         limit = self._limit(demand)
         return [(room, most) for room in self._admitted[demand.job.group] if (most := limit(room)) > 0]
 
@@ -403,7 +403,7 @@ class CandidatePool:
         return candidate
 
     def push(self, room: AgentCapacity) -> None:
-        """Return a candidate after a task was placed there."""
+        """Put a candidate back after a task was placed on it."""
         self._shelves[self._key(room)].push(room)
 
     def _key(self, room: AgentCapacity) -> tuple[str | None, ...]:

@@ -179,14 +179,14 @@ class PlanBase:
     def needs(self, record: TaskRecord) -> bool:
         """Return whether the job fails if this launch fails.
 
-        Not if a plan stops or will stop it (peers of a relaunched task may fail with it), nor if the options do not
-        have the task, or only a user plan launches it.
+        It does not if a plan stops or will stop the launch (peers of a relaunched task may fail with it), if the
+        options do not contain the task, or if only a user plan launches the task.
         """
         deployed, retired = index_of(self.state.spec).scope, self.state.stored.retired
         return record.name in deployed and record.id not in retired and record.name not in self.open_tasks
 
     def replacing_plan(self, record: TaskRecord) -> str:
-        """Return the plan that will relaunch a task whose launch has failed; empty if none, or if it has stopped it."""
+        """Return the plan that will relaunch a failed task; empty if no plan will, or has stopped the launch."""
         again = record.id not in self.state.stored.retired and record.name in self.open_tasks
         return self.records.rollout.name if again else ""
 

@@ -31,16 +31,16 @@ class Children:
     """The phases of a plan, or the steps of a phase, by name."""
 
     strategy: PlanStrategy
-    #: All, in order.
+    #: All children, in order.
     names: Sequence[str]
-    #: Those with work left.
+    #: Children with remaining work.
     open: AbstractSet[str]
     #: Returns whether a child is complete; may be expensive.
     complete: Callable[[str], bool]
     after: Dependencies = field(default_factory=dict)
     #: Released canaries.
     released: AbstractSet[str] = frozenset()
-    #: Whether an operator released all.
+    #: Whether an operator released all canaries.
     all_released: bool = False
 
 
@@ -58,7 +58,7 @@ def eligible(children: Children) -> tuple[str, ...]:
 
 
 def held_back(children: Children) -> tuple[str, ...]:
-    """Return the canaries that wait for an operator, in order; the rest follows them automatically."""
+    """Return the canaries that wait for an operator, in order; the children after them start automatically."""
     if not children.strategy.is_canary or children.all_released:
         return ()
     count = CANARIES - len(children.released)
@@ -246,7 +246,7 @@ def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
 
 
 def _goes_alone(spec: ServiceSpec, task: TaskSpec) -> bool:
-    """Return whether no task waits for this one, regardless of the plan's gang."""
+    """Return whether the task is launched without a gang in every plan."""
     return task.job.kind.is_side_job or spec.strategy is Strategy.INDEPENDENT
 
 
@@ -256,7 +256,7 @@ def _lives(state: SchedulerState, name: TaskName) -> bool:
 
 
 def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
-    """Join tasks that need every address, and hold them until every address is known with theirs."""
+    """Join the tasks that need every address into one gang, and hold them while another address is missing."""
     knowers = index_of(base.state.spec).knowers
     together = [gang for gang in groups if any(task.name in knowers for task in gang.tasks)]
     if not together:

@@ -72,7 +72,7 @@ def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) 
     spec = with_workers(state.spec, count)
     tasks = {task.name: task for task in spec.tasks()}
     tried = replace(state, spec=spec)
-    offers = [held.offer for held in state.session.offers.values()]
     kept = [replace(gang, tasks=tuple(tasks[task.name] for task in gang.tasks if task.name in tasks)) for gang in gangs]
     kept = [gang for gang in kept if gang.tasks]
-    return bool(kept) and len(match_gangs(tried, kept, offers, now).placements) == sum(len(gang.tasks) for gang in kept)
+    placements = match_gangs(tried, kept, state.session.offers.values(), now).placements
+    return bool(kept) and len(placements) == sum(len(gang.tasks) for gang in kept)

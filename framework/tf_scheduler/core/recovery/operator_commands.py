@@ -74,7 +74,7 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
     return decide(state, *changes, outcomes=outcomes)
 
 
-# --- Verbs: their changes, that of the task itself first
+# --- Verbs: the changes of each, first that of the commanded task
 
 
 def _restart(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
@@ -119,7 +119,7 @@ _VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Chan
 
 
 def _ordered(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Recovery:
-    """Return the recovery; a task that waits for its relaunch waits no longer."""
+    """Return the recovery for an operator's command, which ends a back-off of the task."""
     recovery = replace_launch(state, record, why, now, Cause.ORDERED)
     return replace(recovery, consecutive_failures=0) if state.is_replaced(record) else recovery
 

@@ -1,4 +1,4 @@
-"""Replace launches, find their restart groups, and read restart policies: used by `recover` and its neighbours."""
+"""Replace launches, find their restart groups, and read restart policies: used by the other modules of this folder."""
 
 from __future__ import annotations
 

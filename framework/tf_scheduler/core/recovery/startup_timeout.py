@@ -109,7 +109,7 @@ def _no_server_warning_at(state: SchedulerState) -> float | None:
 
 
 def _warn_no_server(state: SchedulerState, now: float) -> Decision:
-    """Warn once about the same launches."""
+    """Warn that no server answers, once for the same launches."""
     due = _no_server_warning_at(state)
     if due is None or now < due:
         return decide(state)

@@ -1,12 +1,14 @@
-"""Snapshots of the cluster's agents, for display."""
+"""Offer rounds: which offers are held, used or declined; and snapshots of agents, for display."""
 
 import pytest
 
-from builders import a_spec, an_offer
+from builders import a_running_state, a_spec, an_offer, with_fields
 from tf_scheduler.core.offers import rounds
+from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import Accept, Decline, TaskLaunched
 from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed
-from tf_scheduler.model.offer import AgentSnapshot
+from tf_scheduler.model.offer import AgentSnapshot, OfferRound
 from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.state import SchedulerState
 
@@ -67,3 +69,115 @@ def test_number_of_snapshots_is_limited():
     assert "agent-1-id" not in then.session.agent_snapshots
     assert ["agent-0-id", "new-id"] == list(then.session.agent_snapshots)[-2:]
     assert then == rounds.record_offers(then, (), 3.0)
+
+
+# --- Rounds
+
+NEW = SchedulerState(a_spec())
+NAMES = {task.name for task in NEW.spec.tasks()}
+
+
+def new_id():
+    return "id"
+
+
+def hold(state, *names, now=1000.0):
+    return rounds.hold(state, {name: an_offer(name) for name in names}, now)
+
+
+def receive(state, *offers, now=1000.0):
+    return rounds.on_offers(state, offers, now, new_id, view_of(state))
+
+
+def test_declines_is_one_call_or_none():
+    assert (Decline(("o-1", "o-2"), 5.0),) == rounds.declines(["o-1", "o-2"], 5.0)
+    assert () == rounds.declines([], 5.0)
+
+
+def test_round_lasts_from_first_to_last_offer():
+    first = hold(NEW, "o-1")
+    second = hold(first, "o-1", "o-2", now=1003.0)
+
+    assert [1000.0, 1000.0] == [state.session.round_started for state in (first, second)]
+    assert None is rounds.hold(second, {}).session.round_started
+
+
+def test_failed_rounds_back_off_longer_each_time():
+    once = rounds.decline_and_wait(hold(NEW, "o-1"), 1000.0, new_id)
+    twice = rounds.decline_and_wait(hold(once.state, "o-2"), 1000.0, new_id)
+    first, second = (decision.state.process.offer_round for decision in (once, twice))
+
+    assert ((1, 2), {}) == ((first.failures, second.failures), twice.state.session.offers)
+    assert 1000.0 < first.back_off_until < second.back_off_until
+    assert (Decline(("o-2",), second.back_off_until - 1000.0),) == twice.calls
+
+
+def test_expire_ends_round_after_hold_seconds():
+    state, end = hold(NEW, "o-1"), 1000.0 + NEW.spec.gang.hold_seconds
+    early, late = (rounds.expire(state, now, new_id, view_of(state).gangs) for now in (end - 0.1, end))
+
+    assert () == early.calls
+    assert [("o-1",)] == [call.offer_ids for call in late.calls]
+
+
+def test_expire_warns_once_without_offers():
+    state, due = with_fields(NEW, no_offers_since=1000.0), 1000.0 + rounds.NO_OFFER_WARNING_SECONDS
+    early, late = (rounds.expire(state, now, new_id, view_of(state).gangs) for now in (due - 0.1, due))
+
+    assert () == early.outcomes
+    assert {"TaskPending"} == {outcome.kind for outcome in late.outcomes}
+    assert (NAMES, None) == (set(late.state.session.pending), late.state.session.no_offers_since)
+
+
+def test_on_offers_launches_gang_that_fits():
+    decision = receive(NEW, an_offer())
+    (call,) = decision.calls
+
+    assert isinstance(call, Accept)
+    assert NAMES == {launch.record.name for launch in call.launches}
+    assert NAMES == {change.record.name for change in decision.changes if isinstance(change, TaskLaunched)}
+    assert ({}, {}) == (decision.state.session.offers, decision.state.session.pending)
+
+
+def test_on_offers_holds_offer_for_incomplete_gang():
+    """One task fits, so the offer may be useful together with others."""
+    decision = receive(NEW, an_offer(cpus=1))
+
+    assert () == decision.calls
+    assert (["offer-1"], NAMES) == (list(decision.state.session.offers), set(decision.state.session.pending))
+
+
+def test_on_offers_declines_offer_too_small_for_any_task():
+    """Its agent stays part of the reasons."""
+    decision = receive(NEW, an_offer(cpus=0.2))
+
+    assert (Decline(("offer-1",), rounds.REFUSE_LONG),) == decision.calls
+    assert ["agent-1-id"] == list(decision.state.session.rejected_offers)
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds"),
+    [(a_running_state(NEW.spec), rounds.REFUSE_LONG), (with_fields(NEW, offer_round=OfferRound(1, 1010.0)), 10.0)],
+    ids=["no pending task", "back-off"],
+)
+def test_on_offers_declines_when_nothing_may_launch(state, seconds):
+    assert (Decline(("offer-1",), seconds),) == receive(state, an_offer()).calls
+
+
+def test_on_rescinded_forgets_only_that_offer():
+    after_event = rounds.on_rescinded(hold(NEW, "o-1", "o-2"), "o-1").state
+
+    assert ["o-2"] == list(after_event.session.offers)
+
+
+def test_on_agent_failed_forgets_its_rejected_offer():
+    """Otherwise reasons would name an agent that does not exist."""
+    declined = receive(NEW, an_offer(cpus=0.2)).state
+
+    assert {} == rounds.on_agent_failed(declined, "agent-1-id").state.session.rejected_offers
+
+
+def test_unreserve_unneeded_keeps_offers_without_reservations():
+    state = hold(NEW, "o-1")
+
+    assert state == rounds.unreserve_unneeded(state, [an_offer("o-1")], (), 1000.0).state

@@ -5,7 +5,7 @@ from tf_scheduler.core.offers.suppress_revive import update
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.backoff import SECONDS_PER_TOKEN
 from tf_scheduler.model.effects import Decline, Revive, Suppress
-from tf_scheduler.model.offer import HeldOffer, TokenBucket
+from tf_scheduler.model.offer import TokenBucket
 from tf_scheduler.model.state import SchedulerState
 
 PENDING = with_fields(SchedulerState(a_spec()), connected=True)
@@ -21,7 +21,7 @@ def test_no_pending_task_suppresses_once():
 
 def test_held_offers_are_declined_before_suppressing():
     offer = an_offer()
-    state = with_fields(a_running_state(a_spec()), offers={offer.id: HeldOffer(offer, 1.0)}, round_started=1.0)
+    state = with_fields(a_running_state(a_spec()), offers={offer.id: offer}, round_started=1.0)
 
     decision = update(state, 2.0, ())
 

@@ -11,7 +11,6 @@ from tf_scheduler.core.recovery.recover import mark_ready
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, Resized, ResultDecided, StatusStored
-from tf_scheduler.model.offer import HeldOffer
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, Strategy
 from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import TaskState
@@ -32,7 +31,7 @@ def lost(cpus, spec=SPEC):
     state = apply(state, *(RecoveryDecided(item) for item in recoveries))
     state = apply(state, *(StatusStored(a_status(item.id, TaskState.LOST)) for item in records))
     offer = an_offer(cpus=cpus)
-    return mark_ready(with_fields(state, offers={offer.id: HeldOffer(offer, 1.0)}), NOW)
+    return mark_ready(with_fields(state, offers={offer.id: offer}), NOW)
 
 
 def reduced(state, now=NOW):
