@@ -19,7 +19,7 @@ from .tables import ENDINGS, LAUNCHED, SITUATIONS, EndSituation, LaunchSituation
 class PlanProgress:
     """Progress of one plan."""
 
-    #: For the uninstall plan with the calls that end the service.
+    #: Reduced to what plans depend on; complete for the uninstall plan.
     state: SchedulerState
     plan: PlanDef
     control: PlanControl

@@ -159,7 +159,7 @@ TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
 def check_transition(before: Status, after: Status) -> None:
     """Raise IllegalStepTransitionError unless the table has the transition."""
     if before is not after and after not in TRANSITIONS.get(before, {}):
-        raise IllegalStepTransitionError(f"a step went from {before.value} to {after.value}")
+        raise IllegalStepTransitionError(f"illegal transition of a step: {before.value} to {after.value}")
 
 
 # --- A phase or a plan

@@ -210,7 +210,7 @@ def _before_deregistering(state: SchedulerState) -> str:
         return "waits for the end of all tasks"
     if after_job.keeps_service(state):
         return "finish.then is idle: waits for an operator to uninstall the service, or to force this step to complete"
-    return "waits for Mesos"
+    return "waits for Mesos to remove the framework"
 
 
 def _to_do(now: PlanProgress) -> str:
