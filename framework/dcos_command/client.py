@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Protocol
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from . import transport
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
@@ -16,7 +16,7 @@ from .transport import ClusterConnection, tls_verification
 
 @dataclass(frozen=True)
 class HttpErrorBody:
-    """`message`: a sentence, and one line for each problem; None: the body is not a known error document.
+    """Parsed body of an HTTP error. `message`: a sentence, and a line for each problem; None: another form of body.
 
     `code`: the scheduler's `code`, Cosmos' `type`, or empty.
     """
@@ -158,7 +158,7 @@ Query = Mapping[str, Optional[str]]
 
 
 def api_path(*parts: str) -> str:
-    """`path("plans", name)`: each part quoted, slashes too."""
+    """Return `v1/PART/PART`, with each part quoted, slashes too."""
     return "v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -202,8 +202,8 @@ class ServiceClient:
         """Return the answer of Cosmos, the package service of DC/OS."""
         if self.direct:
             raise CommandError(
-                f"`{self.url}`: the address of a scheduler, but DC/OS has to do this; "
-                "pass the URL of DC/OS with /service/NAME (stop a local run with Ctrl-C)"
+                f"`{self.url}` is the address of a scheduler, but this command needs DC/OS; "
+                "pass the URL of DC/OS plus /service/NAME (to stop a local run, press Ctrl-C)"
             )
         media = {
             "Content-Type": _COSMOS.format(name, "request", "v1"),
@@ -265,7 +265,7 @@ class ServiceClient:
         if not self.direct:
             return "the cluster requires a login; run: dcos auth login"
         why = "rejected the token" if self.cluster.token else "requires a token"
-        return f"`{self.url}` {why}; pass one with --token or DCOS_TENSORFLOW_TOKEN"
+        return f"`{self.url}` {why}; pass an API token with --token or DCOS_TENSORFLOW_TOKEN"
 
     def _no_service(self, status: int) -> str:
         if self.direct:
@@ -273,7 +273,7 @@ class ServiceClient:
         if status != 404:
             return (
                 f"service `{self.name}` at {self.cluster.url} does not answer (HTTP {status}): "
-                "it is starting or restarting; try again in some seconds"
+                "the scheduler is starting or restarting; try again in a few seconds"
             )
         hint = "" if self.program != "dcos tensorflow" else "; list the names with: dcos service"
         return f"service `{self.name}` does not exist at {self.cluster.url} (HTTP {status}){hint}"
@@ -303,8 +303,12 @@ def client_at(url: str, name: str, environment: Mapping[str, str], program: str)
     """A client without a token, at a scheduler's URL or a DC/OS URL with /service/NAME or `name`. Raise UsageError."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: `{url}`: must begin with http:// or https://")
-    if not url.split("://", 1)[1].strip("/"):
-        raise UsageError(f"--url: `{url}`: missing host")
+    try:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+    except ValueError as error:
+        raise UsageError(f"--url: `{url}`: invalid host or port; a port is a number from 1 to 65535") from error
+    if not host or port == 0 or any(map(str.isspace, url)):
+        raise UsageError(f"--url: `{url}`: {'missing host' if not host else 'port 0 or a space is not allowed'}")
     ca_file = environment.get(_CA_FILE)
     verify, setting = (ca_file, _CA_FILE) if ca_file else tls_verification(environment, {})
     setting = _CA_FILE if verify == "true" else setting  # errors name the variable that a user can set

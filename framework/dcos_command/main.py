@@ -67,7 +67,7 @@ class CliProgram:
 
 
 class Group(click.Group):
-    """A group whose help is printed, as wrong usage, when no command is given."""
+    """A group that prints its help and exits with 2 when no command is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not self.invoke_without_command and not ctx.resilient_parsing:
@@ -98,6 +98,23 @@ class Group(click.Group):
                 with formatter.section(title):
                     formatter.write_dl(rows)
         return None
+
+
+class _PlainRange:
+    """A range that help and errors describe as `1 to 1000`, `1 or more` or `more than 0`."""
+
+    def _describe_range(self: Any) -> str:
+        if self.max is not None:
+            return f"{self.min} to {self.max}"
+        return f"more than {self.min}" if self.min_open else f"{self.min} or more"
+
+
+class IntRange(_PlainRange, click.IntRange):
+    """A range of whole numbers."""
+
+
+class FloatRange(_PlainRange, click.FloatRange):
+    """A range of numbers."""
 
 
 class _MissingCommand(click.UsageError):
@@ -164,7 +181,7 @@ def _option(option: CommandOption, program: CliProgram) -> click.Option:
     flags = [f"--{option.name}", *([f"-{option.short}"] if option.short else []), option.key]
     settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None}
     if option.type == "number":
-        settings.update(type=click.IntRange(option.minimum, option.maximum), show_default=True, default=option.default)
+        settings.update(type=IntRange(option.minimum, option.maximum), show_default=True, default=option.default)
     if option.kind:
         settings["shell_complete"] = _completion(option.kind, program)
     return click.Option(flags, is_flag=option.type == "flag", multiple=option.type == "texts", **settings)
@@ -181,13 +198,13 @@ def common_options() -> list[click.Option]:
 
 
 def root_options() -> list[click.Option]:
-    """The common options for the root, kept in the context's object, and those that the dcos command asks for."""
+    """Options of the root: the common ones, stored for its commands, and those that the dcos command calls."""
     options = common_options()
     for option in options:
         option.expose_value, option.callback = False, _keep
     return [
         *options,
-        _printing("--info", INFO, "Print a description of one line."),
+        _printing("--info", INFO, "Print a one-line description."),
         _printing("--config-schema", CONFIG_SCHEMA, "Print the JSON Schema of the settings."),
     ]
 

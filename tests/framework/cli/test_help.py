@@ -1,6 +1,7 @@
 """Help of `dcos-tensorflow` and its commands."""
 
 import inspect
+import re
 
 import click
 import pytest
@@ -37,3 +38,11 @@ def test_help_is_short_and_has_examples(command):
     text = inspect.cleandoc(command.help or "")
     assert len(text.splitlines()[0]) <= 60
     assert isinstance(command, click.Group) or "Examples:" in text
+
+
+@pytest.mark.parametrize(
+    "command", [command for _, command in COMMANDS], ids=[" ".join(words) for words, _ in COMMANDS]
+)
+def test_help_shows_ranges_in_words(command):
+    """`1 to 1000`, not `1<=x<=1000`."""
+    assert re.search(r"x[<>]|[<>]=?x", command.get_help(click.Context(command))) is None

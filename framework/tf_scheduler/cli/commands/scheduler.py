@@ -82,10 +82,13 @@ def _stop(process: SchedulerProcess, number: signal.Signals) -> None:
     process.stop()
 
 
+class _Port(click.IntRange):
+    def _describe_range(self) -> str:
+        return f"{self.min} to {self.max}"
+
+
 @scheduler.command()
-@click.option(
-    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the API. Default: PORT_API, or PORT0."
-)
+@click.option("--port", type=_Port(1, 65535), metavar="PORT", help="Port of the API. Default: PORT_API, or PORT0.")
 def health(port: int | None) -> None:
     """Check the scheduler on this machine.
 

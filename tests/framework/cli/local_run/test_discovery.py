@@ -40,9 +40,9 @@ def running():
 )
 def test_url_is_of_a_scheduler_or_of_dcos(wanted, url, name, direct):
     """DC/OS has its services below /service."""
-    found = resolve_service(wanted, NOWHERE)
+    service = resolve_service(wanted, NOWHERE)
 
-    assert (url, name, direct) == (found.url, found.name, direct)
+    assert (url, name, direct) == (service.url, service.name, direct)
 
 
 def test_options_override_environment():
@@ -59,9 +59,9 @@ def test_options_override_environment():
 def test_only_local_service_needs_no_option(running):
     running("digits", "http://127.0.0.1:31000")
 
-    found = resolve_service(ServiceOptions(), NOWHERE)
+    service = resolve_service(ServiceOptions(), NOWHERE)
 
-    assert ("digits", "http://127.0.0.1:31000", True) == (found.name, found.url, found.direct)
+    assert ("digits", "http://127.0.0.1:31000", True) == (service.name, service.url, service.direct)
 
 
 def test_several_local_services_need_a_name(running):
@@ -86,10 +86,10 @@ def test_installed_service_is_found_with_its_installation(tmp_path):
     folder = tmp_path / "services" / "mnist-2"
     with advertise("dev/mnist", str(folder)) as publish:
         publish("http://127.0.0.1:1")
-        found = resolve_service(ServiceOptions(name="/dev/mnist"), NOWHERE)
+        service = resolve_service(ServiceOptions(name="/dev/mnist"), NOWHERE)
 
-    assert ("dev/mnist", "http://127.0.0.1:1", True) == (found.name, found.url, found.direct)
-    assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == found.installation
+    assert ("dev/mnist", "http://127.0.0.1:1", True) == (service.name, service.url, service.direct)
+    assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == service.installation
 
 
 def test_attached_cluster_is_used_without_local_service(running, tmp_path):
@@ -123,3 +123,14 @@ def test_url_without_scheme_is_wrong_usage():
 def test_url_without_host_is_wrong_usage(url):
     with pytest.raises(UsageError, match="missing host"):
         resolve_service(ServiceOptions(url=url), NOWHERE)
+
+
+@pytest.mark.parametrize("port", ["99999", "0", "-1", "x"])
+def test_url_with_invalid_port_is_wrong_usage(port):
+    """Also from the variable; nothing is sent."""
+    for options, variables in (
+        (ServiceOptions(url=f"http://127.0.0.1:{port}"), {}),
+        (ServiceOptions(), {"DCOS_TENSORFLOW_URL": f"http://127.0.0.1:{port}"}),
+    ):
+        with pytest.raises(UsageError, match="port"):
+            resolve_service(options, {**NOWHERE, **variables})
