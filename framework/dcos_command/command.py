@@ -33,7 +33,7 @@ class CommandArgument:
 
 @dataclass(frozen=True)
 class CommandOption:
-    """`--name`; its value is passed as `key`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
+    """An option `--name`, passed as `key`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
 
     name: str
     help: str
@@ -41,7 +41,7 @@ class CommandOption:
     short: str = ""
     metavar: str = ""
     default: Any = None
-    #: What its value names, as of an argument.
+    #: What its value names, see CommandArgument.
     kind: str = ""
     #: Bounds of a number; `maximum` None: unbounded.
     minimum: int = 1
@@ -69,7 +69,7 @@ class Command:
     show_item: Show | None = None
     #: Replaces `fetch` where `show` prints the answer; `fetch` returns the JSON of the SDK then.
     fetch_for_humans: Fetch | None = None
-    #: On a terminal the answer is redrawn until this returns the last text.
+    #: On a terminal the answer is redrawn until this function returns the last text.
     poll_until: Callable[[ServiceClient], Renderable | None] | None = None
     #: Whether the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
     sdk_json: bool = False

@@ -91,10 +91,10 @@ def _argument_hint(service: ServiceClient, argument: CommandArgument, params: Pa
         return ""
     in_rollout = argument.kind in _PLAN_PARTS and not params.get("plan")
     listing = "update status" if in_rollout else LIST_COMMANDS[argument.kind].format(**params)
-    return f"\n{_suggestion(str(value), names, listed)}See: {service.program} {listing}"
+    return f"\n{_suggestion(str(value), argument.kind, names, listed)}See: {service.program} {listing}"
 
 
-def _suggestion(value: str, names: list[str], listed: bool) -> str:
+def _suggestion(value: str, kind: str, names: list[str], listed: bool) -> str:
     close: Any = get_close_matches(value, names, n=_MAX_NAMES)
     if close:
         *others, last = [name for name in names if name in close]
@@ -102,7 +102,7 @@ def _suggestion(value: str, names: list[str], listed: bool) -> str:
     if listed:
         return ""
     if not names:
-        return "There are none. "
+        return f"No {kind} exists. "
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"Valid names: {', '.join(names[:_MAX_NAMES])}{more}. "
 
@@ -160,7 +160,7 @@ def _frames(command: Command, service: ServiceClient, params: Params) -> Iterato
             if not frame:
                 raise
             if failures > _MAX_FAILURES:
-                raise UnreachableError(f"{service.url} stopped answering: the service has ended") from None
+                raise UnreachableError(f"{service.url} stopped answering; the service may have ended") from None
             last = None
         yield [*frame, Line((dim("No answer, retrying."),))] if failures else frame
         if last is not None:

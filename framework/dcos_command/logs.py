@@ -71,7 +71,7 @@ def _show_log_item(item: Mapping[str, Any], params: Params) -> Renderable:
     if item["event"] == "log":
         yield Raw(item["data"])
     elif item["event"] == "launch":
-        yield Line((dim(f"--- {params['task']} is launched again: {item['id']} ---"),))
+        yield Line((dim(f"--- {params['task']} was relaunched as {item['id']} ---"),))
     elif item["event"] == "end":
         yield Line((dim(f"--- {params['task']} has ended: {item['state']} ---"),))
 
@@ -116,8 +116,8 @@ COMMANDS = (
         (TASK,),
         (
             FOLLOW,
-            CommandOption("stderr", "Show standard error instead.", "flag"),
-            CommandOption("file", "Another file of the task's working directory.", metavar="NAME"),
+            CommandOption("stderr", "Show standard error instead of standard output.", "flag"),
+            CommandOption("file", "Show this file of the task's working directory.", metavar="NAME"),
         ),
         follow=_follow_log,
         show_item=_show_log_item,

@@ -95,7 +95,7 @@ def _final_result(service: ServiceClient) -> Renderable | None:
 
 def _show_result(answer: Mapping[str, Any], _params: Params) -> Renderable:
     if answer["verdict"] is None:
-        return (Line((Word("not decided yet", "wait"),)),)
+        return (Line((Word("no result yet", "wait"),)),)
     return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
 
 
@@ -262,7 +262,7 @@ COMMANDS = (
     Command("result", "Show how the training ended.", get("tf/result"), _show_result),
     Command(
         "endpoints",
-        "List the endpoints, or the addresses of one.",
+        "List endpoints, or the addresses of one endpoint.",
         _endpoints,
         _show_endpoints,
         (_ENDPOINT,),

@@ -34,7 +34,7 @@ def _state(task: Mapping[str, Any]) -> Word:
 def _note(task: Mapping[str, Any]) -> str:
     """The first reason why the task is pending, else the last message of its executor or agent."""
     pending = task["pending"]
-    more = f" (and {len(pending) - 1} more; see why {task['name']})" if len(pending) > 1 else ""
+    more = f" (and {len(pending) - 1} more; see `why {task['name']}`)" if len(pending) > 1 else ""
     return f"{pending[0]}{more}" if pending else str(task["message"] or "")
 
 
@@ -51,7 +51,7 @@ def _show_why(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
     for entry in answer["tasks"]:
         step = f" in plan {entry['plan']}" if entry["plan"] else ""
         yield Line((Word(entry["name"], "strong"), " is ", status_word(entry["status"]), step))
-        yield from (Line((f"  - {reason}",)) for reason in entry["reasons"] or ("no reason is known yet",))
+        yield from (Line((f"  - {reason}",)) for reason in entry["reasons"] or ("no reason known yet",))
     if answer["tasks"]:
         if answer["evaluated_at"] is not None:
             yield Line((dim(f"Last evaluated: {answer['offers']} offers of {answer['agents']} agents."),))
@@ -72,7 +72,7 @@ def _cluster(service: ServiceClient, params: Params) -> Any:
     for task in answer["tasks"]:
         if task["name"] == params["task"]:
             return task["tf_config"]
-    raise RefusedError(f"task `{params['task']}` is not in the cluster", _NOT_FOUND)
+    raise RefusedError(f"task `{params['task']}` is not in the ClusterSpec", _NOT_FOUND)
 
 
 def _show_cluster(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:

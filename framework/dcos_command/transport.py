@@ -160,7 +160,7 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.get_method() in ("GET", "HEAD") and is_safe_redirect(req.full_url, newurl):
             return super().redirect_request(req, fp, code, msg, headers, newurl)
-        why = "which is not followed; pass that URL if it is right"
+        why = "which is not followed; if the new URL is right, pass it as --url"
         raise UnreachableError(f"{req.full_url} redirects to {newurl[:200]!a}, {why}")
 
     http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302  # missing before Python 3.11
@@ -187,7 +187,7 @@ def _reason(error: Exception) -> str:
 def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
     """A possible remedy, or an empty text."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"\nIf a private authority signed its certificate, set its file as {cluster.verified_by}"
+        return f"\nIf a private CA signed the server's certificate, set {cluster.verified_by} to the file of that CA"
     if encrypted and isinstance(error, ssl.SSLError) and "WRONG_VERSION" in str(error):
         return "\nThe server seems not to use TLS; try http:// instead of https://"
     if not encrypted and isinstance(error, (http.client.BadStatusLine, ConnectionResetError)):
@@ -205,7 +205,7 @@ def _is_loopback(url: str) -> bool:
 
 @dataclass(frozen=True)
 class ServerSentEvent:
-    """`data`: all its data lines, joined. `id`: the last id seen, with which a stream is resumed."""
+    """An event of a stream. `data`: its data lines, joined. `id`: the last id seen, with which a stream is resumed."""
 
     data: str
     name: str = "message"

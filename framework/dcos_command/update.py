@@ -53,7 +53,7 @@ def verify_stored(service: ServiceClient, options: Options, params: Params, *, w
             return  # the update was accepted; more is not known
         if now != (options if whole else merge_options(now, options)):
             raise CommandError(
-                "update lost: a concurrent update replaced it, the service has other options; "
+                "update lost: a concurrent update has changed the options; "
                 f"see them with `{params['program']} describe` and update again"
             )
 
@@ -69,7 +69,7 @@ def preview(service: ServiceClient, options: Options, version: str | None) -> An
 def describe_changes(
     service: ServiceClient, options: Options, version: str | None, *, anyway: bool = False
 ) -> Renderable:
-    """The effects of such an update, for its confirmation. `anyway`: an update without effect is allowed.
+    """Describe the effects of an update to exactly these options. `anyway`: an update without effect is allowed.
 
     Raise CommandError with the problems of the options or why they are refused, NothingToDoError if nothing changes.
     """
@@ -85,7 +85,8 @@ def describe_changes(
     if not (answer["changed"] or version or refused or anyway):
         raise NothingToDoError("nothing to do: the service has these options already")
     replaced = (
-        f"The scheduler refused the options that it was started with; these replace them. {why}" for why in refused
+        f"The scheduler refused the options that it was started with; this update replaces them. {why}"
+        for why in refused
     )
     return (*replaced, *_change_blocks(answer))
 
@@ -129,8 +130,8 @@ def select_earlier(service: ServiceClient, params: Params) -> tuple[str, Options
     if hidden := list(_hidden(options, "")):
         program = params["program"]
         raise CommandError(
-            f"configuration `{selected}`: its secrets are not stored: {', '.join(hidden)}; see it with "
-            f"`{program} config show {selected}` and pass all options: {program} update start --replace --options FILE"
+            f"configuration `{selected}`: its secrets are not stored: {', '.join(hidden)}; add them to the options "
+            f"of `{program} config show {selected}`, then run: {program} update start --replace --options FILE"
         )
     return selected, options
 
@@ -205,7 +206,7 @@ def check_unchanged(service: ServiceClient, present: Options, params: Params) ->
     if changes := changed_options(user_options(service), present):
         raise CommandError(
             f"another update changed the service meanwhile: {', '.join(changes)}; nothing was changed. "
-            f"See its options with `{params['program']} describe` and repeat the command"
+            f"See the present options with `{params['program']} describe` and repeat the command"
         )
 
 
@@ -336,7 +337,7 @@ def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
             message = newer
         if last not in ("", failure):
             failure = last
-            screen.show((f"its scheduler exited and is restarted: {failure}",))
+            screen.show((f"the scheduler exited and is restarted: {failure}",))
         if time.monotonic() > deadline:
             raise CommandError(
                 f"{name} still exists after {limit:g} s: {message or failure or 'the scheduler reported no reason'}. "
@@ -403,7 +404,7 @@ COMMANDS = (
     _control("update resume", "Resume a paused update.", "continue", PHASE),
     _control("update force-restart", "Restart the update, phase or step.", "restart", PHASE, STEP),
     _control("update force-complete", "Mark the update, a phase or a step as complete.", "forceComplete", PHASE, STEP),
-    Command("update package-versions", "Show the version and its upgrades and downgrades.", _versions, show_json),
+    Command("update package-versions", "Show the package version, upgrades and downgrades.", _versions, show_json),
     Command(
         "uninstall",
         "Remove the service with its tasks and its state.",
@@ -411,7 +412,7 @@ COMMANDS = (
         _show_uninstall,
         (),
         (
-            CommandOption("no-wait", "Return without waiting for the end.", "flag"),
+            CommandOption("no-wait", "Return without waiting until the service is removed.", "flag"),
             CommandOption("timeout", "Maximum time to wait.", "number", metavar="SECONDS", default=TIMEOUT, minimum=0),
         ),
         confirm="Remove the service, its tasks and its stored state?",

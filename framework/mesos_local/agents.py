@@ -302,7 +302,7 @@ def _parse_float(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{abbreviate(text)[1:-1]} is not a number that Mesos can count with")
+    raise ValueError(f"{abbreviate(text)[1:-1]} is not a number that Mesos accepts")
 
 
 def _well_shaped(entry: object) -> Fields:

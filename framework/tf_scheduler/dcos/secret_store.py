@@ -23,7 +23,7 @@ _MAX_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class SecretStore:
-    """`cluster`: base URL of DC/OS; `verify`: file of trusted authorities, True: the machine's."""
+    """Client of the secret store. `cluster`: base URL of DC/OS; `verify`: file of trusted CAs, True: the machine's."""
 
     cluster: str
     credentials: Credentials

@@ -24,7 +24,7 @@ from .options import file_type, force_option, output_option, print_or_write, rea
 @output_option
 @force_option
 @click.option(
-    "--command", "program", default="", metavar="COMMAND", help="Command of containers without one: 'python train.py'."
+    "--command", "program", default="", metavar="COMMAND", help="For containers without a command: 'python train.py'."
 )
 @click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: guessed from the jobs.")
 @json_option

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dcos_command.main import IntRange
 from dcos_command.output import Table
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import changed_options, read_bytes
@@ -37,8 +38,8 @@ from .options import force_option, output_option, print_or_write
 _DEFAULT_COUNT = 20
 _MISSING = "–"
 _REMOTE_SERVICE = (
-    "history lists the runs of this machine, not of a service given by --url or --name. Such a service records its run "
-    "in its scheduler's sandbox: dcos task download SERVICE recording.jsonl, then history add"
+    "history lists the runs of this machine, not of a service given by --url or --name. A service records its run in "
+    "the sandbox of its scheduler; add it with: dcos task download SERVICE recording.jsonl, then history add"
 )
 
 
@@ -47,7 +48,7 @@ _REMOTE_SERVICE = (
 @click.option(
     "-n",
     "count",
-    type=click.IntRange(1),
+    type=IntRange(1),
     metavar="N",
     default=_DEFAULT_COUNT,
     show_default=True,
@@ -78,7 +79,7 @@ def history(context: click.Context, count: int, as_json: bool) -> None:
 @history.command()
 @examples("history show last", "history show last --report run.html")
 @click.argument("run")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="HTML report to write.")
+@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
 @json_option
 def show(run: str, page: Path | None, as_json: bool) -> None:
     """Show the result, tasks, environment and options of RUN."""

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from dcos_command.client import client_at
+from dcos_command.main import IntRange
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.groups import examples
@@ -52,17 +53,17 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     service = InstalledService(cluster.directory, name)
     service.install(service.with_checkpoints(document))
     click.echo(f"installed {NAME} {__version__} as /{name}")
-    click.echo(f"its API: {service.url}/v1/plans/deploy")
+    click.echo(f"API: {service.url}/v1/plans/deploy")
 
 
 @click.command()
 @examples("local uninstall mnist", "local uninstall --all")
 @click.argument("app_id", default="")
 @click.option("--all", "everything", is_flag=True, help="Uninstall all services.")
-@click.option("--no-wait", is_flag=True, help="Return before the service is gone.")
+@click.option("--no-wait", is_flag=True, help="Return without waiting until the service is removed.")
 @click.option(
     "--timeout",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
@@ -72,8 +73,8 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
 def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, directory: Path) -> None:
     """Uninstall a service from the local cluster.
 
-    APP_ID is the name of the service; it is not needed for a single service. The scheduler is restarted: it stops the
-    tasks, leaves Mesos and deletes its state.
+    APP_ID is the name of the service; omit it if only one is installed. The scheduler is restarted: it stops the tasks,
+    leaves Mesos and deletes its state.
     """
     cluster = find_cluster(directory)
     for service in _selected(InstalledService.all(cluster.directory), app_id.strip("/"), everything):

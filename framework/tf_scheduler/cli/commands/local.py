@@ -80,7 +80,7 @@ def local(context: click.Context) -> None:
 )
 @directory_option
 @click.option("--zookeeper", is_flag=True, help="Start a ZooKeeper, too.")
-@click.option("--foreground", is_flag=True, help="Stay, and stop the cluster on Ctrl-C or SIGTERM.")
+@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, which stops the cluster.")
 def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: bool) -> None:
     """Start a master and agents, and wait for their registration.
 
@@ -109,7 +109,7 @@ def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[Age
     if agents is not None and all(port_spans(spec.fields()) for spec in agents):
         return agents, ""
     first, other = claim_ports(directory)
-    notice = f"the cluster in {other} has the default ports; the ports of this one start at {first}" if other else ""
+    notice = f"the cluster in {other} has the default ports; this cluster's ports start at {first}" if other else ""
     return default_agents(first) if agents is None else with_ports(agents, first), notice
 
 
@@ -152,7 +152,7 @@ def status(directory: Path, as_json: bool) -> None:
 @examples("local logs", "local logs agent-1 --follow")
 @click.argument("name", default="master")
 @directory_option
-@click.option("-f", "--follow", is_flag=True, help="Continue until Ctrl-C, or until the cluster stops.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until Ctrl-C, or until the cluster stops.")
 def logs(name: str, directory: Path, follow: bool) -> None:
     """Print the last lines of a log.
 
@@ -241,9 +241,9 @@ def _orphans(snapshot: ClusterStatus) -> Iterator[str]:
         if not framework.connected:
             tasks = sum(task.framework_id == framework.framework_id for task in snapshot.tasks)
             yield (
-                f"The scheduler of {framework.name} is gone. It holds {_held_resources(framework)} in {tasks} "
-                f"{'task' if tasks == 1 else 'tasks'}; unless it returns, Mesos releases them "
-                f"{framework.failover_timeout:g} s after it left."
+                f"The scheduler of {framework.name} is disconnected. It holds {_held_resources(framework)} in {tasks} "
+                f"{'task' if tasks == 1 else 'tasks'}; unless it reconnects, Mesos releases them "
+                f"{framework.failover_timeout:g} s after the disconnect."
             )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from dcos_command.main import FloatRange
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
@@ -102,11 +103,9 @@ def _value(text: str) -> Value:
     help="JSON list of {hostname, resources, attributes}.",
 )
 @directory_option
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS."
-)
+@click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")
 @json_switch("Print the result as one JSON object.")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="HTML report to write.")
+@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
 def run(
     options: Path, agents: Path | None, directory: Path, timeout: float | None, as_json: bool, page: Path | None
 ) -> None:
@@ -165,7 +164,7 @@ def _agents(path: Path | None, running: LocalCluster | None, first_port: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """`document`: the options with absolute paths; `timeout`: seconds; `page`: file of the HTML report."""
+    """Inputs of a run. `document`: options with absolute paths; `timeout`: seconds; `page`: file of the HTML report."""
 
     spec: ServiceSpec
     document: Mapping[str, Any]

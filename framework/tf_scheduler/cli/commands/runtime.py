@@ -17,34 +17,32 @@ from tf_scheduler.runtimes.catalogue import RuntimeRequest
 def runtime() -> None:
     """Manage Python environments with one TensorFlow each.
 
-    Local runs use one by the option `python`: runtime:NAME, for the service or for one job.
+    A local run uses the environment NAME where the option `python` of the service or of a job is runtime:NAME.
     """
 
 
 @runtime.command()
 @examples("runtime create tf220 --tensorflow 2.20", "runtime create mine --package numpy --python 3.11")
 @click.argument("name")
-@click.option("--tensorflow", default="", metavar="VERSION", help="2.20 (the newest 2.20.x) or 2.20.0.")
+@click.option("--tensorflow", default="", metavar="VERSION", help="Such as 2.20 (the newest 2.20.x) or 2.20.0.")
 @click.option("--python", default="", metavar="VERSION", help="Such as 3.11. Default: the Python of this command.")
 @click.option("--gpu", is_flag=True, help="Install CUDA.")
-@click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Further package, as for pip.")
-@click.option(
-    "--build", "builds", multiple=True, metavar="REQUIREMENT", help="Package to build from source with the others."
-)
+@click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Additional package, as for pip.")
+@click.option("--build", "builds", multiple=True, metavar="REQUIREMENT", help="Additional package, built from source.")
 @json_option
 def create(
     name: str, tensorflow: str, python: str, gpu: bool, others: tuple[str, ...], builds: tuple[str, ...], as_json: bool
 ) -> None:
     """Create the runtime NAME, unless it exists.
 
-    A failed attempt leaves nothing.
+    A failed attempt leaves no files.
     """
 
     def notify() -> None:
-        click.echo(f"making {name}; with TensorFlow or PyTorch it takes a minute or more", err=True)
+        click.echo(f"creating {name}; TensorFlow and PyTorch take a minute or more", err=True)
 
     result, made = runtimes.create_runtime(name, RuntimeRequest(tensorflow, gpu, others, builds), python, notify)
-    text = f"{result.name} {'is made' if made else 'already exists'}: {result.python}"
+    text = f"{result.name} {'is created' if made else 'already exists'}: {result.python}"
     echo_result({**asdict(result), "made": made}, f'{text}\nin options: "python": "runtime:{result.name}"', as_json)
 
 

@@ -85,7 +85,7 @@ class RunScheduler(SupervisedScheduler):
 
     @property
     def trouble(self) -> str:
-        """Error of a scheduler that exited, which a restart would meet again; empty: none, or killed by a signal."""
+        """Error with which the scheduler exited, and would exit again; empty: none, or killed by a signal."""
         code = self.last_exit
         if not code or code < 0:
             return ""
@@ -202,7 +202,7 @@ class StopMonitor:
         if self._signals:
             return f"{self._signals[0]} received"
         late = self._timeout is not None and seconds > self._timeout
-        return f"it took longer than {self._timeout:g} s" if late else ""
+        return f"the run took longer than {self._timeout:g} s" if late else ""
 
     def _too_slow(self, overview: Overview | None, seconds: float) -> str:
         if len(self._signals) > 1:

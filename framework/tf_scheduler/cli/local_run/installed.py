@@ -57,7 +57,7 @@ _FOLDER_MODE = 0o711
 
 @dataclass(frozen=True, slots=True)
 class InstalledService:
-    """`cluster` is the folder of the local cluster; `id` is unique in it, by default the service's name."""
+    """A service on the local cluster in the folder `cluster`. `id`: unique in it, by default the service's name."""
 
     cluster: Path
     id: str

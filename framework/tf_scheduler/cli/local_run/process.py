@@ -248,7 +248,7 @@ def with_values(document: Document, values: Mapping[str, Any], notify: Notify | 
             options.setdefault(name, value)
             continue
         if options.get(name, value) != value:
-            notify(f"notice: {path} is not used: a local run has its own")
+            notify(f"notice: {path} is ignored: a local run sets its own value")
         options[name] = value
     return completed
 

@@ -111,7 +111,7 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
     try:
         run_database().save(run)
     except (JobError, OSError) as error:
-        click.echo(f"the run is not in the history: {error}", err=True)
+        click.echo(f"the run cannot be added to the history: {error}", err=True)
     try:
         if page is not None:
             write_page(run, page)
