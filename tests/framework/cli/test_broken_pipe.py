@@ -64,9 +64,9 @@ def test_job_with_closed_output_continues(tmp_path, home, closed):
     done = subprocess.run(arguments, env=home, stdout=closed, stderr=closed, timeout=PATIENCE, check=False)
 
     assert 1 == done.returncode
-    (found,) = RunDatabase(tmp_path / "state" / "dcos-tensorflow" / "history.db").runs()
-    assert ("failed", 1) == (found.state, found.restarts)
-    run = tmp_path / "state" / "dcos-tensorflow" / "runs" / found.id
+    (record,) = RunDatabase(tmp_path / "state" / "dcos-tensorflow" / "history.db").runs()
+    assert ("failed", 1) == (record.state, record.restarts)
+    run = tmp_path / "state" / "dcos-tensorflow" / "runs" / record.id
     assert "there\nthere\n" == (run / "checkpoints" / "there").read_text()
     assert (run / "result.json").exists()
     assert "failed" in (tmp_path / "page.html").read_text()

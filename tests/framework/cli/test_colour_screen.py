@@ -26,9 +26,9 @@ TABLE = Table(("task", "status", "why"), [("worker-0", status_word("RUNNING"), "
 
 def test_states_have_colours(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    shown, out = screen()
+    display, out = screen()
 
-    shown.show([TABLE])
+    display.show([TABLE])
 
     assert "\x1b[32mRUNNING\x1b[0m" in out.getvalue()
 
@@ -36,9 +36,9 @@ def test_states_have_colours(monkeypatch):
 def test_no_color_disables_colours(monkeypatch):
     """https://no-color.org"""
     monkeypatch.setenv("NO_COLOR", "1")
-    shown, out = screen()
+    display, out = screen()
 
-    shown.show([TABLE, Line((Word("x", "bad"),))])
+    display.show([TABLE, Line((Word("x", "bad"),))])
 
     assert "\x1b[3" not in out.getvalue()
 
@@ -50,9 +50,9 @@ def test_no_color_disables_colours(monkeypatch):
 def test_task_text_has_no_control_characters(hostile, width):
     """In a table, whether it fits or not, and in a sentence."""
     text = f"a{hostile}b"
-    shown, out = screen(width)
-    shown.show([Table(("task", "why", "w"), [(text, Word(text, "bad"), text * 2)]), Line((text,)), text])
-    shown.show([Table((), [], empty=text)])
+    display, out = screen(width)
+    display.show([Table(("task", "why", "w"), [(text, Word(text, "bad"), text * 2)]), Line((text,)), text])
+    display.show([Table((), [], empty=text)])
     assert plain(out).replace("\n", "").isprintable()
     assert plain(out).count("a") >= 7
 
@@ -60,8 +60,8 @@ def test_task_text_has_no_control_characters(hostile, width):
 def test_charts_shrink_and_numbers_stay_whole(monkeypatch):
     """The bar keeps its proportions at any width."""
     monkeypatch.setenv("NO_COLOR", "1")
-    shown, out = screen(40)
-    shown.show([Table(("job", "", "step"), [("worker", "#" * 20 + "." * 20, "123456/200000")], charts=(1,))])
+    display, out = screen(40)
+    display.show([Table(("job", "", "step"), [("worker", "#" * 20 + "." * 20, "123456/200000")], charts=(1,))])
 
     (row,) = [line for line in plain(out).splitlines() if "worker" in line]
     assert len(row) <= 40
@@ -74,9 +74,9 @@ def test_charts_shrink_and_numbers_stay_whole(monkeypatch):
 def test_tables_fit_and_keep_all_text(width, monkeypatch):
     """Brackets are not markup."""
     monkeypatch.setenv("NO_COLOR", "1")
-    shown, out = screen(width)
+    display, out = screen(width)
 
-    shown.show([TABLE])
+    display.show([TABLE])
 
     text = plain(out)
     assert all(len(line) <= width for line in text.splitlines())
@@ -86,9 +86,9 @@ def test_tables_fit_and_keep_all_text(width, monkeypatch):
 
 def test_tree_lines_are_cut_and_sentences_are_wrapped(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    shown, out = screen(20)
+    display, out = screen(20)
 
-    shown.show([Line(("└─ worker-0 ", "because " * 4), wrap=False), Line(("because " * 4,))])
+    display.show([Line(("└─ worker-0 ", "because " * 4), wrap=False), Line(("because " * 4,))])
 
     first, *others = plain(out).splitlines()
     assert first.endswith("…")
@@ -97,18 +97,18 @@ def test_tree_lines_are_cut_and_sentences_are_wrapped(monkeypatch):
 
 def test_raw_text_is_written_unchanged():
     """Brackets are not markup, and line ends are its own."""
-    shown, out = screen(10)
+    display, out = screen(10)
 
-    shown.show([Raw("[bold]x[/bold] " * 3), Raw("y\n")])
+    display.show([Raw("[bold]x[/bold] " * 3), Raw("y\n")])
 
     assert "[bold]x[/bold] " * 3 + "y\n" == out.getvalue()
 
 
 def test_live_frames_replace_each_other():
     """The last one stays."""
-    shown, out = screen()
+    display, out = screen()
 
-    shown.show_live([["step 1"], ["step 2"]])
+    display.show_live([["step 1"], ["step 2"]])
 
     text = out.getvalue()
     assert "step 1" in text

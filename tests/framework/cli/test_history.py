@@ -39,42 +39,42 @@ def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path, kept, succee
     path = options(tmp_path, PROGRAM, secret, restart={"backoff": 0})
 
     out = succeed("local", "run", path, "--report", tmp_path / "page.html", "--json")
-    (found,) = kept.runs()
-    assert json.loads(out)["run"].endswith(found.id)
+    (run_record,) = kept.runs()
+    assert json.loads(out)["run"].endswith(run_record.id)
     (worker,) = (task for task in json.loads(out)["tasks"] if task["name"] == "worker-0")
     assert [f"{worker['logs']}.1"] == worker["earlier_logs"]
     assert "first" == (Path(worker["earlier_logs"][0]) / "stdout").read_text().strip()
     assert "first" not in (Path(worker["logs"]) / "stdout").read_text()
-    first, second = (launch for launch in found.launches if launch.task == "worker-0")
+    first, second = (launch for launch in run_record.launches if launch.task == "worker-0")
     assert ("failed", 3, "finished", 0) == (first.state, first.exit_code, second.state, second.exit_code)
     assert first.launched < first.running <= first.ended <= second.launched < second.running <= second.ended
     assert first.replaced
-    assert (1, 3) == (found.restarts, found.last.step)
-    assert found.first_step > second.launched - found.submitted
-    assert {"python", "mesos", "dcos-tensorflow"} <= set(found.environment)
+    assert (1, 3) == (run_record.restarts, run_record.last.step)
+    assert run_record.first_step > second.launched - run_record.submitted
+    assert {"python", "mesos", "dcos-tensorflow"} <= set(run_record.environment)
     page = (tmp_path / "page.html").read_text()
     assert "2 launches" in page
     assert "Loss" in page
 
     assert ("between_graph", 1) == (
-        found.resolved["service"]["strategy"],
-        found.resolved["parameter_server"]["count"],
+        run_record.resolved["service"]["strategy"],
+        run_record.resolved["parameter_server"]["count"],
     )
     other = {"options": {"service": {"name": "x"}}, "resolved": {}}
-    kept.save(replace(found, id="another", submitted=found.submitted + 1, **other))
+    kept.save(replace(run_record, id="another", submitted=run_record.submitted + 1, **other))
     listed = json.loads(run("history", "--json")[1])
-    assert ["another", found.id] == [item["id"] for item in listed]
-    shown = run("history", "show", found.id, "--json")
-    assert found.id == json.loads(shown[1])["id"]
-    compared = json.loads(run("history", "compare", found.id, "another", "--json")[1])
+    assert ["another", run_record.id] == [item["id"] for item in listed]
+    detail = run("history", "show", run_record.id, "--json")
+    assert run_record.id == json.loads(detail[1])["id"]
+    compared = json.loads(run("history", "compare", run_record.id, "another", "--json")[1])
     assert ["small", "x"] == next(
         [item["old"], item["new"]] for item in compared["options"] if item["name"] == "service.name"
     )
-    code, out, err = run("history", "reproduce", found.id, "-o", tmp_path / "again.json")
+    code, out, err = run("history", "reproduce", run_record.id, "-o", tmp_path / "again.json")
     assert 0 == code, err
     assert "warning: service.environment.API_TOKEN: secrets are not stored; fill it in" in err
     assert 0 == run("options", "validate", tmp_path / "again.json")[0]
-    output = "".join((page, json.dumps(listed), shown[1], json.dumps(compared), (tmp_path / "again.json").read_text()))
+    output = "".join((page, json.dumps(listed), detail[1], json.dumps(compared), (tmp_path / "again.json").read_text()))
     assert "hush-hush" not in output
     assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
 
@@ -152,12 +152,12 @@ def test_run_of_killed_command_is_lost(run, tmp_path, kept):
         times = {**begun, "submitted": T0 - place}
         kept.save(a_run(id=name, folder=str(tmp_path / name), process=identity, **times))
 
-    found = {name: json.loads(run("history", "show", name, "--json")[1]) for name in folders}
+    runs = {name: json.loads(run("history", "show", name, "--json")[1]) for name in folders}
 
-    assert {"going": "running", "gone": "lost", "over": "failed"} == {name: run["state"] for name, run in found.items()}
-    assert ([], 1, 1) == (found["going"]["launches"], *(len(found[name]["launches"]) for name in ("gone", "over")))
-    assert "ended without a result" in found["gone"]["reason"]
-    assert ("worker-0 failed", 11.0) == (found["over"]["reason"], found["over"]["seconds"])
+    assert {"going": "running", "gone": "lost", "over": "failed"} == {name: run["state"] for name, run in runs.items()}
+    assert ([], 1, 1) == (runs["going"]["launches"], *(len(runs[name]["launches"]) for name in ("gone", "over")))
+    assert "ended without a result" in runs["gone"]["reason"]
+    assert ("worker-0 failed", 11.0) == (runs["over"]["reason"], runs["over"]["seconds"])
     assert "lost" in run("history")[1]
 
 

@@ -58,7 +58,7 @@ def test_run_replaces_cluster_options(prepared):
         options["service"]["python"],
     )
     paths = ("mesos.master", "scheduler.state", "scheduler.python", "service.service_account_secret", "api.write_token")
-    assert {f"notice: {path} is not used: a local run has its own" for path in paths} == set(notices)
+    assert {f"notice: {path} is ignored: a local run sets its own value" for path in paths} == set(notices)
 
 
 def test_run_fills_in_user_and_checkpoints(prepared):

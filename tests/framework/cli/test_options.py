@@ -86,12 +86,12 @@ def test_missing_options_file_is_named(run, command, tmp_path):
 
 def test_show_prints_every_option_with_secrets_hidden(run, write):
     """Without secrets, the output is a valid options file."""
-    _, shown, _ = run("show", write(GOOD))
+    _, output, _ = run("show", write(GOOD))
     _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {"command": "x", "gcs_key": "key"}}))
 
-    assert resolve(GOOD) == resolve(without_nulls(json.loads(shown)))
+    assert resolve(GOOD) == resolve(without_nulls(json.loads(output)))
     assert {"service": {"command": "x", "gcs_key": "********"}, "worker": {"count": 1}} == json.loads(hidden)
-    assert shown == run("show", "--json", write(GOOD))[1]
+    assert output == run("show", "--json", write(GOOD))[1]
 
 
 def without_nulls(value):
@@ -153,10 +153,10 @@ def test_diff_as_json_has_all_fields(run, write):
         write({**GOOD, "worker": {"count": 0}, "chief": {"count": 1}}, "new.json"),
     )
 
-    found = json.loads(out)
-    assert {"changed", "refused", "restarted", "added", "removed"} == set(found)
-    assert (["chief-0"], ["worker-0"]) == (found["added"], found["removed"])
-    assert {"path": "worker.count", "old": 1, "new": 0} in found["changed"]
+    change = json.loads(out)
+    assert {"changed", "refused", "restarted", "added", "removed"} == set(change)
+    assert (["chief-0"], ["worker-0"]) == (change["added"], change["removed"])
+    assert {"path": "worker.count", "old": 1, "new": 0} in change["changed"]
 
 
 def test_diff_reports_problems_of_both_files(run, write):
@@ -214,12 +214,12 @@ def test_shell_completes_option_paths():
     """What click's completion scripts ask for."""
     complete = ShellComplete(cli, {}, "dcos-tensorflow", "_DCOS_TENSORFLOW_COMPLETE")
 
-    found = complete.get_completions(["options", "explain"], "gpu_worker.p")
+    completions = complete.get_completions(["options", "explain"], "gpu_worker.p")
 
     assert [str(option) for option in OPTIONS if str(option).startswith("gpu_worker.p")] == [
-        item.value for item in found
+        item.value for item in completions
     ]
-    assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in found}
+    assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in completions}
 
 
 def test_error_message_has_no_control_characters(run, tmp_path):

@@ -78,4 +78,4 @@ def test_generate_names_written_files(run, broken):
     first, second = run("generate", "--sources", broken), run("generate", "--sources", broken)
 
     assert f"wrote {broken / 'config.json'}\n" == first[1]
-    assert f"{broken} is current\n" == second[1]
+    assert f"{broken} is up to date\n" == second[1]

@@ -98,7 +98,7 @@ def test_timeout_stops_the_job(run, tmp_path):
 
     assert 1 == code, err
     assert "small stopped after" in out
-    assert "it took longer than 1 s" in out
+    assert "the run took longer than 1 s" in out
 
 
 @pytest.mark.mesos

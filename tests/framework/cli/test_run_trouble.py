@@ -111,7 +111,7 @@ def test_result_has_reasons_of_pending_tasks(run, start, tmp_path, kept):
 
     assert 1 == code
     report = json.loads(out)
-    assert "it took longer than 25 s" == report["reason"]
+    assert "the run took longer than 25 s" == report["reason"]
     assert "needs cpus 1.6" in " ".join(reason for reasons in report["pending"].values() for reason in reasons)
 
 
@@ -184,11 +184,11 @@ def test_killed_command_leaves_no_scheduler(start, run, tmp_path, kept):
     process.kill()
     process.wait(PATIENCE)
     (after,) = json.loads(run("history", "--json")[1])
-    shown = json.loads(run("history", "show", "last", "--json")[1])
+    record = json.loads(run("history", "show", "last", "--json")[1])
 
     assert ("running", "lost", after["id"]) == (before["state"], after["state"], before["id"])
-    assert {"ps-0", "worker-0", "worker-1"} == {launch["task"] for launch in shown["launches"]}
-    assert "sleep 1000" in shown["options"]["service"]["command"]
+    assert {"ps-0", "worker-0", "worker-1"} == {launch["task"] for launch in record["launches"]}
+    assert "sleep 1000" in record["options"]["service"]["command"]
     scheduler.wait(PATIENCE)
     assert not scheduler.alive()
 

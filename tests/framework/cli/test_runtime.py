@@ -89,7 +89,7 @@ def test_incomplete_runtime_is_created_again(run, tmp_path, wheel, succeed):
 
     assert "" == run("runtime", "list")[1]
     out = succeed("runtime", "create", "mine", "--package", wheel)
-    assert "mine is made" in out
+    assert "mine is created" in out
     assert not (half / "rubbish").exists()
 
 

@@ -153,14 +153,14 @@ def test_import_over_state_starts_another_journal(place, command, tmp_path):
         journal.note("Tick", "before")
     command("export", place("old"), "--service", SPEC.name, "--output", backup)
 
-    found = []
+    same_journal = []
     for where, more in (("new", ()), ("old", ("--replace",))):
         assert 0 == command("import", place(where), backup, *more)[0]
         with closing(open_store(place(where), SPEC.name)) as store:
             again = EventJournal(store)
         assert ["before"] == [entry.message for entry in again.after(0)]
-        found.append(again.id == journal.id)
-    assert [True, False] == found
+        same_journal.append(again.id == journal.id)
+    assert [True, False] == same_journal
 
 
 def test_import_can_rename_the_service(place, command, tmp_path):

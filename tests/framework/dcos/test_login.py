@@ -120,9 +120,9 @@ def test_credential_is_read_from_file_or_variable(dcos, tmp_path):
     ],
 )
 def test_invalid_credential_is_not_quoted(dcos, text, problem):
-    given = text if isinstance(text, str) else dcos.credential(**text)
+    value = text if isinstance(text, str) else dcos.credential(**text)
     with pytest.raises(AccountError, match=problem) as caught:
-        account_of({VARIABLE: given})
+        account_of({VARIABLE: value})
     assert "hush" not in str(caught.value)
     assert json.dumps(pem())[30:60] not in str(caught.value)
 

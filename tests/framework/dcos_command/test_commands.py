@@ -264,9 +264,9 @@ def test_followed_log_ends_with_the_task(ask, api):
     api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2\n"}
     play(api.world, send.status("worker-0", TaskState.FINISHED))
 
-    shown = ask("logs", "-f", "worker-0")
+    output = ask("logs", "-f", "worker-0")
 
-    assert ["step 1", "step 2", "--- worker-0 has ended: TASK_FINISHED ---"] == shown.lines
+    assert ["step 1", "step 2", "--- worker-0 has ended: TASK_FINISHED ---"] == output.lines
 
 
 def test_events_are_listed_oldest_first(ask, api):
@@ -300,8 +300,8 @@ def test_health_accepts_every_status(capsys, code, body, expected):
 
         assert [0, 0] == [main(["--name=x", "health", *words], environment) for words in ((), ("--json",))]
 
-    shown, _, document = capsys.readouterr().out.partition("\n")
-    assert expected == shown
+    line, _, document = capsys.readouterr().out.partition("\n")
+    assert expected == line
     assert {"value": code, "reasons": [expected[5:]]} == json.loads(document)
 
 
@@ -354,6 +354,6 @@ def test_file_and_stderr_cannot_be_combined(ask):
 def test_result_is_one_sentence(ask, api):
     api.deploy()
 
-    assert ["not decided yet"] == ask("result").lines
+    assert ["no result yet"] == ask("result").lines
     play(api.world, send.stop("enough"))
     assert ["stopped: enough"] == ask("result").lines

@@ -76,8 +76,8 @@ def test_followed_events_name_their_journal(monkeypatch):
     with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{server.port}"), "", direct=True)
         (follow,) = (command.follow for command in logs.COMMANDS if command.words == "events")
-        found = follow(service, {})
-        assert [{"number": 8}, {"number": 8}] == [next(found), next(found)]
+        events = follow(service, {})
+        assert [{"number": 8}, {"number": 8}] == [next(events), next(events)]
     assert [("7", "it", None), ("7", "it", "8-it")] == asked
 
 
@@ -85,11 +85,11 @@ def test_stream_without_answer_is_given_up(moody):
     """A restarted scheduler has a minute."""
     asked, answers, stream = moody
     answers += ["id: 1\ndata: a\n\n"]
-    found = stream()
+    events = stream()
 
-    assert "a" == next(found).data
+    assert "a" == next(events).data
     with pytest.raises(UnreachableError, match="stopped answering"):
-        next(found)
+        next(events)
     assert 3 == len(asked)
 
 

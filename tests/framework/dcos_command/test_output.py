@@ -57,7 +57,7 @@ def test_raw_text_keeps_its_lines():
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("said", "expected"),
     [
         ("a\tb\r\n\x1b[1;31mred\x1b[0m", "a\tb\r\n\x1b[1;31mred\x1b[0m"),
         ("\x1b]52;c;cm0gLXJm\x07", "]52;c;cm0gLXJm"),
@@ -67,14 +67,14 @@ def test_raw_text_keeps_its_lines():
         ("\U0001f468\u200d\U0001f469 \u05d0\u0628", "\U0001f468\u200d\U0001f469 \u05d0\u0628"),
     ],
 )
-def test_terminal_gets_colours_but_no_commands(said, shown):
+def test_terminal_gets_colours_but_no_commands(said, expected):
     """Commands could write to the clipboard or to the input. Files and pipes get everything."""
 
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
-    assert (shown, said) == (Raw(said).on(Terminal()), Raw(said).on(io.StringIO()))
+    assert (expected, said) == (Raw(said).on(Terminal()), Raw(said).on(io.StringIO()))
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_terminal_gets_colours_but_no_commands(said, shown):
 def test_task_text_has_no_control_characters(hostile):
     """It cannot reorder, hide or break the text next to it."""
     said = f"a{hostile}b"
-    shown = [
+    lines = [
         *render_lines(Table(("why",), [(said,), (status_word(said),)])),
         *render_lines(Table((), [], empty=said)),
         *render_lines(Line((said,))),
         *render_lines(said),
     ]
-    assert all(line.isprintable() for line in shown)
-    assert 5 == sum(line.startswith("a") and line.endswith("b") for line in shown)
+    assert all(line.isprintable() for line in lines)
+    assert 5 == sum(line.startswith("a") and line.endswith("b") for line in lines)
 
 
 @given(ROWS, st.integers(22, 140))
@@ -118,6 +118,6 @@ def test_words_are_not_broken_on_narrow_terminals(width):
     drawn = list(render_lines(Table(("when", "task", "address", "what"), [row] * 2), width))
     wrapped = list(render_lines(Line((*(f"{cell} " for cell in row),)), width))
 
-    for shown in (drawn, wrapped):
-        assert all(len(line) <= width for line in shown)
-        assert all(any(word in line for line in shown) for cell in row for word in cell.split()), shown
+    for drawing in (drawn, wrapped):
+        assert all(len(line) <= width for line in drawing)
+        assert all(any(word in line for line in drawing) for cell in row for word in cell.split()), drawing

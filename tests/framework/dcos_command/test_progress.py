@@ -57,7 +57,7 @@ def test_duration_format(seconds, expected):
 
 def test_leader_represents_its_job():
     """Its loss and remaining time, next to the speed of the job."""
-    found = {
+    answer = {
         "leader": "worker-1",
         "jobs": {
             "worker": a_job(step=50, total=100, steps_per_second=2.0, examples_per_second=64.0),
@@ -70,7 +70,7 @@ def test_leader_represents_its_job():
         ],
     }
 
-    table, silent = show_progress(found, {})
+    table, silent = show_progress(answer, {})
 
     assert isinstance(table, Table)
     assert isinstance(silent, Line)
@@ -82,10 +82,10 @@ def test_leader_represents_its_job():
 
 def test_slowest_task_represents_a_job_without_leader():
     """The others wait for it."""
-    found = {"leader": None, "jobs": {"worker": a_job(step=5)}, "tasks": [
+    answer = {"leader": None, "jobs": {"worker": a_job(step=5)}, "tasks": [
         a_task("worker-0", step=9, loss=1.0), a_task("worker-1", step=5, loss=7.0), a_task("worker-2")]}  # fmt: skip
 
-    (table,) = show_progress(found, {})
+    (table,) = show_progress(answer, {})
 
     assert ["worker", "╌" * 24, "5", "-", "-", "-", "7", ""] == [cell_text(cell) for cell in table.rows[0]]
 

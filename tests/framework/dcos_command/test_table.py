@@ -27,11 +27,11 @@ def test_every_command_is_documented_in_cli_md(command):
     words = command.words.split()
     assert any(row.startswith(f"| `{words[0]}") and re.search(rf"\b{words[-1]}\b", row) for row in ROWS), "docs/cli.md"
     for spelling in command.spellings:
-        found = cli
+        group = cli
         for word in spelling:
-            assert isinstance(found, Group)
-            found = found.get_command(click.Context(found), word)
-        assert len(command.arguments) == sum(isinstance(each, click.Argument) for each in found.params)
+            assert isinstance(group, Group)
+            group = group.get_command(click.Context(group), word)
+        assert len(command.arguments) == sum(isinstance(each, click.Argument) for each in group.params)
     assert {argument.kind for argument in command.arguments} - {""} <= set(LIST_COMMANDS)
 
 

@@ -80,21 +80,21 @@ def test_safe_redirect_keeps_host_and_port(here, there, same):
     assert same == is_safe_redirect(here, there)
 
 
-@pytest.mark.parametrize("given", ["secret\r", "secret\r\n", "  secret \n"])
-def test_line_end_of_a_token_is_removed(given):
+@pytest.mark.parametrize("token", ["secret\r", "secret\r\n", "  secret \n"])
+def test_line_end_of_a_token_is_removed(token):
     """`$(cat file)` keeps the carriage return of a Windows editor."""
     with a_server() as (port, heard):
-        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", given), "x", direct=True).get("v1/plans")
+        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", token), "x", direct=True).get("v1/plans")
         ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", " \r\n"), "x", direct=True).get("v1/plans")
 
     assert ["Bearer secret", None] == heard
 
 
-@pytest.mark.parametrize("given", ["sec\rret", "sec\nX-Other: ret", "sec\0ret", "secrét€", "\ufeffsecret"])
+@pytest.mark.parametrize("token", ["sec\rret", "sec\nX-Other: ret", "sec\0ret", "secrét€", "\ufeffsecret"])
 @pytest.mark.parametrize("direct", [True, False])
-def test_invalid_token_is_refused_and_not_shown(given, direct):
+def test_invalid_token_is_refused_and_not_shown(token, direct):
     """Neither by the message nor by the traceback."""
-    service = ServiceClient(ClusterConnection("http://127.0.0.1:1", given), "x", direct=direct)
+    service = ServiceClient(ClusterConnection("http://127.0.0.1:1", token), "x", direct=direct)
     for ask in (lambda: service.get("v1/plans"), lambda: service.post("v1/plans"), lambda: next(service.events("v1"))):
         with pytest.raises(CommandError, match="invalid token: contains a newline") as refused:
             ask()

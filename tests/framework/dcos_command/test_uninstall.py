@@ -97,7 +97,7 @@ def test_failing_scheduler_is_reported_and_times_out(cluster, capsys, monkeypatc
     assert 1 == run("--timeout=0")
 
     seen = capsys.readouterr().err
-    assert (bool(expected), expected in seen) == (seen.count("its scheduler exited and is restarted") == 1, True)
+    assert (bool(expected), expected in seen) == (seen.count("the scheduler exited and is restarted") == 1, True)
     assert "/dev/digits still exists after 0 s: " in seen
 
 

@@ -22,13 +22,15 @@ class Stored:
 
     def __init__(self, *options, user=None, rejected=()):
         self.rejected = list(rejected)
-        self.found = {f"id-{number}": {"options": document} for number, document in enumerate(options)}
+        self.configurations = {f"id-{number}": {"options": document} for number, document in enumerate(options)}
         self.user = user or {}
 
     def get(self, path):
         if path == "v1/configurations/target":
             return {"rejected": self.rejected} if self.rejected else {}
-        return list(self.found) if path == "v1/configurations" else self.found[path.rpartition("/")[2]]
+        return (
+            list(self.configurations) if path == "v1/configurations" else self.configurations[path.rpartition("/")[2]]
+        )
 
     def cosmos(self, name, *_):
         if name == "package.render":
@@ -64,10 +66,10 @@ def test_masked_secrets_get_present_values():
         "service": {"uri": "hdfs://me:secret@host/"},
     }
 
-    found = restore_secrets(stored, present)
+    restored = restore_secrets(stored, present)
 
-    assert [{"name": "B_KEY", "value": "hidden"}, {"name": "A", "value": "1"}] == found["worker"]["environment"]
-    assert "hdfs://me:secret@host/" == found["service"]["uri"]
+    assert [{"name": "B_KEY", "value": "hidden"}, {"name": "A", "value": "1"}] == restored["worker"]["environment"]
+    assert "hdfs://me:secret@host/" == restored["service"]["uri"]
 
 
 def test_rollback_selects_previous_or_named_configuration():
@@ -126,20 +128,20 @@ def test_update_lost_to_another_one_fails(monkeypatch, replace, after, lost):
     """DC/OS accepts both. Only the changed options are sent, so that those of the other remain."""
     monkeypatch.setattr(update, "_CHECK_SECONDS", 0.0)
     asked, wanted = Asked(after), {"worker": {"count": 3}}
-    given = {"program": "x", "replace": replace, "present": after, "wanted": wanted}
+    params = {"program": "x", "replace": replace, "present": after, "wanted": wanted}
 
     with pytest.raises(CommandError, match="concurrent update replaced it") if lost else contextlib.nullcontext():
-        START.fetch(asked, given)
+        START.fetch(asked, params)
 
     assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
 
 
 def test_options_changed_meanwhile_are_not_replaced():
-    given = {"program": "x"}
-    update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, given)
+    params = {"program": "x"}
+    update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, params)
 
     with pytest.raises(CommandError, match=r"meanwhile: worker\.count, a; nothing"):
-        update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1}, given)
+        update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1}, params)
 
 
 class Ahead(Stored):
@@ -149,7 +151,7 @@ class Ahead(Stored):
         return {"marathonJson": {"env": body["options"]}} if name == "package.render" else super().cosmos(name)
 
     def post(self, _path, body):
-        (now, *_), wanted = self.found.values(), body["environment"]
+        (now, *_), wanted = self.configurations.values(), body["environment"]
         names = sorted(name for name in wanted if wanted[name] != now["options"].get(name))
         rows = [{"option": name, "old": now["options"].get(name), "new": wanted[name]} for name in names]
         return {**super().post(), "changed": rows}
@@ -158,16 +160,16 @@ class Ahead(Stored):
 @pytest.mark.parametrize("preview", [START.preview, ROLLBACK.preview])
 def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
     (tmp_path / "options.json").write_text('{"a": 1}')
-    given = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
+    params = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 2})
 
     with pytest.raises(CommandError, match=r"(?s)not started with:\na: 2; its scheduler has 1\n.*--force"):
-        preview(service, given)
-    effects, known = preview(service, {**given, "force": True})
+        preview(service, params)
+    effects, known = preview(service, {**params, "force": True})
 
     assert [("a", "2", "1")] == list(effects[1].rows)
     assert {"a": 2} == known["present"]
-    assert preview(Ahead({"a": 3}, {"a": 2}, user={"a": 3}), given)[0]
+    assert preview(Ahead({"a": 3}, {"a": 2}, user={"a": 3}), params)[0]
 
 
 def test_rollback_restores_the_previewed_options():
@@ -254,9 +256,9 @@ def test_update_of_local_service_validates_the_file(tmp_path, service, problem):
 
 def test_update_on_dcos_warns_of_a_relative_path(tmp_path):
     (tmp_path / "options.json").write_text(json.dumps(LONG))
-    given = {"program": "x", "options": str(tmp_path / "options.json"), "package_version": "2"}
+    params = {"program": "x", "options": str(tmp_path / "options.json"), "package_version": "2"}
 
-    effects, known = START.preview(Stored(), given)
+    effects, known = START.preview(Stored(), params)
 
     assert "service.job_url: long.py: only the local cluster finds" in effects[0]
     assert LONG == known["wanted"]

@@ -150,13 +150,13 @@ def test_orphans_are_found_by_environment(tmp_path: Path, variable: str) -> None
         for folder in (ours, others)
     ]
     try:
-        while len(found := find_orphans(ours)) < 2:  # until the child is there, too
+        while len(orphans := find_orphans(ours)) < 2:  # until the child is there, too
             assert not parents[0].wait(0.01)
-        assert parents[0] in found
-        assert parents[1] not in found
+        assert parents[0] in orphans
+        assert parents[1] not in orphans
         end_orphans(ours, 5)
         assert set() == find_orphans(ours)
-        assert not any(process.alive() for process in found)
+        assert not any(process.alive() for process in orphans)
         assert parents[1].alive()
     finally:
         end_orphans(others, 5)
