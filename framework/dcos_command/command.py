@@ -97,10 +97,11 @@ FOLLOW = CommandOption("follow", "Keep printing new output.", "flag", short="f")
 
 
 def get(path: str, **query: str) -> Fetch:
-    """Fetch the JSON at `/v1/PATH`; a part such as `{plan}` is the value of that argument."""
+    """Fetch the JSON at `/v1/PATH`; a part such as `{plan}` is the value of that argument, omitted without a value."""
 
     def fetch(service: ServiceClient, params: Params) -> Any:
-        return service.get(api_path(*(part.format(**params) for part in path.split("/"))), (), **query)
+        parts = (params[part[1:-1]] if part.startswith("{") else part for part in path.split("/"))
+        return service.get(api_path(*filter(None, parts)), (), **query)
 
     return fetch
 

@@ -147,7 +147,8 @@ def _table(table: Table, width: int | None) -> Iterator[str]:
     for row in rows:
         broken = [_wrapped(cell, limit) for cell, limit in zip(row, widths)]
         for cells in zip_longest(*broken, fillvalue=""):
-            yield _GAP.join(_padded(cell, limit) for cell, limit in zip(cells, widths)).rstrip()
+            padded = (cell + " " * (limit - _terminal_width(cell)) for cell, limit in zip(cells, widths))
+            yield _GAP.join(padded).rstrip()
 
 
 def minimum_width(table: Table) -> int:
@@ -202,10 +203,6 @@ def _wrapped(cell: str, limit: int) -> list[str]:
     """Break lines at spaces, else anywhere."""
     lines = cell.split("\n")
     return [part for line in lines for part in textwrap.wrap(line, max(1, limit), break_on_hyphens=False) or [""]]
-
-
-def _padded(cell: str, limit: int) -> str:
-    return cell + " " * (limit - _terminal_width(cell))
 
 
 def _terminal_width(text: str) -> int:

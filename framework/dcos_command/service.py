@@ -173,16 +173,17 @@ def _value(options: Options, name: str) -> str:
     return _short(options[name]) if name in options else "default"
 
 
+def value_text(value: Any) -> str:
+    """The value of an option: a text unchanged, any other value as JSON."""
+    return value if isinstance(value, str) and value else json.dumps(value)
+
+
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) and value else json.dumps(value)
+    text = value_text(value)
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
 
 
 # --- endpoints, state, health, debug
-
-
-def _endpoints(service: ServiceClient, params: Params) -> Any:
-    return service.get(api_path("endpoints", *([params["endpoint"]] if params.get("endpoint") else [])))
 
 
 def _show_endpoints(answer: Any, params: Params) -> Iterator[Any]:
@@ -263,7 +264,7 @@ COMMANDS = (
     Command(
         "endpoints",
         "List endpoints, or the addresses of one endpoint.",
-        _endpoints,
+        get("endpoints/{endpoint}"),
         _show_endpoints,
         (_ENDPOINT,),
         aliases=("endpoint",),

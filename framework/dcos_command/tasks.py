@@ -87,10 +87,6 @@ def _show_cluster(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
     yield Table(("task", "address", "agent", "generation"), rows, empty="No task has been launched yet.")
 
 
-def _pod_status(service: ServiceClient, params: Params) -> Any:
-    return service.get(api_path("pod", *([params["pod"]] if params.get("pod") else []), "status"))
-
-
 def _show_pod_status(answer: Mapping[str, Any], params: Params) -> Renderable:
     pods = [answer] if params.get("pod") else [pod for kind in answer["pods"] for pod in kind["instances"]]
     rows = [
@@ -128,7 +124,13 @@ COMMANDS = (
     Command("why", "Show why tasks are pending.", _why, _show_why, (_ANY_TASK,)),
     Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),
     Command("pod list", "List the pods.", get("pod"), show_names, sdk_json=True),
-    Command("pod status", "List the tasks of a pod, or of all pods.", _pod_status, _show_pod_status, (_ANY_POD,)),
+    Command(
+        "pod status",
+        "List the tasks of a pod, or of all pods.",
+        get("pod/{pod}/status"),
+        _show_pod_status,
+        (_ANY_POD,),
+    ),
     Command("pod info", "Show the Mesos documents of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
     _control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),
     _control(
@@ -142,10 +144,6 @@ COMMANDS = (
         "pause", "Stop a pod, but keep its resources.", "is paused", options=(_TASKS,), aliases=("debug pod pause",)
     ),
     _control(
-        "resume",
-        "Launch a paused pod's program again.",
-        "is resumed",
-        options=(_TASKS,),
-        aliases=("debug pod resume",),
+        "resume", "Launch a paused pod's program again.", "is resumed", options=(_TASKS,), aliases=("debug pod resume",)
     ),
 )

@@ -13,7 +13,7 @@ from .command import Command, CommandArgument, CommandOption, Params, show_json,
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
 from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, rollout_plan
-from .service import changed_options
+from .service import changed_options, value_text
 
 #: Placeholder of a secret in stored options.
 MASK = "********"
@@ -97,7 +97,7 @@ def rejection_reasons(service: ServiceClient) -> list[str]:
 
 
 def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
-    rows = [(item["option"], _text(item["old"]), _text(item["new"])) for item in answer["changed"]]
+    rows = [(item["option"], value_text(item["old"]), value_text(item["new"])) for item in answer["changed"]]
     yield Table(("option", "now", "then"), rows, empty="No option changes.")
     for item in answer["restarted"]:
         yield Line((item["task"], " ", Word("restarts", "wait"), f": {item['reason']}"))
@@ -106,10 +106,6 @@ def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
             yield Line((", ".join(tasks), " ", Word(f"{'is' if len(tasks) == 1 else 'are'} {word}", meaning)))
     if not (answer["restarted"] or answer["added"] or answer["removed"]):
         yield Line(("No task restarts.",))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) and value else json.dumps(value)
 
 
 def select_earlier(service: ServiceClient, params: Params) -> tuple[str, Options]:
@@ -177,7 +173,8 @@ def check_unstarted(service: ServiceClient, present: Options, params: Params) ->
     unstarted = _unstarted_options(service, present)
     if unstarted and not params.get("force"):
         lines = (
-            f"{item['option']}: {_text(item['new'])}; its scheduler has {_text(item['old'])}" for item in unstarted
+            f"{item['option']}: {value_text(item['new'])}; its scheduler has {value_text(item['old'])}"
+            for item in unstarted
         )
         raise CommandError(
             "DC/OS has options for this service that its scheduler was not started with:\n"
@@ -185,7 +182,7 @@ def check_unstarted(service: ServiceClient, present: Options, params: Params) ->
             + "\nAnother update is in progress, or the Marathon app was changed; nothing was changed. Check "
             f"`{params['program']} update status`, or overwrite these options with --force"
         )
-    rows = [(item["option"], _text(item["new"]), _text(item["old"])) for item in unstarted]
+    rows = [(item["option"], value_text(item["new"]), value_text(item["old"])) for item in unstarted]
     heading = "Options in DC/OS that the scheduler was not started with are overwritten:"
     return (heading, Table(("option", "DC/OS", "scheduler"), rows)) if rows else ()
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from .agents import AgentSpec
@@ -24,28 +25,22 @@ _POLL_INTERVAL = 0.02  # seconds between attempts to connect
 _START_TIMEOUT = 30.0  # seconds
 
 
+@dataclass(eq=False)
 class Node:
-    """A master, agent or ZooKeeper process. A restart keeps its `address`, "IP:PORT", and work dir."""
+    """A master, agent or ZooKeeper process. A restart keeps its `address`, "IP:PORT", and work dir.
 
-    def __init__(
-        self,
-        name: str,
-        address: str,
-        log_path: Path,
-        command: Callable[[], Sequence[str]],
-        environment: Mapping[str, str],
-        changed: Callable[[], None],
-    ) -> None:
-        """`command` is called at each start, `changed` after each start and stop."""
-        self.name = name
-        self.address = address
-        self.log_path = log_path
-        self.started_at = 0.0
-        self.process: ProcessId | None = None
-        self.frozen = False
-        self._command = command
-        self._environment = environment
-        self._changed = changed
+    `command` is called at each start, `changed` after each start and stop.
+    """
+
+    name: str
+    address: str
+    log_path: Path
+    command: Callable[[], Sequence[str]]
+    environment: Mapping[str, str]
+    changed: Callable[[], None]
+    started_at: float = 0.0
+    process: ProcessId | None = None
+    frozen: bool = False
 
     @property
     def pid(self) -> int:
@@ -62,8 +57,8 @@ class Node:
         if self.process is not None and self.process.alive():
             raise MesosLocalError(f"{self.name} is already running (process {self.process.pid})")
         self.started_at, self.frozen = time.time(), False
-        self.process = spawn(self._command(), self._environment, self.log_path)
-        self._changed()
+        self.process = spawn(self.command(), self.environment, self.log_path)
+        self.changed()
 
     def ready(self) -> bool:
         return is_listening(self.address)
@@ -82,7 +77,7 @@ class Node:
         if self.process is not None:
             self.process.end(_GRACE)
             self.process, self.frozen = None, False
-            self._changed()
+            self.changed()
 
     def kill(self) -> None:
         if self.process is not None:

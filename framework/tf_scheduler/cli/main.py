@@ -17,18 +17,9 @@ from tf_scheduler import __version__
 from .common.groups import LazyGroup
 from .local_run.discovery import SERVICE_PROGRAM
 
+_MODULES = ("convert", "history", "local", "options", "package", "runtime", "scheduler", "state")
 #: Command -> module that defines it. Imported when called, because each needs much of the program.
-LAZY_COMMANDS = {
-    "convert": "convert",
-    "executor": "package",
-    "history": "history",
-    "local": "local",
-    "options": "options",
-    "package": "package",
-    "runtime": "runtime",
-    "scheduler": "scheduler",
-    "state": "state",
-}
+LAZY_COMMANDS = {**{name: name for name in _MODULES}, "executor": "package"}
 
 
 @click.group(cls=LazyGroup, later=LAZY_COMMANDS, context_settings=dict(CONTEXT_SETTINGS))

@@ -46,13 +46,7 @@ _REMOTE_SERVICE = (
 @click.group(invoke_without_command=True)
 @examples("history", "history show last --report run.html")
 @click.option(
-    "-n",
-    "count",
-    type=IntRange(1),
-    metavar="N",
-    default=_DEFAULT_COUNT,
-    show_default=True,
-    help="Number of runs.",
+    "-n", "count", type=IntRange(1), metavar="N", default=_DEFAULT_COUNT, show_default=True, help="Number of runs."
 )
 @json_option
 @click.pass_context

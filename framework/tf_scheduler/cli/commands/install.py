@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dcos_command.client import client_at
-from dcos_command.main import IntRange
+from dcos_command.main import DEFAULT_SERVICE, IntRange
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.groups import examples
@@ -22,7 +22,6 @@ from tf_scheduler.package.sources import PACKAGE_FOLDER
 
 from .local import directory_option, find_cluster
 
-NAME = "tensorflow"
 #: Resources of the check of the cluster, less than the package's defaults.
 _SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 
@@ -47,12 +46,12 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     else:
         load_options(options)  # raises OptionsError
         document = load_document(options)
-    name = (app_id or document.get("service", {}).get("name", NAME)).strip("/")
+    name = (app_id or document.get("service", {}).get("name", DEFAULT_SERVICE)).strip("/")
     for problem in supervise_all(cluster.directory):
         click.echo(problem, err=True)
     service = InstalledService(cluster.directory, name)
     service.install(service.with_checkpoints(document))
-    click.echo(f"installed {NAME} {__version__} as /{name}")
+    click.echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
     click.echo(f"API: {service.url}/v1/plans/deploy")
 
 
@@ -101,5 +100,5 @@ def _selected(services: list[InstalledService], name: str, everything: bool) -> 
 def _check_job() -> dict[str, Any]:
     """Options of a job that checks that its tasks reach each other."""
     program = PACKAGE_FOLDER.parent / "examples" / "sanity" / "check.py"
-    service = {"name": NAME, "job_url": program.as_uri(), "command": f"python {program.name}"}
+    service = {"name": DEFAULT_SERVICE, "job_url": program.as_uri(), "command": f"python {program.name}"}
     return {"service": service, "parameter_server": _SMALL_TASK, "worker": _SMALL_TASK}

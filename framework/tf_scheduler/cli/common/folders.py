@@ -55,14 +55,17 @@ class RunFolder:
         return folder
 
     def keep_logs(self, task: str, sandbox: Path) -> Path | None:
-        """Copy a task's logs to this folder; None: there are none. Raises OSError."""
+        """Link or copy a task's logs to this folder; None: there are none. Raises OSError."""
         target = self.logs / task
         logs = [path for name in LOG_FILES for path in sorted(sandbox.glob(f"{name}*")) if path.is_file()]
         if not logs:
             return None
         target.mkdir(parents=True, exist_ok=True)
         for path in logs:
-            _keep(path, target / path.name)
+            try:
+                (target / path.name).hardlink_to(path)
+            except OSError:  # another file system
+                shutil.copyfile(path, target / path.name)
         return target
 
     def forget_scheduler(self) -> None:
@@ -71,11 +74,3 @@ class RunFolder:
         self.options.unlink(missing_ok=True)
         for path in self.path.glob(f"{self.store.name}*"):
             path.unlink()
-
-
-def _keep(source: Path, target: Path) -> None:
-    """Link a log, or copy it to another file system."""
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
