@@ -171,18 +171,14 @@ def check_unstarted(service: ServiceClient, present: Options, params: Params) ->
     Raise CommandError with them, unless `force` is given.
     """
     unstarted = _unstarted_options(service, present)
-    if unstarted and not params.get("force"):
-        lines = (
-            f"{item['option']}: {value_text(item['new'])}; its scheduler has {value_text(item['old'])}"
-            for item in unstarted
-        )
+    rows = [(item["option"], value_text(item["new"]), value_text(item["old"])) for item in unstarted]
+    if rows and not params.get("force"):
+        lines = "\n".join(f"{option}: {stored}; its scheduler has {running}" for option, stored, running in rows)
         raise CommandError(
-            "DC/OS has options for this service that its scheduler was not started with:\n"
-            + "\n".join(lines)
-            + "\nAnother update is in progress, or the Marathon app was changed; nothing was changed. Check "
+            f"DC/OS has options for this service that its scheduler was not started with:\n{lines}\n"
+            "Another update is in progress, or the Marathon app was changed; nothing was changed. Check "
             f"`{params['program']} update status`, or overwrite these options with --force"
         )
-    rows = [(item["option"], value_text(item["new"]), value_text(item["old"])) for item in unstarted]
     heading = "Options in DC/OS that the scheduler was not started with are overwritten:"
     return (heading, Table(("option", "DC/OS", "scheduler"), rows)) if rows else ()
 
