@@ -23,7 +23,7 @@ def api():
 
 def test_missing_or_wrong_token_names_the_remedy(own, dcos):
     """Behind DC/OS the remedy is its own login."""
-    assert "requires a token; pass one with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
+    assert "requires a token; pass an API token with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
     assert "rejected the token" in own("--token", "wrong", "plan", "list").err
     assert "dcos auth login" in dcos("plan", "list").err
 
@@ -88,7 +88,7 @@ def places(certificates):
 @pytest.mark.parametrize(
     ("scheme", "place", "words"),
     [
-        ("https", "encrypted", "set its file as "),
+        ("https", "encrypted", "to the file of that CA"),
         ("http", "encrypted", "try https:// instead of http://"),
         ("https", "plain", "try http:// instead of https://"),
     ],

@@ -130,7 +130,7 @@ def test_update_lost_to_another_one_fails(monkeypatch, replace, after, lost):
     asked, wanted = Asked(after), {"worker": {"count": 3}}
     params = {"program": "x", "replace": replace, "present": after, "wanted": wanted}
 
-    with pytest.raises(CommandError, match="concurrent update replaced it") if lost else contextlib.nullcontext():
+    with pytest.raises(CommandError, match="update lost: a concurrent update") if lost else contextlib.nullcontext():
         START.fetch(asked, params)
 
     assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
