@@ -58,7 +58,7 @@ def test_configured_service_is_the_default(api, capsys):
         (["--name=/dev/digits", "plan", "status", "backup"], 1, "Plan backup not found"),
         (["plan", "list", "--name=other"], 3, "service `other` does not exist"),
         (["--name=401", "plan", "list"], 1, "dcos auth login"),
-        (["--name=503", "plan", "list"], 3, "does not answer (HTTP 503): it is starting"),
+        (["--name=503", "plan", "list"], 3, "does not answer (HTTP 503): the scheduler is starting"),
         (["--name=broken", "plan", "list"], 1, "did not return JSON"),
     ],
 )
