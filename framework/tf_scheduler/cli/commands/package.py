@@ -85,7 +85,7 @@ def render(options: Path | None, app_id: str | None, sources: Path, url: str) ->
 @sources_option
 @url_option
 def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
-    """Build the package repository and artefacts; print their sha256.
+    """Build package repository and artefacts; print their sha256.
 
     Publish artefacts/ at ARTEFACTS_URL/<version>/ and one of universe-v3.json (DC/OS up to 1.9), -v4 (up to 1.11), -v5
     anywhere; then: dcos package repo add --index=0 tensorflow <its URL>
