@@ -48,7 +48,7 @@ def test_status_fits_the_terminal(printed, columns: int) -> None:
     assert "\N{HORIZONTAL ELLIPSIS}" not in output
     letters = re.sub(r"\s", "", output)
     assert "127.0.0.1:5050" in letters
-    assert "unlessitreturns" in letters
+    assert "unlessitreconnects" in letters
 
 
 def test_status_without_terminal_is_not_wrapped(printed) -> None:
