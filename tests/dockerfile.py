@@ -22,7 +22,8 @@ class Stage:
 
     def words(self, instruction: str) -> list[str]:
         """The list of CMD, ENTRYPOINT or HEALTHCHECK ... CMD."""
-        return json.loads(self.values(instruction)[-1].partition("[")[2].join(("[", "")))
+        words: list[str] = json.loads("[" + self.values(instruction)[-1].partition("[")[2])
+        return words
 
 
 def read(path: Path) -> dict[str, Stage]:
@@ -42,7 +43,7 @@ def read(path: Path) -> dict[str, Stage]:
         elif name:
             current.steps.append((name, rest.strip()))
             if name == "ENV":
-                current.env.update(pair.split("=", 1) for pair in rest.split())
+                current.env.update(pair.partition("=")[::2] for pair in rest.split())
     return stages
 
 

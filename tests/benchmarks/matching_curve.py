@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import test_matching as benchmark
@@ -35,15 +36,15 @@ def measured() -> tuple[Points, Points, Points]:
     tasks = benchmark.gang()
     for size in SIZES:
         offers = benchmark.cluster(size)
-        took, found = benchmark.seconds(lambda offers=offers: match_gang(tasks, offers, benchmark.ABOUT), ROUNDS)
+        took, found = benchmark.seconds(partial(match_gang, tasks, offers, benchmark.ABOUT), ROUNDS)
         assert isinstance(found, Match)
-        naively, fitted = benchmark.seconds(lambda offers=offers: benchmark.naive(tasks, offers), ROUNDS)
+        naively, fitted = benchmark.seconds(partial(benchmark.naive, tasks, offers), ROUNDS)
         assert fitted is not None
         ours.append((size, took))
         naive.append((size, naively))
         row = [took, len({item.agent.id for item in found.placements}), naively, len(set(fitted.values()))]
         if size <= LARGEST_FOR_BEST_FIT:
-            thoroughly, scored = benchmark.seconds(lambda offers=offers: benchmark.naive(tasks, offers, True), 1)
+            thoroughly, scored = benchmark.seconds(partial(benchmark.naive, tasks, offers, True), 1)
             best.append((size, thoroughly))
             row += [thoroughly, len(set((scored or {}).values()))]
         print(

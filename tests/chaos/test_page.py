@@ -1,12 +1,21 @@
 """The report as Markdown."""
 
+from typing import Any
+
 from chaos.faults import CATALOGUE, Store
 from chaos.measures import Cost
 from chaos.page import Circumstances, Training, page
 
 
 def a_cost(fault, answers=3.0, **others):
-    known = {"noticed": 0.12, "decided": 0.01, "still": 0.0, "whole": 5.0, "epochs_lost": None, "steps_lost": None}
+    known: dict[str, Any] = {
+        "noticed": 0.12,
+        "decided": 0.01,
+        "still": 0.0,
+        "whole": 5.0,
+        "epochs_lost": None,
+        "steps_lost": None,
+    }
     known["needless"] = ()
     return Cost(fault, "worker-0", answers=answers, **{**known, "hit": ("worker-0",), "others": (), **others})
 

@@ -158,7 +158,7 @@ def names() -> dict[str, list[str]]:
 
 def readable(calls: list[Any]) -> list[Any]:
     """Return the calls with the payloads of launches as JSON."""
-    decoded = json.loads(json.dumps(calls))
+    decoded: list[Any] = json.loads(json.dumps(calls))
     for call in decoded:
         for operation in call.get("accept", {}).get("operations", ()):
             for task in operation.get("launch", {}).get("task_infos", ()):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_zookeeper_tree_opens_with_the_same_answers(tmp_path: Path) -> None:
             options, expected = recorded(name, "options.json"), recorded(name, "opened.json")
             place = ZooKeeperAddress((ensemble.addresses,), chroot=f"/{name}", session_timeout=20.0)
             with closing(ZooKeeperStore(place, options["service"]["name"])) as store:
-                opened = Service(options, store, lambda now=expected["now"]: now)
+                opened = Service(options, store, partial(float, expected["now"]))
                 assert_same_answers(expected["answers"], opened.answers())
 
 

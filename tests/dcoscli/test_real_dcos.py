@@ -6,6 +6,7 @@ import getpass
 import json
 import sys
 from contextlib import closing
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
 
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 #: Longer than any of these tests: programs that wait to be killed, as parameter servers do.
-JOB = {
+JOB: dict[str, Any] = {
     "service": {"name": "dev/mnist", "command": "echo hello from $TASK_NAME; exec sleep 1000"},
     "parameter_server": {"count": 1, **SMALL},
     "worker": {"count": 2, **SMALL},

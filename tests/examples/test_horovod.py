@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,6 @@ def _horovod() -> None:
 
 
 @pytest.mark.usefixtures("_horovod")
-def test_both_workers_train_one_model(train_on_mesos: Callable) -> None:
+def test_both_workers_train_one_model(train_on_mesos: Callable[..., Any]) -> None:
     """They meet at the executor of rank 0, see the same loss, and rank 0 tests the model."""
     train_on_mesos(OPTIONS).check_two_workers(epochs=12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ OUTPUT = {
 
 
 @pytest.mark.parametrize("example", OUTPUT)
-def test_the_example_trains(example: str, train_on_mesos: Callable) -> None:
+def test_the_example_trains(example: str, train_on_mesos: Callable[..., Any]) -> None:
     """Exit code 0, every task that trains has finished, and their output says what the README says."""
     training = train_on_mesos(EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,6 @@ def _torch() -> None:
 
 
 @pytest.mark.usefixtures("_torch")
-def test_both_workers_train_one_model(train_on_mesos: Callable) -> None:
+def test_both_workers_train_one_model(train_on_mesos: Callable[..., Any]) -> None:
     """They meet by what their environment says, see the same loss, and rank 0 tests the model."""
     train_on_mesos(OPTIONS).check_two_workers(epochs=8)

@@ -15,12 +15,14 @@ EXAMPLES = sorted(path.parent for path in (Path(__file__).parents[2] / "examples
 @pytest.fixture(params=EXAMPLES, ids=lambda path: path.name)
 def example(request: pytest.FixtureRequest) -> Path:
     """One example folder after the other."""
-    return request.param
+    path: Path = request.param
+    return path
 
 
 def program(example: Path) -> Path:
     """What the example runs."""
-    return example / json.loads((example / "options.json").read_text())["service"]["job_url"]
+    url: str = json.loads((example / "options.json").read_text())["service"]["job_url"]
+    return example / url
 
 
 def test_there_are_examples() -> None:
@@ -32,7 +34,7 @@ def test_training_code_is_plain(example: Path) -> None:
     """Training code imports only the standard library, what it is an example of, NumPy and scikit-learn."""
     tree = ast.parse(program(example).read_text())
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     own = {"pytorch_ddp": {"torch"}, "horovod": {"tensorflow", "horovod"}}.get(example.name, {"tensorflow"})
     allowed = {*own, "numpy", "sklearn", *sys.stdlib_module_names}
     assert set() == {module.partition(".")[0] for module in modules} - allowed

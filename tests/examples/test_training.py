@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.tensorflow
 
 
-def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: Callable) -> None:
+def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: Callable[..., Any]) -> None:
     """The chief goes on where it was killed, with the ps and workers untouched, saves the model, and exits 0.
 
     Below its target it exits 1, and says why. ps and workers go on serving, so somebody else has to end them. How good

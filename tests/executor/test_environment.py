@@ -28,7 +28,7 @@ def environment(base: dict[str, str] = AGENT, gpus: int = 0, **own: str) -> dict
 
 
 def payload(**fields: object) -> Payload:
-    return Payload("worker-1", "worker", 1, "true", CONFIG, **fields)  # type: ignore[arg-type]
+    return Payload("worker-1", "worker", 1, "true", CONFIG, **fields)
 
 
 def test_environment_describes_cluster_in_all_formats() -> None:

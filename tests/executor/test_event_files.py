@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_detector_accepts_file_that_own_process_has_open(tmp_path: Path) -> None
     write(path, [event(1, "loss", 0.5)])
     with started(path) as writer, started() as sleeper:
         working, hung = (
-            ProgressDetector([tmp_path / "own", path.parent], STARTED, lambda pid=process.pid: [pid], tmp_path / "own")
+            ProgressDetector([tmp_path / "own", path.parent], STARTED, partial(list, (process.pid,)), tmp_path / "own")
             for process in (writer, sleeper)
         )
         assert ({}, {"step": 1, "loss": 0.5}) == (hung.scan(), working.scan())
@@ -250,10 +251,12 @@ def test_detector_reads_files_of_real_tensorflow(tmp_path: Path) -> None:
     for folder, first in (("one", 2.0), ("two", 1.0)):
         (path,) = (tmp_path / folder).iterdir()
         found = [scalar for scalar in EventFile(path).new_scalars() if scalar.tag == "loss"]
-        assert [(step, pytest.approx(first / (step + 1))) for step in range(5)] == [(s.step, s.value) for s in found]
+        assert list(range(5)) == [item.step for item in found]
+        assert [item.value for item in found] == pytest.approx([first / (step + 1) for step in range(5)])
         detector = ProgressDetector([path.parent], STARTED, lambda: [process.pid], path.parent)
         progress = detector.scan()
-        assert (4, pytest.approx(first / 5)) == (progress["step"], progress["loss"])
+        assert 4 == progress["step"]
+        assert progress["loss"] == pytest.approx(first / 5)
         assert began < progress["begun"] < time.time()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -183,7 +184,8 @@ def test_every_event_sequence_has_one_end(noise: list[Event], exits_after: int, 
     pending: dict[int, list[Event]] = {exits_after: [Exited(OK)]}
     pending.setdefault(max(exits_after, gone_after), []).append(TreeGone())
     # Overdue comes only while there is a deadline.
-    state, actions = RUNNING, []
+    state = RUNNING
+    actions: list[Any] = []
     for number, event in enumerate(itertools.chain(noise, [None] * 9)):
         due = pending.get(number, [])
         for happening in [*due, *([event] if event else [])]:

@@ -20,7 +20,7 @@ def a_payload(**changes: object) -> Payload:
         "command": "python train.py",
         "tf_config": {"cluster": CLUSTER, "task": {"type": "worker", "index": 0}},
     }
-    return Payload(**{**fields, **changes})  # type: ignore[arg-type]
+    return Payload(**{**fields, **changes})
 
 
 def test_full_payload_round_trips() -> None:

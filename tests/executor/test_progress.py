@@ -21,7 +21,9 @@ times = st.floats(allow_nan=False, allow_infinity=False)
 speeds = st.none() | times
 whole = st.none() | st.integers(0, 1 << 60)
 counts = st.integers(0, 1 << 60)
-said = st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.text(max_size=3) | st.just([])
+said: st.SearchStrategy[Any] = (
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats() | st.text(max_size=3) | st.just([])
+)
 ids = st.from_regex(r"[a-z0-9_.-]{1,100}", fullmatch=True)
 
 

@@ -190,7 +190,8 @@ def test_stop_between_stages_wins() -> None:
 
 
 def play(*events: Any) -> tuple[LifecycleState, list[Any]]:
-    state, actions = LifecycleState(), []
+    state = LifecycleState()
+    actions: list[Any] = []
     for event in events:
         state, more = step(state, event, 0.0)
         actions += more

@@ -44,7 +44,7 @@ class PrintingScheduler:
 
 
 @pytest.fixture
-def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], PrintingScheduler]]:
+def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[Callable[[], PrintingScheduler], str]]:
     """Start schedulers of one service; its tasks write files to `checkpoints`."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
@@ -64,7 +64,8 @@ def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[], 
 
 def stored(state: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tf_scheduler", "state", "show", state, "--service", "small", "--json"]
-    return json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout)
+    document: dict[str, Any] = json.loads(subprocess.check_output(command, env=ENVIRONMENT))
+    return document
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import urllib.parse
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -84,7 +85,7 @@ def test_parse_line_ignores_foreign_lines(text):
 def test_secrets_are_redacted_in_all_fields(form, place):
     """Multi-line values by line; passwords in URLs, known or not."""
     said = "token hunter2-hunter2, line 5ecret-line, http://me:pass@host/"
-    given = {"message": "x", "error": None, **FACTS}
+    given: dict[str, Any] = {"message": "x", "error": None, **FACTS}
     given |= {"error": ValueError(said)} if place == "error" else {"message" if place == "message" else "task": said}
 
     text = written(form, given.pop("message"), masks=["hunter2-hunter2", "first\n5ecret-line\n", "e"], **given)

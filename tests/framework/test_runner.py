@@ -1,5 +1,7 @@
 """The loop: store before calls, acknowledge after storing, stop at the end."""
 
+from functools import partial
+
 import pytest
 
 from builders import a_spec, a_status, an_offer
@@ -64,7 +66,7 @@ def run(journal, *script):
     runner = Runner(restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id")
     journal.runner = runner
     for make in script:
-        runner.put(lambda make=make: make(runner.state))
+        runner.put(partial(lambda make: make(runner.state), make))
     return runner.run(journal)
 
 

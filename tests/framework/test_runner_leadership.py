@@ -70,7 +70,7 @@ def test_scheduler_without_leadership_does_not_connect():
 def test_lost_leadership_wakes_and_ends_the_loop():
     leadership, wire = Disputed(), Wire()
     runner, connected = runner_with(leadership), threading.Event()
-    wire.start = connected.set
+    wire.start = connected.set  # type: ignore[method-assign]
     ended = []
 
     def run():

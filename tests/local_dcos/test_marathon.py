@@ -209,7 +209,7 @@ def test_concurrent_change_of_an_app_is_refused(marathon):
 
 
 def test_concurrent_creation_succeeds_once(marathon):
-    results = queue.SimpleQueue()
+    results: queue.SimpleQueue[object] = queue.SimpleQueue()
 
     def create():
         try:

@@ -42,7 +42,7 @@ def offers() -> Step:
 
 def rescind() -> Step:
     """Mesos rescinds all offers that the scheduler holds."""
-    return _step("rescind", lambda world: [world.mesos.rescind(key) for key in list(world.mesos.offers)])
+    return _step("rescind", lambda world: [*map(world.mesos.rescind, list(world.mesos.offers))])
 
 
 def agent(joined: Agent) -> Step:

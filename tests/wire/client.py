@@ -112,7 +112,8 @@ class Client:
     def abort(self) -> dict[str, Any]:
         self.driver.abort()
         self.driver.join()
-        return self.options.get("framework", {})
+        framework: dict[str, Any] = self.options.get("framework", {})
+        return framework
 
     def stop(self) -> None:
         self.driver.stop()

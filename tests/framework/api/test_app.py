@@ -3,6 +3,8 @@
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
-from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.offer import Evaluation
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Status
 from tf_scheduler.model.reasons import AgentRejected, TooSmall
@@ -46,7 +48,7 @@ def state():
         tasks=records,
         statuses={record.id: a_status(record.id) for record in records.values()},
         pending={"worker-0": why},
-        evaluations=(Evaluation(7.0, 3, 2, refused={"worker-0": why}),),
+        evaluations=(Evaluation(7.0, 3, 2, refused={TaskName("worker-0"): why}),),
     )
 
 
@@ -319,8 +321,8 @@ def test_secret_options_are_masked(option):
     """In the current and in the previous configuration."""
     state = registered(to_spec(resolve({"service": {"command": "x"}})))
     for number, command in enumerate(("x", "y")):
-        document = {"service": {"command": command}}
-        inner = document
+        document: dict[str, Any] = {"service": {"command": command}}
+        inner: dict[str, Any] = document
         for name in option.path[:-1]:
             inner = inner.setdefault(name, {})
         inner[option.path[-1]] = "s3cret"
@@ -444,7 +446,7 @@ def test_update_preview_while_service_accepts_options(state):
         "is being uninstalled": Snapshot(state, uninstalling=True),
         "has finished": Snapshot(with_fields(state, result=result)),
     }.items():
-        backend = Backend(lambda snapshot=snapshot: snapshot, preview_update=lambda asked: {"asked": asked})
+        backend = Backend(partial(replace, snapshot), preview_update=lambda asked: {"asked": asked})
         replies[name] = ask(create_app(backend), PREVIEW, "POST", body=b'{"options": {}}')
 
     assert (200, {"asked": {"options": {}}}) == (replies["runs"].code, replies["runs"].body)

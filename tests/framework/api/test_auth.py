@@ -62,7 +62,8 @@ def test_tokens_are_compared_in_constant_time(monkeypatch):
 
     app = an_app(read_token="r", write_token="w")
     monkeypatch.setattr(hmac, "compare_digest", never)
-    for headers in ({}, bearer("r"), bearer("w"), basic("alice", "w"), bearer("wrong" * 20)):
+    wrong: list[dict[str, str]] = [{}, bearer("r"), bearer("w"), basic("alice", "w"), bearer("wrong" * 20)]
+    for headers in wrong:
         assert (401, 401) == (ask(app, PATH, headers=headers).code, ask(app, COMMAND, WRITE, headers=headers).code)
     assert {(32, 32)} == set(compared)
 
@@ -122,7 +123,7 @@ def test_repeated_bad_tokens_are_rate_limited():
 
     assert [401] * 30 + [429] * 2 == [reply.code for reply in replies]
     assert "5" == replies[-1].headers["retry-after"]
-    assert [202, 401] == [ask(app, PATH, headers=headers).code for headers in (bearer("r"), {})]
+    assert [202, 401] == [ask(app, PATH, headers=bearer("r")).code, ask(app, PATH, headers={}).code]
 
 
 def test_health_needs_no_token():

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_metrics_need_read_access(app, path):
 
 def test_requests_are_counted_by_method_and_code(app):
     """Unknown methods count as one; an unanswered request has code 0."""
-    counts = Counter()
+    counts: Counter[Any] = Counter()
     counted = RequestCounter(app, lambda method, code: counts.update([(method, code)]))
 
     ask(counted, "/v1/tasks", headers=BEARER)
@@ -61,7 +62,7 @@ def test_requests_are_counted_by_method_and_code(app):
 
 def test_failed_request_is_counted():
     """The server still gets the error."""
-    counts = Counter()
+    counts: Counter[Any] = Counter()
 
     async def broken(_scope, _receive, _send):
         raise ConnectionResetError

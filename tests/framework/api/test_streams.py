@@ -77,7 +77,7 @@ def listening(port, path, **headers):
 
 
 def events(answer):
-    fields = {}
+    fields: dict[str, str] = {}
     for line in answer:
         name, _, text = line.decode().rstrip("\n").partition(": ")
         if name == "":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -29,9 +31,8 @@ class Hanging:
         raise FileError(502, "it does not answer", silent=True)
 
 
-async def ended(task):
-    (result,) = await asyncio.gather(task, return_exceptions=True)
-    return result
+async def ended(task: Awaitable[Any]) -> Any:
+    return (await asyncio.gather(task, return_exceptions=True))[0]
 
 
 def test_hanging_agent_does_not_block_others():

@@ -28,7 +28,8 @@ def ask(port, certificates, method, path, who=""):
 
 def test_client_certificates_grant_access(certificates):
     """409: access granted, but this app has no loop."""
-    files = ServerTls(*certificates.pair("server"), client_ca=certificates.ca)
+    certificate, key = certificates.pair("server")
+    files = ServerTls(certificate, key, client_ca=certificates.ca)
     app = an_app(client_certificates=True, writers=frozenset({"client"}))
     with ApiServer(app, "127.0.0.1", 0, files) as server:
         codes = {

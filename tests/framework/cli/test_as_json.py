@@ -27,7 +27,7 @@ def asked(tmp_path, monkeypatch, invoke):
     def ask(*words: object) -> str:
         code, out, err = invoke(*words)
         assert 0 == code, err
-        return out
+        return str(out)
 
     return ask
 

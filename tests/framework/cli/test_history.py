@@ -147,7 +147,8 @@ def test_run_of_killed_command_is_lost(run, tmp_path, kept):
     decided = {"result": "failed", "reason": "worker-0 failed", "t": T0 + 9}
     folders["gone"].recording.write_text(encode_line(launched))
     folders["over"].recording.write_text(encode_line(launched) + encode_line(decided))
-    for place, (name, process) in enumerate((("going", me), ("gone", replace(me, start_time=1)), ("over", None))):
+    processes = {"going": me, "gone": me and replace(me, start_time=1), "over": None}
+    for place, (name, process) in enumerate(processes.items()):
         identity = f"{process.pid}:{process.start_time}" if process else "1:1"
         times = {**begun, "submitted": T0 - place}
         kept.save(a_run(id=name, folder=str(tmp_path / name), process=identity, **times))

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def prepared(tmp_path, monkeypatch):
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:5050"))
 
     def prepared(document):
-        notices = []
+        notices: list[Any] = []
         folder = RunFolder.create("mnist", "0")
         launch = prepare_launch(document, cluster, folder, notify=notices.append)
         assert 0o600 == launch.options.stat().st_mode & 0o777

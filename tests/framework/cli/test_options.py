@@ -1,6 +1,7 @@
 """`dcos-tensorflow options`: exit codes and output."""
 
 import json
+from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -11,7 +12,7 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
 
-GOOD = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
+GOOD: dict[str, Any] = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
 #: Valid, with an option that has no effect.
 NOTED = {**GOOD, "service": {**GOOD["service"], "mesos_api_version": "V0"}}
 

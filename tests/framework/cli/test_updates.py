@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import urllib.request
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from mesos_local.master_api import read_status
 
 NAME = "updated"
 #: A parameter-server cluster whose programs wait to be killed.
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "service": {"name": NAME, "strategy": "parameter_server", "command": "exec sleep 1000"},
     "chief": {"count": 1, **SMALL},
     "parameter_server": {"count": 1, **SMALL},

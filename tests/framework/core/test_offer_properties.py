@@ -58,7 +58,7 @@ class Offers(RuleBasedStateMachine):
         spec = a_spec(jobs=tuple(job for job in jobs if job.count), gang=GangSpec(mode=mode, reserve_timeout=20.0))
         self.joined = self.calamities = 0
         self.world = World(spec)
-        self.world.step = self.checked(self.world.step)
+        self.world.step = self.checked(self.world.step)  # type: ignore[method-assign]
         for machine in machines:
             self.join(machine)
         self.world.register()

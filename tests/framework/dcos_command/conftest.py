@@ -43,7 +43,7 @@ def dcos(api, capsys):
         try:
             code = dcos_main(["tensorflow", "--name=dev/digits", *arguments], everything)
         except SystemExit as end:
-            code = end.code
+            code = int(end.code or 0)
         return Result(code, capsys.readouterr())
 
     return run

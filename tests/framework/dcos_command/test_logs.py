@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -33,7 +34,8 @@ def moody(monkeypatch):
     """A service that answers `answers` to one request after the other, then 503; `asked`: from where on."""
     monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
-    asked, answers = [], []
+    asked: list[Any] = []
+    answers: list[Any] = []
 
     async def answer(request):
         asked.append(request.headers.get("last-event-id"))
@@ -76,6 +78,7 @@ def test_followed_events_name_their_journal(monkeypatch):
     with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{server.port}"), "", direct=True)
         (follow,) = (command.follow for command in logs.COMMANDS if command.words == "events")
+        assert follow
         events = follow(service, {})
         assert [{"number": 8}, {"number": 8}] == [next(events), next(events)]
     assert [("7", "it", None), ("7", "it", "8-it")] == asked

@@ -27,7 +27,7 @@ def test_every_command_is_documented_in_cli_md(command):
     words = command.words.split()
     assert any(row.startswith(f"| `{words[0]}") and re.search(rf"\b{words[-1]}\b", row) for row in ROWS), "docs/cli.md"
     for spelling in command.spellings:
-        group = cli
+        group: click.Command | None = cli
         for word in spelling:
             assert isinstance(group, Group)
             group = group.get_command(click.Context(group), word)

@@ -1,6 +1,7 @@
 """`uninstall` waits for the end and reports what is left behind."""
 
 import json
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -27,7 +28,7 @@ def a_plan(status, message):
 def cluster(monkeypatch):
     """A DC/OS with the service dev/digits, which has the plans `plans`, one look after the other, and is gone then."""
     monkeypatch.setattr(command, "_POLL_SECONDS", 0.0)
-    plans = []
+    plans: list[Any] = []
 
     def app(_request):
         return JSONResponse({"app": FOUND}) if plans else JSONResponse({"message": "App does not exist"}, 404)

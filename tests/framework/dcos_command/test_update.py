@@ -13,12 +13,15 @@ from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstalla
 from tf_scheduler.model import redaction
 
 START, ROLLBACK = (command for command in update.COMMANDS if command.words in ("update start", "update rollback"))
+assert START.preview
+preview_start = START.preview
 
 
 class Stored:
     """What a service and its cluster answer: configurations, newest first, and the options it has."""
 
-    name, installation = "tensorflow", None
+    name = "tensorflow"
+    installation: LocalInstallation | None = None
 
     def __init__(self, *options, user=None, rejected=()):
         self.rejected = list(rejected)
@@ -175,6 +178,7 @@ def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
 def test_rollback_restores_the_previewed_options():
     """Also if the previous configuration is another one by now."""
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 1})
+    assert ROLLBACK.preview
     _, known = ROLLBACK.preview(service, {"program": "x"})
     service.user = {"a": 5}
 
@@ -236,7 +240,7 @@ def test_unchanged_file_of_local_service_updates_nothing(tmp_path, replace):
     local = Local(tmp_path, LONG)
 
     with pytest.raises(NothingToDoError):
-        START.preview(local, {"program": "x", "options": str(local.file), "replace": replace})
+        preview_start(local, {"program": "x", "options": str(local.file), "replace": replace})
 
     assert local.installed.completed(local.installed.options()) == local.previewed
     assert (tmp_path / "long.py").as_uri() == local.previewed["service"]["job_url"]
@@ -251,14 +255,14 @@ def test_update_of_local_service_validates_the_file(tmp_path, service, problem):
     local.write({"service": service})
 
     with pytest.raises(CommandError, match=problem):
-        START.preview(local, {"program": "x", "options": str(local.file)})
+        preview_start(local, {"program": "x", "options": str(local.file)})
 
 
 def test_update_on_dcos_warns_of_a_relative_path(tmp_path):
     (tmp_path / "options.json").write_text(json.dumps(LONG))
     params = {"program": "x", "options": str(tmp_path / "options.json"), "package_version": "2"}
 
-    effects, known = START.preview(Stored(), params)
+    effects, known = preview_start(Stored(), params)
 
     assert "service.job_url: long.py: only the local cluster finds" in effects[0]
     assert LONG == known["wanted"]

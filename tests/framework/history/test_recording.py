@@ -1,5 +1,7 @@
 """Recording of decisions as lines, and lines as launches and curves."""
 
+from functools import partial
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,7 +151,7 @@ def test_resume_adds_stored_but_unrecorded_changes(tmp_path):
     state = with_fields(STATE, statuses={"id-1": failed}, recoveries={"worker-0": lost})
 
     for now in (200.0, 300.0):
-        Recorder(path, lambda now=now: now).resume(state)
+        Recorder(path, partial(float, now)).resume(state)
 
     (launch,) = read_recording(path).launches
     assert (100.0, 200.0, 3, "agent a was lost") == (launch.launched, launch.ended, launch.exit_code, launch.replaced)

@@ -12,6 +12,7 @@ from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.mesos import decode, encode
 from tf_scheduler.model import effects, events
+from tf_scheduler.model.ids import AgentId, OperationId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, PlacementSpec
 from tf_scheduler.model.resources import Operation, OperationState, OperationStatus, Resource
@@ -157,9 +158,9 @@ def test_every_call_has_an_encoder():
         effects.Kill("t", "a"),
         effects.ShutdownExecutor("e", "a"),
         effects.Acknowledge("t", "a", "u"),
-        effects.Reconcile({"t": "a"}),
+        effects.Reconcile({TaskId("t"): AgentId("a")}),
         effects.AcknowledgeOperation("o", "a", "u"),
-        effects.ReconcileOperations({"o": "a"}),
+        effects.ReconcileOperations({OperationId("o"): AgentId("a")}),
         effects.RequestSecretReload("e", "a"),
     ]
 

@@ -43,7 +43,8 @@ def test_waits_differ():
 @given(st.lists(st.floats(0, 2), max_size=60))
 def test_rate_limit_holds_for_any_pauses(pauses):
     """No second has more than four attempts, and no attempt waits longer than needed."""
-    pace, now, times = AttemptRateLimit(), 0.0, []
+    pace, now = AttemptRateLimit(), 0.0
+    times: list[float] = []
     for pause in pauses:
         now += pause
         wait = pace.wait(now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from mesos_client.http import HttpReply, Subscription
 from mesos_client.results import Failed, NotConnected, Sent
@@ -18,7 +19,8 @@ class Slow(Transport):
 
     def __init__(self, timeout: float = PATIENCE) -> None:
         super().__init__(timeout=timeout)
-        self.requests, self.asked, self.answer = [], threading.Event(), threading.Event()
+        self.requests: list[Any] = []
+        self.asked, self.answer = threading.Event(), threading.Event()
 
     def post(self, request):
         self.requests.append(request)
@@ -35,7 +37,8 @@ def in_thread(results, sender, present):
 
 def test_queued_call_of_ended_subscription_is_dropped():
     """It would be sent after the disconnection, or with the stream id of the old subscription."""
-    slow, sessions, results = Slow(), [SESSION], []
+    slow, sessions = Slow(), [SESSION]
+    results: list[Any] = []
     asked = threading.Event()
 
     def present():
@@ -56,7 +59,8 @@ def test_queued_call_of_ended_subscription_is_dropped():
 
 def test_queued_call_times_out():
     """Behind a hanging call: a typed failure after the timeout."""
-    slow, results = Slow(0.05), []
+    slow = Slow(0.05)
+    results: list[Any] = []
     thread = in_thread(results, slow, lambda: SESSION)
     assert slow.asked.wait(PATIENCE)
     assert isinstance(slow.send(SESSION, lambda: SESSION, {}, CALL), Failed)

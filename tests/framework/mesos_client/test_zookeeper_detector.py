@@ -240,7 +240,7 @@ def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeyp
     """A new session has no watches: everything is read again, and an unchanged leader is not reported again."""
     made: list[KazooClient] = []
 
-    class Client(KazooClient):
+    class Client(KazooClient):  # type: ignore[misc]  # kazoo has no annotations
         def __init__(self, *arguments, **options):
             super().__init__(*arguments, **options)
             made.append(self)
@@ -259,7 +259,7 @@ def _expire(client: KazooClient, servers: str) -> None:
     """Take the client's session over and close it."""
     over = threading.Event()
     old = client.client_id
-    client.add_listener(lambda state: state == "CONNECTED" and client.client_id != old and over.set())
+    client.add_listener(lambda state: over.set() if state == "CONNECTED" and client.client_id != old else None)
     thief = KazooClient(servers, client_id=old)
     thief.start(timeout=PATIENCE)
     thief.stop()

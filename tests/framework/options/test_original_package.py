@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ OURS = dict(option_paths(config_schema()))
 NO_DEFAULT = "<none>"
 
 #: From the tutorials of the original package.
-HELLO = {
+HELLO: dict[str, Any] = {
     "service": {
         "name": "helloworld",
         "job_url": "https://example.com/source/helloworld.zip",

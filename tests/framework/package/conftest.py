@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft4Validator
@@ -26,7 +27,7 @@ def validator(name):
 @pytest.fixture(scope="session")
 def fits():
     """Check a document against a schema of tests/schemas, and list the problems."""
-    validators = {}
+    validators: dict[str, Any] = {}
 
     def check(document, name):
         found = validators.setdefault(name, validator(name))

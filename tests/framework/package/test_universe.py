@@ -123,7 +123,7 @@ def test_upgrades_name_released_versions():
         assert version == "*" or f"## {version}" in changelog
 
 
-@pytest.mark.parametrize("options", {**ORIGINAL, **EXAMPLES}.values(), ids={**ORIGINAL, **EXAMPLES})
+@pytest.mark.parametrize("options", [*ORIGINAL.values(), *EXAMPLES.values()], ids=[*ORIGINAL, *EXAMPLES])
 def test_marathon_accepts_the_app(fits, options):
     """By both of its schemas."""
     app = render_app(PACKAGE, options, "https://example.com/universe.json")

@@ -127,7 +127,7 @@ class SecretScheduler:
         (self.folder / "secrets" / "mesos").write_text(PASSWORD)
         self.go = self.folder / "go"
         self.port = free_ports(1)[0]
-        document = {
+        document: dict[str, Any] = {
             "service": {
                 "name": name,
                 "user": USER,

@@ -1,5 +1,7 @@
 """Selection of the active options at a start, and preview of updates."""
 
+from functools import partial
+
 from kit.memory_store import MemoryStore
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.effects import TaskLaunched
@@ -18,7 +20,7 @@ def options(service=(), **worker):
 def outcomes(store, *starts):
     """Outcomes of the last start: text, and whether it is a warning."""
     for number, start in enumerate(starts):
-        history = OptionsHistory(start, {}, to_spec, clock=lambda at=number: float(at))
+        history = OptionsHistory(start, {}, to_spec, clock=partial(float, number))
         history.activate(store)
     return [(outcome.message, outcome.warning) for outcome in history.outcomes]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_kerberos_becomes_two_files():
     assert {"KERBEROS_PRINCIPAL": b"tensorflow@LOCAL", "KRB5_TRACE": b"/dev/stderr"} == values
 
 
-PLAIN = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
+PLAIN: dict[str, Any] = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
 
 
 def known(environment=None, policy=None, **sections):

@@ -54,7 +54,7 @@ def test_file_needs_no_leadership(tmp_path):
 def test_zookeeper_has_one_leader(zookeeper):
     """The second scheduler waits and leads after the first one exits."""
     url = f"zk://{zookeeper.servers[0]}{zookeeper.chroot}?session_timeout=5"
-    holders = []
+    holders: list[object] = []
     with closing(open_store(url, "tf")) as first, closing(open_store(url, "tf")) as second:
         assert isinstance(first, ZooKeeperStore)
         leadership = acquire_leadership(first)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ from tf_scheduler.store.sqlite import SqliteStore
 BIG = [Put(f"big/{number}", bytes(50_000)) for number in range(20)]
 
 
-def sql(file: Path, *statements: str) -> list:
+def sql(file: Path, *statements: str) -> list[Any]:
     """Execute the statements as another program would; return the last one's rows."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         return [connection.execute(statement).fetchall() for statement in statements][-1]

@@ -14,7 +14,7 @@ from tf_scheduler.api.views import training
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import ProgressReported, Tick
-from tf_scheduler.model.ids import TaskId
+from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Progress, TaskState, TrainingCurve
 from tf_scheduler.store import training_history
@@ -136,7 +136,8 @@ def test_stored_history_is_small():
     points = tuple(Progress(n, 1763759990.123456 + n, step=n, loss=math.pi * n) for n in range(MAX_POINTS))
     silent = {f"a-{n}": TrainingCurve(tuple(Progress(0, 1.0, step=1) for _ in points)) for n in range(50)}
     diverged = TrainingCurve((Progress(0, 1.0, loss=math.inf, steps_per_second=math.nan),))
-    put = encode_history({**silent, **{f"z-{n}": TrainingCurve(points) for n in range(15)}, "z-diverged": diverged}, {})
+    by_name = {**silent, **{f"z-{n}": TrainingCurve(points) for n in range(15)}, "z-diverged": diverged}
+    put = encode_history({TaskName(name): curve for name, curve in by_name.items()}, {})
 
     curves = decode_curves({put.key: put.value})
 

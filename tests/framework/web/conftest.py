@@ -40,7 +40,7 @@ def visit(chromium):
         page = context.new_page()
         page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", lambda dialog: [complaints.append(f"a dialog: {dialog.message}"), dialog.dismiss()])
         place = urlsplit(url).netloc
         page.on("request", lambda sent: None if urlsplit(sent.url).netloc == place else strangers.append(sent.url))
         prepare(page)

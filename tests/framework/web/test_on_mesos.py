@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from kit.commands import scheduler_environment, start_scheduler
 from mesos_local.host.process import free_ports
@@ -102,7 +102,7 @@ def test_page_follows_and_commands_training(scheduler, visit):
     """From the first launch to the result."""
     expect.set_options(timeout=PATIENCE * 1000)
     url = scheduler.start()
-    page = visit(url)
+    page: Page = visit(url)
     region = lambda name: page.get_by_role("region", name=name, exact=True)  # noqa: E731
     press = lambda name: region("Plans").get_by_role("button", name=name, exact=True).click()  # noqa: E731
     said = page.locator("#said")

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from builders import a_spec, with_fields
 from live_api import LiveApi
@@ -35,11 +35,11 @@ def train(live, name, losses):
         live.backend.observe(event, live.world.step(event))
 
 
-def chip(page, task):
+def chip(page: Page, task: str) -> Locator:
     return page.get_by_role("region", name="Cluster").get_by_role("button", name=task)
 
 
-def plans(page):
+def plans(page: Page) -> Locator:
     return page.get_by_role("region", name="Plans")
 
 

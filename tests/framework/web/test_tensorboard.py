@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -96,7 +97,8 @@ class Handler(QuietHandler):
 @pytest.mark.parametrize("prefix", ["", "/service/dev/digits"])
 def test_tensorboard_page_cannot_command_scheduler(chromium, prefix):
     """No request, frame, window or form of the page reaches the scheduler."""
-    spec, events = a_spec(name="dev/digits", jobs=(a_job(JobKind.TENSORBOARD),)), []
+    spec = a_spec(name="dev/digits", jobs=(a_job(JobKind.TENSORBOARD),))
+    events: list[Any] = []
     with HttpServer(Handler) as board:
         address = board.address
         record = TaskRecord("tensorboard-0", "t__1", JobKind.TENSORBOARD, 0, "S1", "agent-1", address, 1, (), 0.0)

@@ -8,6 +8,7 @@ from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import Accept, Decline, TaskLaunched
 from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed
+from tf_scheduler.model.ids import OfferId
 from tf_scheduler.model.offer import AgentSnapshot, OfferRound
 from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.state import SchedulerState
@@ -90,7 +91,7 @@ def receive(state, *offers, now=1000.0):
 
 
 def test_declines_is_one_call_or_none():
-    assert (Decline(("o-1", "o-2"), 5.0),) == rounds.declines(["o-1", "o-2"], 5.0)
+    assert (Decline(("o-1", "o-2"), 5.0),) == rounds.declines([OfferId("o-1"), OfferId("o-2")], 5.0)
     assert () == rounds.declines([], 5.0)
 
 

@@ -12,6 +12,7 @@ from tf_scheduler.core.recovery.replacement import (
 )
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import RestartPolicy, RestartWhen
 from tf_scheduler.model.task import Cause, TaskState
 
@@ -38,7 +39,7 @@ def test_restart_group_skips_finished_and_replaced_tasks():
     finished = apply(STATE, StatusStored(a_status(chief.id, TaskState.FINISHED)))
     replaced = apply(STATE, RecoveryDecided(replace_launch(STATE, chief, "x", 1.0)))
 
-    groups = [list(restart_group(state, ["ps-0"], 9.0, moved=False)) for state in (STATE, finished, replaced)]
+    groups = [list(restart_group(state, [TaskName("ps-0")], 9.0, moved=False)) for state in (STATE, finished, replaced)]
 
     assert [[replace_launch(STATE, chief, "restarts with ps-0", 9.0)], [], []] == groups
 

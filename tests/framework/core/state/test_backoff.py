@@ -26,7 +26,9 @@ def test_first_token_is_available_immediately():
 def bucket_after(count):
     bucket = FULL_TOKEN_BUCKET
     for _ in range(count):
-        bucket = take_token(bucket, 1000.0)
+        after = take_token(bucket, 1000.0)
+        assert after
+        bucket = after
     return bucket
 
 

@@ -7,16 +7,18 @@ from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.state import pause
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched, TaskPaused
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Override
 from tf_scheduler.model.task import TaskState
 
 SPEC = a_spec()
+PS_0 = TaskName("ps-0")
 
 
 def test_parameter_server_pauses_chief():
     """The chief cannot train without it."""
-    assert {"ps-0", "chief-0"} == pause.sleeping_tasks(SPEC, {"ps-0": 1.0})
-    assert (True, False) == tuple(pause.is_sleeping(SPEC, {"ps-0": 1.0}, name) for name in ("chief-0", "worker-0"))
+    assert {"ps-0", "chief-0"} == pause.sleeping_tasks(SPEC, {PS_0: 1.0})
+    assert (True, False) == tuple(pause.is_sleeping(SPEC, {PS_0: 1.0}, name) for name in ("chief-0", "worker-0"))
 
 
 def test_override_shows_pausing_then_paused():

@@ -4,6 +4,7 @@ import pytest
 
 from builders import a_job, a_spec
 from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, Strategy
 
 PSS, MWMS, BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
@@ -38,7 +39,9 @@ def test_lost_task_restarts_minimal_set(strategy, lost, same, moved):
 
 def test_several_losses_are_one_recovery():
     """The union: no task restarts twice."""
-    assert {"ps-0", "worker-1", "chief-0"} == index_of(spec(PSS)).restarts(["worker-1", "ps-0"], moved=False)
+    assert {"ps-0", "worker-1", "chief-0"} == index_of(spec(PSS)).restarts(
+        map(TaskName, ("worker-1", "ps-0")), moved=False
+    )
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))

@@ -36,7 +36,7 @@ def test_kill_at_every_request(zookeeper, tmp_path, kind):
     command = [sys.executable, str(CRASHER), zookeeper.servers[0], str(tmp_path), kind, *map(str, range(POINTS))]
     output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, timeout=170).stdout
     ended_by = [int(line) for line in output.split()]
-    left = Counter()
+    left: Counter[tuple[int, int]] = Counter()
     for point in range(POINTS):
         place = replace(zookeeper, chroot=f"/{kind}-{point}", session_timeout=2.0)
         acknowledged, stored = left_behind(place, tmp_path / f"{kind}-{point}")

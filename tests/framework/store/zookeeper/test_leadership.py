@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,8 @@ def test_frozen_leader_stops_acting(zookeeper, open_at, leader):
 
 def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at, operator):
     """Before its session could end: afterwards the session still has its nodes."""
-    store, lost = open_at(replace(three_places, session_timeout=8.0)), queue.Queue()
+    store = open_at(replace(three_places, session_timeout=8.0))
+    lost: queue.Queue[Any] = queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
     store.load()
@@ -169,7 +171,8 @@ def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at,
 @pytest.mark.parametrize("which", ["leader", "ours"])
 def test_leadership_survives_one_server(three_places, ensemble, open_at, server_of, which):
     """The ensemble's leader is killed, or the connected server is frozen."""
-    store, lost = open_at(replace(three_places, session_timeout=6.0)), queue.Queue()
+    store = open_at(replace(three_places, session_timeout=6.0))
+    lost: queue.Queue[Any] = queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
     store.load()
@@ -201,7 +204,8 @@ def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost):
 
 def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
     """And the scheduler can store nothing."""
-    store, lost = open_at(zookeeper), queue.Queue()
+    store = open_at(zookeeper)
+    lost: queue.Queue[Any] = queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
     store.load()
@@ -218,7 +222,8 @@ def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
 
 def test_session_end_ends_leadership(zookeeper, open_at, expire):
     """Immediately. A write in the new session is rejected, even if no other process has written."""
-    store, lost = open_at(zookeeper), queue.Queue()
+    store = open_at(zookeeper)
+    lost: queue.Queue[Any] = queue.Queue()
     leadership = store.lead()
     leadership.on_lost(lost.put)
     store.load()
@@ -226,7 +231,7 @@ def test_session_end_ends_leadership(zookeeper, open_at, expire):
     expire(store, zookeeper)
     assert lost.get(timeout=LONG)
 
-    again = queue.Queue()
+    again: queue.Queue[Any] = queue.Queue()
     leadership.on_lost(again.put)
     assert "session" in again.get(timeout=LONG)
     for write in (lambda: store.apply([Put("a", b"2")]), lambda: store.apply([]), store.erase):
