@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -286,7 +287,6 @@ def _versions(service: ServiceClient, _params: Params) -> Any:
 
 #: Last step of the plan that removes a service; its message lists what is left behind.
 LAST_STEP = "forget-state"
-_LEFT_BEHIND = "left behind"
 _POLL_SECONDS = 0.5
 #: Default timeout in seconds. The scheduler's own timeouts are shorter (docs/updates.md), but it has to run.
 TIMEOUT = 900
@@ -321,24 +321,25 @@ def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
     """
     name, screen = app_id(service), Screen(sys.stderr)
     screen.show((f"{name} is being uninstalled. Ctrl-C stops waiting; the uninstall continues.",))
-    message, done, failure, deadline = "", False, "", time.monotonic() + limit
+    last_step, failure, deadline = LastStep(), "", time.monotonic() + limit
     installation = installation_of(service)
-    while (last := installation.last_failure(finished=done)) is not None:
-        newer, done = leftovers_message(_removal_plan(service))
+    while (last := installation.last_failure(finished=last_step.done)) is not None:
+        newer = last_uninstall_step(_removal_plan(service))
         # A restarted scheduler no longer knows what its predecessor left behind.
-        if newer.startswith(_LEFT_BEHIND) or (newer and not message.startswith(_LEFT_BEHIND)):
-            message = newer
+        kept = last_step if last_step.left_behind and not newer.left_behind else newer
+        last_step = replace(kept, message=kept.message or last_step.message, done=newer.done)
         if last not in ("", failure):
             failure = last
             screen.show((f"the scheduler exited and is restarted: {failure}",))
         if time.monotonic() > deadline:
+            reason = last_step.message or failure or "the scheduler reported no reason"
             raise CommandError(
-                f"{name} still exists after {limit:g} s: {message or failure or 'the scheduler reported no reason'}. "
+                f"{name} still exists after {limit:g} s: {reason}. "
                 "The uninstall continues; repeat this command to wait for it. If the scheduler cannot run, remove the "
                 f"app with `dcos marathon app remove {name}`: Mesos stops its tasks after the failover timeout"
             )
         time.sleep(_POLL_SECONDS)
-    return message
+    return last_step.message
 
 
 def _removal_plan(service: ServiceClient) -> Mapping[str, Any]:
@@ -349,14 +350,24 @@ def _removal_plan(service: ServiceClient) -> Mapping[str, Any]:
     return plan
 
 
-def leftovers_message(plan: Mapping[str, Any]) -> tuple[str, bool]:
-    """The last step's message about what is left behind, and whether the step is complete."""
+@dataclass(frozen=True)
+class LastStep:
+    """Last step of an uninstall plan."""
+
+    #: About what is left behind; empty while that is unknown.
+    message: str = ""
+    done: bool = False
+    left_behind: bool = False
+
+
+def last_uninstall_step(plan: Mapping[str, Any]) -> LastStep:
+    """Return the last step of an uninstall plan; of any other plan, an empty one."""
     steps = (step for phase in plan["phases"] for step in phase["steps"])
     last = next((step for step in steps if step["name"] == LAST_STEP), None)
     if last is None:
-        return "", False
-    done, message = last["status"] == "COMPLETE", str(last["message"])
-    return (message if done or message.startswith(_LEFT_BEHIND) else ""), done
+        return LastStep()
+    done, left_behind = last["status"] == "COMPLETE", bool(last.get("left_behind"))
+    return LastStep(str(last["message"]) if done or left_behind else "", done, left_behind)
 
 
 def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument) -> Command:

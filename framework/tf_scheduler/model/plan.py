@@ -204,6 +204,8 @@ class Step:
     task: TaskName | None = None
     #: `None` if the task is not paused.
     override: Override | None = None
+    #: Last step of uninstall: descriptions of tasks, reservations and frameworks that remain in Mesos.
+    left_behind: tuple[str, ...] = ()
 
     @property
     def display_status(self) -> Status | Override:

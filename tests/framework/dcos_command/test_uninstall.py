@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from dcos_command import update as command
 from dcos_command.main import main
-from dcos_command.update import LAST_STEP, leftovers_message
+from dcos_command.update import LAST_STEP, LastStep, last_uninstall_step
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.core.plans import view
 
@@ -20,8 +20,10 @@ LOST = "left behind: reservation r-1 on agent-2"
 
 
 def a_plan(status, message):
-    return {"phases": [{"steps": [{"name": "x", "status": "COMPLETE", "message": ""}]},
-                       {"steps": [{"name": LAST_STEP, "status": status, "message": message}]}]}  # fmt: skip
+    last = {"name": LAST_STEP, "status": status, "message": message}
+    if message == LOST:
+        last["left_behind"] = ["reservation r-1 on agent-2"]
+    return {"phases": [{"steps": [{"name": "x", "status": "COMPLETE", "message": ""}]}, {"steps": [last]}]}
 
 
 @pytest.fixture
@@ -122,4 +124,4 @@ def test_no_wait_names_the_command_to_follow(cluster, capsys):
 
 def test_last_step_is_the_schedulers():
     assert view.FORGET_STATE == LAST_STEP
-    assert ("", False) == leftovers_message({"phases": []})
+    assert LastStep() == last_uninstall_step({"phases": []})

@@ -62,12 +62,13 @@ def _phase(plan: Plan, phase: Phase) -> PhaseBody:
 
 
 def _step(plan: Plan, phase: Phase, step: Step) -> StepBody:
-    return {
+    body: StepBody = {
         "id": _id(plan.name, phase.name, step.name),
         "status": step.display_status,
         "name": step.name,
         "message": step.message,
     }
+    return {**body, "left_behind": list(step.left_behind)} if step.left_behind else body
 
 
 def _id(*names: str) -> str:

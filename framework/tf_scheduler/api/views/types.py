@@ -188,12 +188,17 @@ class EventsBody(TypedDict):
 # Bodies of the SDK (dcos-commons, PlanInfo and related classes).
 
 
-class StepBody(TypedDict):
+class _StepBody(TypedDict):
     id: str
     #: Display status.
     status: Status | Override
     name: str
     message: str
+
+
+class StepBody(_StepBody, total=False):
+    #: Last step of uninstall: what remains in Mesos; absent if nothing does.
+    left_behind: list[str]
 
 
 class PhaseBody(TypedDict):

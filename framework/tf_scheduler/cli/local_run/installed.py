@@ -30,7 +30,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from dcos_command.client import PACKAGE
 from dcos_command.errors import CommandError
-from dcos_command.update import leftovers_message, merge_options
+from dcos_command.update import last_uninstall_step, merge_options
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId
@@ -354,7 +354,7 @@ class _Supervisor:
         # An uninstalling scheduler whose certificate is missing responds unencrypted.
         responses = (get_json(scheduler.address, _PLAN, encrypted=encrypted) for encrypted in (False, True))
         status, plan = next(filter(None, responses), (0, {}))
-        self._last = leftovers_message(plan)[0] if status == 200 else ""
+        self._last = last_uninstall_step(plan).message if status == 200 else ""
         return status == 200
 
     def _forget(self) -> None:

@@ -249,8 +249,7 @@ def sdk_uninstall_plan(state: SchedulerState) -> Plan:
 
 def leftovers_message(state: SchedulerState) -> str:
     """Return a message about tasks, reservations and frameworks that remain, for the operator."""
-    left = (*state.process.left_behind, *_framework(state))
-    if left:
+    if left := tuple(_leftovers(state)):
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:
         # The state of an earlier scheduler may have been erased.
@@ -258,7 +257,8 @@ def leftovers_message(state: SchedulerState) -> str:
     return NO_LEFTOVERS
 
 
-def _framework(state: SchedulerState) -> Iterator[str]:
+def _leftovers(state: SchedulerState) -> Iterator[str]:
+    yield from state.process.left_behind
     if state.process.finished and state.stored.framework_id is not None and not state.stored.removed:
         yield (
             f"framework {state.stored.framework_id}, whose subscription Mesos refused: {state.process.refused}; it "
@@ -271,4 +271,5 @@ def _forget(state: SchedulerState) -> Phase:
     status = Status.COMPLETE if process.is_erased else Status.STARTING if process.finished else Status.PENDING
     is_known = process.finished or process.left_behind
     message = leftovers_message(state) if is_known else "waits for the end of the framework"
-    return Phase(FORGET_STATE, status, (Step(FORGET_STATE, status, message),), PlanStrategy.SERIAL)
+    step = Step(FORGET_STATE, status, message, left_behind=tuple(_leftovers(state)))
+    return Phase(FORGET_STATE, status, (step,), PlanStrategy.SERIAL)
