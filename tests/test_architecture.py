@@ -189,8 +189,10 @@ LAYERS = {
     "tf_scheduler.core": (("state",), ("placement", "plans"), ("launch",), ("offers",), ("recovery",), ("",)),
     "tf_scheduler.api": (("views",), ("http",), ("routes",), ("",)),
     "tf_scheduler.cli": (("common",), ("local_run",), ("commands",), ("",)),
-    "tf_scheduler.options": (("schema",), ("spec",), ("rules",), ("load",), ("update",), ("",)),
+    "tf_scheduler.options": (("schema",), ("rules",), ("spec",), ("load", "update_rules"), ("update",), ("",)),
     "tf_scheduler.store": (("interface",), ("retrying",), ("zookeeper", "")),
+    "mesos_local": (("host",), ("libmesos",), ("",)),
+    "tf_executor": (("contract", "user"), ("process",), ("around",), ("",)),
 }
 
 

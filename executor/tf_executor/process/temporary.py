@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple
 
-from tf_executor.around.environment import TMPDIR
-
 from .watchdog_process import remove_folder
 
 
@@ -155,7 +153,7 @@ class TemporaryFolder:
         """
         try:
             # The lock is held until the executor exits.
-            self._folder, _ = make_locked_folder(Path(environ.get(TMPDIR) or _DEFAULT).absolute(), _TEMPORARY_PREFIX)
+            self._folder, _ = make_locked_folder(Path(environ.get("TMPDIR") or _DEFAULT).absolute(), _TEMPORARY_PREFIX)
             self._watch_folder(str(self._folder))
             if owner is not None:
                 os.chown(self._folder, *owner)

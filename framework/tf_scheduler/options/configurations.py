@@ -19,11 +19,11 @@ from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.state import Configuration, newest_first
 
 from .load import as_lists, resolve
-from .rules.update import find_refusals
 from .schema.document import OPTIONS, mask_options, mask_value
 from .schema.values import Document
 from .spec import to_spec
 from .update import changed_options
+from .update_rules import find_refusals
 
 #: Number of stored configurations.
 MAX_CONFIGURATIONS = 10

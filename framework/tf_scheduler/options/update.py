@@ -17,10 +17,10 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 
-from .rules.update import find_refusals
 from .schema.document import OPTIONS, mask_value
 from .schema.values import Document
 from .spec import to_spec
+from .update_rules import find_refusals
 
 #: Launch setting -> description in messages.
 _WORDS = {
