@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from kit.freezing import freeze
 from kit.shared import Shared, repair_ensemble
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.host.errors import MesosLocalError
@@ -41,7 +42,7 @@ def test_ensemble_without_quorum_is_repaired_or_replaced():
         first = shared.take()
         leader, follower = first.leader(), first.followers()[0]
         leader.kill()
-        follower.freeze()
+        freeze(follower)
         assert first is shared.take()
         process = first.leader().process
         process.signal(signal.SIGKILL)

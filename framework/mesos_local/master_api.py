@@ -187,7 +187,7 @@ def wait_registered(master: str, nodes: Iterable[Node], timeout: float) -> None:
 
 def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:
     """Return running agents that have not registered since their start; set the agent ids of the others."""
-    expected = [agent for agent in agents if agent.process is not None and not agent.frozen]
+    expected = [agent for agent in agents if agent.process is not None]
     try:
         known = {content["pid"]: content for content in call(master, "GET_AGENTS").get("agents", ())}
     except MasterUnavailableError:

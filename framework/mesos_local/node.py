@@ -40,7 +40,6 @@ class Node:
     changed: Callable[[], None]
     started_at: float = 0.0
     process: ProcessId | None = None
-    frozen: bool = False
 
     @property
     def pid(self) -> int:
@@ -56,7 +55,7 @@ class Node:
         """Start without waiting. Raises MesosLocalError if it is already running."""
         if self.process is not None and self.process.alive():
             raise MesosLocalError(f"{self.name} is already running (process {self.process.pid})")
-        self.started_at, self.frozen = time.time(), False
+        self.started_at = time.time()
         self.process = spawn(self.command(), self.environment, self.log_path)
         self.changed()
 
@@ -76,7 +75,7 @@ class Node:
         """Send SIGTERM, which ends Mesos immediately; executors of an agent keep running."""
         if self.process is not None:
             self.process.end(_GRACE)
-            self.process, self.frozen = None, False
+            self.process = None
             self.changed()
 
     def kill(self) -> None:
@@ -88,15 +87,6 @@ class Node:
         """Stop and start again, with the same work dir and address."""
         self.stop()
         self.start()
-
-    def freeze(self) -> None:
-        """Send SIGSTOP, which looks like a network partition to other nodes."""
-        self._running().signal(signal.SIGSTOP)
-        self.frozen = True
-
-    def thaw(self) -> None:
-        self._running().signal(signal.SIGCONT)
-        self.frozen = False
 
     def check_alive(self) -> None:
         """Raise NodeDiedError if it exited unexpectedly."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from chaos.faults import TWO, Strike
+from kit.freezing import freeze, thaw
 from mesos_local.host.process import PROC, read_stat
 
 from .arena import Arena
@@ -101,11 +102,11 @@ def _agent_frozen(arena: Arena, number: int) -> Done:
     victim, began = _host(arena, number), time.time()
     names = arena.hosts()[victim]
     node = arena.wanted[victim]
-    node.freeze()
+    freeze(node)
     try:
         arena.until("its tasks are out of reach", lambda: names <= _reported(arena, "unreachable", began))
     finally:
-        node.thaw()
+        thaw(node)
     arena.until("its tasks are back", lambda: names <= _reported(arena, "running", began))
     return Done(victim)
 
@@ -119,12 +120,12 @@ def _reported(arena: Arena, state: str, since: float) -> set[str]:
 
 def _master_frozen(arena: Arena, _number: int) -> Done:
     began = time.time()
-    arena.cluster.master.freeze()
+    freeze(arena.cluster.master)
     try:
         lost = logged(arena.witness, "the connection to Mesos is lost", began)
         arena.until("the scheduler misses the master's heartbeats", lost, _HEARTBEATS)
     finally:
-        arena.cluster.master.thaw()
+        thaw(arena.cluster.master)
     return Done("master")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from builders import a_job, a_spec, needs
+from kit.freezing import freeze, thaw
 from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
 from kit.waiting import wait_until
@@ -239,11 +240,11 @@ def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
     service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
     first = service.until(lambda state: runs(state, 1)).stored.tasks[TaskName("worker-0")]
     agent = cluster.agents[first.hostname]
-    agent.freeze()
+    freeze(agent)
     try:
         state = service.until(lambda state: state.stored.tasks["worker-0"].id != first.id and runs(state, 1))
     finally:
-        agent.thaw()
+        thaw(agent)
     second = state.stored.tasks[TaskName("worker-0")]
     assert first.hostname != second.hostname
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from jobs import PATIENCE, options, wait_for
+from kit.freezing import freeze, thaw
 from kit.scheduler_process import RunningScheduler
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -63,8 +64,8 @@ def test_tasks_keep_running_during_master_outage(tmp_path, monkeypatch):
                 # Shorten the timeout of 75 s, from the next subscription on.
                 patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
                 events.wait("Subscribed", 1, service.process.connection.driver._driver.restart_stream)
-                events.wait("Disconnected", 1, master.freeze)
-            events.wait("Subscribed", 1, master.thaw)
+                events.wait("Disconnected", 1, lambda: freeze(master))
+            events.wait("Subscribed", 1, lambda: thaw(master))
 
             events.wait("Disconnected", 1, master.kill)
             events.wait("Subscribed", 1, master.restart)

@@ -16,6 +16,7 @@ import pytest
 
 from jobs import PATIENCE, options
 from kit.commands import request, scheduler_environment, start_scheduler
+from kit.freezing import freeze, thaw
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
@@ -156,14 +157,14 @@ def test_job_survives_zookeeper_outages(host):
     before = host.running()
     frozen_at = time.monotonic()
     for server in ensemble.servers:
-        server.freeze()
+        freeze(server)
     assert LOST_ZOOKEEPER == second.wait(PATIENCE)
     assert "this scheduler is no longer the leader" in host.log.read_text()
     # The next schedulers get no answer and exit.
     others = host.fail()
     host.until(lambda: time.monotonic() > frozen_at + SHORT)
     for server in ensemble.servers:
-        server.thaw()
+        thaw(server)
     ensemble.wait_serving()
     assert others == {name: task_id for name, task_id in host.running().items() if name != "worker-1"}
     host.until_replaced(before)

@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
+from kit.freezing import is_frozen, thaw
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
@@ -118,5 +119,5 @@ def _start_and_thaw(nodes: Iterable[Node]) -> None:
         node.check_alive()
         if node.process is None:
             node.launch()
-        elif node.frozen:
-            node.thaw()
+        elif is_frozen(node):
+            thaw(node)

@@ -17,6 +17,8 @@ from mesos_local.host.process import ProcessId, free_ports, uninterrupted
 from mesos_local.node import ZOOKEEPER_ENVIRONMENT, ZooKeeperNode, zookeeper_command
 from mesos_local.record import make_directory, release_directory
 
+from .freezing import is_frozen
+
 _POLL_INTERVAL = 0.05  # seconds; a server does not report that it starts to serve or to lead
 _LEADING = ("leader", "standalone")
 _GRACE = 3.0  # seconds
@@ -123,7 +125,7 @@ class ZooKeeperEnsemble:
         return next((server for server, mode in modes.items() if mode is None), None)
 
     def _running(self) -> list[ZooKeeperNode]:
-        return [server for server in self.servers if server.process is not None and not server.frozen]
+        return [server for server in self.servers if server.process is not None and not is_frozen(server)]
 
     def _make_servers(self, directory: Path) -> tuple[ZooKeeperNode, ...]:
         names = [f"zookeeper-{number}" for number in range(1, self._count + 1)]

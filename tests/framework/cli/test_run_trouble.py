@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options
+from kit.freezing import freeze, thaw
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -48,11 +49,11 @@ def test_frozen_agent_does_not_block_the_command(start, tmp_path, kept):
         "local", "run", options(tmp_path, UNTIL_KILLED, worker={"kill_grace": 0.1}), "--dir", kept.directory
     )
     running(process)
-    kept.agents["agent-1"].freeze()
+    freeze(kept.agents["agent-1"])
 
     process.send_signal(signal.SIGINT)
     code, out, _ = finished(process)
-    kept.agents["agent-1"].thaw()
+    thaw(kept.agents["agent-1"])
 
     assert 1 == code
     assert "small stopped after" in out

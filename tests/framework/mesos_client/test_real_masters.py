@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.freezing import freeze, thaw
 from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_client.credentials import BasicCredentials, TokenCredentials
@@ -144,12 +145,12 @@ def test_p6_silent_master_is_left_and_rejoined(cluster, scheduler_of, monkeypatc
         patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
         scheduler = scheduler_of(cluster.master.address, call_timeout=PATIENCE)
         framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
-        cluster.master.freeze()
+        freeze(cluster.master)
     try:
         assert "timed out" in scheduler.wait("DriverDisconnected").reason
         assert scheduler.driver.send(REVIVE) == NotConnected()
     finally:
-        cluster.master.thaw()
+        thaw(cluster.master)
     assert scheduler.wait("SUBSCRIBED")["framework_id"] == framework_id
 
 

@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from kit.freezing import freeze, thaw
 from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_client import zookeeper_detector
@@ -273,12 +274,12 @@ def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble):
     looking = watch()
     looking.next()
     (server,) = ensemble.servers
-    server.freeze()
+    freeze(server)
     try:
         looking.detector.stop()
         assert not looking.detector._thread.is_alive()
     finally:
-        server.thaw()
+        thaw(server)
         ensemble.wait_serving()
 
 
@@ -295,14 +296,14 @@ def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeyp
 
     monkeypatch.setattr(zookeeper_detector, "_answer", answer)
     (server,) = ensemble.servers
-    server.freeze()
+    freeze(server)
     try:
         looking.detector._wake.set()
         assert asked.wait(PATIENCE)
         looking.detector.stop()
         assert not looking.detector._thread.is_alive()
     finally:
-        server.thaw()
+        thaw(server)
         ensemble.wait_serving()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from http_scheduler import HttpScheduler
 from kit.commands import ENVIRONMENT
+from kit.freezing import freeze, thaw
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import DamagedRecordError, MesosLocalError, NodeDiedError
@@ -103,9 +104,9 @@ def test_frozen_agent_is_unreachable_until_it_thaws(
     framework = scheduler()
     framework.launch("agent-1", executor_command)
     framework.await_state("TASK_RUNNING")
-    cluster.agents["agent-1"].freeze()
+    freeze(cluster.agents["agent-1"])
     framework.await_state("TASK_UNREACHABLE")
-    cluster.agents["agent-1"].thaw()
+    thaw(cluster.agents["agent-1"])
     framework.await_state("TASK_RUNNING")
     cluster.wait_registered()
 

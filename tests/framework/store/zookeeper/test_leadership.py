@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from kit.commands import ENVIRONMENT
+from kit.freezing import freeze, thaw
 from tf_scheduler.store.interface import LeadershipLostError, Put, StoreConflictError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
@@ -152,12 +153,12 @@ def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at,
     leadership.on_lost(lost.put)
     store.load()
     for server in ensemble.servers:
-        server.freeze()
+        freeze(server)
     assert lost.get(timeout=LONG)
     with pytest.raises(LeadershipLostError):
         leadership.check()
     for server in ensemble.servers:
-        server.thaw()
+        thaw(server)
     ensemble.wait_serving()
     lock = operator(three_places).exists(f"{three_places.chroot}/{ROOT}/lock")
     store.load()
@@ -180,7 +181,7 @@ def test_leadership_survives_one_server(three_places, ensemble, open_at, server_
     if which == "leader":
         ensemble.leader().kill()
     else:
-        before.freeze()
+        freeze(before)
     lease_end = leadership._lease_end
     while leadership._lease_end < lease_end + store._session.timeout and lost.empty():
         leadership.check()

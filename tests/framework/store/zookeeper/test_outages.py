@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 from kazoo.exceptions import BadVersionError
 
+from kit.freezing import freeze, thaw
 from kit.stores import increment_concurrently
 from kit.waiting import wait_until
 from tf_scheduler.store.interface import Put, StoreConflictError, StoreError, StoreUnavailableError
@@ -176,9 +177,9 @@ def test_frozen_server_is_replaced(ensemble, three_places, open_at, server_of):
     session = store._session.number
     for number in range(2, 4):
         server = server_of(store)
-        server.freeze()
+        freeze(server)
         count_up(store, number, number + 1)
-        server.thaw()
+        thaw(server)
         ensemble.wait_serving()
 
     assert counted(4) == open_at(three_places).load()
@@ -194,12 +195,12 @@ def test_load_is_not_stale(ensemble, three_places, open_at):
     end, loaded = 0, []
     for _ in range(5):
         reader.load()
-        follower.freeze()
+        freeze(follower)
         count_up(writer, end, end + 50)
         end += 50
         thread = threading.Thread(target=lambda: loaded.append(reader.load()))
         thread.start()
-        follower.thaw()
+        thaw(follower)
         thread.join()
         assert counted(end) == loaded[-1]
 
@@ -254,7 +255,7 @@ def test_close_with_frozen_server_returns(ensemble, three_places):
     server = ensemble.servers[0]
     store = ZooKeeperStore(replace(three_places, servers=(server.address,), session_timeout=2.0), "tensorflow")
     store.load()
-    server.freeze()
+    freeze(server)
     store.close()
 
     with pytest.raises(StoreError, match="closed"):
