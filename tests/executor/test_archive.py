@@ -223,14 +223,14 @@ def test_links_inside_folder_are_created(tmp_path: Path, folder: Path) -> None:
 
 
 def test_name_with_two_links_is_refused(tmp_path: Path, folder: Path) -> None:
-    found = refused(tar(tmp_path / "a.tar", member("a", SYM, "b"), member("a", SYM, "c")), folder)
-    assert "a occurs as two different links" in found
+    message = refused(tar(tmp_path / "a.tar", member("a", SYM, "b"), member("a", SYM, "c")), folder)
+    assert "a occurs as two different links" in message
 
 
 def test_link_behind_link_is_refused(tmp_path: Path, folder: Path) -> None:
     """The second link could redirect members that were checked before."""
-    found = refused(tar(tmp_path / "a.tar", member("a", SYM, "b"), member("a/c", SYM, "../d")), folder)
-    assert "a/c lies behind another link" in found
+    message = refused(tar(tmp_path / "a.tar", member("a", SYM, "b"), member("a/c", SYM, "../d")), folder)
+    assert "a/c lies behind another link" in message
 
 
 @pytest.mark.parametrize("suffix", ["tar.gz", "zip", "gz"])
@@ -297,8 +297,8 @@ def test_special_permissions_are_dropped(
         made.writestr(info, "x")
     assert extract(tmp_path / "a.zip", folder)
     for name in ("tool", "zipped"):
-        found = (folder / name).stat()
-        assert (0o755, os.getuid(), os.getgid()) == (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+        status = (folder / name).stat()
+        assert (0o755, os.getuid(), os.getgid()) == (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
 
 
 def test_other_file_type_is_ignored(tmp_path: Path, folder: Path) -> None:

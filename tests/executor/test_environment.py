@@ -78,7 +78,7 @@ def test_environment_keeps_isolated_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "given", "expected"),
+    ("fields", "inherited", "expected"),
     [
         ({}, None, "/library"),
         ({}, "/mine", "/mine:/library"),
@@ -87,8 +87,8 @@ def test_environment_keeps_isolated_gpus() -> None:
         ({"job_path": "/opt/src"}, None, "/opt/src:/library"),
     ],
 )
-def test_python_path_order_is_job_user_package(fields: dict[str, object], given: str | None, expected: str) -> None:
-    own = {} if given is None else {"PYTHONPATH": given}
+def test_python_path_order_is_job_user_package(fields: dict[str, object], inherited: str | None, expected: str) -> None:
+    own = {} if inherited is None else {"PYTHONPATH": inherited}
     place = TaskPaths("/sandbox", PYTHON, user_package="/library")
     assert expected == program_environment(payload(environment=own, **fields), AGENT, place)["PYTHONPATH"]
 

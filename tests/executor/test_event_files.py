@@ -78,9 +78,9 @@ def test_growing_file_is_read_from_last_end(tmp_path: Path) -> None:
 
 def test_large_file_yields_only_newest_scalars(tmp_path: Path) -> None:
     path = write(tmp_path / NAME, (event(step, "loss", 1.0) for step in range(50_000)))
-    found = EventFile(path).new_scalars()
-    assert 49_999 == found[-1].step
-    assert len(found) < 5000
+    scalars = EventFile(path).new_scalars()
+    assert 49_999 == scalars[-1].step
+    assert len(scalars) < 5000
 
 
 def test_record_larger_than_one_read_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +250,9 @@ def test_detector_reads_files_of_real_tensorflow(tmp_path: Path) -> None:
         assert 0 == process.wait()
     for folder, first in (("one", 2.0), ("two", 1.0)):
         (path,) = (tmp_path / folder).iterdir()
-        found = [scalar for scalar in EventFile(path).new_scalars() if scalar.tag == "loss"]
-        assert list(range(5)) == [item.step for item in found]
-        assert [item.value for item in found] == pytest.approx([first / (step + 1) for step in range(5)])
+        losses = [scalar for scalar in EventFile(path).new_scalars() if scalar.tag == "loss"]
+        assert list(range(5)) == [scalar.step for scalar in losses]
+        assert [scalar.value for scalar in losses] == pytest.approx([first / (step + 1) for step in range(5)])
         detector = ProgressDetector([path.parent], STARTED, lambda: [process.pid], path.parent)
         progress = detector.scan()
         assert 4 == progress["step"]

@@ -37,8 +37,8 @@ def test_interpreter_name_is_resolved(tmp_path: Path) -> None:
 def test_python_command_starts_requested_version(tmp_path: Path, name: str) -> None:
     script = fake_python(tmp_path / "bin with blank", "python3.9")
     fake_python(script.parent, "python")
-    found = find_interpreter(str(script), "/bin", str(tmp_path))
-    assert "python3.9 in bin with blank" == say_python(found.folders, name)
+    interpreter = find_interpreter(str(script), "/bin", str(tmp_path))
+    assert "python3.9 in bin with blank" == say_python(interpreter.folders, name)
 
 
 def test_complete_folder_needs_no_scripts(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_complete_folder_needs_no_scripts(tmp_path: Path) -> None:
     (tmp_path / "venv" / "pyvenv.cfg").touch()
     sandbox = tmp_path / "sandbox"
     sandbox.mkdir()
-    found = find_interpreter(str(script), "/bin", str(sandbox))
-    assert ((str(script.parent),), str(tmp_path / "venv")) == (found.folders, found.virtual_env)
+    interpreter = find_interpreter(str(script), "/bin", str(sandbox))
+    assert ((str(script.parent),), str(tmp_path / "venv")) == (interpreter.folders, interpreter.virtual_env)
     assert [] == list(sandbox.iterdir())
 
 

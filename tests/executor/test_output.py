@@ -68,10 +68,10 @@ def test_rotation_loses_nothing_and_respects_limit(
     with rotated(folder / "out", limit, 500) as file:
         for chunk in chunks:
             file.write(chunk)
-    found = contents(folder)
-    ordered = [found[f"out.{number}"] for number in range(len(found) - 1, 0, -1)]
-    assert b"".join(chunks) == b"".join([*ordered, found["out"]])
-    assert all(len(content) <= limit for content in found.values())
+    files = contents(folder)
+    ordered = [files[f"out.{number}"] for number in range(len(files) - 1, 0, -1)]
+    assert b"".join(chunks) == b"".join([*ordered, files["out"]])
+    assert all(len(content) <= limit for content in files.values())
 
 
 @pytest.mark.parametrize("flag", ["-f", "-F"])

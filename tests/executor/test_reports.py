@@ -78,8 +78,8 @@ def test_any_status_data_decodes_to_end_report(data: bytes) -> None:
 @settings(max_examples=300)
 def test_any_message_decodes_to_progress_or_none(data: bytes) -> None:
     """Decoding never raises."""
-    found = ProgressReport.decode(data)
-    assert found is None or is_sound(found)
+    report = ProgressReport.decode(data)
+    assert report is None or is_sound(report)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "quote": urllib.parse.quote,
     "quote, all": lambda text: urllib.parse.quote(text, safe=""),
     "quote_plus": urllib.parse.quote_plus,
-    "lower case": lambda text: re.sub("%..", lambda found: found[0].lower(), urllib.parse.quote(text, safe="")),
+    "lower case": lambda text: re.sub("%..", lambda match: match[0].lower(), urllib.parse.quote(text, safe="")),
     "repr": lambda text: repr({"ONE": text}),
     "bytes": lambda text: repr(text.encode()),
     "json": json.dumps,
@@ -45,21 +45,21 @@ def shared(text: str, value: str) -> int:
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_encodings_cover_printed_forms(shape: str, end: str) -> None:
     secret = 4 * VALUE if shape == "mail" else VALUE
-    shown = SHOWN[shape](VALUE)
+    printed = SHOWN[shape](VALUE)
 
-    hidden = redact(f"before {shown} after", [*encodings_of(secret.encode() + end.encode())])
+    hidden = redact(f"before {printed} after", [*encodings_of(secret.encode() + end.encode())])
 
     assert "***" in hidden
     assert len(hidden) < len("before *** after") + 17
-    assert shared(hidden, shown) < 10
+    assert shared(hidden, printed) < 10
 
 
 @given(st.binary(min_size=12, max_size=60), st.binary(max_size=5), st.binary(max_size=5))
 @settings(max_examples=50)
 def test_base64_encoding_matches_inside_other_data(value: bytes, before: bytes, after: bytes) -> None:
-    shown = base64.b64encode(before + value + after).decode()
+    encoded = base64.b64encode(before + value + after).decode()
 
-    assert any(form in shown for form in encodings_of(value))
+    assert any(form in encoded for form in encodings_of(value))
 
 
 def test_empty_value_has_no_encodings() -> None:

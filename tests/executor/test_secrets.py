@@ -61,7 +61,7 @@ def desk_of() -> Iterator[Callable[..., Desk]]:
         desk.close()
 
 
-def given(*items: tuple[str, str, bytes], reload: tuple[str, ...] = ()) -> tuple[int, Any]:
+def response(*items: tuple[str, str, bytes], reload: tuple[str, ...] = ()) -> tuple[int, Any]:
     """Return a response; `reload`: files that the program wants to reload."""
     entries = [{"env": a, "file": b, "value": base64.b64encode(c).decode(), "reload": b in reload} for a, b, c in items]
     return 200, {"secrets": entries}
@@ -75,7 +75,7 @@ def claim(url: str) -> SecretRequest:
 
 
 def test_only_the_program_gets_secrets(executor: Any, desk_of: Any) -> None:
-    desk = desk_of(given(("KEY", "", CANARY.encode()), ("KEY_FILE", "certs/key", b"\0bytes")))
+    desk = desk_of(response(("KEY", "", CANARY.encode()), ("KEY_FILE", "certs/key", b"\0bytes")))
     show = 'echo "$KEY"; stat -Lc "%a %u" certs/key; readlink certs/key; od -c "$KEY_FILE"'
     executor.launch(show, secrets_url=desk.url, **CLAIM)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -92,7 +92,7 @@ def test_only_the_program_gets_secrets(executor: Any, desk_of: Any) -> None:
 
 
 def test_checks_get_no_secrets(executor: Any, desk_of: Any) -> None:
-    desk = desk_of(given(("KEY", "", CANARY.encode())))
+    desk = desk_of(response(("KEY", "", CANARY.encode())))
     liveness = {"kind": "command", "target": 'test -z "$KEY"', "interval": 0.05, "grace": 0.0, "failures": 1}
     executor.launch('mkfifo go; test -n "$KEY" && sleep 0.5', liveness=liveness, secrets_url=desk.url, **CLAIM)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -100,9 +100,9 @@ def test_checks_get_no_secrets(executor: Any, desk_of: Any) -> None:
 
 def test_failed_program_output_is_redacted(executor: Any, desk_of: Any) -> None:
     """The message goes to the master, which shows it to every user."""
-    desk = desk_of(given(("KEY", "", CANARY.encode())))
-    shown = ("$KEY", '$(printf %s "$KEY" | base64 -w 0)', '$(printf %s "user:$KEY" | base64 -w 0)')
-    executor.launch(f'echo "the key is {" ".join(shown)}" >&2; exit 3', secrets_url=desk.url, **CLAIM)
+    desk = desk_of(response(("KEY", "", CANARY.encode())))
+    expressions = ("$KEY", '$(printf %s "$KEY" | base64 -w 0)', '$(printf %s "user:$KEY" | base64 -w 0)')
+    executor.launch(f'echo "the key is {" ".join(expressions)}" >&2; exit 3', secrets_url=desk.url, **CLAIM)
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
     assert "the key is *** ***" in status["message"]
     assert 3 == status["message"].count("***")
@@ -126,14 +126,14 @@ def test_task_is_killed_while_fetching_secrets(executor: Any, desk_of: Any) -> N
 
 
 def test_variable_with_nul_is_refused(executor: Any, desk_of: Any) -> None:
-    desk = desk_of(given(("KEY", "", b"a\0b")))
+    desk = desk_of(response(("KEY", "", b"a\0b")))
     executor.launch("true", secrets_url=desk.url, **CLAIM)
     status = executor.states("TASK_STARTING", "TASK_FAILED")
     assert "variable KEY: the value contains a NUL character; use a file" in status["message"]
 
 
 def test_files_of_killed_executor_are_removed(executor: Any, desk_of: Any, start: Any) -> None:
-    desk = desk_of(given(("", "key", CANARY.encode())))
+    desk = desk_of(response(("", "key", CANARY.encode())))
     executor.launch_ready("echo on > ready; exec sleep 1000", secrets_url=desk.url, **CLAIM)
     place = (executor.sandbox / "key").readlink()
     remove_orphans(SHARED_MEMORY, PREFIX)
@@ -149,7 +149,7 @@ def test_reload_signals_program(executor: Any, desk_of: Any) -> None:
 
     def answer(text: str, *more: tuple[str, str]) -> tuple[int, Any]:
         names = [("KEY", ""), ("KEY_FILE", "certs/key"), ("", "other"), *more]
-        return given(*((*name, f"{text}{CANARY}".encode()) for name in names), reload=("", "certs/key", "unknown"))
+        return response(*((*name, f"{text}{CANARY}".encode()) for name in names), reload=("", "certs/key", "unknown"))
 
     desk = desk_of(answer("one"))
     show = 'cat certs/key; echo " $KEY"; cat other; stat -Lc " %a" "$KEY_FILE"; ls'
@@ -158,9 +158,9 @@ def test_reload_signals_program(executor: Any, desk_of: Any) -> None:
     executor.launch_running(command, secrets_url=desk.url, secrets_reload=0.05, **CLAIM)
     assert "on\n" == executor.await_file("ready")
     desk.answers = [(503, "later"), answer("two", ("", "unknown"))]
-    found = executor.await_file("ready")
-    assert f"two{CANARY} one{CANARY}\none{CANARY} 600\n" in found
-    assert "unknown" not in found
+    content = executor.await_file("ready")
+    assert f"two{CANARY} one{CANARY}\none{CANARY} 600\n" in content
+    assert "unknown" not in content
     message = executor.states("TASK_FAILED")["message"]
     assert "***" in message
     assert CANARY not in message
@@ -169,7 +169,7 @@ def test_reload_signals_program(executor: Any, desk_of: Any) -> None:
 
 def test_reload_on_request_is_immediate(executor: Any, desk_of: Any) -> None:
     def answer(text: bytes) -> tuple[int, Any]:
-        return given(("", "key", text), reload=("key",))
+        return response(("", "key", text), reload=("key",))
 
     desk = desk_of(answer(b"one"))
     command = "trap 'cat key > ready; exit 3' HUP; echo on > ready; while :; do sleep 0.05; done"
@@ -190,7 +190,7 @@ def test_reload_on_request_is_immediate(executor: Any, desk_of: Any) -> None:
 
 def test_lost_response_is_retried_with_same_nonce(desk_of: Any) -> None:
     """The scheduler returns the secrets once per nonce, but repeats its answer."""
-    desk = desk_of((503, "later"), (502, ""), (200, "{"), given(("A", "", b"1")))
+    desk = desk_of((503, "later"), (502, ""), (200, "{"), response(("A", "", b"1")))
     pauses: list[float] = []
     assert [Secret("A", "", b"1")] == fetch_secrets(claim(desk.url), wait=pauses.append)
     assert [0.25, 0.5, 1.0] == pauses
@@ -235,7 +235,7 @@ def test_values_are_not_in_reprs() -> None:
 
 
 def test_server_certificate_is_verified(desk_of: Any, certificates: Certificates) -> None:
-    desk = desk_of(given(("A", "", b"1")))
+    desk = desk_of(response(("A", "", b"1")))
     desk.server.encrypt(certificates.server_context())
     texts = ((certificates.folder / name).read_text() for name in AUTHORITIES)
     good, bad = (SecretRequest(desk.url, "t1", "the-token", "n", text) for text in texts)

@@ -68,8 +68,8 @@ def test_truncated_secret_is_not_shown(cut: int, newline: bool) -> None:
     """The kept bytes may begin inside a secret."""
     secret = "0123456789abcdefghij"
     text = ("x" * 20 + secret + ("\n" if newline else "") + "y" * 20)[cut:]
-    shown = output_excerpt(text.encode(), b"", [secret], len(text))
-    assert not [part for part in (secret[n : n + 4] for n in range(17)) if part in shown]
+    message = output_excerpt(text.encode(), b"", [secret], len(text))
+    assert not [part for part in (secret[n : n + 4] for n in range(17)) if part in message]
 
 
 def test_stderr_limit_fits_traceback_line() -> None:

@@ -178,10 +178,10 @@ def test_difference_masks_secrets():
     old = options(service={"gcs_key": "old-key", "environment": {"API_TOKEN": "t-1", "A": "http://u:pw@host/"}})
     new = options(service={"gcs_key": "new-key", "environment": {"API_TOKEN": "t-2", "A": "http://u:pw2@host/"}})
 
-    shown = str(difference(old, new).changed)
+    changed = str(difference(old, new).changed)
 
-    assert [] == [secret for secret in ("old-key", "new-key", "t-1", "t-2", "pw") if secret in shown]
-    assert MASK in shown
+    assert [] == [secret for secret in ("old-key", "new-key", "t-1", "t-2", "pw") if secret in changed]
+    assert MASK in changed
 
 
 def test_zookeeper_parameters_of_state_can_change():
@@ -189,8 +189,8 @@ def test_zookeeper_parameters_of_state_can_change():
     here = "zk://a:2181,b:2181/frameworks"
 
     def problems(before, after):
-        given = [options(scheduler={"state": state}) for state in (before, after)]
-        return [problem.path for problem in difference(*given).refused]
+        documents = [options(scheduler={"state": state}) for state in (before, after)]
+        return [problem.path for problem in difference(*documents).refused]
 
     assert [] == problems(here, f"{here}?session_timeout=30")
     assert ["scheduler.state"] == problems(here, "zk://a:2181,b:2181/others?session_timeout=30")

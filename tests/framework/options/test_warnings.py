@@ -102,13 +102,13 @@ def test_only_secrets_are_masked():
         }
     )
 
-    shown = mask_options(options)
+    masked = mask_options(options)
 
-    assert MASK == shown["service"]["gcs_key"]
-    assert f"https://me:{MASK}@host/job.zip" == shown["service"]["job_url"]
+    assert MASK == masked["service"]["gcs_key"]
+    assert f"https://me:{MASK}@host/job.zip" == masked["service"]["job_url"]
     hidden = {"MY_PASSWORD": MASK, "PGPASS": MASK, "STEPS": "10", "PROXY": f"http://me:{MASK}@proxy"}
-    assert hidden == shown["service"]["environment"]
+    assert hidden == masked["service"]["environment"]
     headers = f"-H 'Authorization: Bearer {MASK}' -H \"authorization: {MASK}\""
-    assert f"curl {headers} http://x" == shown["service"]["command"]
+    assert f"curl {headers} http://x" == masked["service"]["command"]
     assert "" == mask_options(resolve({"service": {"command": "x"}}))["service"]["gcs_key"]
-    assert {**options, "service": None} == {**shown, "service": None}
+    assert {**options, "service": None} == {**masked, "service": None}

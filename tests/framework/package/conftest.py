@@ -30,7 +30,7 @@ def fits():
     validators: dict[str, Any] = {}
 
     def check(document, name):
-        found = validators.setdefault(name, validator(name))
-        return [f"{error.json_path}: {error.message}" for error in found.iter_errors(document)]
+        schema = validators.setdefault(name, validator(name))
+        return [f"{error.json_path}: {error.message}" for error in schema.iter_errors(document)]
 
     return check

@@ -13,9 +13,9 @@ from tf_scheduler.package.sources import PACKAGE_FOLDER
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    found = tmp_path_factory.mktemp("universe")
-    universe.build_files(found, PACKAGE_FOLDER)
-    return found / universe.ARTEFACTS
+    target = tmp_path_factory.mktemp("universe")
+    universe.build_files(target, PACKAGE_FOLDER)
+    return target / universe.ARTEFACTS
 
 
 def run(program, *arguments, **environment):

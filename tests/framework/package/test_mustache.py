@@ -49,12 +49,12 @@ def test_missing_name_is_empty():
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "is_shown"),
     [(None, 0), (False, 0), ("", 0), ([], 0), (0, 1), ({}, 1), (True, 1), ("x", 1), ([1], 1), (0.0, 1)],
 )
-def test_zero_and_empty_object_are_true(value, shown):
+def test_zero_and_empty_object_are_true(value, is_shown):
     """Unlike in Python's libraries: `{{#gpu_worker.count}}` never means "more than none"."""
-    assert ("yes" * shown + "no" * (1 - shown)) == render("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": value})
+    assert ("yes" * is_shown + "no" * (1 - is_shown)) == render("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": value})
 
 
 def test_section_iterates_list_and_scopes_object():

@@ -103,11 +103,11 @@ def test_objects_merge_and_others_are_replaced():
     ],
 )
 def test_mismatch_has_facts_for_the_dcos_command(option, value, keyword, facts):
-    (found,) = refused({"service": {option: value}}).mismatches
+    (mismatch,) = refused({"service": {option: value}}).mismatches
 
-    assert facts == {name: found[name] for name in facts}
-    assert (keyword, f"/service/{option}") == (found["keyword"], found["instance"]["pointer"])
-    assert {"loadingURI": "#", "pointer": f"/properties/service/properties/{option}"} == found["schema"]
+    assert facts == {name: mismatch[name] for name in facts}
+    assert (keyword, f"/service/{option}") == (mismatch["keyword"], mismatch["instance"]["pointer"])
+    assert {"loadingURI": "#", "pointer": f"/properties/service/properties/{option}"} == mismatch["schema"]
 
 
 def test_type_mismatch_is_identical_to_cosmos():
@@ -137,8 +137,8 @@ def test_unknown_and_missing_options_are_named():
     error = refused({"service": {"nam": 1, "cont": 2}})
     nothing = refused({}, a_package(config={"properties": {"a": {"default": {}, "required": ["c", "b"]}}}))
 
-    assert [["cont", "nam"]] == [found["unwanted"] for found in error.mismatches]
-    assert [["b", "c"]] == [found["missing"] for found in nothing.mismatches]
+    assert [["cont", "nam"]] == [mismatch["unwanted"] for mismatch in error.mismatches]
+    assert [["b", "c"]] == [mismatch["missing"] for mismatch in nothing.mismatches]
     assert "service: object instance has properties which are not allowed" in str(error)
 
 

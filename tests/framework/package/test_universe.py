@@ -73,11 +73,11 @@ def test_repository_is_current():
 
 
 def test_repository_has_no_other_files():
-    found = {
+    committed = {
         path.relative_to(ROOT / "universe").as_posix() for path in (ROOT / "universe").rglob("*") if path.is_file()
     }
 
-    assert set(universe.universe_files(SOURCES)) == found
+    assert set(universe.universe_files(SOURCES)) == committed
 
 
 def test_sources_are_valid():
@@ -185,11 +185,11 @@ def test_labels_for_dcos():
 
 def test_api_with_tls_uses_https():
     """By the admin router, and by Marathon's health check."""
-    given = {"api": {"certificate_file": "a.pem", "key_file": "a.key"}}
-    found = [render_app(PACKAGE, options) for options in ({}, given)]
+    tls = {"api": {"certificate_file": "a.pem", "key_file": "a.key"}}
+    apps = [render_app(PACKAGE, options) for options in ({}, tls)]
 
-    assert ["http", "https"] == [app["labels"]["DCOS_SERVICE_SCHEME"] for app in found]
-    assert ["MESOS_HTTP", "MESOS_HTTPS"] == [app["healthChecks"][0]["protocol"] for app in found]
+    assert ["http", "https"] == [app["labels"]["DCOS_SERVICE_SCHEME"] for app in apps]
+    assert ["MESOS_HTTP", "MESOS_HTTPS"] == [app["healthChecks"][0]["protocol"] for app in apps]
 
 
 def test_misspelt_option_is_refused():

@@ -167,9 +167,9 @@ def places(document, path=()):
 @st.composite
 def mutants(draw, document):
     """The document with one thing in it replaced, removed or added."""
-    found = copy.deepcopy(document)
+    mutant = copy.deepcopy(document)
     path = draw(st.sampled_from([place for place in places(document) if place]))
-    below = found
+    below = mutant
     for key in path[:-1]:
         below = below[key]
     kind = draw(st.sampled_from(["replace", "remove", "add"]))
@@ -182,7 +182,7 @@ def mutants(draw, document):
         below["unknown"] = value
     else:
         below[path[-1]] = value
-    return found
+    return mutant
 
 
 @given(mutants(SOURCES.package))
