@@ -76,7 +76,7 @@ class TaskProcess:
             pid = self._supervisor.spawn(line, self._context(ending, stage))
         except (OSError, ValueError, SpawnError) as error:
             return events.SpawnFailed(f"cannot start the {stage.value}: {error}")
-        log.info("%s: process %s under %s", stage.value, pid, self._paths.interpreter.executable)
+        log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)
         if stage is Stage.PROGRAM:
             self._watch()
         return events.Spawned()
@@ -172,7 +172,7 @@ class TaskProcess:
         port = int(self._payload.readiness.rpartition(":")[2])
         if not is_port_held_by_others(port, descendants(os.getpid())):
             return True
-        log.warning("another process listens on port %s", port)
+        log.warning("another process listens on port %s of the task", port)
         return False
 
     def _problem(self, liveness: Liveness, started: float) -> str:

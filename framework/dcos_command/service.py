@@ -133,7 +133,7 @@ def _configuration_row(configuration: Mapping[str, Any], older: Options | None, 
     text = "-"
     if changes is not None:
         more = f", and {len(changes) - _MAX_CHANGES} more" if len(changes) > _MAX_CHANGES else ""
-        text = ", ".join(changes[:_MAX_CHANGES]) + more or "no visible option"
+        text = ", ".join(changes[:_MAX_CHANGES]) + more or "no option"
     return configuration["id"], made, Word("yes", "good") if is_target else "-", text
 
 

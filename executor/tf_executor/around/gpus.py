@@ -28,7 +28,7 @@ from .environment import public_variables
 FOLDER_VARIABLE = "TF_EXECUTOR_GPU_FOLDER"
 DEFAULT_FOLDER = "tf-executor-gpus"
 NVIDIA_SMI = "nvidia-smi"
-#: Folders to search if it is not on PATH: mounted by the agent's isolator or the driver's installer.
+#: Folders to search if nvidia-smi is not on PATH: mounted by the agent's isolator or the driver's installer.
 _FOLDERS = ("/usr/local/nvidia/bin", "/usr/bin", "/opt/bin")
 QUERY = ("--query-gpu=uuid", "--format=csv,noheader")
 

@@ -39,7 +39,7 @@ class Secret:
     env: str
     file: str
     value: bytes = field(repr=False)
-    #: Whether the program wants new values while it runs.
+    #: Whether the executor updates the file while the program runs.
     reload: bool = False
 
 

@@ -21,7 +21,7 @@ from .watchdog_process import remove_folder
 def make_locked_folder(where: Path, prefix: str) -> tuple[Path, int]:
     """Make a locked folder of mode 0700 in `where`; return it with its lock descriptor. Raises OSError.
 
-    It has another name until it is locked, so that it is not taken for an orphan.
+    Until the folder is locked, another name hides it from `remove_orphans`.
     """
     draft = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=str(where)))
     try:
@@ -51,7 +51,7 @@ def remove_orphans(where: Path, prefix: str) -> None:
 
 #: POSIX shared memory: a tmpfs on every Linux, also in containers.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
-#: Prefix of the folders, which the next executor removes if their process has exited.
+#: Prefix of folder names, and of drafts of files.
 PREFIX, _NEW = "tf-executor-", ".tf-executor-"
 
 #: User id and group id; None: the executor's own.

@@ -1,8 +1,8 @@
 """Run this task's tf.data service server.
 
 `python -m tf_executor.data_service`, Python 3.6.
-The dispatcher distributes data sets to the workers, which register at it. Programs use it at DATA_SERVICE_ADDRESS
-with `tf.data.experimental.service.distribute`.
+The dispatcher distributes data sets to the workers, which register with the dispatcher. Programs connect to
+DATA_SERVICE_ADDRESS with `tf.data.experimental.service.distribute`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Fetch URLs with fsspec that the agent does not support (s3, gs, hdfs ...).
+"""Fetch URLs that the agent does not support (s3, gs, hdfs ...), with fsspec.
 
 Python 3.6.
 `python -m tf_executor.fetch URL...` writes the files to the current folder and extracts archives, as Mesos does.

@@ -106,7 +106,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 def _number(node: Any) -> Any:
     if len(node.value) > _MAX_DIGITS:
         where = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
-        raise ValueError(f"{where}: a number of {len(node.value)} characters")
+        raise ValueError(f"{where}: number of {len(node.value)} characters; up to {_MAX_DIGITS} are allowed")
     return node
 
 

@@ -180,7 +180,7 @@ def _united(old: Any, new: Any) -> tuple[Any, str]:
 
 
 def option_row(source: str, option: str, note: str, parse: Callable[[Any], Any], warning: str = "") -> Row:
-    """Return a row that sets one option, and warns if `warning` is given; `{job}` in the option is the section."""
+    """Return a row that sets one option, with a note if `warning` is not empty; `{job}` stands for the section."""
 
     def converter(value: Any, location: Location) -> Iterator[Action]:
         yield SetOption(tuple(option.format(job=location.section).split(".")), parse(value))

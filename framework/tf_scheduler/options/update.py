@@ -148,7 +148,7 @@ def describe_difference(difference: Difference) -> str:
     for word, names in (("added", difference.added), ("removed", difference.removed)):
         if names:
             parts.append(f"{_some(names)} {'is' if len(names) == 1 else 'are'} {word}")
-    return "; ".join(filter(None, parts)) or "no visible option"
+    return "; ".join(filter(None, parts)) or "no option"
 
 
 def _some(texts: Sequence[str]) -> str:

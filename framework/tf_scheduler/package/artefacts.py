@@ -1,6 +1,6 @@
 """Build the package's artefacts: scheduler, executor, sub-command, examples, icons.
 
-Each is one file, and the same sources give the same bytes.
+Each artefact is one file. Builds are reproducible: the same sources give the same bytes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Artefact:
 
 
 def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
-    """Build all into `folder`; unchanged files are not written. Raise BundleError."""
+    """Build all artefacts in `folder`; unchanged files are not written. Raises BundleError."""
     build_scheduler(folder / SCHEDULER)
     build_bundle(folder / EXECUTOR)
     write_changed(command_bytes(), folder / COMMAND, "the sub-command", 0o755)
@@ -106,7 +106,7 @@ def _scheduler_files() -> Iterator[tuple[str, bytes]]:
 
 
 def _closure(names: tuple[str, ...]) -> set[str]:
-    """These distributions and their installed requirements; markers exclude the rest."""
+    """Return the distributions with all their installed requirements."""
     closure: set[str] = set()
     left = list(names)
     while left:

@@ -5,10 +5,10 @@ Differences from Python's mustache libraries:
     {{x}}, {{{x}}}, {{&x}}   the same: nothing is escaped for HTML
     text                     written as inside a JSON string, without the quotes around it
     text in a list           with the quotes, also when `{{.}}` in the list's section shows it
-    a list                   `[1, "a"]`: JSON, as long as no object is in it; an object is `{a=b}`, which is not
+    a list                   `[1, "a"]`: JSON unless the list contains an object, which is rendered as `{a=b}`
     1.0                      `1`: whole numbers lose their fraction
-    {{#x}}                   left out for null, false, "" and []; *not* for 0 and {}
-    {{#asJson}}x{{/asJson}}  the text of the top-level value x as it is, else `null`
+    {{#x}}                   omitted for null, false, "" and []; *not* for 0 and {}
+    {{#asJson}}x{{/asJson}}  the top-level text x unchanged; `null` if x is not a text
 
 White space is kept, also around tags alone on a line: in JSON it makes no difference.
 """
@@ -64,14 +64,14 @@ class _Open:
 
 
 def parse(template: str) -> tuple[Node, ...]:
-    """Parse a template. Raise TemplateError for unmatched sections, partials and changed delimiters."""
+    """Parse a template. Raises TemplateError for unmatched sections, partials and changed delimiters."""
     stack, end = [_Open(None, [])], 0
     for tag in _TAG.finditer(template):
         stack[-1].nodes.append(TemplateText(template[end : tag.start()]))
         end = tag.end()
         _add_tag(tag, stack, template)
     if stack[-1].tag is not None:
-        raise _error(stack[-1].tag, template, "is not closed")
+        raise _error(stack[-1].tag, template, "has no end tag")
     return (*stack[0].nodes, TemplateText(template[end:]))
 
 
@@ -90,7 +90,7 @@ def _add_tag(tag: re.Match[str], stack: list[_Open], template: str) -> None:
 def _close(tag: re.Match[str], name: str, stack: list[_Open], template: str) -> _Open:
     opened = stack[-1].tag
     if opened is None or opened["name"].strip() != name:
-        raise _error(tag, template, "closes nothing" if opened is None else f"comes before the end of {opened[0]}")
+        raise _error(tag, template, "has no start tag" if opened is None else f"comes before the end of {opened[0]}")
     nodes = (*stack[-1].nodes,)
     section = TemplateSection(name, opened["kind"] == "^", nodes, template[opened.end() : tag.start()])
     return _Open(stack[-2].tag, [*stack[-2].nodes, section])
@@ -101,7 +101,7 @@ def _error(tag: re.Match[str], template: str, problem: str) -> TemplateError:
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
-    """Render a template with a JSON object. Raise TemplateError."""
+    """Render a template with a JSON object. Raises TemplateError."""
     return "".join(_Renderer(context).nodes(parse(template), (_java(context),)))
 
 

@@ -70,7 +70,7 @@ def _entry(error: ValidationError) -> dict[str, Any]:
 
 
 def _pointer(parts: Any) -> str:
-    """RFC 6901."""
+    """Return the JSON pointer (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 

@@ -30,7 +30,7 @@ def render_app(
 ) -> dict[str, Json]:
     """Render the Marathon app of a package (one object of a repository document) with these options.
 
-    `source`: URI of its repository. Raise OptionsMismatchError for invalid options, CosmosError otherwise.
+    `source`: URI of its repository. Raises OptionsMismatchError for invalid options, CosmosError otherwise.
     """
     resource = {"resource": package["resource"]} if "resource" in package else {}
     app = _parsed(mustache.render(template_of(package), {**resolve_options(package, options), **resource}))
@@ -40,7 +40,7 @@ def render_app(
 
 
 def resolve_options(package: Mapping[str, Json], options: Mapping[str, Json] | None) -> dict[str, Json]:
-    """Complete the options with the defaults. Raise OptionsMismatchError, or CosmosError if none are allowed."""
+    """Complete the options with the defaults. Raises OptionsMismatchError, or CosmosError if none are allowed."""
     schema = package.get("config")
     merged = merge(defaults(schema or {}), options or {})
     if merged and schema is None:
@@ -51,7 +51,7 @@ def resolve_options(package: Mapping[str, Json], options: Mapping[str, Json] | N
 
 
 def template_of(package: Mapping[str, Json]) -> str:
-    """Return the text of marathon.json.mustache. Raise CosmosError for a package without one."""
+    """Return the text of marathon.json.mustache. Raises CosmosError for a package without one."""
     try:
         encoded = package["marathon"]["v2AppMustacheTemplate"]
     except KeyError:
@@ -63,7 +63,7 @@ def template_of(package: Mapping[str, Json]) -> str:
 
 
 def package_labels(package: Mapping[str, Json], options: Mapping[str, Json], source: str) -> dict[str, str]:
-    """Labels by which Cosmos later recognizes the app's package and options."""
+    """Return the labels by which Cosmos later recognizes the app's package and options."""
     return {
         "DCOS_PACKAGE_NAME": package["name"],
         "DCOS_PACKAGE_VERSION": package["version"],

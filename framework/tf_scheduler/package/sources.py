@@ -30,7 +30,7 @@ PACKAGE_FOLDER = package_folder(*Path(__file__).resolve().parents[2:4])
 
 @dataclass(frozen=True, slots=True)
 class PackageSources:
-    """The content of the files, and their problems. A JSON file that is not an object is empty here."""
+    """The content of the files, and their problems. An invalid JSON file is an empty object here."""
 
     package: dict[str, Any]
     config: dict[str, Any]
@@ -81,12 +81,12 @@ VERSIONS = ("v3", "v4", "v5")
 
 
 def content_type(version: str) -> str:
-    """The media type of a repository document."""
+    """Return the media type of a repository document."""
     return f"application/vnd.dcos.universe.repo+json;charset=utf-8;version={version}"
 
 
 def repository_entry(sources: PackageSources, release: int) -> dict[str, Any]:
-    """The package as one object, packaging version 4.0; `release` counts the versions of the package from 0."""
+    """Return the package as one object, packaging version 4.0; `release` counts the versions of the package from 0."""
     template = base64.b64encode(sources.template.encode()).decode()
     return {
         **sources.package,
@@ -98,7 +98,7 @@ def repository_entry(sources: PackageSources, release: int) -> dict[str, Any]:
 
 
 def repository_document(packages: list[dict[str, Any]], version: str) -> dict[str, Any]:
-    """A repository document of one of VERSIONS."""
+    """Return a repository document of one of VERSIONS."""
     return {"packages": [_packaging_3(package) if version == "v3" else package for package in packages]}
 
 
@@ -118,7 +118,7 @@ _BLOCK = re.compile(rf"(?m)^(?P<indent>[ ]*){re.escape(BEGIN)}\n.*?^[ ]*{re.esca
 
 
 def with_options_block(template: str) -> str:
-    """The template with the block generated again. Raise PackageError if its comments are missing."""
+    """Return the template with a newly generated block. Raises PackageError if its comments are missing."""
     match = _BLOCK.search(template)
     if match is None:
         raise PackageError(f"missing lines {BEGIN} and {END}")

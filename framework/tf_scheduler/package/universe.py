@@ -32,7 +32,7 @@ _DIGEST = re.compile(r"\{\{sha256:([^{}]+)\}\}")
 
 
 def check_and_fill(sources: PackageSources, url: str = PLACEHOLDER_URL) -> PackageSources:
-    """The sources with addresses and digests in resource.json. Raise PackageError if the package breaks a rule."""
+    """Fill in the addresses and digests of resource.json. Raises PackageError if the package breaks a rule."""
     if problems := validate(sources):
         raise PackageError("\n".join(map(str, problems)))
     home = f"{url.rstrip('/')}/{sources.package['version']}"
@@ -42,19 +42,19 @@ def check_and_fill(sources: PackageSources, url: str = PLACEHOLDER_URL) -> Packa
 
 
 def _digest(placeholder: re.Match[str]) -> str:
-    """Digest of the sub-command; its sources and click 8.1.8 give the same bytes everywhere."""
+    """Return the digest of the sub-command; its sources and click 8.1.8 give the same bytes everywhere."""
     if placeholder[1] != COMMAND:
         raise PackageError(f"{RESOURCE}: {placeholder[0]}: unknown; use {{{{sha256:{COMMAND}}}}}")
     return sha256(command_bytes())
 
 
 def packages(sources: PackageSources) -> list[dict[str, Any]]:
-    """The packages of a repository document, from filled sources."""
+    """Return the packages of a repository document, from the result of `check_and_fill`."""
     return [package_sources.repository_entry(sources, RELEASE)]
 
 
 def universe_files(sources: PackageSources) -> dict[str, bytes]:
-    """Path in universe/ -> content, from filled sources; reproducible."""
+    """Return path in universe/ -> content, from the result of `check_and_fill`; reproducible."""
     name = sources.package["name"]
     home = f"repo/packages/{name[0].upper()}/{name}/{RELEASE}"
     files = {
@@ -68,7 +68,7 @@ def universe_files(sources: PackageSources) -> dict[str, bytes]:
 
 
 def build_universe(sources: PackageSources, folder: Path, url: str = PLACEHOLDER_URL) -> list[str]:
-    """Write universe/ to `folder`; return the changed files. Raise PackageError, BundleError."""
+    """Write universe/ to `folder`; return the changed files. Raises PackageError, BundleError."""
     return _write_changed(universe_files(check_and_fill(sources, url)), folder)
 
 

@@ -146,9 +146,9 @@ def the_id_is_a_path(app: App) -> Iterator[Problem]:
 def there_is_a_command_or_an_image(app: App) -> Iterator[Problem]:
     names = [name for name in ("cmd", "args", "container") if app.get(name) is not None]
     if names[:2] == ["cmd", "args"]:
-        yield Problem("/", "has both cmd and args")
+        yield Problem("/", "cannot have both cmd and args")
     if not names:
-        yield Problem("/", "has neither cmd nor args nor container")
+        yield Problem("/", "requires cmd, args or container")
 
 
 def secrets_in_the_environment_are_declared(app: App) -> Iterator[Problem]:
@@ -161,10 +161,10 @@ def a_single_instance_app_has_one_instance_and_no_overlap(app: App) -> Iterator[
     if app.get("labels", {}).get("MARATHON_SINGLE_INSTANCE_APP") != "true":
         return
     if app.get("instances", 1) > 1:
-        yield Problem("/instances", "a single instance app may have one instance only")
+        yield Problem("/instances", "must be at most 1 for a single instance app")
     no_overlap = {"minimumHealthCapacity": 0, "maximumOverCapacity": 0}
     if app.get("upgradeStrategy", no_overlap) != no_overlap:
-        yield Problem("/upgradeStrategy", "of a single instance app must be 0 and 0")
+        yield Problem("/upgradeStrategy", "both capacities of a single instance app must be 0")
 
 
 def health_checks_name_an_existing_port(app: App) -> Iterator[Problem]:
@@ -241,7 +241,7 @@ def unknown_options_are_refused(sources: PackageSources) -> Iterator[Problem]:
     """Without additionalProperties Cosmos silently ignores an option with a typing error."""
     for path, section in _objects(sources.config):
         if "additionalProperties" not in section:
-            yield Problem(f"{CONFIG}: {path or 'top level'}", "does not say additionalProperties")
+            yield Problem(f"{CONFIG}: {path or 'top level'}", "missing additionalProperties")
 
 
 def the_template_uses_only_known_names(sources: PackageSources) -> Iterator[Problem]:

@@ -73,13 +73,13 @@ def request_problems(wanted: RuntimeRequest, python: str) -> list[str]:
 
 
 def is_supported_python(python: str) -> bool:
-    """Whether programs can run on this Python, such as `3`, `3.11` or `3.11.7` (docs/tasks.md)."""
+    """Return whether programs can run on this Python, such as `3`, `3.11` or `3.11.7` (docs/tasks.md)."""
     match = re.fullmatch(r"3(\.(\d+)(\.\d+)?)?", python)
     return match is not None and (match[2] is None or int(match[2]) >= OLDEST_PYTHON)
 
 
 def _is_pip_argument(text: str) -> bool:
-    """Whether pip may accept it; paths, URLs and options are left to pip."""
+    """Return whether pip may accept the text; pip itself checks paths, URLs and options."""
     before = text.partition(";")[0]
     return "/" in before or before.startswith((".", "-")) or _REQUIREMENT.fullmatch(text) is not None
 
@@ -99,7 +99,7 @@ def _tensorflow_problems(version: str, minor: int | None) -> list[str]:
 
 
 def pip_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
-    """Arguments of each call of `pip install`."""
+    """Return the arguments of each call of `pip install`."""
     calls = _wheel_arguments(wanted)
     if wanted.builds:
         # pip's cache may hold a build against another TensorFlow.

@@ -36,7 +36,7 @@ class Runtime:
     """A complete runtime."""
 
     name: str
-    #: Path of its interpreter, for the option `python`.
+    #: Path of the interpreter, for the option `python`.
     python: str
     #: Version of the interpreter, such as 3.11.7.
     version: str
@@ -46,7 +46,7 @@ class Runtime:
 
     @property
     def content(self) -> tuple[str, ...]:
-        """Its packages, for display."""
+        """Packages of the runtime, for display."""
         return (*([f"TensorFlow {self.tensorflow}"] if self.tensorflow else []), *self.others, *self.builds)
 
 
@@ -62,7 +62,7 @@ def create_runtime(
     """Return the runtime, and whether it was created now; an existing one with the same content is kept.
 
     `python`: a version such as `3.11`; empty: the running one. `begins`: called before the creation.
-    Raise JobError with all problems of the request, with pip's output, or if the name exists with other content.
+    Raises JobError with all problems of the request, with pip's output, or if the name exists with other content.
     """
     interpreter, version = _interpreter(python)
     problems = [] if _NAME.fullmatch(name) else [f"`{name}`: invalid name: use letters, digits, '.', '_' and '-'"]
@@ -79,14 +79,14 @@ def create_runtime(
 
 
 def list_runtimes() -> list[Runtime]:
-    """All complete runtimes by name."""
+    """Return all complete runtimes by name."""
     home = runtimes_folder()
     folders = sorted(home.iterdir()) if home.is_dir() else []
     return [runtime for folder in folders if (runtime := _read(folder)) is not None]
 
 
 def find_runtime(name: str) -> Runtime:
-    """Return the runtime. Raise JobError with the valid names."""
+    """Return the runtime. Raises JobError with the valid names."""
     runtimes = {runtime.name: runtime for runtime in list_runtimes()}
     if name not in runtimes:
         raise JobError(f"unknown runtime `{name}`; valid names: {', '.join(runtimes) or 'none'}")
@@ -94,7 +94,7 @@ def find_runtime(name: str) -> Runtime:
 
 
 def remove_runtime(name: str) -> None:
-    """Remove a runtime, also an incomplete one. Raise JobError if it does not exist."""
+    """Remove a runtime, also an incomplete one. Raises JobError if it does not exist."""
     folder = runtimes_folder() / name
     if not _NAME.fullmatch(name) or not folder.is_dir():
         find_runtime(name)
@@ -103,7 +103,7 @@ def remove_runtime(name: str) -> None:
 
 
 def _interpreter(python: str) -> tuple[str, str]:
-    """Path and version of the first working interpreter; pyenv's names on the PATH may not work."""
+    """Return path and version of the first working interpreter; pyenv's names on the PATH may not work."""
     paths = list(_candidates(python)) if python else [sys.executable]
     if python and not is_supported_python(python):
         raise JobError(f"--python: `{python}`: must be 3.{OLDEST_PYTHON} or newer, such as 3.11")
@@ -120,7 +120,7 @@ def _interpreter(python: str) -> tuple[str, str]:
 
 
 def _reason(error: OSError | subprocess.SubprocessError) -> str:
-    """The program's last line of output, or its exit code."""
+    """Return the program's last line of output, or its exit code."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     lines = (getattr(error, "stderr", "") or "").strip().splitlines()
@@ -128,7 +128,7 @@ def _reason(error: OSError | subprocess.SubprocessError) -> str:
 
 
 def _candidates(python: str) -> Iterator[str]:
-    """Interpreters on the PATH and in pyenv, which hides versions that are not selected."""
+    """Yield interpreters on the PATH and in pyenv, which hides versions that are not selected."""
     program = f"python{python}"
     for folder in os.get_exec_path():
         path = Path(folder) / program
@@ -165,7 +165,7 @@ def _make(folder: Path, wanted: RuntimeRequest, interpreter: str, version: str) 
 
 
 def _run(what: str, command: list[str], programs: Path | None = None) -> None:
-    """Run a program. Raise JobError with the end of its output. `programs`: a folder to put first on the PATH."""
+    """Run a program. Raises JobError with the end of its output. `programs`: a folder to put first on the PATH."""
     environment = _environment()
     if programs is not None:
         environment["PATH"] = os.pathsep.join([str(programs), *os.get_exec_path()])
@@ -177,7 +177,7 @@ def _run(what: str, command: list[str], programs: Path | None = None) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """The environment without variables that lead the new interpreter to this one's packages."""
+    """Return the environment without variables that lead the new interpreter to this one's packages."""
     excluded = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if name not in excluded}
 

@@ -217,7 +217,7 @@ def test_rule_reports_broken_document(rule):
             phases(("mine", "a", "worker", ("tasks", "1")), ("mine", "b", "worker")),
             "plans.phases.1.tasks: duplicate task worker",
         ),
-        (phases(("mine", "a", "chief", ("tasks", "0"))), "plans.phases.0.tasks: must be nothing: chief.count is 0"),
+        (phases(("mine", "a", "chief", ("tasks", "0"))), "plans.phases.0.tasks: must be empty: chief.count is 0"),
         (phases(("mine", "a", "worker", ("strategy", "serial"))), "plans.phases.0.strategy: must be parallel"),
         (
             phases(("deploy", "a", "worker", ("after", "b")), ("deploy", "b", "parameter_server")),

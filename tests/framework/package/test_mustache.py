@@ -92,8 +92,8 @@ def test_comments_are_removed():
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{#a}}", "line 1: {{#a}} is not closed"),
-        ("\n{{/a}}", "line 2: {{/a}} closes nothing"),
+        ("{{#a}}", "line 1: {{#a}} has no end tag"),
+        ("\n{{/a}}", "line 2: {{/a}} has no start tag"),
         ("{{#a}}\n{{^b}}{{/a}}{{/b}}", "line 2: {{/a}} comes before the end of {{^b}}"),
         ("{{>partial}}", "is not supported"),
         ("{{=<% %>=}}", "is not supported"),

@@ -53,7 +53,7 @@ def test_package_has_no_problem(folder):
         ("resource.json", lambda d: d["images"].update(icon="x"), 'images: object instance has properties'),
         ("resource.json", lambda d: d["cli"]["binaries"].clear(), "resource.json: cli.binaries: "),
         ("config.json", lambda d: d["properties"].update(x={"type": "text"}), "config.json: properties.x.type: "),
-        ("config.json", lambda d: d.pop("additionalProperties"), "config.json: top level: does not say additional"),
+        ("config.json", lambda d: d.pop("additionalProperties"), "config.json: top level: missing additional"),
         (
             "config.json",
             lambda d: d["properties"]["worker"]["properties"]["count"].pop("description"),
@@ -82,8 +82,8 @@ def test_problem_names_file_and_path(folder, file, change, message):
     [
         ('"{{service.user}}",\n  "cmd"', '"{{service.usr}}",\n  "cmd"', "{{service.usr}} is neither an option nor"),
         ("{{resource.assets.uris.scheduler}}", "{{resource.assets.uris.shed}}", "{{resource.assets.uris.shed}} is nei"),
-        ("{{/scheduler.containerized}}", "", "{{#scheduler.containerized}} is not closed"),
-        ('"instances": 1,', '"instances": 2,', "/instances: a single instance app may have one instance only"),
+        ("{{/scheduler.containerized}}", "", "{{#scheduler.containerized}} has no end tag"),
+        ('"instances": 1,', '"instances": 2,', "/instances: must be at most 1 for a single instance app"),
         ('"instances": 1,', '"instances": 1', "does not render with the defaults"),
         ('"WORKER_COUNT"', '"WORKERS"', "its options differ from the schema"),
         ("{{! options: end }}", "", "missing lines {{! options: "),

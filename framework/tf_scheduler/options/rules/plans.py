@@ -43,7 +43,7 @@ def task_indexes_exist(options: Document) -> Iterator[Problem]:
         wrong = [index for index in split_names(phase["tasks"]) if index not in indexes]
         if wrong:
             last = first + len(indexes) - 1
-            allowed = f"{first} to {last}" if indexes else f"nothing: {phase['job']}.count is 0"
+            allowed = f"{first} to {last}" if indexes else f"empty: {phase['job']}.count is 0"
             yield Problem(f"{path}.tasks", f"must be {allowed}, not {', '.join(wrong)}")
 
 

@@ -30,9 +30,8 @@ class JobPolicySection(Section):
     """Restart policy of a job; defaults come from `restart` and `recovery`."""
 
     restart_policy = choice(
-        "When to relaunch a task that has not finished. on_failure: after errors, up to max_failures; always: after "
-        "any exit, without a limit; never: the job fails with the task; exit_code: exit codes from 1 to 127 fail the "
-        "job, other failures are not counted.",
+        "When to relaunch a failed task. on_failure: up to max_failures times; always: without a limit; never: the job "
+        "fails with the task; exit_code: an exit code from 1 to 127 fails the job, other failures are not counted.",
         RestartWhen.ON_FAILURE,
     )
     max_failures = Integer(
@@ -47,7 +46,7 @@ class JobPolicySection(Section):
         maximum=255,
     )
     unreachable_timeout = Seconds(
-        "Timeout for this job's tasks on an unreachable agent; -1: recovery.unreachable_timeout.", -1.0, minimum=-1.0
+        "Time to wait for tasks on an unreachable agent; -1: recovery.unreachable_timeout.", -1.0, minimum=-1.0
     )
 
 
@@ -104,11 +103,13 @@ class JobSection(JobPolicySection):
         f"{NEXT_LAUNCH_ONLY}"
     )
     hook_timeout = Seconds(
-        f"Timeout of pre_command, of post_command and of fetching. {NEXT_LAUNCH_ONLY}", 3600.0, minimum=1.0
+        f"Timeout of each of pre_command, post_command and the fetch of job_url. {NEXT_LAUNCH_ONLY}",
+        3600.0,
+        minimum=1.0,
     )
     max_completion_time = Seconds(f"Maximum run time of each task; 0: unlimited. {NEXT_LAUNCH_ONLY}", 0.0)
     nice = Integer(
-        f"Value added to the niceness; negative values need an executor that runs as root. {NEXT_LAUNCH_ONLY}",
+        f"Value added to the program's niceness; a negative value needs an executor of root. {NEXT_LAUNCH_ONLY}",
         0,
         minimum=-20,
         maximum=19,
@@ -156,8 +157,8 @@ class WorkerSection(VolumeSection):
         "Number of workers, without those of gpu_worker.", 3, maximum=100_000, update=OnUpdate.SCALE, form_required=True
     )
     min_count = Integer(
-        "Minimum workers of a restart when recovery.shrink_after passes without agents for all; 0: all workers. "
-        "Requires strategy multi_worker_mirrored without gpu_worker. The next restart requests all workers again.",
+        "Minimum number of workers of a restart with too few agents, after recovery.shrink_after; 0: all workers. The "
+        "next restart requests all workers again. Requires strategy multi_worker_mirrored without gpu_worker.",
         0,
         maximum=100_000,
     )
@@ -173,7 +174,7 @@ class GpuWorkerSection(VolumeSection):
 
 class TensorBoardSection(Section):
     port = Integer(
-        f"Preferred port of TensorBoard; another offered port if no agent offers it. {NEXT_LAUNCH_ONLY}",
+        f"Preferred port of TensorBoard; while no agent offers this port, any offered port. {NEXT_LAUNCH_ONLY}",
         6006,
         minimum=1,
         maximum=65_535,
@@ -216,8 +217,8 @@ class PhaseRecord(Section):
     strategy = String("Order in which the steps start; empty: parallel.", choices=(*ORDERS, ""), examples=["canary"])
     tasks = String("Indexes of the tasks in the order of their steps, separated by commas; empty: all.")
     after = String(
-        "Phases of the same plan that must complete first, separated by commas; empty: none. A plan without "
-        "dependencies starts its phases in the order of its strategy; a custom plan starts them serially."
+        "Phases of the same plan that must complete first, separated by commas; empty: none. If no phase of a plan "
+        "sets after, plans.deploy or plans.update is the order of the phases; a custom plan starts its phases serially."
     )
 
 
@@ -233,5 +234,5 @@ class PlansSection(Section):
         PlanStrategy.PARALLEL.value,
         choices=ORDERS,
     )
-    gang = Boolean("Launch tasks that can start at the same time all together or not at all.", default=True)
+    gang = Boolean("Launch all tasks that a plan can start at the same time together, or none of them.", default=True)
     phases = RecordList(PhaseRecord, "Phases of deploy, update and custom plans; empty: one phase per section.")

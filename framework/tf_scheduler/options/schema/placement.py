@@ -21,7 +21,7 @@ class PlacementSection(Section):
         "commas; workers are placed on neighbours. Empty: no preference.",
         "@zone,rack",
     )
-    draining_seconds = Seconds("Time before a maintenance window during which its agents are not used.", 86_400.0)
+    draining_seconds = Seconds("Time before maintenance of an agent in which the agent gets no new tasks.", 86_400.0)
 
 
 ADDRESSING = ("host", "named")
@@ -53,14 +53,14 @@ class NetworkOptions(Section):
 
 
 class GangSection(Section):
-    hold_seconds = Seconds("Time to hold offers while some tasks have no agent.", 5.0, maximum=60.0)
+    hold_seconds = Seconds("Time to hold the offers of an incomplete gang.", 5.0, maximum=60.0)
     mode = choice(
         "Handling of offers for an incomplete gang. launch: hold the offers, then decline them; reserve: reserve the "
         "resources until the gang is complete.",
         GangMode.LAUNCH,
     )
     reserve_timeout = Seconds(
-        "Time to keep reservations while some tasks have no agent.", 120.0, minimum=1.0, maximum=86_400.0
+        "Time to keep reservations of an incomplete gang, with gang.mode reserve.", 120.0, minimum=1.0, maximum=86_400.0
     )
 
 

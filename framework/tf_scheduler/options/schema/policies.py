@@ -8,8 +8,8 @@ from .fields import NEXT_LAUNCH_ONLY, Integer, IntegerList, Seconds, Section, St
 
 
 class RestartSection(Section):
-    max_failures = Integer("Maximum failures of a task within restart.window.", 3, maximum=100_000)
-    window = Seconds("Time during which failures count.", 3600.0, minimum=1.0)
+    max_failures = Integer("Failures of a task within restart.window that do not fail the job.", 3, maximum=100_000)
+    window = Seconds("Time after which a failure of a task no longer counts.", 3600.0, minimum=1.0)
     backoff = Seconds("Delay before the first restart; it doubles with each further restart.", 1.0, maximum=3600.0)
     max_backoff = Seconds("Maximum delay before a restart.", 300.0, maximum=86_400.0)
     uncounted_exit_codes = IntegerList(
@@ -21,15 +21,15 @@ class RestartSection(Section):
 
 
 class RecoverySection(Section):
-    unreachable_timeout = Seconds("Time to wait for the tasks of an unreachable agent.", 300.0)
+    unreachable_timeout = Seconds("Time after which the tasks of an unreachable agent count as lost.", 300.0)
     start_timeout = Seconds(
-        "Timeout of an agent that starts a task, and of a program's TensorFlow server once servers of other tasks "
-        "respond. After the timeout the task counts as lost. 0: unlimited.",
+        "Maximum time for an agent to start a task, and for a task's TensorFlow server to respond after the servers of "
+        "other tasks. After this time the task counts as lost. 0: unlimited.",
         600.0,
     )
-    shrink_after = Seconds("Time to look for places for all workers before a restart with worker.min_count.", 60.0)
+    shrink_after = Seconds("Time to wait for agents for all workers; then worker.min_count workers suffice.", 60.0)
     avoid_after = Integer(
-        "Number of lost or unstarted launches on an agent within avoid_for after which the agent is avoided; 0: never.",
+        "Number of lost or unstarted launches within avoid_for after which the scheduler avoids an agent; 0: never.",
         3,
         maximum=100_000,
     )
@@ -79,8 +79,8 @@ class FinishSection(Section):
         SuccessPolicy.DEFAULT,
     )
     clean_up = choice(
-        "Tasks to stop with the job. running: all running tasks; all: same as running, because Mesos keeps only the "
-        "files of finished tasks; none: no task, for keep_seconds.",
+        "Tasks to stop with the job. running: all running tasks; all: same as running, because finished tasks have no "
+        "processes on Mesos; none: no task, for keep_seconds.",
         CleanupPolicy.RUNNING,
     )
     deadline = Seconds(

@@ -10,7 +10,7 @@ class SchedulerSection(Section):
     mem = Integer("Memory of the scheduler.", 512, minimum=128, maximum=65_536, unit="MB")
     containerized = Boolean("Run the scheduler in a container image; false: with the agent's own Python.", default=True)
     image = String(
-        "Container image of the scheduler (Python 3.12 or newer). Default: the image named in the package.",
+        "Container image of the scheduler (Python 3.12 or newer); empty: the image named in the package.",
         examples=["python:3.13-slim-bookworm"],
     )
     # Marathon inserts the value into a shell command.
@@ -47,8 +47,8 @@ class ExecutorSection(Section):
 
 class ApiSection(Section):
     authentication = String(
-        "Access to the API. auto: a configured token or certificate is required; without one, the API listens only "
-        "on loopback and under Marathon. none: every client has full access.",
+        "Access to the API. auto: clients need a configured token or certificate; if none is configured, the API "
+        "starts only on loopback and under Marathon. none: every client has full access.",
         "auto",
         choices=("auto", "none"),
     )

@@ -12,7 +12,7 @@ class SecretRecord(Section):
         required=True,
         non_empty=True,
     )
-    env = String("Environment variable for the value; with file: for the path of the file. Empty: none.")
+    env = String("Environment variable with the value or, if file is set, with the path of the file; empty: none.")
     file = String("File in the working directory for the value; empty: none.")
     jobs = String(
         "Sections whose tasks get the secret, separated by commas; empty: all.", examples=["chief", "worker,gpu_worker"]

@@ -52,7 +52,7 @@ class ProgramOptions(Section):
         form_required=True,
     )
     job_context = String(
-        "JSON object, as text, passed to main as context.",
+        "JSON object, as text, that main of the module job_name gets as context.",
         "{}",
         update=OnUpdate.RESTART,
         variable="JOB_CONTEXT",
