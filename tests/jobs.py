@@ -33,7 +33,7 @@ UNTIL_KILLED = "exec sleep 1000"
 WORKER_0 = 'case "$TASK_NAME" in worker-0) {};; *) exec sleep 1000;; esac'
 
 
-def wait_for(*paths):
+def wait_for(*paths) -> None:
     """Wait until all files exist."""
     wait_until(lambda: all(path.exists() for path in paths), f"missing of {', '.join(map(str, paths))}")
 

@@ -167,7 +167,7 @@ def ours(name: str) -> bool:
 
 
 @pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)
-def test_imports_follow_the_table(root, path):
+def test_imports_follow_the_table(root, path) -> None:
     """Each room imports only the rooms that the table allows, pure modules nothing impure."""
     module = module_of(root, path)
     room, found = room_of(module), set(imports(path, module))
@@ -205,7 +205,7 @@ def may_import(package, importer, imported):
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_layers_import_only_lower_ones(package):
+def test_layers_import_only_lower_ones(package) -> None:
     """So that a change of a layer cannot affect those below it."""
     modules = [(module_of(root, path), path) for root, path in FILES]
     own = [(module, path) for module, path in modules if module.startswith(f"{package}.")]
@@ -219,7 +219,7 @@ def test_layers_import_only_lower_ones(package):
     ]
 
 
-def test_every_package_is_installed():
+def test_every_package_is_installed() -> None:
     """`packages` in setup.cfg is written by hand, because find: takes one root only."""
     config = configparser.ConfigParser()
     config.read(HOME / "setup.cfg")
@@ -229,7 +229,7 @@ def test_every_package_is_installed():
     assert {module_of(root, path) for root, path in FILES if path.name == "__init__.py"} == code
 
 
-def test_every_dependency_has_its_reason():
+def test_every_dependency_has_its_reason() -> None:
     """docs/dependencies.md has a row for each of install_requires."""
     config = configparser.ConfigParser()
     config.read(HOME / "setup.cfg")
@@ -240,7 +240,7 @@ def test_every_dependency_has_its_reason():
 
 
 @pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)
-def test_modules_and_functions_stay_small(root, path):
+def test_modules_and_functions_stay_small(root, path) -> None:
     """At most 500 lines a module, and 40 lines a function."""
     text = path.read_text()
     tree = ast.parse(text)
@@ -261,21 +261,21 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (first.end_lineno or 0) - first.lineno + 1 if documented else 0
 
 
-def test_size_budgets_hold():
+def test_size_budgets_hold() -> None:
     """Lines, modules, files of a folder, unique class names, and no small module with one importer."""
     result = subprocess.run([HOME / "scripts" / "budgets", "--size"], capture_output=True, text=True, check=False)
 
     assert 0 == result.returncode, result.stdout + result.stderr
 
 
-def test_every_module_has_a_docstring():
+def test_every_module_has_a_docstring() -> None:
     """The docstring of each package and module is the first thing that a newcomer reads."""
     silent = [module_of(root, path) for root, path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
 
     assert [] == silent
 
 
-def test_every_core_module_has_its_unit_tests():
+def test_every_core_module_has_its_unit_tests() -> None:
     """So that a wrong rule is reported in the file of its module, not only by scenarios."""
     core, tests = HOME / "framework" / "tf_scheduler" / "core", HOME / "tests" / "framework" / "core"
     modules = [path.relative_to(core) for path in core.rglob("*.py") if path.name != "__init__.py"]

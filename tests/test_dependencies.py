@@ -41,12 +41,12 @@ def brought_along() -> set[str]:
     return found
 
 
-def test_each_has_a_lower_bound():
+def test_each_has_a_lower_bound() -> None:
     """Older versions are untested, or have fixed vulnerabilities."""
     assert [] == [str(one) for one in required() if not {">=", "=="} & {part.operator for part in one.specifier}]
 
 
-def test_each_dependency_has_a_licence_and_a_reason():
+def test_each_dependency_has_a_licence_and_a_reason() -> None:
     """docs/dependencies.md has a row for it."""
     rows = {
         name: (licence, why) for name, _, licence, why in _ROW.findall((HOME / "docs" / "dependencies.md").read_text())
@@ -56,6 +56,6 @@ def test_each_dependency_has_a_licence_and_a_reason():
     assert [] == [name for name, (licence, why) in rows.items() if not ALLOWED.search(licence) or len(why) < 20]
 
 
-def test_all_installed_licences_are_allowed():
+def test_all_installed_licences_are_allowed() -> None:
     """Including indirect dependencies."""
     assert {} == {name: licence(name) for name in brought_along() if not ALLOWED.search(licence(name))}

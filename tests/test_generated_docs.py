@@ -11,16 +11,16 @@ PAGES = list(generate_docs.pages())
 
 
 @pytest.mark.parametrize(("path", "text"), PAGES, ids=[path.stem for path, _ in PAGES])
-def test_page_is_current(path, text):
+def test_page_is_current(path, text) -> None:
     assert text == path.read_text()
 
 
-def test_migration_tables_are_all_on_pages():
+def test_migration_tables_are_all_on_pages() -> None:
     """Each table of the converters can be read by people."""
     text = "".join(text for _, text in PAGES)
     assert [] == [name for name in generate_docs.migration_tables() if f"<!-- table: {name} -->" not in text]
 
 
-def test_diagram_shows_moves_of_the_table():
+def test_diagram_shows_moves_of_the_table() -> None:
     """The diagram shows a part of the moves."""
     assert [] == [(old, new) for old, new in generate_docs.MAIN_MOVES if new not in TRANSITIONS[old]]

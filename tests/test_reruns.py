@@ -32,7 +32,7 @@ def run_pytest(folder: Path, marker: str, count: int, *arguments: str) -> tuple[
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 @pytest.mark.parametrize(("count", "code"), [(3, 0), (4, 1)])
-def test_real_process_reruns_above_three_fail_the_run(tmp_path, count, code, workers):
+def test_real_process_reruns_above_three_fail_the_run(tmp_path: Path, count, code, workers) -> None:
     """All tests pass the second time; the count decides."""
     returned, output = run_pytest(tmp_path, "zookeeper", count, *workers)
 
@@ -42,7 +42,7 @@ def test_real_process_reruns_above_three_fail_the_run(tmp_path, count, code, wor
     assert "--randomly-seed=" in output
 
 
-def test_pure_test_that_fails_is_not_rerun(tmp_path):
+def test_pure_test_that_fails_is_not_rerun(tmp_path: Path) -> None:
     """A failure of a pure test is a defect, or a test that depends on timing or order."""
     returned, output = run_pytest(tmp_path, "timeout(60)", 1)
 

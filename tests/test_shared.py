@@ -13,7 +13,7 @@ from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.host.errors import MesosLocalError
 
 
-def test_shared_resource_beyond_repair_is_replaced():
+def test_shared_resource_beyond_repair_is_replaced() -> None:
     """One test's damage must not fail the tests after it."""
     numbers, stopped, damaged = iter("abc"), [], []
 
@@ -23,7 +23,7 @@ def test_shared_resource_beyond_repair_is_replaced():
         yield name
         stopped.append(name)
 
-    def repair(name):
+    def repair(name) -> None:
         if name in damaged:
             raise MesosLocalError("damaged")
 
@@ -36,7 +36,7 @@ def test_shared_resource_beyond_repair_is_replaced():
 
 
 @pytest.mark.zookeeper
-def test_ensemble_without_quorum_is_repaired_or_replaced():
+def test_ensemble_without_quorum_is_repaired_or_replaced() -> None:
     """Killed and frozen servers return; an ensemble with a server that ended by itself is replaced."""
     with Shared(lambda: ZooKeeperEnsemble(3), repair_ensemble) as shared:
         first = shared.take()

@@ -84,7 +84,7 @@ def clients(port: int, pause: float) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("pause", [1.0, 0.0], ids=["a second after each answer", "immediately after each answer"])
-def test_polling_clients_do_not_halve_decisions_per_second(pause):
+def test_polling_clients_do_not_halve_decisions_per_second(pause) -> None:
     """Python runs one thread at a time, and the API's thread waits for it after each system call."""
     loop = Loop()
     with ApiServer(create_app(loop.backend), "127.0.0.1", 0) as api:

@@ -60,7 +60,7 @@ def lose(state: SchedulerState, events: list[StatusUpdated], bursts: bool) -> tu
 
 
 @pytest.mark.parametrize("end", [{"signal": 9}, {"exit_code": 1}], ids=["killed", "failed"])
-def test_a_thousand_losses(end):
+def test_a_thousand_losses(end) -> None:
     """Each is to be launched again, and acknowledged once."""
     seconds = {}
     for count in (100, 1_000):

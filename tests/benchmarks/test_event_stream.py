@@ -77,7 +77,7 @@ def reading_time(address: str) -> float:
     times: list[float] = []
     came = threading.Event()
 
-    def on_event(event):
+    def on_event(event) -> None:
         times.append(time.thread_time())
         if event["type"] == "OFFERS":
             assert len(event["offers"]["offers"]) == OFFERS
@@ -104,7 +104,7 @@ def event() -> dict[str, object]:
     return {"type": "OFFERS", "offers": {"offers": [offer(number) for number in range(OFFERS)]}}
 
 
-def test_a_12_mb_event_is_read_at_the_speed_of_json(tmp_path, event, record_property):
+def test_a_12_mb_event_is_read_at_the_speed_of_json(tmp_path: Path, event, record_property) -> None:
     """From the socket to the callback: at most 1.3 times the processor time of json.loads on the same bytes."""
     data = json.dumps(event).encode()
     assert len(data) > 12_000_000

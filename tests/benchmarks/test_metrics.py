@@ -28,7 +28,7 @@ def seconds(action: Callable[[], object]) -> float:
     return min(times)
 
 
-def test_counting_costs_little_beside_deciding():
+def test_counting_costs_little_beside_deciding() -> None:
     """A status update of each of a thousand tasks."""
     state = launched(a_service(TASKS), None)
     events = [StatusUpdated(_status(record, TaskState.RUNNING, "now")) for record in state.stored.tasks.values()]

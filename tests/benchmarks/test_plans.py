@@ -91,7 +91,7 @@ def play(state: SchedulerState, events: list[StatusUpdated]) -> SchedulerState:
 @pytest.mark.parametrize(
     ("before", "to"), [(None, TaskState.RUNNING), (TaskState.STARTING, TaskState.RUNNING), (TaskState.RUNNING,) * 2]
 )
-def test_a_status_update(count, before, to):
+def test_a_status_update(count, before, to) -> None:
     """Measure the decision and the next deadline, as in the runner."""
     state = launched(a_service(count), before)
     events = updates(state, to)
@@ -104,7 +104,7 @@ def test_a_status_update(count, before, to):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_a_status_update_while_the_next_step_waits(count):
+def test_a_status_update_while_the_next_step_waits(count) -> None:
     """The last task of a serial plan waits, so every update is checked for its turn."""
     spec = a_service(count, PlanStrategy.SERIAL)
     whole = launched(spec, TaskState.RUNNING)
@@ -122,7 +122,7 @@ def test_a_status_update_while_the_next_step_waits(count):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("said", [None, TaskState.RUNNING])
-def test_the_status_of_a_plan(count, said):
+def test_the_status_of_a_plan(count, said) -> None:
     """Compute every step with its status and message."""
     state = launched(a_service(count), said)
     expected = Status.STARTING if said is None else Status.COMPLETE
@@ -138,7 +138,7 @@ def test_the_status_of_a_plan(count, said):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_the_status_of_a_pending_plan(count):
+def test_the_status_of_a_pending_plan(count) -> None:
     """No task is launched."""
     state = with_fields(SchedulerState(a_service(count)), connected=True)
 
@@ -150,7 +150,7 @@ def test_the_status_of_a_pending_plan(count):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_the_end_of_a_job(count):
+def test_the_end_of_a_job(count) -> None:
     """Updates of killed tasks, one after the other."""
     from tf_scheduler.model.events import StopRequested
 
@@ -163,7 +163,7 @@ def test_the_end_of_a_job(count):
     print_numbers("update of a killed task, at the end", count, best(lambda: play(stopped, events), 3) / len(events))
 
 
-def test_a_forced_plan_is_shown_as_fast():
+def test_a_forced_plan_is_shown_as_fast() -> None:
     """Forced steps cost no additional time."""
     state = launched(a_service(10_000), None)
     forced = frozenset(("worker", f"worker-{index}") for index in range(5_000))

@@ -38,7 +38,7 @@ def run():
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
-def test_training_survives_kills_and_leaves_nothing(run, tmp_path):
+def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None:
     """It reaches its accuracy; each fault is healed, measured and reported."""
     out = tmp_path / "reliability.md"
     code, answer, err = run("--seed", 5, "--faults", ",".join(FAULTS), "--json", "--out", out)
@@ -54,7 +54,7 @@ def test_training_survives_kills_and_leaves_nothing(run, tmp_path):
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
 
 
-def test_invalid_faults_and_options_are_reported_first(run, tmp_path):
+def test_invalid_faults_and_options_are_reported_first(run, tmp_path: Path) -> None:
     path = tmp_path / "options.json"
     path.write_text(json.dumps({"service": {"command": "true"}, "worker": {"count": 1}}))
 

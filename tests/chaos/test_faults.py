@@ -15,12 +15,12 @@ def plan(names, seed):
 
 
 @given(NAMES, st.integers())
-def test_the_same_seed_makes_the_same_plan(names, seed):
+def test_the_same_seed_makes_the_same_plan(names, seed) -> None:
     assert plan(names, seed) == plan(names, seed)
 
 
 @given(NAMES, st.integers())
-def test_every_fault_strikes_once_per_lap_with_its_store(names, seed):
+def test_every_fault_strikes_once_per_lap_with_its_store(names, seed) -> None:
     found = plan(names, seed)
 
     assert sorted(names) == sorted(strike.fault.name for each in found for strike in each.strikes)
@@ -29,12 +29,12 @@ def test_every_fault_strikes_once_per_lap_with_its_store(names, seed):
 
 
 @given(st.integers())
-def test_lost_agent_is_the_last_fault(seed):
+def test_lost_agent_is_the_last_fault(seed) -> None:
     for each in plan(list(CATALOGUE), seed):
         assert [] == [strike for strike in each.strikes[:-1] if strike.fault.last]
 
 
-def test_faults_without_store_share_a_training():
+def test_faults_without_store_share_a_training() -> None:
     assert [Store.ZOOKEEPER] == [each.store for each in plan(["worker", "zookeeper", "agent-gone"], 1)]
     assert [Store.SQLITE] == [each.store for each in plan(["worker", "agent-gone"], 1)]
     both = plan(["disk-full", "zookeeper", "worker", "ps"], 1)
@@ -42,13 +42,13 @@ def test_faults_without_store_share_a_training():
 
 
 @given(st.integers())
-def test_simultaneous_faults_differ(seed):
+def test_simultaneous_faults_differ(seed) -> None:
     (each,) = plan(["two-at-once"], seed)
 
     assert 2 == len(set(each.strikes[0].parts))
 
 
-def test_seeds_and_laps_differ():
+def test_seeds_and_laps_differ() -> None:
     endless = rounds(["worker", "ps", "chief", "agent", "master"], Random(3).randrange)
     found = [[strike.fault.name for strike in next(endless).strikes] for _ in range(6)]
 
@@ -56,7 +56,7 @@ def test_seeds_and_laps_differ():
     assert plan(list(CATALOGUE), 1) != plan(list(CATALOGUE), 2)
 
 
-def test_unknown_faults_are_all_reported():
+def test_unknown_faults_are_all_reported() -> None:
     assert [] == unknown(["worker", "ps"])
     assert 2 == len(unknown(["work", "ps", "ps"]))
     assert "unknown fault `work`; valid faults: worker, ps," in unknown(["work"])[0]

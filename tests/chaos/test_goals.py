@@ -13,23 +13,23 @@ def met(*costs, bare=(2.5,)):
     return [goal.met for goal in goals(costs, bare)]
 
 
-def test_goals_are_met_by_fast_minimal_restarts():
+def test_goals_are_met_by_fast_minimal_restarts() -> None:
     assert [True, True, True, True] == met(a_cost("worker"), a_cost("ps"))
 
 
-def test_one_slow_strike_misses_the_goal():
+def test_one_slow_strike_misses_the_goal() -> None:
     assert [False, True, True, True] == met(a_cost("worker"), a_cost("ps", noticed=1.5))
     assert [True, False, True, True] == met(a_cost("worker"), a_cost("executor", decided=0.2))
     assert [True, True, False, True] == met(a_cost("worker", answers=4.0))
 
 
-def test_needless_restart_is_named():
+def test_needless_restart_is_named() -> None:
     found = list(goals([a_cost("worker", needless=("chief-0",))], [2.5]))[-1]
 
     assert ("worker: chief-0", False) == (found.measured, found.met)
     assert met(a_cost("agent-gone", needless=("chief-0",)))[-1] is None, "its tasks have new addresses"
 
 
-def test_unmeasured_goal_is_neither_met_nor_missed():
+def test_unmeasured_goal_is_neither_met_nor_missed() -> None:
     assert [None, None, None, True] == met(a_cost("master", noticed=5.0))
     assert [True, True, None, True] == met(a_cost("worker"), bare=())

@@ -30,7 +30,7 @@ def rows(*trainings, load=4.0):
     return text, [line for line in text.splitlines() if line.startswith("| ")]
 
 
-def test_each_fault_has_one_row_in_catalogue_order():
+def test_each_fault_has_one_row_in_catalogue_order() -> None:
     text, found = rows(a_training(a_cost("ps"), a_cost("worker")), a_training(a_cost("worker", answers=9.0)))
 
     assert CATALOGUE["worker"].what in found[2]
@@ -39,13 +39,13 @@ def test_each_fault_has_one_row_in_catalogue_order():
     assert CATALOGUE["master"].what not in text
 
 
-def test_row_shows_repeated_steps_and_restarted_tasks():
+def test_row_shows_repeated_steps_and_restarted_tasks() -> None:
     _, found = rows(a_training(a_cost("ps", epochs_lost=1, steps_lost=88, hit=("ps-0",), others=("chief-0",))))
 
     assert "| 88 | ps-0 | chief-0 |" in found[2]
 
 
-def test_restart_time_is_compared_with_a_bare_start():
+def test_restart_time_is_compared_with_a_bare_start() -> None:
     text, _ = rows(a_training(a_cost("worker", answers=3.0)))
 
     assert "takes 2.5 s until it answers" in text
@@ -53,7 +53,7 @@ def test_restart_time_is_compared_with_a_bare_start():
     assert "Not measured" in rows(a_training(a_cost("ps")))[0]
 
 
-def test_broken_invariant_is_in_the_row_of_its_training():
+def test_broken_invariant_is_in_the_row_of_its_training() -> None:
     broken = a_training(findings=("processes left: 12",), verdict="failed", accuracy=None)
 
     assert "| a file | failed | - | 120 | 90 | 0 | processes left: 12 |" in rows(broken)[1]
@@ -62,6 +62,6 @@ def test_broken_invariant_is_in_the_row_of_its_training():
     assert a_training().held
 
 
-def test_busy_machine_is_noted():
+def test_busy_machine_is_noted() -> None:
     assert "busy with other work" in rows(a_training(), load=12.0)[0]
     assert "busy with other work" not in rows(a_training(), load=4.0)[0]

@@ -18,7 +18,7 @@ ANSWER = (
 
 
 @given(st.lists(st.integers(0, len(ANSWER)), max_size=20))
-def test_any_cutting_gives_the_same_answer(places):
+def test_any_cutting_gives_the_same_answer(places) -> None:
     """Status, headers and body do not depend on how the bytes come."""
     parser, body = HttpParser(), b""
     bounds = sorted({0, len(ANSWER), *places})
@@ -35,20 +35,20 @@ def test_any_cutting_gives_the_same_answer(places):
     assert parser.recv_body() == b""
 
 
-def test_garbage_is_an_error_number():
+def test_garbage_is_an_error_number() -> None:
     """As with the original: fewer bytes are taken, and there is an errno."""
     parser = HttpParser()
     assert parser.execute(b"no http at all\r\n", 16) != 16
     assert parser.get_errno() != 0
 
 
-def test_httptools_is_loaded_with_the_first_parser_only():
+def test_httptools_is_loaded_with_the_first_parser_only() -> None:
     """Importing pymesos needs no compiled module."""
     program = "import sys, http_parser.http; print('httptools' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
-def test_it_satisfies_what_pymesos_requires():
+def test_it_satisfies_what_pymesos_requires() -> None:
     """The version sorts after the only published one."""
     assert importlib.metadata.version("http-parser") == "0.9.0.post1"

@@ -6,6 +6,7 @@ import getpass
 import json
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def succeeded(result):
 
 
 @pytest.fixture
-def options(tmp_path):
+def options(tmp_path: Path):
     def write(document):
         path = tmp_path / "options.json"
         path.write_text(json.dumps(document))
@@ -44,7 +45,7 @@ def options(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def service(dcos, tmp_path_factory):
+def service(dcos, tmp_path_factory: pytest.TempPathFactory):
     """The job, installed and deployed; uninstalled afterwards."""
     path = tmp_path_factory.mktemp("options") / "options.json"
     path.write_text(json.dumps(JOB))
@@ -57,7 +58,7 @@ def service(dcos, tmp_path_factory):
     wait_until(lambda: "dev/mnist" not in dcos("marathon", "app", "list").stdout)
 
 
-def test_repositories_are_added_listed_and_removed(dcos, url):
+def test_repositories_are_added_listed_and_removed(dcos, url) -> None:
     own, other = f"{url}/universe/universe-v4.json", f"{url}/universe/universe-v5.json"
 
     assert f"Universe: {own}\n" == succeeded(dcos("package", "repo", "list"))
@@ -77,21 +78,21 @@ def test_repositories_are_added_listed_and_removed(dcos, url):
         (("remove", "x"), "Repository name [x] is not present"),
     ],
 )
-def test_invalid_repository_has_cosmos_message(dcos, arguments, message):
+def test_invalid_repository_has_cosmos_message(dcos, arguments, message) -> None:
     result = dcos("package", "repo", *arguments)
 
     assert 1 == result.returncode
     assert message in result.stderr
 
 
-def test_search_finds_the_package(dcos):
+def test_search_finds_the_package(dcos) -> None:
     """By name, tag and description."""
     for query in ("tensor", "machine-learning", "gang", "tensor*", ""):
         assert "tensorflow  0.1.0" in succeeded(dcos("package", "search", query))
     assert "No packages found" in dcos("package", "search", "mnist").stderr
 
 
-def test_describe_shows_the_files_of_the_package(dcos):
+def test_describe_shows_the_files_of_the_package(dcos) -> None:
     """config.json with this machine's defaults, the template, the sub-command, the versions."""
     config = json.loads(succeeded(dcos("package", "describe", "tensorflow", "--config")))
     template = succeeded(dcos("package", "describe", "tensorflow", "--app"))
@@ -104,7 +105,7 @@ def test_describe_shows_the_files_of_the_package(dcos):
     assert '[\n  "0.1.0"\n]\n' == succeeded(dcos("package", "describe", "tensorflow", "--package-versions"))
 
 
-def test_describe_renders_the_app(dcos, options):
+def test_describe_renders_the_app(dcos, options) -> None:
     path = options({"service": {"name": "other"}, "worker": {"count": 7}})
 
     app = json.loads(succeeded(dcos("package", "describe", "tensorflow", "--app", "--render", f"--options={path}")))
@@ -113,7 +114,7 @@ def test_describe_renders_the_app(dcos, options):
     assert "tensorflow" == app["labels"]["DCOS_PACKAGE_NAME"]
 
 
-def test_invalid_options_are_reported_and_not_installed(dcos, options):
+def test_invalid_options_are_reported_and_not_installed(dcos, options) -> None:
     """In the format of the command on DC/OS."""
     path = options({"worker": {"count": "three", "cpu": 1}, "service": {"strategy": "sync"}})
 
@@ -133,7 +134,7 @@ def test_invalid_options_are_reported_and_not_installed(dcos, options):
     assert "/tensorflow" not in dcos("package", "list").stdout
 
 
-def test_unknown_package_is_reported(dcos):
+def test_unknown_package_is_reported(dcos) -> None:
     assert "Package [nothing] not found" in dcos("package", "install", "nothing", "--yes").stderr
     assert "Version [9] of package [tensorflow] not found" in (
         dcos("package", "describe", "tensorflow", "--package-version=9").stderr
@@ -141,20 +142,20 @@ def test_unknown_package_is_reported(dcos):
     assert 1 == dcos("package", "uninstall", "tensorflow", "--app-id=/none", "--yes").returncode
 
 
-def test_install_starts_the_service_and_adds_its_command(service, dcos):
+def test_install_starts_the_service_and_adds_its_command(service, dcos) -> None:
     assert "Installing Marathon app for package [tensorflow] version [0.1.0]" in service
     assert "New command available: dcos tensorflow" in service
     assert read_sources().package["postInstallNotes"] in service
     assert ["tensorflow", "0.1.0", "/dev/mnist"] == succeeded(dcos("package", "list")).splitlines()[1].split()[:3]
 
 
-def test_second_install_of_a_service_is_refused(service, dcos, options):
+def test_second_install_of_a_service_is_refused(service, dcos, options) -> None:
     result = dcos("package", "install", "tensorflow", f"--options={options(JOB)}", "--yes", "--app")
 
     assert (1, "Package is already installed\n") == (result.returncode, result.stderr)
 
 
-def test_marathon_shows_the_app(service, dcos):
+def test_marathon_shows_the_app(service, dcos) -> None:
     """One task, healthy by its health check; its environment is that of the options."""
     wait_until(lambda: " 1/1 " in dcos("marathon", "app", "list").stdout.replace("1/1    1/1", " 1/1 "))
 
@@ -165,7 +166,7 @@ def test_marathon_shows_the_app(service, dcos):
     assert "no deployments" in wait_until(lambda: dcos("marathon", "deployment", "list").stderr)
 
 
-def test_tasks_are_listed_with_their_output(service, dcos):
+def test_tasks_are_listed_with_their_output(service, dcos) -> None:
     """The scheduler's, and those of the job."""
     rows = [line.split() for line in succeeded(dcos("task")).splitlines()[1:]]
 
@@ -177,7 +178,7 @@ def test_tasks_are_listed_with_their_output(service, dcos):
     assert 1 == dcos("task", "log", "worker-1", "../../../../../../../../etc/passwd").returncode
 
 
-def test_service_is_listed(service, dcos):
+def test_service_is_listed(service, dcos) -> None:
     """The framework is there under the service's name, active, with its three tasks."""
     rows = {line.split()[0]: line.split() for line in succeeded(dcos("service")).splitlines()[1:]}
 
@@ -186,7 +187,7 @@ def test_service_is_listed(service, dcos):
     assert "marathon" in rows
 
 
-def test_installed_command_asks_the_scheduler(service, dcos):
+def test_installed_command_asks_the_scheduler(service, dcos) -> None:
     """The service's name from the command line, the settings or the environment."""
     tree = succeeded(dcos("tensorflow", "--name=dev/mnist", "plan", "status", "deploy")).splitlines()
 
@@ -198,7 +199,7 @@ def test_installed_command_asks_the_scheduler(service, dcos):
     assert "TensorFlow" in succeeded(dcos("tensorflow", "--info"))
 
 
-def test_installed_command_has_the_sdks_commands(service, dcos):
+def test_installed_command_has_the_sdks_commands(service, dcos) -> None:
     def ask(*arguments):
         return succeeded(dcos("tensorflow", "--name=dev/mnist", *arguments))
 
@@ -213,7 +214,7 @@ def test_installed_command_has_the_sdks_commands(service, dcos):
     assert "hello from worker-0" in ask("logs", "worker-0")
 
 
-def test_cluster_setup_replaces_the_variables(dcos, url, tmp_path):
+def test_cluster_setup_replaces_the_variables(dcos, url, tmp_path: Path) -> None:
     alone = {"DCOS_DIR": str(tmp_path), "DCOS_URL": ""}
 
     succeeded(dcos("cluster", "setup", url, "--no-check", **alone))
@@ -222,7 +223,7 @@ def test_cluster_setup_replaces_the_variables(dcos, url, tmp_path):
     assert "tensorflow" in succeeded(dcos("package", "search", "tensorflow", **alone))
 
 
-def test_uninstall_removes_tasks_framework_and_state(dcos, options, local_cluster):
+def test_uninstall_removes_tasks_framework_and_state(dcos, options, local_cluster) -> None:
     path = options({**JOB, "service": {**JOB["service"], "name": "short"}})
     succeeded(dcos("package", "install", "tensorflow", f"--options={path}", "--yes", "--app"))
     wait_until(lambda: "(COMPLETE)" in plan(dcos, "short"))
@@ -241,7 +242,7 @@ def test_uninstall_removes_tasks_framework_and_state(dcos, options, local_cluste
         assert {} == store.load()
 
 
-def test_rendered_app_runs_on_marathon_without_dcos(dcos, url, local_cluster, tmp_path):
+def test_rendered_app_runs_on_marathon_without_dcos(dcos, url, local_cluster, tmp_path: Path) -> None:
     options, app = tmp_path / "options.json", tmp_path / "app.json"
     service = {"name": "posted", "user": getpass.getuser(), "command": "exec sleep 1000", "python": sys.executable}
     document = {

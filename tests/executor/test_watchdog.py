@@ -4,6 +4,7 @@ import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 
 from jobs import PATIENCE
 from kit.commands import ENVIRONMENT
@@ -38,7 +39,7 @@ def ended(descriptor):
         return bool(poll.poll(PATIENCE * 1000))
 
 
-def test_killed_executor_ends_detached_processes(tmp_path):
+def test_killed_executor_ends_detached_processes(tmp_path: Path) -> None:
     """The kernel does not kill children of a shell or processes of another session."""
     process, programs = executor("worker-0__1", tmp_path)
     with process:
@@ -47,7 +48,7 @@ def test_killed_executor_ends_detached_processes(tmp_path):
     assert [True, True] == [ended(program) for program in programs]
 
 
-def test_watchdog_spares_other_launches(tmp_path):
+def test_watchdog_spares_other_launches(tmp_path: Path) -> None:
     process, programs = executor("worker-0__1", tmp_path)
     other, others = executor("worker-0__2", tmp_path)
     with process, other:

@@ -39,7 +39,9 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.mesos
-def test_scheduler_killed_at_every_kind_of_point_completes(local_cluster: LocalCluster, state: str, tmp_path: Path):
+def test_scheduler_killed_at_every_kind_of_point_completes(
+    local_cluster: LocalCluster, state: str, tmp_path: Path
+) -> None:
     """The job succeeds, no task was started twice, no task or framework of it is left in Mesos."""
     checkpoints, points = tmp_path / "checkpoints", tmp_path / "points"
     checkpoints.mkdir()

@@ -20,14 +20,14 @@ def below(root: type[Exception]) -> list[Any]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _every_module():
+def _every_module() -> None:
     for module in pkgutil.walk_packages(tf_scheduler.__path__, "tf_scheduler."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 
 
 @pytest.mark.parametrize("root", [SchedulerError, CommandError, MesosLocalError], ids=lambda root: root.__name__)
-def test_errors_have_kind_exit_code_and_http_status(root):
+def test_errors_have_kind_exit_code_and_http_status(root) -> None:
     """The command line and the API handle all of them by these."""
     for error in below(root):
         assert error.__name__.endswith("Error")

@@ -69,7 +69,7 @@ def stored(state: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_standby_takes_over_tasks(start, tmp_path, how):
+def test_standby_takes_over_tasks(start, tmp_path: Path, how) -> None:
     """The leader is killed, or frozen and resumed: the same framework, the same tasks, each started once."""
     checkpoints = tmp_path / "checkpoints"
     launch, state = start

@@ -129,7 +129,7 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
     )
 
 
-def test_recovery_and_operator_commands_on_mesos(watched, cluster):
+def test_recovery_and_operator_commands_on_mesos(watched, cluster) -> None:
     """Late start, avoided agent, stall; restart, pause, resume, replace; a port in use by another process.
 
     No other task restarts.
@@ -201,7 +201,7 @@ def runs(state: SchedulerState, count: int) -> bool:
     return len(statuses) == count and all(status and status.state is TaskState.RUNNING for status in statuses)
 
 
-def test_collective_training_leaves_drained_agent(cluster, start, tmp_path):
+def test_collective_training_leaves_drained_agent(cluster, start, tmp_path: Path) -> None:
     """The drained worker saves a checkpoint; training continues with two of three; a restart makes them three."""
     save = f"trap 'sleep 2; echo saved > {tmp_path}/checkpoint; exit 143' TERM"
     command = (
@@ -233,7 +233,7 @@ def test_collective_training_leaves_drained_agent(cluster, start, tmp_path):
     assert [3, 3, 3] == [workers_of(tmp_path, task) for task in ("worker-0", "worker-1", "worker-2")]
 
 
-def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path):
+def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path: Path) -> None:
     """Its agent does not answer within the timeout: the task is relaunched on another agent, and stays there."""
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=f"echo $$ >> {tmp_path}/programs; exec sleep 1000")
     recovery = RecoveryPolicy(unreachable_timeout=1.0)
@@ -282,7 +282,7 @@ def workers_of(folder: Path, task: str) -> int:
     ],
     ids=["max_failures", "never", "exit_code", "refused by Mesos"],
 )
-def test_task_without_restarts_left_ends_job(start, tmp_path, options, ends, starts, why):
+def test_task_without_restarts_left_ends_job(start, tmp_path: Path, options, ends, starts, why) -> None:
     """By its restart policy, or because Mesos would refuse it again; the result has the reason."""
     log = tmp_path / "starts"
     log.touch()

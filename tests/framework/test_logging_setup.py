@@ -41,7 +41,7 @@ def written(form, message, *, masks=(), error=None, **facts):
     return stream.getvalue()
 
 
-def test_console_line_ends_with_fields():
+def test_console_line_ends_with_fields() -> None:
     """Unknown fields are omitted."""
     text = written("console", "worker-0 on agent-1 is running", **FACTS)
 
@@ -51,7 +51,7 @@ def test_console_line_ends_with_fields():
     )
 
 
-def test_json_line_has_all_keys():
+def test_json_line_has_all_keys() -> None:
     line = json.loads(written("json", "worker-0 is running", **FACTS))
 
     assert {"time", "level", "logger", "message", *KEYS} == set(line)
@@ -61,7 +61,7 @@ def test_json_line_has_all_keys():
 
 @pytest.mark.parametrize("form", FORMS)
 @given(message=TEXTS)
-def test_message_cannot_imitate_another_line(form, message):
+def test_message_cannot_imitate_another_line(form, message) -> None:
     first, *rest = written(form, f"begin {message}\n2026-01-31 12:00:00,000 INFO a: b", **FACTS).splitlines()
 
     assert parse_line(first) is not None
@@ -69,20 +69,20 @@ def test_message_cannot_imitate_another_line(form, message):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_parse_line_reads_both_formats(form):
+def test_parse_line_reads_both_formats(form: str) -> None:
     text = written(form, "worker-0 is [running]", **FACTS).rstrip("\n")
 
     assert ("tf_scheduler.runner", "worker-0 is [running]") == parse_line(text)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"logger": 1}', "[]", "", "Fetching file:"])
-def test_parse_line_ignores_foreign_lines(text):
+def test_parse_line_ignores_foreign_lines(text: str) -> None:
     assert parse_line(text) is None
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", ["message", "error", "fact"])
-def test_secrets_are_redacted_in_all_fields(form, place):
+def test_secrets_are_redacted_in_all_fields(form: str, place: str) -> None:
     """Multi-line values by line; passwords in URLs, known or not."""
     said = "token hunter2-hunter2, line 5ecret-line, http://me:pass@host/"
     given: dict[str, Any] = {"message": "x", "error": None, **FACTS}
@@ -95,7 +95,7 @@ def test_secrets_are_redacted_in_all_fields(form, place):
     assert "token" in text
 
 
-def test_encoded_secrets_are_redacted():
+def test_encoded_secrets_are_redacted() -> None:
     """In a header, a URL, a quoted text."""
     secret = 'hunter2/hunter2"\\end'
     basic = base64.b64encode(f"user:{secret}".encode()).decode()
@@ -107,7 +107,7 @@ def test_encoded_secrets_are_redacted():
     assert "hunter2" not in text
 
 
-def test_traceback_lines_are_indented():
+def test_traceback_lines_are_indented() -> None:
     """So that they belong to the record."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -127,7 +127,7 @@ def logged(caplog):
     return [{key: getattr(line, key, None) for key in ("message", *KEYS)} for line in caplog.records]
 
 
-def test_log_fields_of_launch(caplog):
+def test_log_fields_of_launch(caplog: pytest.LogCaptureFixture) -> None:
     """All launches of a gang have the same decision."""
     caplog.set_level("INFO", "tf_scheduler.runner")
     world = play(World(a_spec(), an_agent()), send.register(), send.offers())
@@ -142,7 +142,7 @@ def test_log_fields_of_launch(caplog):
     assert decision.startswith("OffersReceived-")
 
 
-def test_log_fields_of_status(caplog):
+def test_log_fields_of_status(caplog: pytest.LogCaptureFixture) -> None:
     """Outcomes for other tasks have the ids of those tasks."""
     world = play(World(a_spec(), an_agent()), send.register(), send.offers(), send.running())
     caplog.set_level("INFO", "tf_scheduler.runner")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -47,7 +48,7 @@ class EventCounter:
 
 
 @pytest.mark.mesos
-def test_tasks_keep_running_during_master_outage(tmp_path, monkeypatch):
+def test_tasks_keep_running_during_master_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen for longer than the heartbeats last, then killed: the same framework, each task started once."""
     checkpoints, events, ended = tmp_path / "checkpoints", EventCounter(), threading.Event()
     checkpoints.mkdir()

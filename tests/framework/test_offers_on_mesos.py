@@ -104,7 +104,7 @@ def reserved(cluster: LocalCluster) -> dict[str, list[str]]:
     return {agent["hostname"]: sorted(roles) for agent in agents if (roles := agent["reserved_resources"])}
 
 
-def test_gpu_and_cpu_workers_form_one_job_on_mesos(start):
+def test_gpu_and_cpu_workers_form_one_job_on_mesos(start) -> None:
     """GPU workers share the GPU agent, all others avoid it. The GPUs are only resources without devices."""
     service = start(
         a_service(
@@ -120,7 +120,7 @@ def test_gpu_and_cpu_workers_form_one_job_on_mesos(start):
     assert ["worker-0", "worker-1", "worker-2"] == sorted(name for name in hosts if name.startswith("worker"))
 
 
-def test_service_without_gpus_gets_no_gpu_offers(start):
+def test_service_without_gpus_gets_no_gpu_offers(start) -> None:
     """The master offers it only to frameworks with the GPU capability."""
     service = start(a_service(workers(1, needs=needs(cpus=64))))
 
@@ -129,7 +129,7 @@ def test_service_without_gpus_gets_no_gpu_offers(start):
     assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.session.pending["worker-0"][:3])
 
 
-def test_constraints_limit_tasks_per_rack(start):
+def test_constraints_limit_tasks_per_rack(start) -> None:
     """Up to one task in a rack, and each on a host of its own."""
     one_per_rack = (Constraint("rack", Operator.MAX_PER, "1"), Constraint("hostname", Operator.UNIQUE))
     service = start(a_service(workers(2, constraints=one_per_rack)))
@@ -139,7 +139,7 @@ def test_constraints_limit_tasks_per_rack(start):
     assert {"a", "b"} == {host[0] for host in hosts.values()}
 
 
-def test_unplaced_task_has_reason_for_every_agent(start):
+def test_unplaced_task_has_reason_for_every_agent(start) -> None:
     """Three workers, two racks, one per rack."""
     service = start(a_service(workers(3, constraints=(Constraint("rack", Operator.UNIQUE),))))
 
@@ -161,7 +161,7 @@ def test_unplaced_task_has_reason_for_every_agent(start):
         (Constraint("weight", Operator.IS, "2"), {"a-1", "a-2"}),
     ],
 )
-def test_master_applies_offer_constraints(start, constraint, offered):
+def test_master_applies_offer_constraints(start, constraint, offered) -> None:
     """The master applies the offer constraints, except those on numbers."""
     service = start(a_service(workers(2, needs=needs(cpus=64), constraints=(constraint,))))
 
@@ -171,7 +171,7 @@ def test_master_applies_offer_constraints(start, constraint, offered):
     assert offered == listed
 
 
-def test_two_competing_services_both_complete(start):
+def test_two_competing_services_both_complete(start) -> None:
     """Each needs two of the three agents; when the first ends, the other runs."""
     large = needs(cpus=0.8, mem=128)
     job = {"needs": large, "constraints": (Constraint("hostname", Operator.UNIQUE),)}
@@ -186,7 +186,7 @@ def test_two_competing_services_both_complete(start):
     assert ["succeeded", "succeeded"] == [rival.state.stored.result.verdict.value for rival in rivals]
 
 
-def test_agent_that_joins_late_completes_gang(cluster, start):
+def test_agent_that_joins_late_completes_gang(cluster, start) -> None:
     """Without it nothing is launched, and the offers of the others are declined in the meantime."""
     cluster.agents["b-1"].stop()
     try:
@@ -200,7 +200,7 @@ def test_agent_that_joins_late_completes_gang(cluster, start):
     assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
 
 
-def test_task_moves_before_maintenance_window(cluster, start):
+def test_task_moves_before_maintenance_window(cluster, start) -> None:
     """The inverse offer is accepted, the task is relaunched on another agent, and the first is not used any more."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
@@ -218,7 +218,7 @@ def test_task_moves_before_maintenance_window(cluster, start):
         operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": []})
 
 
-def test_task_moves_from_draining_agent(cluster, start):
+def test_task_moves_from_draining_agent(cluster, start) -> None:
     """Mesos kills it with a reason of its own, which counts as no failure; it is relaunched on another agent."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
@@ -233,7 +233,7 @@ def test_task_moves_from_draining_agent(cluster, start):
         operate(cluster, "REACTIVATE_AGENT", **agent)
 
 
-def test_gang_beyond_quota_waits_for_raise(cluster, start):
+def test_gang_beyond_quota_waits_for_raise(cluster, start) -> None:
     """A limit of one cpu for the role: offers stop there, and the reasons name the shortage."""
 
     def limit(cpus: float) -> None:
@@ -256,7 +256,7 @@ def reserving(count: int, timeout: float) -> ServiceSpec:
     return a_service(workers(count, constraints=unique), gang=GangSpec(1.0, GangMode.RESERVE, timeout))
 
 
-def test_reservations_last_until_gang_is_complete(cluster, start):
+def test_reservations_last_until_gang_is_complete(cluster, start) -> None:
     """The third agent joins late; running tasks have no reservation any more. Mesos reports each step."""
     cluster.agents["b-1"].stop()
     try:
@@ -319,7 +319,7 @@ class Thief:
         return event[kind.lower()]
 
 
-def test_reservation_taken_by_rival_is_made_again(cluster, start):
+def test_reservation_taken_by_rival_is_made_again(cluster, start) -> None:
     """Mesos allows it if no access list forbids it, and does not notify the service."""
     service = start(reserving(4, timeout=2 * PATIENCE))
     service.until(lambda state: len([item for item in state.stored.reservations.values() if item.is_confirmed]) == 3)
@@ -339,7 +339,7 @@ def test_reservation_taken_by_rival_is_made_again(cluster, start):
 
 
 @pytest.mark.parametrize("how", ["time-out", "stop"])
-def test_reservations_of_incomplete_gang_are_released(cluster, start, how):
+def test_reservations_of_incomplete_gang_are_released(cluster, start, how) -> None:
     """Four hosts are needed, and there are three."""
     service = start(reserving(4, timeout=4.0 if how == "time-out" else PATIENCE))
     service.until(lambda state: len(state.stored.reservations) == 3)
@@ -353,7 +353,7 @@ def test_reservations_of_incomplete_gang_are_released(cluster, start, how):
     assert {} == reserved(cluster)
 
 
-def test_reservation_refused_by_master_is_reported(tmp_path):
+def test_reservation_refused_by_master_is_reported(tmp_path: Path) -> None:
     """With the master's message, here about an access list; nothing is reserved, and the service backs off."""
     agents = [AgentSpec("strict", "cpus:1;mem:1024;disk:1000;ports:[31800-31819]")]
     acls = {"reserve_resources": [{"principals": {"type": "NONE"}, "roles": {"type": "ANY"}}]}
@@ -379,7 +379,7 @@ def domain(region: str, zone: str) -> str:
     return json.dumps({"fault_domain": {"region": {"name": region}, "zone": {"name": zone}}})
 
 
-def test_remote_region_is_used_only_if_configured(tmp_path):
+def test_remote_region_is_used_only_if_configured(tmp_path: Path) -> None:
     """The master is in one region, its agent in another."""
     agents = [AgentSpec("far", "cpus:1;mem:1024;disk:1000;ports:[31780-31799]")]
     master_flags = {**MASTER_FLAGS, "domain": domain("eu", "eu-1")}

@@ -16,6 +16,6 @@ from tf_scheduler.rate_limit import client_key
         ("a socket", "a socket"),
     ],
 )
-def test_client_key_of_ipv6_is_its_site(address, network):
+def test_client_key_of_ipv6_is_its_site(address: str, network: str) -> None:
     """One machine may use all addresses of its site, so they share a bucket."""
     assert network == client_key(address)

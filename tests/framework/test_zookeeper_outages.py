@@ -115,7 +115,7 @@ def host(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Host]:
         yield Host(tmp_path, local_cluster.master.address, stack)
 
 
-def test_job_survives_zookeeper_outages(host):
+def test_job_survives_zookeeper_outages(host) -> None:
     """With two servers all continues; without a majority the scheduler waits; frozen, it exits in time."""
     ensemble = host.ensemble
     first = host.start(session_timeout=LONG)

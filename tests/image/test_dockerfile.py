@@ -21,13 +21,13 @@ STAGES = dockerfile.read(ROOT / "Dockerfile")
 IMAGES = ("scheduler", "executor")
 
 
-def test_the_images_are_there():
+def test_the_images_are_there() -> None:
     """And what is to be published."""
     assert {"build", "artefacts", *IMAGES} == STAGES.keys()
 
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
-def test_what_is_copied_exists(stage):
+def test_what_is_copied_exists(stage) -> None:
     """In the context, where .dockerignore lets it through; what comes from another stage is made there."""
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     for origin, sources, _ in dockerfile.copies(stage):
@@ -43,7 +43,7 @@ def test_what_is_copied_exists(stage):
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_images_run_unprivileged_with_a_health_check(name):
+def test_images_run_unprivileged_with_a_health_check(name: str) -> None:
     """Numbers, so that an engine can tell that it is not root."""
     stage = STAGES[name]
 
@@ -52,12 +52,12 @@ def test_images_run_unprivileged_with_a_health_check(name):
 
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
-def test_bases_have_a_whole_version(stage):
+def test_bases_have_a_whole_version(stage) -> None:
     """`3.12.12`, not `3.12`: a tag that can be pinned by a digest and means the same tomorrow."""
     assert stage.base == "scratch" or re.fullmatch(r"python:3\.\d+\.\d+-slim-bookworm", stage.base)
 
 
-def test_versions_agree():
+def test_versions_agree() -> None:
     """The image runs the Python that the package names, of the version that we support."""
     image = (PACKAGE_FOLDER / "resource.json").read_text()
     version = re.search(r"python:(3\.\d+)", STAGES["build"].base)[1]
@@ -66,7 +66,7 @@ def test_versions_agree():
     assert f"Programming Language :: Python :: {version}" in (ROOT / "setup.cfg").read_text()
 
 
-def test_it_has_no_lint():
+def test_it_has_no_lint() -> None:
     """By hadolint, where that is installed."""
     program = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
     if program is None:
@@ -80,7 +80,7 @@ def test_it_has_no_lint():
 class Place:
     """A folder that stands for the root of an image: absolute paths of the Dockerfile are below it."""
 
-    def __init__(self, root, python):
+    def __init__(self, root, python) -> None:
         self.root = root
         (root / "bin").mkdir(parents=True)
         (root / "bin" / "python").symlink_to(python)
@@ -88,7 +88,7 @@ class Place:
     def inside(self, text):
         return re.sub(r"(?<![\w.}/])/(opt|src|out)\b", rf"{self.root}/\1", text)
 
-    def perform(self, stage, context, places):
+    def perform(self, stage, context, places) -> None:
         """COPY and RUN, in their order."""
         work = self.root / "src"
         work.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ class Place:
             elif name == "RUN":
                 self.run(["sh", "-ec", self.inside(text)], stage, work)
 
-    def copy(self, copy, work, context, places):
+    def copy(self, copy, work, context, places) -> None:
         origin, sources, target = copy
         to = Path(self.inside(target)) if target.startswith("/") else work / target
         for source in sources:
@@ -134,7 +134,7 @@ def python():
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def built(tmp_path_factory: pytest.TempPathFactory):
     """The steps of the build's stage, performed."""
     place = Place(tmp_path_factory.mktemp("image") / "build", python())
     place.perform(STAGES["build"], ROOT, {})
@@ -143,7 +143,7 @@ def built(tmp_path_factory):
 
 @pytest.mark.image
 @pytest.mark.timeout(600)
-def test_scheduler_image_starts_its_commands(built):
+def test_scheduler_image_starts_its_commands(built) -> None:
     """Its commands are found by its PATH; without a program it says so, without a scheduler it is not healthy."""
     stage = STAGES["scheduler"]
     entry, command, check = stage.words("ENTRYPOINT"), stage.words("CMD"), stage.words("HEALTHCHECK")
@@ -161,7 +161,7 @@ def test_scheduler_image_starts_its_commands(built):
 
 @pytest.mark.image
 @pytest.mark.timeout(600)
-def test_what_is_installed_needs_no_checkout(built, tmp_path):
+def test_what_is_installed_needs_no_checkout(built, tmp_path: Path) -> None:
     """The wheel carries what the package and its artefacts are built from: `local run` works from any folder."""
     inside = built.run(["dcos-tensorflow", "package", "validate"], STAGES["scheduler"], tmp_path)
     out = tmp_path / "out"
@@ -176,7 +176,7 @@ def test_what_is_installed_needs_no_checkout(built, tmp_path):
 
 @pytest.mark.image
 @pytest.mark.timeout(600)
-def test_what_is_published_is_what_the_package_points_to(built, tmp_path):
+def test_what_is_published_is_what_the_package_points_to(built, tmp_path: Path) -> None:
     """Every address of the repository names a file of the stage's."""
     place = Place(tmp_path / "artefacts", python())
     place.perform(STAGES["artefacts"], ROOT, {"build": built})
@@ -192,7 +192,7 @@ def test_what_is_published_is_what_the_package_points_to(built, tmp_path):
 @pytest.mark.image
 @pytest.mark.tensorflow
 @pytest.mark.timeout(900)
-def test_the_executors_image_has_a_tensorflow(tmp_path):
+def test_the_executors_image_has_a_tensorflow(tmp_path: Path) -> None:
     """Its command prints the version."""
     stage = STAGES["executor"]
     place = Place(tmp_path / "executor", python())

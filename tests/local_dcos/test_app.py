@@ -16,7 +16,7 @@ DEFINITION = {
 APP = App.of(DEFINITION, "2026-11-21T00:00:00.000Z")
 
 
-def test_task_environment_is_marathons():
+def test_task_environment_is_marathons() -> None:
     """Ports by number and by name, the app, short labels, resources; the app's own variables do not win."""
     found = task_environment(APP, "task-1", "127.0.0.1", (20001, 20002), "/sandbox")
 
@@ -43,13 +43,13 @@ def test_task_environment_is_marathons():
     } == found
 
 
-def test_app_without_ports_has_no_port_variables():
+def test_app_without_ports_has_no_port_variables() -> None:
     app = App.of({"id": "a", "cmd": "true"}, "v")
 
     assert not [name for name in task_environment(app, "t", "h", (), "/s") if name.startswith("PORT")]
 
 
-def test_defaults_are_marathons():
+def test_defaults_are_marathons() -> None:
     """Health checks are off, one instance, a grace period of 3 s, a back-off from 1 s on."""
     app = App.of({"id": "a", "cmd": "true", "healthChecks": [{"path": "/x"}]}, "v")
 
@@ -63,7 +63,7 @@ def test_defaults_are_marathons():
     assert ("HTTP", "/x", 0, 300, 60, 20, 3, 15) == tuple(getattr(check, name) for name in check.__slots__)
 
 
-def test_delay_grows_to_its_limit():
+def test_delay_grows_to_its_limit() -> None:
     """1, 1.5, 2.25, then no more."""
     backoff = Backoff(1.0, 1.5, 2.0)
 
@@ -85,12 +85,12 @@ def test_delay_grows_to_its_limit():
         ({"secrets": {"x": {"source": "y"}}}, "/secrets"),
     ],
 )
-def test_invalid_app_is_refused_with_path(change, path):
+def test_invalid_app_is_refused_with_path(change, path) -> None:
     definition = {**DEFINITION, "env": {}, **change}
 
     assert [path] == [problem.path for problem in problems_of(definition)]
 
 
-def test_container_without_image_is_ignored():
+def test_container_without_image_is_ignored() -> None:
     """The package's app has one whenever it has a secret volume or an image."""
     assert [] == problems_of({**DEFINITION, "env": {}, "container": {"type": "MESOS"}})

@@ -21,12 +21,12 @@ SERVE = f"exec {sys.executable} -m http.server --bind 127.0.0.1 $PORT0"
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     return tmp_path / "marathon"
 
 
 @pytest.fixture
-def marathon(folder, tmp_path):
+def marathon(folder, tmp_path: Path):
     with Marathon(folder, tmp_path) as found:
         yield found
 
@@ -43,7 +43,7 @@ def sandbox(marathon):
     return marathon.snapshot("job").task.place.sandbox
 
 
-def test_task_has_its_sandbox_and_environment(marathon, monkeypatch, tmp_path):
+def test_task_has_its_sandbox_and_environment(marathon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It inherits only PATH and the mark of the local cluster."""
     monkeypatch.setenv("NOT_FOR_TASKS", "1")
     marathon.create(an_app("env > env.txt; echo out; echo err >&2; exec sleep 1000"))
@@ -58,7 +58,7 @@ def test_task_has_its_sandbox_and_environment(marathon, monkeypatch, tmp_path):
     assert ("out\n", "err\n") == tuple(written(task.place.sandbox / name) for name in ("stdout", "stderr"))
 
 
-def test_exited_task_is_restarted_with_backoff(marathon, tmp_path):
+def test_exited_task_is_restarted_with_backoff(marathon, tmp_path: Path) -> None:
     marathon.create(an_app(f"echo $MESOS_TASK_ID >> {tmp_path}/ids; exit 3"))
 
     wait_until(lambda: len(written(tmp_path / "ids").splitlines()) >= 4)
@@ -68,7 +68,7 @@ def test_exited_task_is_restarted_with_backoff(marathon, tmp_path):
     assert 3 == wait_until(lambda: marathon.snapshot("job").last_exit)
 
 
-def test_uris_are_fetched(marathon, tmp_path):
+def test_uris_are_fetched(marathon, tmp_path: Path) -> None:
     """By the fetcher of the local agents; renamed, and extracted unless disabled."""
     (tmp_path / "a job.zip").write_bytes(b"no zip")
     names = ("sub/job.pyz", "plain.pyz")
@@ -79,7 +79,7 @@ def test_uris_are_fetched(marathon, tmp_path):
     wait_until(lambda: marathon.snapshot("job").task and written(sandbox(marathon) / "stdout") == "no zipno zip")
 
 
-def test_fetch_failure_is_logged_in_the_sandbox(marathon):
+def test_fetch_failure_is_logged_in_the_sandbox(marathon) -> None:
     """The task counts as failed."""
     plain = {"uri": "file:///no/file", "destPath": "plain", "extract": False}
     marathon.create(an_app("true", fetch=[plain]))
@@ -90,7 +90,7 @@ def test_fetch_failure_is_logged_in_the_sandbox(marathon):
     assert any("/no/file" in text for text in errors)
 
 
-def test_deployment_ends_with_a_healthy_task(marathon):
+def test_deployment_ends_with_a_healthy_task(marathon) -> None:
     check = {"protocol": "MESOS_HTTP", "path": "/", "delaySeconds": 0, "intervalSeconds": 0.05}
 
     _, deployment = marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[check]))
@@ -100,7 +100,7 @@ def test_deployment_ends_with_a_healthy_task(marathon):
     assert {} == marathon.deployments()
 
 
-def test_unhealthy_task_is_replaced(marathon):
+def test_unhealthy_task_is_replaced(marathon) -> None:
     check = {"path": "/nothing", "delaySeconds": 0, "intervalSeconds": 0.05, "gracePeriodSeconds": 0}
 
     marathon.create(an_app(SERVE, portDefinitions=[{"port": 0}], healthChecks=[{**check, "maxConsecutiveFailures": 2}]))
@@ -109,7 +109,7 @@ def test_unhealthy_task_is_replaced(marathon):
     wait_until(lambda: marathon.snapshot("job").task not in (None, first))
 
 
-def test_new_version_replaces_the_task(marathon, tmp_path):
+def test_new_version_replaces_the_task(marathon, tmp_path: Path) -> None:
     """The old task exits before the new one starts."""
     marathon.create(
         an_app(f"trap 'echo old >> {tmp_path}/log; exit' TERM; touch {tmp_path}/up; while :; do sleep 0.01; done")
@@ -123,7 +123,7 @@ def test_new_version_replaces_the_task(marathon, tmp_path):
     wait_until(lambda: marathon.snapshot("job").app.version == app.version)
 
 
-def test_task_ignoring_sigterm_is_killed(marathon, tmp_path):
+def test_task_ignoring_sigterm_is_killed(marathon, tmp_path: Path) -> None:
     """With its descendants."""
     command = f"trap '' TERM; sleep 1000 & echo $! > {tmp_path}/child; wait; while :; do sleep 1; done"
     marathon.create(an_app(command, taskKillGracePeriodSeconds=0.05))
@@ -141,7 +141,7 @@ def running(pid):
     return process is not None and process.alive()
 
 
-def test_apps_survive_a_marathon_restart(folder, tmp_path):
+def test_apps_survive_a_marathon_restart(folder, tmp_path: Path) -> None:
     with Marathon(folder, tmp_path) as first:
         first.create(an_app(f"echo run >> {tmp_path}/log; exec sleep 1000"))
         wait_until(lambda: written(tmp_path / "log"))
@@ -150,7 +150,7 @@ def test_apps_survive_a_marathon_restart(folder, tmp_path):
         assert ["/job"] == list(second.snapshots())
 
 
-def test_orphans_are_stopped_before_a_restart(folder, tmp_path):
+def test_orphans_are_stopped_before_a_restart(folder, tmp_path: Path) -> None:
     """Otherwise two schedulers of one service would run."""
     program = """
 import sys, threading
@@ -186,7 +186,7 @@ with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
         (lambda marathon: marathon.restart("none"), 404),
     ],
 )
-def test_refusals_are_marathons(marathon, do, status):
+def test_refusals_are_marathons(marathon, do, status) -> None:
     marathon.create(an_app("exec sleep 1000"))
 
     with pytest.raises(MarathonError) as caught:
@@ -197,7 +197,7 @@ def test_refusals_are_marathons(marathon, do, status):
     assert (status == 422) is bool(caught.value.problems)
 
 
-def test_concurrent_change_of_an_app_is_refused(marathon):
+def test_concurrent_change_of_an_app_is_refused(marathon) -> None:
     first, _ = marathon.create(an_app("exec sleep 1000"))
     second, _ = marathon.replace("job", an_app("exec sleep 1001"), instead_of=first)
 
@@ -208,10 +208,10 @@ def test_concurrent_change_of_an_app_is_refused(marathon):
     assert second is marathon.snapshot("job").app
 
 
-def test_concurrent_creation_succeeds_once(marathon):
+def test_concurrent_creation_succeeds_once(marathon) -> None:
     results: queue.SimpleQueue[object] = queue.SimpleQueue()
 
-    def create():
+    def create() -> None:
         try:
             results.put(marathon.create(an_app("exec sleep 1000"))[0].id)
         except MarathonError as error:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -78,7 +79,7 @@ def a_package(version="1.0", release=0, **extra):
 
 
 @pytest.fixture
-def dcos(tmp_path):
+def dcos(tmp_path: Path):
     """What serves; no Mesos is behind it."""
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
     folder = Folder(tmp_path)
@@ -127,7 +128,7 @@ def app(dcos, name):
     return json.loads(ask(dcos, "GET", f"/service/marathon/v2/apps/{name}").text)["app"]
 
 
-def test_newest_version_is_preferred(dcos):
+def test_newest_version_is_preferred(dcos) -> None:
     """Versions are listed with their release numbers, as texts."""
     assert "1.1" == cosmos(dcos, "describe", "v3", packageName="small")[1]["package"]["version"]
     assert {"results": {"1.0": "0", "1.1": "1"}} == cosmos(
@@ -137,7 +138,7 @@ def test_newest_version_is_preferred(dcos):
     assert ("1.1", {"1.0": 0, "1.1": 1}) == (found["currentVersion"], found["versions"])
 
 
-def test_describe_has_an_older_form(dcos):
+def test_describe_has_an_older_form(dcos) -> None:
     """Without lists of upgrades; a package with such lists cannot be described so."""
     code, old = cosmos(dcos, "describe", "v2", packageName="small", packageVersion="1.0")
 
@@ -160,7 +161,7 @@ def test_describe_has_an_older_form(dcos):
         ),
     ],
 )
-def test_cosmos_requires_media_types(dcos, headers, kind):
+def test_cosmos_requires_media_types(dcos, headers, kind) -> None:
     answer = ask(dcos, "POST", "/package/list", "{}", **headers)
 
     assert (400, kind) == (answer.code, json.loads(answer.text)["type"])
@@ -180,7 +181,7 @@ def test_cosmos_requires_media_types(dcos, headers, kind):
         ({}, 201),
     ],
 )
-def test_page_of_another_site_starts_nothing(dcos, headers, code):
+def test_page_of_another_site_starts_nothing(dcos, headers, code) -> None:
     """An app would run as the user of the server, often root."""
     answer = ask(dcos, "POST", "/service/marathon/v2/apps", '{"id": "/x", "cmd": "exec sleep 1000"}', **headers)
 
@@ -206,7 +207,7 @@ def test_page_of_another_site_starts_nothing(dcos, headers, code):
         ("install", {"packageName": "small", "options": {"service": {"name": "UPPER"}}}, "MarathonBadResponse"),
     ],
 )
-def test_refusals_have_cosmos_type(dcos, name, body, kind):
+def test_refusals_have_cosmos_type(dcos, name, body, kind) -> None:
     version = {"describe": "v3", "install": "v2"}.get(name, "v1")
 
     code, found = cosmos(dcos, name, version, **body)
@@ -215,7 +216,7 @@ def test_refusals_have_cosmos_type(dcos, name, body, kind):
     assert found["message"]
 
 
-def test_invalid_json_is_a_json_error(dcos):
+def test_invalid_json_is_a_json_error(dcos) -> None:
     kind = "application/vnd.dcos.package.list-{}+json;charset=utf-8;version=v1"
     headers = {"content_type": kind.format("request"), "accept": kind.format("response")}
 
@@ -223,7 +224,7 @@ def test_invalid_json_is_a_json_error(dcos):
         assert "json_error" == json.loads(ask(dcos, "POST", "/package/list", body, **headers).text)["type"]
 
 
-def test_update_merges_or_replaces_options(dcos):
+def test_update_merges_or_replaces_options(dcos) -> None:
     """Id and version stay, as outside of Enterprise."""
     install(dcos, name="one", a="2")
     code, shown = cosmos(dcos, "service/describe", appId="/one")
@@ -244,7 +245,7 @@ def test_update_merges_or_replaces_options(dcos):
     assert "VersionUpgradeNotSupportedInOpen" == newer[1]["type"]
 
 
-def test_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys):
+def test_sub_command_describes_and_updates_a_service(dcos, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install(dcos, name="dev/one", command=SILENT)
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text('{"service": {"a": "7"}}')
@@ -267,7 +268,7 @@ def test_sub_command_describes_and_updates_a_service(dcos, tmp_path, capsys):
     assert 1 == command("uninstall", "--yes")[0]  # another package
 
 
-def test_concurrent_updates_are_both_kept(dcos, tmp_path, monkeypatch):
+def test_concurrent_updates_are_both_kept(dcos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one is sent after this one has read the options."""
     install(dcos, name="dev/one", command=SILENT)
     environment = {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"}
@@ -293,7 +294,9 @@ def test_concurrent_updates_are_both_kept(dcos, tmp_path, monkeypatch):
     assert f"{SILENT}1" == now["command"]
 
 
-def test_update_during_confirmation_is_not_replaced(dcos, tmp_path, monkeypatch, capsys):
+def test_update_during_confirmation_is_not_replaced(
+    dcos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     install(dcos, name="dev/one", command=SILENT)
     environment = {"DCOS_URL": dcos.url, "DCOS_DIR": "/nowhere"}
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
@@ -315,7 +318,7 @@ def test_update_during_confirmation_is_not_replaced(dcos, tmp_path, monkeypatch,
     assert "Options that change: service.a, service.command." in capsys.readouterr().err
 
 
-def test_update_during_uninstall_is_refused(dcos, tmp_path, capsys):
+def test_update_during_uninstall_is_refused(dcos, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Otherwise the scheduler would deploy again."""
     install(dcos, name="dev/one", command=SILENT)
     labels = {**app(dcos, "dev/one")["labels"], "DCOS_COMMONS_UNINSTALL": "true"}
@@ -335,7 +338,7 @@ def test_update_during_uninstall_is_refused(dcos, tmp_path, capsys):
     assert (before["env"], before["versionInfo"]) == (app(dcos, "dev/one")["env"], app(dcos, "dev/one")["versionInfo"])
 
 
-def test_app_without_package_is_not_listed(dcos):
+def test_app_without_package_is_not_listed(dcos) -> None:
     """`dcos marathon app add` creates such apps."""
     answer = ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000"}))
 
@@ -344,7 +347,7 @@ def test_app_without_package_is_not_listed(dcos):
     assert "OptionsNotStored" == cosmos(dcos, "service/describe", appId="plain")[1]["type"]
 
 
-def test_uninstall_of_several_services_needs_all(dcos):
+def test_uninstall_of_several_services_needs_all(dcos) -> None:
     """An app without the SDK's uninstall label is removed immediately."""
     install(dcos, name="one")
     install(dcos, name="two")
@@ -357,7 +360,7 @@ def test_uninstall_of_several_services_needs_all(dcos):
     assert {"packages": []} == cosmos(dcos, "list")[1]
 
 
-def test_admin_router_prefers_the_longest_name(dcos):
+def test_admin_router_prefers_the_longest_name(dcos) -> None:
     """A stopped service is 503, an unknown one 404."""
     install(dcos, name="dev")
     install(dcos, name="dev/one")
@@ -370,7 +373,7 @@ def test_admin_router_prefers_the_longest_name(dcos):
     wait_until(lambda: ask(dcos, "GET", "/service/ended/").code in (502, 503))
 
 
-def test_event_stream_is_not_buffered(dcos, tmp_path):
+def test_event_stream_is_not_buffered(dcos, tmp_path: Path) -> None:
     program = tmp_path / "service.py"
     program.write_text(STREAM)
     install(dcos, name="stream", command=f"exec {sys.executable} {program} $PORT0")
@@ -390,7 +393,7 @@ def test_event_stream_is_not_buffered(dcos, tmp_path):
         connection.close()
 
 
-def test_task_output_is_read_from_both_ends(dcos):
+def test_task_output_is_read_from_both_ends(dcos) -> None:
     """Only files of the sandbox are read."""
     install(dcos, name="lines", command="seq 100; exec sleep 1000")
     task = wait_until(lambda: app(dcos, "lines")["tasks"])[0]["id"]
@@ -412,7 +415,7 @@ def vars_of(answer):
     return answer.code, answer.text
 
 
-def test_task_output_can_be_followed(dcos, tmp_path):
+def test_task_output_can_be_followed(dcos, tmp_path: Path) -> None:
     install(dcos, name="follow", command="echo one; until [ -e go ]; do sleep 0.01; done; echo two; exec sleep 1000")
     shown = wait_until(lambda: app(dcos, "follow")["tasks"])[0]
     wait_until(lambda: ask(dcos, "GET", f"/system/v1/logs/v2/task/{shown['id']}/file/stdout").text == "one\n")
@@ -450,14 +453,14 @@ def test_task_output_can_be_followed(dcos, tmp_path):
         ("GET", "tasks", None, 200),
     ],
 )
-def test_marathon_statuses(dcos, method, path, body, code):
+def test_marathon_statuses(dcos, method, path, body, code) -> None:
     answer = ask(dcos, method, f"/service/marathon/v2/{path}", body)
 
     assert code == answer.code
     assert code == 200 or json.loads(answer.text)["message"]
 
 
-def test_files_are_private(tmp_path):
+def test_files_are_private(tmp_path: Path) -> None:
     """Options may hold passwords. Independent of the umask."""
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
     folder, before = Folder(tmp_path), os.umask(0)
@@ -481,7 +484,7 @@ def test_files_are_private(tmp_path):
     assert {0o700} == {modes[path] for path in folder.marathon.glob("tasks/*")}
 
 
-def test_put_changes_and_restart_keeps_the_app(dcos):
+def test_put_changes_and_restart_keeps_the_app(dcos) -> None:
     ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps({"id": "plain", "cmd": "exec sleep 1000", "cpus": 0.5}))
     first = wait_until(lambda: app(dcos, "plain")["tasks"])[0]["id"]
 
@@ -494,12 +497,12 @@ def test_put_changes_and_restart_keeps_the_app(dcos):
     assert (0.25, "exec sleep 1000") == (app(dcos, "plain")["cpus"], app(dcos, "plain")["cmd"])
 
 
-def test_unreachable_mesos_is_502(dcos):
+def test_unreachable_mesos_is_502(dcos) -> None:
     assert 502 == ask(dcos, "GET", "/mesos/master/state.json").code
     assert "127.0.0.1:9 does not answer" in ask(dcos, "GET", "/mesos/master/state.json").text
 
 
-def test_repository_has_its_media_type(dcos):
+def test_repository_has_its_media_type(dcos) -> None:
     """Cosmos distinguishes the versions by it."""
     answer = ask(dcos, "GET", "/universe/universe-v4.json")
 
@@ -508,7 +511,7 @@ def test_repository_has_its_media_type(dcos):
     assert (200, "served") == vars_of(ask(dcos, "GET", "/universe/file.txt"))
 
 
-def test_server_record_exists_while_it_runs(tmp_path):
+def test_server_record_exists_while_it_runs(tmp_path: Path) -> None:
     """Id and port stay the same after a restart."""
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
     folder = Folder(tmp_path)
@@ -520,7 +523,7 @@ def test_server_record_exists_while_it_runs(tmp_path):
         assert (first.url, first.cluster_id) == (second.url, second.cluster_id)
 
 
-def test_service_with_tls_is_proxied_over_https(dcos, tmp_path, certificates):
+def test_service_with_tls_is_proxied_over_https(dcos, tmp_path: Path, certificates) -> None:
     """Its end is noticed even when its certificate is gone."""
     program = tmp_path / "service.py"
     program.write_text(
@@ -545,7 +548,7 @@ def test_service_with_tls_is_proxied_over_https(dcos, tmp_path, certificates):
     wait_until(lambda: ask(dcos, "GET", "/service/marathon/v2/apps/safe").code == 404)
 
 
-def test_last_task_failure_has_the_task_output(dcos):
+def test_last_task_failure_has_the_task_output(dcos) -> None:
     install(dcos, name="ends", command="echo why >&2; exit 3")
 
     failure = wait_until(lambda: app(dcos, "ends").get("lastTaskFailure"))

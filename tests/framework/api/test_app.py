@@ -62,7 +62,7 @@ def loop(state):
     return ServiceLoop(state)
 
 
-def test_tasks_have_mesos_status_and_pending_reasons(app):
+def test_tasks_have_mesos_status_and_pending_reasons(app) -> None:
     """A single task has the same keys."""
     tasks = {task["name"]: task for task in ask(app, "/v1/tasks").body["tasks"]}
 
@@ -73,7 +73,7 @@ def test_tasks_have_mesos_status_and_pending_reasons(app):
     assert tasks["ps-0"] == ask(app, "/v1/tasks/ps-0").body
 
 
-def test_json_errors_list_valid_names(app):
+def test_json_errors_list_valid_names(app) -> None:
     reply = ask(app, "/v1/tasks/worker-7")
 
     assert 404 == reply.code
@@ -82,14 +82,14 @@ def test_json_errors_list_valid_names(app):
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html"])
-def test_sdk_errors_are_text_unless_json_is_accepted(app, accept):
+def test_sdk_errors_are_text_unless_json_is_accepted(app, accept: str) -> None:
     """The SDK's tools print them."""
     assert "Pod worker-7 not found" == ask(app, "/v1/pod/worker-7/status", headers={"Accept": accept}).text
     asked = ask(app, "/v1/pod/worker-7/status", headers={"Accept": "application/json"})
     assert "Pod worker-7 not found" == asked.body["error"]["message"]
 
 
-def test_pending_has_reasons_of_last_evaluation(app):
+def test_pending_has_reasons_of_last_evaluation(app) -> None:
     body = ask(app, "/v1/pending").body
 
     assert (7.0, 3, 2) == (body["evaluated_at"], body["offers"], body["agents"])
@@ -97,7 +97,7 @@ def test_pending_has_reasons_of_last_evaluation(app):
     assert "agent agent-1" in body["tasks"][0]["reasons"][0]
 
 
-def test_pending_omits_plans_that_are_not_started(loop):
+def test_pending_omits_plans_that_are_not_started(loop) -> None:
     retune = PlanSpec("retune", PlanStrategy.SERIAL, (PhaseSpec("again", "ps", PlanStrategy.SERIAL),))
     loop.state = replace(loop.state, spec=replace(loop.state.spec, plans={"retune": retune}))
     names = lambda: [(task["name"], task["plan"]) for task in ask(loop.app, "/v1/pending").body["tasks"]]  # noqa: E731
@@ -107,14 +107,14 @@ def test_pending_omits_plans_that_are_not_started(loop):
     assert [("worker-0", "deploy"), ("ps-0", "retune")] == names()
 
 
-def test_cluster_has_tf_config_of_each_task(app):
+def test_cluster_has_tf_config_of_each_task(app) -> None:
     body = ask(app, "/v1/tf/cluster").body
 
     assert (2, {"chief": ["10.0.0.1:31000"], "ps": ["10.0.0.1:31000"]}) == (body["generation"], body["cluster"])
     assert {"type": "chief", "index": 0} == body["tasks"][0]["tf_config"]["task"]
 
 
-def test_progress_has_curve(loop):
+def test_progress_has_curve(loop) -> None:
     """JSON has no NaN, so such a loss is null."""
     reports = [Progress(n, float(n), step=10 * n, total=100, loss=loss) for n, loss in ((1, 0.5), (2, float("nan")))]
     for progress in reports:
@@ -132,7 +132,7 @@ def test_progress_has_curve(loop):
     assert {"tasks": 1, "reporting": 0, "step": None}.items() <= body["jobs"]["ps"].items()
 
 
-def test_result_is_null_until_decided(loop):
+def test_result_is_null_until_decided(loop) -> None:
     """Health stays 200 afterwards."""
     assert {"over": False, "verdict": None, "reason": None, "decided_at": None} == ask(loop.app, "/v1/tf/result").body
 
@@ -142,7 +142,7 @@ def test_result_is_null_until_decided(loop):
     assert 200 == ask(loop.app, "/v1/health").code
 
 
-def test_plan_command_returns_answer_of_loop(loop):
+def test_plan_command_returns_answer_of_loop(loop) -> None:
     """The second interrupt changes nothing."""
     replies = [ask(loop.app, f"/v1/plans/deploy/{verb}", "POST") for verb in ("interrupt", "interrupt", "continue")]
 
@@ -151,7 +151,7 @@ def test_plan_command_returns_answer_of_loop(loop):
     assert "Command has already been reported or completed" == replies[1].text
 
 
-def test_plan_command_accepts_ids(loop):
+def test_plan_command_accepts_ids(loop) -> None:
     """As in the SDK."""
     plan = ask(loop.app, "/v1/plan").body
     phase = plan["phases"][1]
@@ -181,7 +181,7 @@ def test_plan_command_accepts_ids(loop):
         ("/v1/plans/deploy/start", b'{"A-B": "1"}', 400, "A-B is not a valid environment variable name"),
     ],
 )
-def test_invalid_commands_are_refused(loop, path, body, code, text):
+def test_invalid_commands_are_refused(loop, path: str, body: bytes, code: int, text: str) -> None:
     """With the SDK's codes and messages."""
     reply = ask(loop.app, path, "POST", body=body)
 
@@ -189,7 +189,7 @@ def test_invalid_commands_are_refused(loop, path, body, code, text):
     assert text in reply.text
 
 
-def test_plan_start_passes_parameters(loop):
+def test_plan_start_passes_parameters(loop) -> None:
     """The parameters become environment variables of the plan's tasks."""
     reply = ask(loop.app, "/v1/plans/deploy/start", "POST", body=b'{"EPOCHS": "3"}')
 
@@ -197,7 +197,7 @@ def test_plan_start_passes_parameters(loop):
     assert {"EPOCHS": "3"} == loop.state.stored.controls["deploy"].parameters
 
 
-def test_command_after_end_is_409(state):
+def test_command_after_end_is_409(state) -> None:
     result = Result(Verdict.SUCCEEDED, "all done", 8.0)
     loop = ServiceLoop(with_fields(state, finished=True, result=result))
 
@@ -205,14 +205,14 @@ def test_command_after_end_is_409(state):
     assert [] == loop.events
 
 
-def test_command_times_out_with_503(state, monkeypatch):
+def test_command_times_out_with_503(state, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tf_scheduler.api.http.backend.TIMEOUT", 0.01)
     app = create_app(Backend(lambda: Snapshot(state), lambda thunk: None))
 
     assert 503 == ask(app, "/v1/plans/deploy/stop", "POST").code
 
 
-def test_view_is_cached_until_state_changes(state, monkeypatch):
+def test_view_is_cached_until_state_changes(state, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many clients that poll one path cost little more than one."""
     asked, present = [], [state]
     real = plans_view.plans
@@ -230,14 +230,14 @@ def test_view_is_cached_until_state_changes(state, monkeypatch):
 @pytest.mark.parametrize(
     ("query", "words"), [("points=-1", "0 to 512"), ("points=x", "0 to 512"), ("points=1_0", "0 to")]
 )
-def test_invalid_parameter_is_named(app, query, words):
+def test_invalid_parameter_is_named(app, query: str, words: str) -> None:
     reply = ask(app, f"/v1/tf/progress?{query}")
 
     assert (400, "bad_request") == (reply.code, reply.body["error"]["code"])
     assert ": expected an integer from 0 to 512" in reply.body["error"]["message"]
 
 
-def test_debug_offers_have_reasons(app):
+def test_debug_offers_have_reasons(app) -> None:
     body = ask(app, "/v2/debug/offers").body
 
     assert (0, 1, {"TooSmall": 1}, {"agent-1": 1}) == tuple(body[key] for key in list(body)[:4])
@@ -254,14 +254,14 @@ def test_debug_offers_have_reasons(app):
         ("plan=deploy&phase=none", {"invalid-input": "Supplied phase not found in the plan!"}),
     ],
 )
-def test_debug_plans_invalid_filter_is_200(app, query, answer):
+def test_debug_plans_invalid_filter_is_200(app, query: str, answer) -> None:
     """As in the SDK."""
     reply = ask(app, f"/v1/debug/plans?{query}")
 
     assert (200, answer) == (reply.code, reply.body)
 
 
-def test_pod_info_has_target_configuration(state):
+def test_pod_info_has_target_configuration(state) -> None:
     """Unknown for tasks of earlier options."""
     old = replace(state.stored.tasks["chief-0"], config="older")
     stored = {"a-b": Configuration("a-b", 1, 1.0, "t", {})}
@@ -278,7 +278,7 @@ def test_pod_info_has_target_configuration(state):
     assert "target_configuration" not in labels["chief-0"]
 
 
-def test_pods_are_tasks(app):
+def test_pods_are_tasks(app) -> None:
     """In protobuf's JSON format."""
     assert ["chief-0", "ps-0"] == ask(app, "/v1/pod").body
     assert ["chief", "ps"] == [pod["name"] for pod in ask(app, "/v1/pod/status").body["pods"]]
@@ -287,7 +287,7 @@ def test_pods_are_tasks(app):
     assert ("TASK_RUNNING", "ps-0__1") == (launch["status"]["state"], launch["status"]["taskId"]["value"])
 
 
-def test_pod_command_returns_sdk_answer(loop):
+def test_pod_command_returns_sdk_answer(loop) -> None:
     reply = ask(loop.app, "/v1/pod/ps-0/pause", "POST")
 
     assert (200, {"pod": "ps-0", "tasks": ["ps-0"]}) == (reply.code, reply.body)
@@ -301,12 +301,12 @@ def test_pod_command_returns_sdk_answer(loop):
 
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'["other"]', b"1"])
-def test_pod_command_rejects_other_tasks(loop, body):
+def test_pod_command_rejects_other_tasks(loop, body: bytes) -> None:
     assert 400 == ask(loop.app, "/v1/pod/ps-0/pause", "POST", body=body).code
     assert [] == loop.events
 
 
-def test_secrets_are_masked_in_pods_and_configurations(state):
+def test_secrets_are_masked_in_pods_and_configurations(state) -> None:
     variables, command = {"API_TOKEN": "s3cret", "EPOCHS": "3"}, "PGPASSWORD=s3cret python train.py"
     jobs = tuple(replace(job, environment=variables, command=command) for job in state.spec.jobs)
     app = create_app(lambda: Snapshot(replace(state, spec=replace(state.spec, jobs=jobs))))
@@ -317,7 +317,7 @@ def test_secrets_are_masked_in_pods_and_configurations(state):
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.metadata("secret")], ids=str)
-def test_secret_options_are_masked(option):
+def test_secret_options_are_masked(option) -> None:
     """In the current and in the previous configuration."""
     state = registered(to_spec(resolve({"service": {"command": "x"}})))
     for number, command in enumerate(("x", "y")):
@@ -336,7 +336,7 @@ def test_secret_options_are_masked(option):
     assert 2 == len(state.stored.configurations)
 
 
-def test_pod_info_has_environment_of_task(state):
+def test_pod_info_has_environment_of_task(state) -> None:
     """With the task's own TF_CONFIG, and secrets masked."""
     other = SecretSpec("file:c", env="OTHER", jobs=frozenset({"worker"}))
     secrets = (SecretSpec("file:a", env="PRIVATE"), SecretSpec("file:b", file="b"), other)
@@ -369,7 +369,7 @@ TASK_KEYS = (
 SET_KEYS = "id resource-specifications volume-specifications role pre-reserved-role principal resource-limits"
 
 
-def test_configuration_has_all_sdk_keys(state):
+def test_configuration_has_all_sdk_keys(state) -> None:
     """Including those without a value; a pod's type is that of its status."""
     liveness, limits = LivenessCheck(LivenessKind.COMMAND, "true"), TaskLimits(ulimits={"nofile": (1024, -1)})
     job = replace(state.spec.jobs[0], limits=limits, liveness=liveness, section="parameter_server")
@@ -395,7 +395,7 @@ def test_configuration_has_all_sdk_keys(state):
     assert ("true", 3) == (check["command"], check["max-consecutive-failures"])
 
 
-def test_configuration_by_id(app):
+def test_configuration_by_id(app) -> None:
     (known,) = ask(app, "/v1/configurations/targetId").body
 
     assert ask(app, "/v1/configurations/target").body == ask(app, f"/v1/configurations/{known}").body
@@ -403,14 +403,14 @@ def test_configuration_by_id(app):
     assert 404 == ask(app, f"/v1/configurations/{'0' * 32}").code
 
 
-def test_endpoint_has_addresses_and_dns_names(app):
+def test_endpoint_has_addresses_and_dns_names(app) -> None:
     body = ask(app, "/v1/endpoints/chief").body
 
     assert {"address": ["10.0.0.1:31000"], "dns": ["chief-0.digits.autoip.dcos.thisdcos.directory:31000"]} == body
     assert 404 == ask(app, "/v1/endpoints/worker").code
 
 
-def test_properties_are_sorted(app):
+def test_properties_are_sorted(app) -> None:
     assert ["chief-0:task-status", "ps-0:task-status"] == ask(app, "/v1/state/properties").body
     assert TaskState.RUNNING == ask(app, "/v1/state/properties/ps-0:task-status").body["state"]
 
@@ -418,13 +418,13 @@ def test_properties_are_sorted(app):
 @pytest.mark.parametrize(
     ("method", "path", "code"), [("GET", "/v1/none", 404), ("GET", "/v1/plans/", 404), ("DELETE", "/v1/plans", 405)]
 )
-def test_unknown_paths_and_methods(app, method, path, code):
+def test_unknown_paths_and_methods(app, method: str, path: str, code: int) -> None:
     reply = ask(app, path, method, headers={"Accept": "application/json"})
 
     assert (code, code) == (reply.code, reply.body["error"]["status"])
 
 
-def test_concurrent_commands_get_their_own_answers(loop):
+def test_concurrent_commands_get_their_own_answers(loop) -> None:
 
     async def both():
         return await asyncio.gather(
@@ -437,7 +437,7 @@ def test_concurrent_commands_get_their_own_answers(loop):
     assert [200, 404] == [reply.code for reply in asyncio.run(both())]
 
 
-def test_update_preview_while_service_accepts_options(state):
+def test_update_preview_while_service_accepts_options(state) -> None:
     """409 while the service is being uninstalled, and after its end."""
     result = Result(Verdict.SUCCEEDED, "chief-0 has finished", 9.0)
     replies = {}
@@ -455,10 +455,10 @@ def test_update_preview_while_service_accepts_options(state):
 
 
 @pytest.mark.parametrize("error", [OptionsError([Problem("service.role", "cannot change")]), StoreError("disk full")])
-def test_update_preview_error_has_its_own_status(state, error):
+def test_update_preview_error_has_its_own_status(state, error) -> None:
     """An unavailable state store is not the client's fault."""
 
-    def fail(_update):
+    def fail(_update) -> None:
         raise error
 
     reply = ask(create_app(Backend(lambda: Snapshot(state), preview_update=fail)), PREVIEW, "POST", body=b"{}")

@@ -45,14 +45,14 @@ def basic(name, token):
         ({"Authorization": "token=w"}, 401, 401),
     ],
 )
-def test_tokens_read_and_write_separately(headers, reading, writing):
+def test_tokens_read_and_write_separately(headers, reading: int, writing: int) -> None:
     """As bearer, and as the password of any user."""
     app = an_app(read_token="r", write_token="w")
 
     assert (reading, writing) == (ask(app, PATH, headers=headers).code, ask(app, COMMAND, WRITE, headers=headers).code)
 
 
-def test_tokens_are_compared_in_constant_time(monkeypatch):
+def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """With hmac.compare_digest, on equally many bytes."""
     compared = []
 
@@ -72,7 +72,7 @@ def test_tokens_are_compared_in_constant_time(monkeypatch):
     ("options", "code"),
     [({}, DONE), ({"read_token": "r"}, 403), ({"write_token": "w"}, 401), ({"client_certificates": True}, 401)],
 )
-def test_one_token_restricts_all_access(options, code):
+def test_one_token_restricts_all_access(options, code: int) -> None:
     """An empty token is not a token and gives no access."""
     assert code == ask(an_app(**options), COMMAND, WRITE, headers=bearer("r")).code
 
@@ -92,7 +92,7 @@ def test_one_token_restricts_all_access(options, code):
         ({"client_certificates": True}, bearer("x"), "client certificate required"),
     ],
 )
-def test_refusal_names_missing_credentials(options, headers, message):
+def test_refusal_names_missing_credentials(options, headers, message: str) -> None:
     assert message in ask(an_app(**options), PATH, headers=headers).body["error"]["message"]
 
 
@@ -100,14 +100,14 @@ def test_refusal_names_missing_credentials(options, headers, message):
     ("writers", "peer", "code"),
     [((), "alice", DONE), (("alice",), "alice", DONE), (("alice",), "bob", 403), ((), None, 401)],
 )
-def test_certificate_writes_if_listed_in_writers(writers, peer, code):
+def test_certificate_writes_if_listed_in_writers(writers, peer: str | None, code: int) -> None:
     """All certificates, if none is listed."""
     app = an_app(client_certificates=True, writers=frozenset(writers))
 
     assert code == ask(app, COMMAND, WRITE, peer=peer).code
 
 
-def test_browser_gets_basic_challenge():
+def test_browser_gets_basic_challenge() -> None:
     """So that the page and its event streams work."""
     reply = ask(an_app(read_token="r"), PATH)
 
@@ -115,7 +115,7 @@ def test_browser_gets_basic_challenge():
     assert {"status": 401, "code": "unauthorized"}.items() <= reply.body["error"].items()
 
 
-def test_repeated_bad_tokens_are_rate_limited():
+def test_repeated_bad_tokens_are_rate_limited() -> None:
     """The right token still works, because clients may share an address."""
     app = an_app(read_token="r")
 
@@ -126,7 +126,7 @@ def test_repeated_bad_tokens_are_rate_limited():
     assert [202, 401] == [ask(app, PATH, headers=bearer("r")).code, ask(app, PATH, headers={}).code]
 
 
-def test_health_needs_no_token():
+def test_health_needs_no_token() -> None:
     """Marathon checks the health, and has no token."""
     app = an_app(read_token="r")
 
@@ -135,7 +135,7 @@ def test_health_needs_no_token():
     assert 401 == ask(app, "/v1/none").code
 
 
-def test_access_below_prefix():
+def test_access_below_prefix() -> None:
     """As behind a proxy that leaves the prefix in the path."""
     app = Starlette(routes=[Mount("/service/dev/digits", an_app(read_token="r"))])
 
@@ -158,7 +158,7 @@ def test_access_below_prefix():
         ({}, DONE),
     ],
 )
-def test_cross_site_page_cannot_write(headers, code):
+def test_cross_site_page_cannot_write(headers, code: int) -> None:
     """The other site cannot read either, because no header lets it see the answer."""
     app = an_app()
 
@@ -174,7 +174,7 @@ def test_cross_site_page_cannot_write(headers, code):
     ("host", "code"),
     [("localhost:80", 202), ("127.0.0.1", 202), ("[::1]:8080", 202), ("evil.example", 403), ("", 403), ("[", 403)],
 )
-def test_loopback_rejects_other_host_names(host, code):
+def test_loopback_rejects_other_host_names(host: str, code: int) -> None:
     """A page whose name resolves to loopback would have the same origin."""
     assert code == ask(an_app(loopback_only=True), PATH, headers={"Host": host}).code
 
@@ -187,12 +187,12 @@ def test_loopback_rejects_other_host_names(host, code):
         {"headers": {"Content-Length": "9" * 12}},
     ],
 )
-def test_large_body_is_not_read(options):
+def test_large_body_is_not_read(options) -> None:
     """With and without a declared length."""
     assert 413 == ask(an_app(), f"{PATH}/start", WRITE, **options).code
 
 
-def test_every_answer_has_security_headers():
+def test_every_answer_has_security_headers() -> None:
     for path in (PATH, "/v1/none", "/v1/health"):
         headers = ask(an_app(), path).headers
         assert ("nosniff", "no-store") == (headers["x-content-type-options"], headers["cache-control"])
@@ -200,7 +200,7 @@ def test_every_answer_has_security_headers():
         assert "DENY" == headers["x-frame-options"]
 
 
-def test_every_write_is_audited(caplog):
+def test_every_write_is_audited(caplog: pytest.LogCaptureFixture) -> None:
     """Never with a token, and with nothing that could forge a log line."""
     app = an_app(read_token="r", write_token="w")
     with caplog.at_level(logging.INFO, "tf_scheduler.audit"):
@@ -218,7 +218,7 @@ def test_every_write_is_audited(caplog):
     assert [None, None, "worker-0"] == [getattr(record, "task", None) for record in lines]
 
 
-def test_uninstall_plan_needs_no_token():
+def test_uninstall_plan_needs_no_token() -> None:
     """DC/OS polls the deploy plan without a token until the plan is complete."""
     state = registered()
     leaving = create_app(lambda: Snapshot(state, uninstalling=True), Policy(write_token="w"))
@@ -241,7 +241,7 @@ def test_uninstall_plan_needs_no_token():
         ("alice", {"Authorization": "token=of-dcos"}, 202, DONE),  # that of the admin router
     ],
 )
-def test_certificate_and_token_are_combined(peer, headers, reading, writing):
+def test_certificate_and_token_are_combined(peer: str, headers, reading: int, writing: int) -> None:
     """But a wrong token removes all permissions."""
     app = an_app(read_token="r", write_token="w", client_certificates=True, writers=frozenset({"alice"}))
 

@@ -25,14 +25,14 @@ def app():
     return create_app(lambda: Snapshot(SchedulerState(a_spec())), Policy(read_token="reader"), rows)
 
 
-def test_prometheus_media_type(app):
+def test_prometheus_media_type(app) -> None:
     reply = ask(app, "/v1/metrics/prometheus", headers=BEARER)
 
     assert (200, "text/plain; version=0.0.4; charset=utf-8") == (reply.code, reply.headers["content-type"])
     assert "# HELP tensorflow_offers_total Offers" in reply.text
 
 
-def test_dropwizard_json(app):
+def test_dropwizard_json(app) -> None:
     """Numbers that JSON does not have are omitted."""
     reply = ask(app, "/v1/metrics", headers=BEARER)
 
@@ -41,12 +41,12 @@ def test_dropwizard_json(app):
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/prometheus"])
-def test_metrics_need_read_access(app, path):
+def test_metrics_need_read_access(app, path: str) -> None:
     assert 401 == ask(app, path).code
     assert path in ask(app, "/v1/openapi.json", headers=BEARER).body["paths"]
 
 
-def test_requests_are_counted_by_method_and_code(app):
+def test_requests_are_counted_by_method_and_code(app) -> None:
     """Unknown methods count as one; an unanswered request has code 0."""
     counts: Counter[Any] = Counter()
     counted = RequestCounter(app, lambda method, code: counts.update([(method, code)]))
@@ -60,11 +60,11 @@ def test_requests_are_counted_by_method_and_code(app):
     assert {("GET", 200): 1, ("GET", 401): 1, ("POST", 403): 1, ("other", 403): 2} == counts
 
 
-def test_failed_request_is_counted():
+def test_failed_request_is_counted() -> None:
     """The server still gets the error."""
     counts: Counter[Any] = Counter()
 
-    async def broken(_scope, _receive, _send):
+    async def broken(_scope, _receive, _send) -> None:
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):

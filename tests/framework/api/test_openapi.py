@@ -40,7 +40,7 @@ SCHEMA = schemathesis.openapi.from_asgi("/v1/openapi.json", APP)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
-def test_document_has_every_endpoint():
+def test_document_has_every_endpoint() -> None:
     """At a relative address, because the API is also served below /service/NAME/."""
     assert [{"url": ".."}] == DOCUMENT["servers"]
     wanted = {"/v1/plans/{plan}", "/v1/tasks/{name}/logs", "/v1/events", "/v1/metrics", "/v1/tf/tensorboard"}
@@ -53,7 +53,7 @@ def test_document_has_every_endpoint():
     assert len(names) == len(set(names))
 
 
-def test_document_describes_parameters_and_streams():
+def test_document_describes_parameters_and_streams() -> None:
     paths = DOCUMENT["paths"]
     (of_id,) = paths["/v1/configurations/{id}"]["get"]["parameters"]
     assert "uuid" == of_id["schema"]["format"]
@@ -70,7 +70,7 @@ def test_document_describes_parameters_and_streams():
     assert 413 == ask(APP, "/v1/plans/deploy/start", "POST", headers={"Content-Length": "99999999"}).code
 
 
-def test_wrong_method_gets_allow_header():
+def test_wrong_method_gets_allow_header() -> None:
     for path, operations in DOCUMENT["paths"].items():
         reply = ask(APP, re.sub(r"{\w+}", "x", path), "DELETE")
         allowed = {method.strip() for method in reply.headers["allow"].split(",")} - {"HEAD"}
@@ -79,7 +79,7 @@ def test_wrong_method_gets_allow_header():
 
 @SCHEMA.parametrize()
 @settings(max_examples=8)
-def test_endpoints_answer_as_documented(case):
+def test_endpoints_answer_as_documented(case) -> None:
     """Status, media type and body, with good and bad input. test_streams.py has the streams, which do not end."""
     case.query.pop("follow", None)
 

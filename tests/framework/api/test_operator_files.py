@@ -28,7 +28,7 @@ def form(name, content):
 
 
 @pytest.mark.parametrize(("headers", "body"), [(FORM, form("file", CONTENT)), ({}, CONTENT)])
-def test_file_is_stored_and_returned(headers, body):
+def test_file_is_stored_and_returned(headers, body: bytes) -> None:
     """Unchanged, and as text, so that a browser does not interpret it."""
     app = an_app()
 
@@ -43,7 +43,7 @@ def test_file_is_stored_and_returned(headers, body):
     )
 
 
-def test_file_is_a_property():
+def test_file_is_a_property() -> None:
     """As in the SDK."""
     app = an_app()
     ask(app, PATH, "PUT", body=b"one")
@@ -63,14 +63,14 @@ def test_file_is_a_property():
         ("/v1/state/files/..", {}, b"x"),
     ],
 )
-def test_invalid_upload_is_400(path, headers, body):
+def test_invalid_upload_is_400(path: str, headers, body: bytes) -> None:
     app = an_app()
 
     assert 400 == ask(app, path, "PUT", headers=headers, body=body).code
     assert [] == ask(app, "/v1/state/files").body
 
 
-def test_file_upload_needs_write_access():
+def test_file_upload_needs_write_access() -> None:
     """Refused during an uninstall too, because it erases the state."""
     reader = {"Authorization": "Bearer r"}
 

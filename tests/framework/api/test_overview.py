@@ -22,7 +22,7 @@ def state():
     return apply(with_fields(SchedulerState(a_spec()), connected=True, agent_snapshots=others), TaskLaunched(chief))
 
 
-def test_overview_round_trip(state):
+def test_overview_round_trip(state) -> None:
     """Also with fields of a newer scheduler."""
     view = overview(state)
     document = json.loads(json.dumps(asdict(view)))
@@ -31,18 +31,18 @@ def test_overview_round_trip(state):
     assert view == from_json({**document, "new": 1, "tasks": [{**task, "new": 1} for task in document["tasks"]]})
 
 
-def test_leader_is_launched_chief(state):
+def test_leader_is_launched_chief(state) -> None:
     assert "chief-0" == overview(state).leader
     assert None is overview(SchedulerState(a_spec())).leader
 
 
-def test_unused_agents_have_last_offer(state):
+def test_unused_agents_have_last_offer(state) -> None:
     """While connected, because Mesos reports lost agents only then."""
     assert (AgentRow("agent-2", "", "", 4.0, 1024.0, 2.0, 5.0),) == overview(state).agents
     assert () == overview(with_fields(state, connected=False)).agents
 
 
-def test_unused_agents_are_limited(state):
+def test_unused_agents_are_limited(state) -> None:
     names = [f"host-{number:03}" for number in reversed(range(60))]
     view = overview(
         with_fields(state, agent_snapshots={AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names})

@@ -41,18 +41,18 @@ def get(server, path):
         ("/v1/nothing", 404, "text/plain", "Not Found"),
     ],
 )
-def test_json_is_indented_and_errors_are_text(server, path, code, kind, text):
+def test_json_is_indented_and_errors_are_text(server, path: str, code: int, kind: str, text: str) -> None:
     """As in the SDK."""
     assert (code, kind, text) == get(server, path)
 
 
-def test_running_plan_is_202(server):
+def test_running_plan_is_202(server) -> None:
     code, _, text = get(server, "/v1/plans/deploy")
 
     assert (202, "PENDING") == (code, json.loads(text)["status"])
 
 
-def test_health_204_has_no_body(server):
+def test_health_204_has_no_body(server) -> None:
     assert (204, "") == get(server, "/v1/health")[::2]
 
 
@@ -85,7 +85,7 @@ def said(server, *sent):
     ],
     ids=lambda sent: sent[:60],
 )
-def test_malformed_http_closes_only_its_connection(server, sent):
+def test_malformed_http_closes_only_its_connection(server, sent: bytes) -> None:
     """TLS, control characters, heads without end, two lengths."""
     answer = said(server, sent)
     assert answer.partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"501"])
@@ -126,7 +126,7 @@ SECOND = "GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\n"
     ids=" & ".join,
 )
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
-def test_ambiguous_length_is_refused(server, fields, version):
+def test_ambiguous_length_is_refused(server, fields, version: str) -> None:
     """A proxy may see another end of the request than the scheduler (RFC 9112, 6.1 and 6.3)."""
     head = "\r\n".join((f"POST /v1/plans/deploy/continue HTTP/{version}", "Host: localhost", *fields))
     answer = said(server, f"{head}\r\n\r\n0\r\n\r\n{SECOND}".encode())
@@ -139,7 +139,7 @@ def test_ambiguous_length_is_refused(server, fields, version):
 @pytest.mark.parametrize(
     "fields", [("Content-Length: 5", "Content-Length: 5"), ("Content-Length: 5, 5",)], ids=" & ".join
 )
-def test_repeated_equal_length_is_accepted(server, fields):
+def test_repeated_equal_length_is_accepted(server, fields) -> None:
     """As in a proxy that knows the rule (RFC 9110, 8.6)."""
     head = "\r\n".join(("POST /v1/plans/deploy/continue HTTP/1.1", "Host: localhost", *fields))
     last = SECOND.replace("Host: a", "Host: localhost\r\nConnection: close")
@@ -148,7 +148,7 @@ def test_repeated_equal_length_is_accepted(server, fields):
 
 
 @pytest.mark.parametrize("path", ["/v1/plans/deploy/start", "/v1/plans/deploy/stop", "/v1/nothing"])
-def test_missing_body_times_out(server, path, monkeypatch):
+def test_missing_body_times_out(server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the endpoint reads a body or not."""
     assert 30.0 == limits.BODY_TIMEOUT  # what is promised
     monkeypatch.setattr(api_app, "BODY_TIMEOUT", 0.1)
@@ -156,7 +156,7 @@ def test_missing_body_times_out(server, path, monkeypatch):
     assert said(server, head.encode()).startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 409"))
 
 
-def test_port_in_use_is_reported():
+def test_port_in_use_is_reported() -> None:
     """And no socket stays open."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -164,7 +164,7 @@ def test_port_in_use_is_reported():
             ApiServer(an_app(), "127.0.0.1", port)
 
 
-def test_port_is_free_after_stop():
+def test_port_is_free_after_stop() -> None:
     """The next scheduler on this agent may get the same port."""
     with ApiServer(an_app(), "127.0.0.1", 0) as api:
         port = api.port
@@ -176,7 +176,7 @@ def test_port_is_free_after_stop():
     ("host", "address"),
     [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("10.0.0.5", "0.0.0.0"), ("agent-1", "0.0.0.0")],
 )
-def test_listen_address_of_network_and_loopback_agents(host, address):
+def test_listen_address_of_network_and_loopback_agents(host: str, address: str) -> None:
     assert address == listen_address(host)
 
 
@@ -197,11 +197,11 @@ def asked(stack, server, path):
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(monkeypatch: pytest.MonkeyPatch):
     """A server for four connections, whose path /slow starts to answer and does not continue."""
     monkeypatch.setattr(limits, "connection_limit", lambda: 4)
 
-    async def slow(_scope, receive, send):
+    async def slow(_scope, receive, send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"begun", "more_body": True})
         while (await receive())["type"] != "http.disconnect":
@@ -209,14 +209,14 @@ def small(monkeypatch):
 
     answers = an_app()
 
-    async def choose(scope, receive, send):
+    async def choose(scope, receive, send) -> None:
         await (Guard(slow, Policy(), lambda *_: False) if scope["path"] == "/slow" else answers)(scope, receive, send)
 
     with ApiServer(choose, "127.0.0.1", 0) as api:
         yield api
 
 
-def test_busy_connections_at_the_cap_leave_health_only(small):
+def test_busy_connections_at_the_cap_leave_health_only(small) -> None:
     """Marathon restarts a scheduler whose health check is refused."""
     with ExitStack() as stack:
         busy = [opened(stack, small) for _ in range(4)]
@@ -236,7 +236,7 @@ def test_busy_connections_at_the_cap_leave_health_only(small):
         assert 200 == code
 
 
-def test_idle_connections_at_the_cap_are_closed_oldest_first(small):
+def test_idle_connections_at_the_cap_are_closed_oldest_first(small) -> None:
     """Without a request, and after an answer."""
     with ExitStack() as stack:
         silent = opened(stack, small)
@@ -247,7 +247,7 @@ def test_idle_connections_at_the_cap_are_closed_oldest_first(small):
             assert b"" == silent.recv(1)
 
 
-def test_silent_connection_is_closed(monkeypatch):
+def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 5 == limits.IDLE_TIMEOUT
     monkeypatch.setattr(limits, "IDLE_TIMEOUT", 0.2)
     app = an_app()
@@ -265,7 +265,9 @@ def test_silent_connection_is_closed(monkeypatch):
         (64, -1, 1256, 1000),
     ],
 )
-def test_connection_limit_reserves_descriptors(monkeypatch, soft, hard, raised, limit):
+def test_connection_limit_reserves_descriptors(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: int | None, limit: int
+) -> None:
     """The state store and the connection to Mesos need some; the soft limit is raised as far as possible."""
     calls = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
@@ -275,7 +277,7 @@ def test_connection_limit_reserves_descriptors(monkeypatch, soft, hard, raised, 
     assert ([] if raised is None else [(raised, hard)]) == calls
 
 
-def test_quota_at_its_limit_refuses_until_released():
+def test_quota_at_its_limit_refuses_until_released() -> None:
     quota = limits.Quota(1, "streams")
 
     assert quota.acquire() is None

@@ -28,7 +28,7 @@ PATIENCE = 20
 class Service:
     """A task with a file, which grows by what the test writes."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         record = a_record(a_spec(), "chief-0")
         self.state = registered(tasks={record.name: record}, statuses={record.id: a_status(record.id)})
         self.files = {record.id: b""}
@@ -42,17 +42,17 @@ class Service:
         start = max(0, len(content) - length) if offset is None else min(offset, len(content))
         return FileChunk(start, content[start : start + length], len(content))
 
-    def end(self, launch, state):
+    def end(self, launch, state) -> None:
         statuses = {**self.state.stored.statuses, launch: a_status(launch, state)}
         self.state = with_fields(self.state, statuses=statuses)
 
-    def launch_again(self):
+    def launch_again(self) -> None:
         record = replace(self.state.stored.tasks["chief-0"], id="chief-0__2")
         self.state = with_fields(self.state, tasks={"chief-0": record})
 
 
 @pytest.fixture
-def service(monkeypatch):
+def service(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(task_files, "_POLL_INTERVAL", 0.01)
     return Service()
 
@@ -87,7 +87,7 @@ def events(answer):
         fields[name] = text
 
 
-def test_stream_sends_stored_and_new_events(service, port):
+def test_stream_sends_stored_and_new_events(service, port: int) -> None:
     service.journal.note("Tick", "before")
 
     with listening(port, "/v1/events?follow=true&after=0") as heard:
@@ -97,7 +97,7 @@ def test_stream_sends_stored_and_new_events(service, port):
         assert (2, "after") == ((second := next(heard))[2]["number"], second[2]["message"])
 
 
-def test_stream_resumes_at_last_event_id(service, port):
+def test_stream_resumes_at_last_event_id(service, port: int) -> None:
     """A browser asks for a stream with the Accept header."""
     for number in range(3):
         service.journal.note("Tick", str(number))
@@ -111,7 +111,7 @@ def test_stream_resumes_at_last_event_id(service, port):
     ("query", "last"),
     [("&after=2&journal=other", ""), ("&after=99999", ""), ("&after=2", "2-other"), ("&after=2", "99999"), ("", "x-y")],
 )
-def test_number_of_another_journal_starts_again(service, port, query, last):
+def test_number_of_another_journal_starts_again(service, port: int, query: str, last: str) -> None:
     """A client of an earlier installation would otherwise wait forever."""
     for number in range(3):
         service.journal.note("Tick", str(number))
@@ -132,7 +132,7 @@ def test_number_of_another_journal_starts_again(service, port, query, last):
         ("?limit=2", [2, 3]),
     ],
 )
-def test_next_number_is_at_most_the_last(service, query, numbers):
+def test_next_number_is_at_most_the_last(service, query: str, numbers) -> None:
     for number in range(3):
         service.journal.note("Tick", str(number))
 
@@ -142,7 +142,7 @@ def test_next_number_is_at_most_the_last(service, query, numbers):
     assert (3, 3, service.journal.id) == (page["last"], page["next"], page["journal"])
 
 
-def test_stream_sends_keep_alive(port, monkeypatch):
+def test_stream_sends_keep_alive(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proxies close silent connections."""
     monkeypatch.setattr(streams, "KEEP_ALIVE", 0.01)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
@@ -154,7 +154,7 @@ def test_stream_sends_keep_alive(port, monkeypatch):
     assert [b": listening\n", b"\n", b": nothing new\n", b"\n"] == lines
 
 
-def test_followed_file_continues_after_relaunch(service, port):
+def test_followed_file_continues_after_relaunch(service, port: int) -> None:
     """Characters are complete, however the reads divide them."""
     service.files["chief-0__1"] = "step é".encode()[:-1]
     with listening(port, "/v1/tasks/chief-0/logs?follow=true") as heard:
@@ -171,7 +171,7 @@ def test_followed_file_continues_after_relaunch(service, port):
 
 
 @given(st.text(), st.integers(1, 9))
-def test_pieces_of_a_file_join_to_the_text(text, length):
+def test_pieces_of_a_file_join_to_the_text(text, length) -> None:
     """A length below the size of a character returns it in parts, so that reading continues."""
     content, offset, received = text.encode(), 0, ""
     while offset < len(content):
@@ -182,7 +182,7 @@ def test_pieces_of_a_file_join_to_the_text(text, length):
     assert text == received or length < 4
 
 
-def test_incomplete_character_waits_for_the_rest():
+def test_incomplete_character_waits_for_the_rest() -> None:
     """Not in the file of an ended task."""
     half = FileChunk(3, "é".encode()[:1], 4)
 
@@ -190,7 +190,7 @@ def test_incomplete_character_waits_for_the_rest():
     assert ("\ufffd", 4) == tuple(task_files.piece_body(half)[key] for key in ("data", "next"))
 
 
-def test_missing_file_of_ended_task_ends_stream(service, port):
+def test_missing_file_of_ended_task_ends_stream(service, port: int) -> None:
     service.end("chief-0__1", TaskState.FAILED)
     service.files.clear()
 
@@ -199,7 +199,7 @@ def test_missing_file_of_ended_task_ends_stream(service, port):
         assert ("error", 404, []) == (kind, data["error"]["status"], list(heard))
 
 
-def test_closed_stream_releases_its_quota(service, monkeypatch):
+def test_closed_stream_releases_its_quota(service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams.EventStreams.__init__, "__defaults__", (1,))
     with ApiServer(create_app(service.backend), "127.0.0.1", 0) as server:
         with listening(server.port, "/v1/events?follow=true"):
@@ -220,7 +220,7 @@ def test_closed_stream_releases_its_quota(service, monkeypatch):
 
 
 @pytest.mark.parametrize("file", ["..", "../x", "/etc/passwd", "a//b", "a/./b", "a%00b", "a%0Ab", ""])
-def test_invalid_paths_are_not_sent_to_agents(port, file):
+def test_invalid_paths_are_not_sent_to_agents(port: int, file: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", f"/v1/tasks/chief-0/logs?file={file}")
     assert 400 == connection.getresponse().status

@@ -29,7 +29,7 @@ class Handler(QuietHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def respond(self):
+    def respond(self) -> None:
         if self.path == "/away":
             self.answer(307, b"", Location="/v1/plans/deploy/stop")
             return
@@ -71,7 +71,7 @@ def a_state(address, word=TaskState.RUNNING):
     return registered(spec, tasks={record.name: record}, statuses={record.id: a_status(record.id, word)})
 
 
-def test_proxy_forwards_requests_and_answers(place):
+def test_proxy_forwards_requests_and_answers(place: str) -> None:
     app = an_app(a_state(place))
 
     got = ask(app, "/tensorboard/any/data/plugin/scalars?tag=a%2Fb&x=1")
@@ -87,7 +87,7 @@ def test_proxy_forwards_requests_and_answers(place):
     assert 405 == ask(app, "/tensorboard/any/data", "DELETE").code
 
 
-def test_proxy_drops_credentials_and_cookies(place):
+def test_proxy_drops_credentials_and_cookies(place: str) -> None:
     """In both directions; also links and service workers."""
     headers = {"Authorization": "Bearer w", "Cookie": "a=b", "Referer": "http://x/", "X-TensorBoard-Flags": "{}"}
 
@@ -105,7 +105,7 @@ def test_proxy_drops_credentials_and_cookies(place):
     assert not {"allow-popups", "allow-forms", "allow-top-navigation"} & set(policy.split())
 
 
-def test_content_security_policy(place):
+def test_content_security_policy(place: str) -> None:
     """Each word of the policy; the browser's tests show its effect."""
     reply = ask(an_app(a_state(place)), "/tensorboard/any/")
     ours = reply.headers["content-security-policy"].partition(", ")[0].split(";")
@@ -120,7 +120,7 @@ def test_content_security_policy(place):
     } == rules
 
 
-def test_path_key_is_compared_in_constant_time(place, monkeypatch):
+def test_path_key_is_compared_in_constant_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     app = an_app(a_state(place), **TOKENS)
     path = "/" + ask(app, "/v1/tf/tensorboard", headers=READER).body["path"]
     assert 200 == ask(app, path).code
@@ -128,7 +128,7 @@ def test_path_key_is_compared_in_constant_time(place, monkeypatch):
     assert 401 == ask(app, path).code
 
 
-def test_path_key_replaces_token(place):
+def test_path_key_replaces_token(place: str) -> None:
     """Browsers send no token when they follow a link. The key gives no other access."""
     app = an_app(a_state(place), **TOKENS)
 
@@ -146,7 +146,7 @@ def test_path_key_replaces_token(place):
         assert 401 == ask(app, path).code, path
 
 
-def test_proxy_refuses_cross_site_requests(place):
+def test_proxy_refuses_cross_site_requests(place: str) -> None:
     assert (
         403 == ask(an_app(a_state(place)), "/tensorboard/any/", "POST", headers={"Sec-Fetch-Site": "cross-site"}).code
     )
@@ -155,7 +155,7 @@ def test_proxy_refuses_cross_site_requests(place):
     )
 
 
-def test_proxy_refuses_service_workers(place):
+def test_proxy_refuses_service_workers(place: str) -> None:
     """A service worker could bypass the policy; browsers send this header (W3C Service Workers)."""
     app = an_app(a_state(place))
 
@@ -163,7 +163,7 @@ def test_proxy_refuses_service_workers(place):
     assert 200 == ask(app, "/tensorboard/any/worker.js").code
 
 
-def test_path_key_is_not_logged(place, caplog):
+def test_path_key_is_not_logged(place: str, caplog: pytest.LogCaptureFixture) -> None:
     """A POST to TensorBoard is not a command, so it is not audited."""
     caplog.set_level(logging.INFO)
     app = an_app(a_state(place))
@@ -183,7 +183,7 @@ def test_path_key_is_not_logged(place, caplog):
         (with_fields(a_state("127.0.0.1:9"), statuses={}), 503, "tensorboard-0 on agent-1 is launching"),
     ],
 )
-def test_missing_tensorboard_has_reason(state, code, words):
+def test_missing_tensorboard_has_reason(state, code: int, words: str) -> None:
     """As JSON, also for a browser."""
     for path in ("/tensorboard/", "/tensorboard/any/"):
         reply = ask(an_app(state), path, headers={"Accept": "text/html"})
@@ -192,7 +192,7 @@ def test_missing_tensorboard_has_reason(state, code, words):
     assert (False, None, True) == (body["running"], body["path"], words in body["reason"])
 
 
-def test_starting_tensorboard_is_503():
+def test_starting_tensorboard_is_503() -> None:
     """TensorBoard is launched, but imports TensorFlow for a while."""
     with closing(socket.socket()) as silent:
         silent.bind(("127.0.0.1", 0))
@@ -202,14 +202,14 @@ def test_starting_tensorboard_is_503():
     assert "TensorBoard does not answer" in reply.body["error"]["message"]
 
 
-def test_proxy_refuses_redirects(place):
+def test_proxy_refuses_redirects(place: str) -> None:
     """A redirect could lead the browser to a path that the page itself cannot open."""
     reply = ask(an_app(a_state(place)), "/tensorboard/any/away")
 
     assert (503, False) == (reply.code, "location" in reply.headers)
 
 
-def test_proxy_times_out(monkeypatch):
+def test_proxy_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensorboard, "HEAD_TIMEOUT", 0.05)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         reply = ask(an_app(a_state(f"127.0.0.1:{silent.getsockname()[1]}")), "/tensorboard/any/")
@@ -217,7 +217,9 @@ def test_proxy_times_out(monkeypatch):
     assert (503, True) == (reply.code, "no answer within" in reply.body["error"]["message"])
 
 
-def test_proxy_truncates_long_and_incomplete_answers(place, monkeypatch, caplog):
+def test_proxy_truncates_long_and_incomplete_answers(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """And logs it."""
     app = an_app(a_state(place))
 
@@ -227,7 +229,7 @@ def test_proxy_truncates_long_and_incomplete_answers(place, monkeypatch, caplog)
     assert 2 == sum("truncated" in record.getMessage() for record in caplog.records)
 
 
-def test_proxy_releases_its_quota(place, monkeypatch):
+def test_proxy_releases_its_quota(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However a request ends."""
     monkeypatch.setattr(tensorboard, "MAX_REQUESTS", 1)
     app = an_app(a_state(place))

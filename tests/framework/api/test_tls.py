@@ -26,7 +26,7 @@ def ask(port, certificates, method, path, who=""):
         connection.close()
 
 
-def test_client_certificates_grant_access(certificates):
+def test_client_certificates_grant_access(certificates) -> None:
     """409: access granted, but this app has no loop."""
     certificate, key = certificates.pair("server")
     files = ServerTls(certificate, key, client_ca=certificates.ca)
@@ -51,7 +51,7 @@ def test_client_certificates_grant_access(certificates):
         (("ca.key",) * 2, "ca.key"),
     ],
 )
-def test_invalid_tls_files_are_named(certificates, names, message):
+def test_invalid_tls_files_are_named(certificates, names, message: str) -> None:
     """Before the port is in use."""
     with pytest.raises(ApiError, match=f"invalid TLS files of the API: .*{message}"):
         ApiServer(an_app(), "127.0.0.1", 0, ServerTls(*map(certificates.path, names)))
@@ -60,7 +60,7 @@ def test_invalid_tls_files_are_named(certificates, names, message):
 @pytest.mark.parametrize(
     "start", [b"", b"GET /v1/plans HTTP/1.1\r\nHost: loc", b"GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\nGET /"]
 )
-def test_incomplete_request_head_times_out(start, monkeypatch):
+def test_incomplete_request_head_times_out(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the first request, and after an answer."""
     assert 20.0 == limits.HEAD_TIMEOUT  # what is promised
     monkeypatch.setattr(limits, "HEAD_TIMEOUT", 0.2)
@@ -79,7 +79,7 @@ def test_incomplete_request_head_times_out(start, monkeypatch):
     assert received.startswith(b"HTTP/1.1 200") is start.endswith(b"GET /")
 
 
-def test_missing_tls_handshake_times_out(certificates, monkeypatch):
+def test_missing_tls_handshake_times_out(certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a connection is not counted by the limit on connections."""
     monkeypatch.setattr(limits, "HANDSHAKE_TIMEOUT", 0.2)
     tls = ServerTls(*certificates.pair("server"))

@@ -35,14 +35,14 @@ RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINIS
         (a_state(RUNNING, FAILED), 417, "ERROR"),
     ],
 )
-def test_plan_code_is_its_status(state, code, status):
+def test_plan_code_is_its_status(state, code: int, status: str) -> None:
     """200 complete, 202 in progress, 417 error."""
     view = plans.plan(Snapshot(state), {"plan": "deploy"})
 
     assert (code, status) == (view.code, view.body["status"])
 
 
-def test_plan_has_sdk_keys_and_stable_ids():
+def test_plan_has_sdk_keys_and_stable_ids() -> None:
     """The `dcos` command reads the keys."""
     view = plans.plan(Snapshot(a_state(RUNNING)), {"plan": "deploy"})
 
@@ -55,7 +55,7 @@ def test_plan_has_sdk_keys_and_stable_ids():
     assert 4 == len({part["id"] for part in [*steps, *view.body["phases"]]})
 
 
-def test_plan_errors_have_failed_steps():
+def test_plan_errors_have_failed_steps() -> None:
     """With the message of Mesos."""
     view = plans.plan(Snapshot(a_state(RUNNING, FAILED)), {"plan": "deploy"})
 
@@ -63,7 +63,7 @@ def test_plan_errors_have_failed_steps():
     assert "failed" in view.body["errors"][0]
 
 
-def test_paused_task_has_override_in_all_views():
+def test_paused_task_has_override_in_all_views() -> None:
     """PAUSING, then PAUSED while its resources are kept, then STARTING when resumed."""
     state = a_state(RUNNING, RUNNING, paused={"chief-0": 5.0})
     pausing = Snapshot(state)
@@ -94,7 +94,7 @@ def test_paused_task_has_override_in_all_views():
     assert "chief-0 of digits is paused" in launch["info"]["command"]["value"]
 
 
-def test_unknown_plan_is_404_in_plain_text():
+def test_unknown_plan_is_404_in_plain_text() -> None:
     assert ApiProblem(404, "Plan backup not found") == plans.plan(Snapshot(a_state()), {"plan": "backup"})
 
 
@@ -110,7 +110,7 @@ def test_unknown_plan_is_404_in_plain_text():
         (a_state(RUNNING, FAILED), 500),
     ],
 )
-def test_health_is_the_sdks_code(state, value):
+def test_health_is_the_sdks_code(state, value: int) -> None:
     """As body and as HTTP status; the reason only with `verbose`."""
     assert View({"value": value}, value) == service.health(Snapshot(state), {})
     assert 1 == len(service.health(Snapshot(state), {"verbose": True}).body["reasons"])
@@ -127,7 +127,7 @@ def test_health_is_the_sdks_code(state, value):
         (a_state(framework_id=None, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
     ],
 )
-def test_uninstall_plan_completes_last(state, code, statuses):
+def test_uninstall_plan_completes_last(state, code: int, statuses) -> None:
     """DC/OS removes the app at 200, so not earlier; health stays 200 meanwhile."""
     snapshot = Snapshot(state, uninstalling=True)
 
@@ -138,7 +138,7 @@ def test_uninstall_plan_completes_last(state, code, statuses):
     assert 200 == service.health(snapshot, {}).code
 
 
-def test_rejected_options_are_reported():
+def test_rejected_options_are_reported() -> None:
     """In the update plan and by health; the running configuration stays."""
     snapshot = Snapshot(a_state(RUNNING, RUNNING, rejected=("service.role: cannot change",)))
 
@@ -153,7 +153,7 @@ def test_rejected_options_are_reported():
     assert "rejected" not in configurations.target(Snapshot(a_state(RUNNING)), {}).body
 
 
-def test_waiting_update_is_reported_by_health():
+def test_waiting_update_is_reported_by_health() -> None:
     """The deploy plan itself stays complete."""
     state = a_state(RUNNING, RUNNING)
     controls = {"deploy": PlanControl(completed="before"), "update": PlanControl(interrupted=frozenset({()}))}
@@ -163,7 +163,7 @@ def test_waiting_update_is_reported_by_health():
     assert (207, ["updating: waiting for an operator"]) == (answer.code, answer.body["reasons"])
 
 
-def test_task_being_killed_is_reported():
+def test_task_being_killed_is_reported() -> None:
     """So that an operator sees which task does not end."""
     state = a_state(RUNNING)
     (record,) = state.stored.tasks.values()
@@ -174,13 +174,13 @@ def test_task_being_killed_is_reported():
     assert record.id in view.body["phases"][0]["steps"][0]["message"]
 
 
-def test_framework_id_is_a_list():
+def test_framework_id_is_a_list() -> None:
     """Cosmos compares the framework id before and after an uninstall."""
     assert ["framework-1"] == service.framework_id(Snapshot(a_state()), {}).body
     assert [] == service.framework_id(Snapshot(a_state(framework_id=None)), {}).body
 
 
-def test_health_reports_unavailable_store():
+def test_health_reports_unavailable_store() -> None:
     """Before every other state, because scheduling is paused."""
     snapshot = Snapshot(a_state(RUNNING, RUNNING), store_error="the disk is full")
 

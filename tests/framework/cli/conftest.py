@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from tf_scheduler.cli.main import main
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path: Path):
     """Environment with a state folder for this test; downloads and bundles are cached for all tests."""
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
 
@@ -61,7 +62,7 @@ def succeed(run):
 
 
 @pytest.fixture
-def invoke(capsys):
+def invoke(capsys: pytest.CaptureFixture[str]):
     """Run a command in this process; return exit code, output and error output."""
 
     def call(*arguments):

@@ -16,7 +16,7 @@ RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch, invoke):
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke):
     """Run a command with a history of two runs; return its standard output."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
@@ -47,7 +47,7 @@ def asked(tmp_path, monkeypatch, invoke):
     ],
     ids=lambda words: " ".join(map(str, words[:2])),
 )
-def test_json_option_works_before_and_after_the_command(asked, words, monkeypatch):
+def test_json_option_works_before_and_after_the_command(asked, words, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable has the same effect."""
     after = json.loads(asked(*words, "--json"))
 
@@ -56,11 +56,13 @@ def test_json_option_works_before_and_after_the_command(asked, words, monkeypatc
     assert after == json.loads(asked(*words))
 
 
-def test_json_option_of_a_group_applies_to_its_commands(asked):
+def test_json_option_of_a_group_applies_to_its_commands(asked) -> None:
     assert RUNS[0] == json.loads(asked("history", "--json", "show", RUNS[0]))["id"]
 
 
-def test_narrow_table_has_a_line_for_each_cell(monkeypatch, capsys):
+def test_narrow_table_has_a_line_for_each_cell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Not a column of single characters."""
     monkeypatch.setenv("COLUMNS", "20")
 

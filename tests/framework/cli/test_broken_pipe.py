@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,12 +31,12 @@ def closed():
         yield pipe
 
 
-def test_output_to_closed_pipe_is_dropped(closed):
+def test_output_to_closed_pipe_is_dropped(closed) -> None:
     """On both streams; Python has nothing to flush when it exits."""
     assert 7 == subprocess.run([sys.executable, "-c", UNREAD], stdout=closed, stderr=closed, check=False).returncode
 
 
-def test_open_stream_gets_all_output(closed):
+def test_open_stream_gets_all_output(closed) -> None:
     """As in `2>&1 >/dev/null | head`, and without a standard output."""
     piped = subprocess.run(
         [sys.executable, "-c", UNREAD], stdout=subprocess.PIPE, stderr=closed, text=True, check=False
@@ -47,7 +48,7 @@ def test_open_stream_gets_all_output(closed):
     assert (7, "err\nprinted\n" * 3) == (bare.returncode, bare.stderr)
 
 
-def test_unread_error_keeps_exit_code(closed):
+def test_unread_error_keeps_exit_code(closed) -> None:
     """3: no answer."""
     command = [sys.executable, "-m", "tf_scheduler", "--url", "http://127.0.0.1:1", "plan", "list"]
 
@@ -55,7 +56,7 @@ def test_unread_error_keeps_exit_code(closed):
 
 
 @pytest.mark.mesos
-def test_job_with_closed_output_continues(tmp_path, home, closed):
+def test_job_with_closed_output_continues(tmp_path: Path, home, closed) -> None:
     """As in `... 2>&1 | head -1`, or `2> FILE` on a full disk: exit code, history, page and result are complete."""
     command = WORKER_0.format("echo there >> $CHECKPOINT_DIR/there; exit 3")
     path = options(tmp_path, command, restart={"max_failures": 1, "backoff": 0})

@@ -24,7 +24,7 @@ def plain(out):
 TABLE = Table(("task", "status", "why"), [("worker-0", status_word("RUNNING"), "[red]needs[/red] " + "4 cpus " * 8)])
 
 
-def test_states_have_colours(monkeypatch):
+def test_states_have_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     display, out = screen()
 
@@ -33,7 +33,7 @@ def test_states_have_colours(monkeypatch):
     assert "\x1b[32mRUNNING\x1b[0m" in out.getvalue()
 
 
-def test_no_color_disables_colours(monkeypatch):
+def test_no_color_disables_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     """https://no-color.org"""
     monkeypatch.setenv("NO_COLOR", "1")
     display, out = screen()
@@ -47,7 +47,7 @@ def test_no_color_disables_colours(monkeypatch):
     "hostile", ["\x1b]0;x\x07", "\x1b[2J", "\x9b2J", "\r", *map(chr, (0x202E, 0x2067, 0x2028))], ids=ascii
 )
 @pytest.mark.parametrize("width", [16, 80])
-def test_task_text_has_no_control_characters(hostile, width):
+def test_task_text_has_no_control_characters(hostile: str, width: int) -> None:
     """In a table, whether it fits or not, and in a sentence."""
     text = f"a{hostile}b"
     display, out = screen(width)
@@ -57,7 +57,7 @@ def test_task_text_has_no_control_characters(hostile, width):
     assert plain(out).count("a") >= 7
 
 
-def test_charts_shrink_and_numbers_stay_whole(monkeypatch):
+def test_charts_shrink_and_numbers_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bar keeps its proportions at any width."""
     monkeypatch.setenv("NO_COLOR", "1")
     display, out = screen(40)
@@ -71,7 +71,7 @@ def test_charts_shrink_and_numbers_stay_whole(monkeypatch):
 
 
 @pytest.mark.parametrize("width", [16, 20, 30, 40, 80])
-def test_tables_fit_and_keep_all_text(width, monkeypatch):
+def test_tables_fit_and_keep_all_text(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brackets are not markup."""
     monkeypatch.setenv("NO_COLOR", "1")
     display, out = screen(width)
@@ -84,7 +84,7 @@ def test_tables_fit_and_keep_all_text(width, monkeypatch):
     assert "[red]" in "".join(text.split())
 
 
-def test_tree_lines_are_cut_and_sentences_are_wrapped(monkeypatch):
+def test_tree_lines_are_cut_and_sentences_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     display, out = screen(20)
 
@@ -95,7 +95,7 @@ def test_tree_lines_are_cut_and_sentences_are_wrapped(monkeypatch):
     assert 4 == " ".join(others).count("because")
 
 
-def test_raw_text_is_written_unchanged():
+def test_raw_text_is_written_unchanged() -> None:
     """Brackets are not markup, and line ends are its own."""
     display, out = screen(10)
 
@@ -104,7 +104,7 @@ def test_raw_text_is_written_unchanged():
     assert "[bold]x[/bold] " * 3 + "y\n" == out.getvalue()
 
 
-def test_live_frames_replace_each_other():
+def test_live_frames_replace_each_other() -> None:
     """The last one stays."""
     display, out = screen()
 

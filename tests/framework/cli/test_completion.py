@@ -15,14 +15,14 @@ def completed(*words):
 
 
 @pytest.fixture
-def api(monkeypatch):
+def api(monkeypatch: pytest.MonkeyPatch):
     with LiveApi(a_spec()) as live:
         monkeypatch.setenv("DCOS_TENSORFLOW_URL", live.url)
         live.deploy()
         yield live
 
 
-def test_arguments_are_completed(api):
+def test_arguments_are_completed(api) -> None:
     """Plans, phases, steps, pods, tasks, endpoints."""
     assert ["deploy", "decommission"] == completed("plan", "status", "de")
     assert ["ps", "worker", "chief"] == completed("plan", "pause", "deploy", "")
@@ -32,7 +32,7 @@ def test_arguments_are_completed(api):
     assert ["ps"] == completed("endpoints", "p")
 
 
-def test_option_values_and_update_arguments_are_completed(api):
+def test_option_values_and_update_arguments_are_completed(api) -> None:
     """The update is the plan that rolls out: deploy, until there is another one."""
     assert ["chief-0"] == completed("events", "--task", "c")
     assert ["chief-0"] == completed("events", "-t", "c")
@@ -42,18 +42,18 @@ def test_option_values_and_update_arguments_are_completed(api):
     assert ["worker-0", "worker-1"] == completed("update", "force-restart", "worker", "w")
 
 
-def test_completion_uses_url_before_the_command(api, monkeypatch):
+def test_completion_uses_url_before_the_command(api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DCOS_TENSORFLOW_URL")
 
     assert ["chief-0"] == completed("--url", api.url, "why", "c")
 
 
-def test_aliases_are_not_completed():
+def test_aliases_are_not_completed() -> None:
     assert ["list"] == completed("plan", "l")
     assert [] == completed("plan", "int")
 
 
-def test_completion_without_answer_is_empty(monkeypatch):
+def test_completion_without_answer_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DCOS_TENSORFLOW_URL", "http://127.0.0.1:9")
 
     assert [] == completed("plan", "status", "")

@@ -6,7 +6,7 @@ from pathlib import Path
 FILES = Path(__file__).resolve().parents[1] / "convert" / "files"
 
 
-def test_converted_file_is_valid(run, tmp_path):
+def test_converted_file_is_valid(run, tmp_path: Path) -> None:
     """Warnings go to standard error, each with its path."""
     for name in ("tfjob.yaml", "tony.xml"):
         target = tmp_path / f"{name}.json"
@@ -18,7 +18,7 @@ def test_converted_file_is_valid(run, tmp_path):
         assert 0 == run("options", "validate", target)[0]
 
 
-def test_convert_keeps_existing_file_without_force(run, tmp_path):
+def test_convert_keeps_existing_file_without_force(run, tmp_path: Path) -> None:
     """With --json, options and warnings are printed too."""
     target = tmp_path / "options.json"
     target.write_text("mine")
@@ -33,7 +33,7 @@ def test_convert_keeps_existing_file_without_force(run, tmp_path):
     assert {"path", "message"} == set(output["warnings"][0])
 
 
-def test_failed_conversion_prints_its_warnings(run, tmp_path):
+def test_failed_conversion_prints_its_warnings(run, tmp_path: Path) -> None:
     """A skipped field is often the reason."""
     (tmp_path / "job.xml").write_text((FILES / "tony.xml").read_text().replace("python mnist.py", ""))
 

@@ -34,7 +34,7 @@ def programs(task, run):
     return pids
 
 
-def read_until(process, lines, *texts):
+def read_until(process, lines, *texts) -> None:
     """Read lines of standard error until each of `texts` has occurred, in any order."""
     missing = set(texts)
     for line in iter(process.stderr.readline, ""):
@@ -45,7 +45,7 @@ def read_until(process, lines, *texts):
     raise AssertionError(f"the command exited without: {missing}\n{''.join(lines)}")
 
 
-def kill(run, task):
+def kill(run, task) -> None:
     """Send SIGKILL to a task's program. When its shell is killed, the executor kills the rest too."""
     pids = programs(task, run)
     assert pids
@@ -60,14 +60,14 @@ def last_checkpoint(home):
     return max((int(name.stem.rpartition("-")[2]) for name in names if name.match("ckpt-*.index")), default=0)
 
 
-def await_checkpoint(process, home, minimum):
+def await_checkpoint(process, home, minimum) -> None:
     """Wait until the chief has written checkpoint `minimum`: one for each epoch, and only the last is kept."""
     while last_checkpoint(home) < minimum:
         assert process.poll() is None
         threading.Event().wait(0.1)
 
 
-def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path):
+def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path: Path) -> None:
     """Worker and chief restart alone; a ps restarts the chief too, which resumes from its checkpoint each time."""
     document = json.loads((DIGITS / "options.json").read_text())
     service = document["service"]

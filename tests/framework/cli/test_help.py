@@ -26,14 +26,14 @@ COMMANDS = list(commands(cli))
 LOCAL = [pair for pair in COMMANDS if getattr(pair[1].callback, "__module__", "").startswith("tf_scheduler.")]
 
 
-def test_root_help_has_each_command_in_one_section():
+def test_root_help_has_each_command_in_one_section() -> None:
     listed = [name for names in HELP_SECTIONS.values() for name in names]
 
     assert sorted(words[0] for words, _ in COMMANDS if len(words) == 1) == sorted(listed)
 
 
 @pytest.mark.parametrize("command", [command for _, command in LOCAL], ids=[" ".join(words) for words, _ in LOCAL])
-def test_help_is_short_and_has_examples(command):
+def test_help_is_short_and_has_examples(command) -> None:
     """The first line has up to 60 characters; groups need no examples."""
     text = inspect.cleandoc(command.help or "")
     assert len(text.splitlines()[0]) <= 60
@@ -43,6 +43,6 @@ def test_help_is_short_and_has_examples(command):
 @pytest.mark.parametrize(
     "command", [command for _, command in COMMANDS], ids=[" ".join(words) for words, _ in COMMANDS]
 )
-def test_help_shows_ranges_in_words(command):
+def test_help_shows_ranges_in_words(command) -> None:
     """`1 to 1000`, not `1<=x<=1000`."""
     assert re.search(r"x[<>]|[<>]=?x", command.get_help(click.Context(command))) is None

@@ -27,13 +27,13 @@ done
 
 
 @pytest.fixture
-def kept(tmp_path):
+def kept(tmp_path: Path):
     """The history of this test."""
     return RunDatabase(tmp_path / "state" / "dcos-tensorflow" / "history.db")
 
 
 @pytest.mark.mesos
-def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path, kept, succeed):
+def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, succeed) -> None:
     """The history has its restart, its progress, and its options without the secret."""
     secret = {"environment": {"API_TOKEN": "hush-hush"}}
     path = options(tmp_path, PROGRAM, secret, restart={"backoff": 0})
@@ -79,7 +79,7 @@ def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path, kept, succee
     assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
 
 
-def test_history_needs_no_mesos(run, tmp_path, kept):
+def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     """Tables for people, a page of an old run, and what has changed since."""
     assert "no runs recorded yet" in run("history")[1]
     kept.save(a_run())
@@ -99,7 +99,7 @@ def test_history_needs_no_mesos(run, tmp_path, kept):
     assert "python train.py" == json.loads(out)["service"]["command"]
 
 
-def test_report_goes_to_file_or_standard_output(run, tmp_path, kept):
+def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> None:
     """`-` is standard output; a full disk is exit code 1."""
     kept.save(a_run())
 
@@ -117,7 +117,7 @@ def test_report_goes_to_file_or_standard_output(run, tmp_path, kept):
     assert not (Path.cwd() / "-").exists()
 
 
-def test_compare_uses_default_options(run, kept):
+def test_compare_uses_default_options(run, kept) -> None:
     """Older records have changed options only. `reproduce` warns of defaults that have changed."""
     command = {"service": {"name": "mnist", "command": "true"}}
     full = mask_options(resolve(command))
@@ -136,7 +136,7 @@ def test_compare_uses_default_options(run, kept):
     assert ["worker.count"] == [item["name"] for item in output["defaults"]]
 
 
-def test_run_of_killed_command_is_lost(run, tmp_path, kept):
+def test_run_of_killed_command_is_lost(run, tmp_path: Path, kept) -> None:
     """It is stored from its start; the history shows all that was recorded, with the result if there is one."""
     begun = {"state": "running", "reason": "", "launches": (), "curves": {}, "seconds": 0.0}
     me = ProcessId.of(os.getpid())
@@ -162,7 +162,7 @@ def test_run_of_killed_command_is_lost(run, tmp_path, kept):
     assert "lost" in run("history")[1]
 
 
-def test_history_rejects_service_options(run):
+def test_history_rejects_service_options(run) -> None:
     """The message names the recording of a service."""
     code, out, err = run("--url", "http://127.0.0.1:1", "history")
 
@@ -170,7 +170,7 @@ def test_history_rejects_service_options(run):
     assert "recording.jsonl, then history add" in err
 
 
-def test_unknown_run_is_reported_with_newest_runs(run, kept):
+def test_unknown_run_is_reported_with_newest_runs(run, kept) -> None:
     kept.save(a_run())
 
     code, _, err = run("history", "show", "nothing")

@@ -38,7 +38,7 @@ def cluster(local_cluster):
 
 
 @pytest.fixture
-def job(tmp_path):
+def job(tmp_path: Path):
     """Write the options of a job whose tasks wait to be killed."""
 
     def write(name, command="exec sleep 1000", **sections):
@@ -96,7 +96,7 @@ def modes(paths):
     return {path: mode for path, mode in existing.items() if stat.S_ISREG(mode) or stat.S_ISDIR(mode)}
 
 
-def test_install_without_cluster_exits_with_3(tmp_path):
+def test_install_without_cluster_exits_with_3(tmp_path: Path) -> None:
     """The message names `local up`."""
     for command in (["install"], ["uninstall"]):
         result = run(*command, "--dir", tmp_path / "none")
@@ -104,7 +104,7 @@ def test_install_without_cluster_exits_with_3(tmp_path):
         assert "dcos-tensorflow local up" in result.stderr
 
 
-def test_options_file_as_argument_is_explained(tmp_path):
+def test_options_file_as_argument_is_explained(tmp_path: Path) -> None:
     """Which `local run` accepts."""
     result = run("install", "two.json", "--dir", tmp_path / "none")
 
@@ -113,7 +113,7 @@ def test_options_file_as_argument_is_explained(tmp_path):
 
 
 @pytest.mark.mesos
-def test_install_without_options_checks_cluster(cluster):
+def test_install_without_options_checks_cluster(cluster) -> None:
     """The job ends, the service stays, healthy, until it is uninstalled."""
     installed = run("install", "--dir", cluster.directory)
 
@@ -129,7 +129,7 @@ def test_install_without_options_checks_cluster(cluster):
 
 
 @pytest.mark.mesos
-def test_killed_scheduler_keeps_framework_and_tasks(cluster, job):
+def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
     """The scheduler is restarted at its address, and its tasks continue."""
     assert 0 == run("install", "--options", job("killed"), "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "killed"))
@@ -145,7 +145,7 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job):
 
 
 @pytest.mark.mesos
-def test_killed_supervisor_leaves_no_scheduler(cluster, job):
+def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
     """The tasks keep running; the next `install` of any service starts the scheduler again."""
     assert 0 == run("install", "--options", job("outlives"), "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "outlives"))
@@ -163,7 +163,7 @@ def test_killed_supervisor_leaves_no_scheduler(cluster, job):
 
 
 @pytest.mark.mesos
-def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job):
+def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job) -> None:
     """The tasks of the other service keep running."""
     for name in ("dev/one", "dev/two"):
         assert 0 == run("install", "--options", job(name), "--dir", cluster.directory).returncode
@@ -186,7 +186,7 @@ def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job):
 
 
 @pytest.mark.mesos
-def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path):
+def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path) -> None:
     """By the service's name, without DC/OS: preview, update, describe, rollback, uninstall."""
 
     def command(*arguments):
@@ -224,7 +224,7 @@ def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path):
 
 
 @pytest.mark.mesos
-def test_install_reports_all_wrong_options(cluster, job):
+def test_install_reports_all_wrong_options(cluster, job) -> None:
     """Before anything is installed."""
     result = run("install", "--options", job("wrong", worker={"count": 1, "cpu": 1}), "--dir", cluster.directory)
 
@@ -234,14 +234,14 @@ def test_install_reports_all_wrong_options(cluster, job):
 
 
 @pytest.fixture
-def supervised(tmp_path, monkeypatch):
+def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Write what a supervisor, here `sleep`, records about a scheduler with its API at PORT; return the service."""
     service = InstalledService(tmp_path / "cluster", "svc")
     service.folder.parent.parent.mkdir()
     with subprocess.Popen(["sleep", "1000"]) as process:
 
         def prepare(port, failure=""):
-            def start(self):
+            def start(self) -> None:
                 self.log.write_text("started\n")
                 record = {"url": f"http://127.0.0.1:{port}", "process": asdict(ProcessId.of(process.pid))}
                 (self.folder / "supervisor.json").write_text(json.dumps(record))
@@ -255,7 +255,7 @@ def supervised(tmp_path, monkeypatch):
         process.kill()
 
 
-def test_install_returns_when_the_api_accepts_connections(supervised):
+def test_install_returns_when_the_api_accepts_connections(supervised) -> None:
     with socket.create_server(("127.0.0.1", 0)) as api:
         service = supervised(api.getsockname()[1])
         service.install({"service": {"name": "svc", "command": "true"}})
@@ -264,7 +264,7 @@ def test_install_returns_when_the_api_accepts_connections(supervised):
     assert [service] == InstalledService.all(service.cluster)
 
 
-def test_install_of_exiting_scheduler_leaves_only_its_log(supervised):
+def test_install_of_exiting_scheduler_leaves_only_its_log(supervised) -> None:
     """The supervisor is stopped, too."""
     service = supervised(free_ports(1)[0], "exit code 1\nRT is not set")
 
@@ -275,7 +275,7 @@ def test_install_of_exiting_scheduler_leaves_only_its_log(supervised):
 
 
 @pytest.mark.mesos
-def test_install_reports_why_the_scheduler_exits(cluster, job):
+def test_install_reports_why_the_scheduler_exits(cluster, job) -> None:
     """The API's token is a variable that is not set. The next install succeeds."""
     failed = run("install", "--options", job("exits", api={"read_token": "env:RT_X"}), "--dir", cluster.directory)
 
@@ -289,7 +289,7 @@ def test_install_reports_why_the_scheduler_exits(cluster, job):
 
 
 @pytest.mark.mesos
-def test_down_ends_installed_services(tmp_path, job):
+def test_down_ends_installed_services(tmp_path: Path, job) -> None:
     """Supervisor, scheduler and tasks. Files with options are readable by their owner only."""
     folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
     agents.write_text(
@@ -316,7 +316,7 @@ def test_down_ends_installed_services(tmp_path, job):
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
-def test_installed_example_trains_to_its_end(cluster, tmp_path):
+def test_installed_example_trains_to_its_end(cluster, tmp_path: Path) -> None:
     """With a scheduler in the background."""
     digits = Path(__file__).resolve().parents[3] / "examples" / "digits"
     document = json.loads((digits / "options.json").read_text())

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from tf_scheduler.cli.local_run.process import SchedulerLaunch, SupervisedSchedu
 
 
 @pytest.fixture
-def prepared(tmp_path, monkeypatch):
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The launch of a run with these options, the options that its scheduler reads, and the notices."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:5050"))
@@ -35,7 +36,7 @@ def prepared(tmp_path, monkeypatch):
     return prepared
 
 
-def test_run_replaces_cluster_options(prepared):
+def test_run_replaces_cluster_options(prepared) -> None:
     """An options file that was written for a cluster runs on a laptop; each option that is not used is reported."""
     launch, options, notices = prepared(
         {
@@ -62,7 +63,7 @@ def test_run_replaces_cluster_options(prepared):
     assert {f"notice: {path} is ignored: a local run sets its own value" for path in paths} == set(notices)
 
 
-def test_run_fills_in_user_and_checkpoints(prepared):
+def test_run_fills_in_user_and_checkpoints(prepared) -> None:
     """What the options leave open is known on this machine."""
     launch, options, notices = prepared({"service": {"command": "true"}})
 
@@ -71,7 +72,7 @@ def test_run_fills_in_user_and_checkpoints(prepared):
     assert launch.environment(80, {})["EXECUTOR_URI"].endswith(".pyz")
 
 
-def test_run_accepts_environment_object(tmp_path, prepared):
+def test_run_accepts_environment_object(tmp_path: Path, prepared) -> None:
     """Cosmos takes lists only; both forms reach the scheduler as a list."""
     path = tmp_path / "options.json"
     path.write_text('{"service": {"name": "a", "command": "true"}, "worker": {"environment": {"A": "1", "B": "2"}}}')
@@ -81,7 +82,7 @@ def test_run_accepts_environment_object(tmp_path, prepared):
     assert [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}] == options["worker"]["environment"]
 
 
-def test_scheduler_gets_only_named_variables(prepared, monkeypatch):
+def test_scheduler_gets_only_named_variables(prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables that are sources of secrets are passed by the environment, and written to no file."""
     monkeypatch.setenv("KEY", "geheim")
     monkeypatch.setenv("OTHER", "x")
@@ -96,7 +97,7 @@ def test_scheduler_gets_only_named_variables(prepared, monkeypatch):
 
 
 @pytest.fixture
-def supervise(tmp_path, monkeypatch):
+def supervise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Supervises a shell command in place of a scheduler; it is stopped at the end."""
     started = []
 
@@ -123,7 +124,7 @@ def poll_until(supervised, condition):
     return time.monotonic() - began
 
 
-def test_killed_process_is_restarted_at_its_port(supervise):
+def test_killed_process_is_restarted_at_its_port(supervise) -> None:
     """Other commands keep its address."""
     supervised = supervise("exec sleep 100", FIRST_DELAY=0.01)
     first, address = supervised.process, supervised.address
@@ -134,7 +135,7 @@ def test_killed_process_is_restarted_at_its_port(supervise):
     assert (-signal.SIGKILL, address) == (supervised.last_exit, supervised.address)
 
 
-def test_restart_delay_doubles_up_to_its_maximum(supervise, tmp_path):
+def test_restart_delay_doubles_up_to_its_maximum(supervise, tmp_path: Path) -> None:
     """A scheduler that cannot start must not keep the machine busy."""
     supervised = supervise("date +%s%N", FIRST_DELAY=0.1, LONGEST_DELAY=0.4)
 
@@ -146,7 +147,7 @@ def test_restart_delay_doubles_up_to_its_maximum(supervise, tmp_path):
     assert 0 == supervised.last_exit
 
 
-def test_stubborn_process_is_killed_after_its_grace(supervise):
+def test_stubborn_process_is_killed_after_its_grace(supervise) -> None:
     """`stop` returns when the process has exited."""
     supervised = supervise("trap '' TERM; echo ready; while :; do sleep 0.1; done", GRACE=0.2)
     child = supervised.process
@@ -156,7 +157,7 @@ def test_stubborn_process_is_killed_after_its_grace(supervise):
     assert (False, None) == (child.alive(), supervised.process)
 
 
-def test_restart_adds_variables_immediately(supervise, tmp_path):
+def test_restart_adds_variables_immediately(supervise, tmp_path: Path) -> None:
     """The removal of a service waits for no back-off."""
     supervised = supervise("echo $SDK_UNINSTALL; exec sleep 100", FIRST_DELAY=1000)
 

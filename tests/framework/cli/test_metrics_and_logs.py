@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -64,7 +65,7 @@ def statsd():
         yield server
 
 
-def test_metrics_and_json_log_of_real_scheduler(local_cluster, tmp_path, statsd):
+def test_metrics_and_json_log_of_real_scheduler(local_cluster, tmp_path: Path, statsd) -> None:
     """One worker is launched and restarted; each line is JSON with the same keys, without secrets."""
     with running(tmp_path, local_cluster.master.address, "json", statsd) as (port, log):
         wait_until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1)
@@ -97,7 +98,7 @@ def test_metrics_and_json_log_of_real_scheduler(local_cluster, tmp_path, statsd)
     assert [line for line in lines if line["message"].startswith("audit: POST /v1/plans/********/restart")]
 
 
-def test_console_log_of_real_scheduler(local_cluster, tmp_path, statsd):
+def test_console_log_of_real_scheduler(local_cluster, tmp_path: Path, statsd) -> None:
     """Each line has a head, or continues the previous line; lines about a task name it."""
     with running(tmp_path, local_cluster.master.address, "console", statsd) as (port, log):
         wait_until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1)

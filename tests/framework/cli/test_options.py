@@ -1,6 +1,7 @@
 """`dcos-tensorflow options`: exit codes and output."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ NOTED = {**GOOD, "service": {**GOOD["service"], "mesos_api_version": "V0"}}
 
 
 @pytest.fixture
-def write(tmp_path):
+def write(tmp_path: Path):
     """Make an options file; its path as text."""
 
     def make(document, name="options.json"):
@@ -34,14 +35,14 @@ def run(invoke):
     return lambda *arguments: invoke("options", *arguments)
 
 
-def test_validate_accepts_valid_file(run, write):
+def test_validate_accepts_valid_file(run, write) -> None:
     """Exit code 0."""
     path = write(GOOD)
 
     assert (0, f"{path} is valid\n", "") == run("validate", path)
 
 
-def test_validate_prints_one_problem_per_line(run, write):
+def test_validate_prints_one_problem_per_line(run, write) -> None:
     """Exit code 1."""
     path = write({**GOOD, "worker": {"count": -1, "cpu": 1}})
 
@@ -53,7 +54,7 @@ def test_validate_prints_one_problem_per_line(run, write):
     )
 
 
-def test_validate_prints_problems_and_notices_as_json(run, write):
+def test_validate_prints_problems_and_notices_as_json(run, write) -> None:
     _, bad, _ = run("validate", "--json", write({"worker": {"count": 1}}))
     code, good, error = run("validate", "--json", write(NOTED))
 
@@ -63,13 +64,13 @@ def test_validate_prints_problems_and_notices_as_json(run, write):
     assert ("parameter_server.command", False) == (json.loads(bad)["problems"][0]["path"], json.loads(bad)["valid"])
 
 
-def test_notices_go_to_standard_error(run, write):
+def test_notices_go_to_standard_error(run, write) -> None:
     _, _, error = run("validate", write(NOTED))
 
     assert "notice: service.mesos_api_version: has no effect: the scheduler speaks version 1 only\n" == error
 
 
-def test_dash_is_standard_input():
+def test_dash_is_standard_input() -> None:
     good = CliRunner().invoke(cli, ["options", "show", "-"], input=json.dumps(GOOD))
     bad = CliRunner().invoke(cli, ["options", "validate", "-"], input="{")
 
@@ -78,14 +79,14 @@ def test_dash_is_standard_input():
 
 
 @pytest.mark.parametrize("command", ["validate", "show"])
-def test_missing_options_file_is_named(run, command, tmp_path):
+def test_missing_options_file_is_named(run, command: str, tmp_path: Path) -> None:
     code, out, error = run(command, str(tmp_path / "none.json"))
 
     assert 1 == code
     assert f"{tmp_path}/none.json: No such file or directory\n" == out + error
 
 
-def test_show_prints_every_option_with_secrets_hidden(run, write):
+def test_show_prints_every_option_with_secrets_hidden(run, write) -> None:
     """Without secrets, the output is a valid options file."""
     _, output, _ = run("show", write(GOOD))
     _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {"command": "x", "gcs_key": "key"}}))
@@ -101,7 +102,7 @@ def without_nulls(value):
     return value
 
 
-def test_diff_previews_update(run, write):
+def test_diff_previews_update(run, write) -> None:
     """In the order of options and tasks."""
     new = {**GOOD, "worker": {"count": 2, "mem": 2048}, "service": {**GOOD["service"], "log_level": "DEBUG"}}
 
@@ -118,7 +119,7 @@ def test_diff_previews_update(run, write):
     )
 
 
-def test_diff_of_refused_update_exits_with_1(run, write):
+def test_diff_of_refused_update_exits_with_1(run, write) -> None:
     new = {**GOOD, "service": {**GOOD["service"], "user": "me"}}
 
     assert run("diff", write(GOOD, "old.json"), write(new, "new.json")) == (
@@ -129,7 +130,7 @@ def test_diff_of_refused_update_exits_with_1(run, write):
     )
 
 
-def test_diff_names_each_unreadable_file_once(run, write, tmp_path):
+def test_diff_names_each_unreadable_file_once(run, write, tmp_path: Path) -> None:
     new = write({**GOOD, "x": 1}, "new.json")
 
     code, out, error = run("diff", str(tmp_path / "none.json"), new)
@@ -140,13 +141,13 @@ def test_diff_names_each_unreadable_file_once(run, write, tmp_path):
 @pytest.mark.parametrize(
     ("change", "output"), [({}, "nothing changes\n"), ({"gang": {"hold_seconds": 6}}, "no task restarts")]
 )
-def test_diff_without_effect_says_so(run, write, change, output):
+def test_diff_without_effect_says_so(run, write, change, output: str) -> None:
     code, out, _ = run("diff", write(GOOD, "old.json"), write({**GOOD, **change}, "new.json"))
 
     assert (0, True) == (code, output in out)
 
 
-def test_diff_as_json_has_all_fields(run, write):
+def test_diff_as_json_has_all_fields(run, write) -> None:
     _, out, _ = run(
         "diff",
         "--json",
@@ -160,7 +161,7 @@ def test_diff_as_json_has_all_fields(run, write):
     assert {"path": "worker.count", "old": 1, "new": 0} in change["changed"]
 
 
-def test_diff_reports_problems_of_both_files(run, write):
+def test_diff_reports_problems_of_both_files(run, write) -> None:
     old, new = write({"worker": {"count": "1"}, "service": {"command": "x"}}, "old.json"), write("[]", "new.json")
 
     code, _, error = run("diff", old, new)
@@ -172,7 +173,7 @@ def test_diff_reports_problems_of_both_files(run, write):
     ]
 
 
-def test_schema_prints_schema_and_template(run):
+def test_schema_prints_schema_and_template(run) -> None:
     _, schema, _ = run("schema")
     _, template, _ = run("schema", "--template")
 
@@ -189,14 +190,14 @@ def test_schema_prints_schema_and_template(run):
         ("qqq", "`options schema` prints all options"),
     ],
 )
-def test_explain_suggests_similar_options(run, path, message):
+def test_explain_suggests_similar_options(run, path: str, message: str) -> None:
     """Without a section, from every section."""
     code, _, error = run("explain", path)
 
     assert (1, True) == (code, message in error)
 
 
-def test_explain_section_explains_each_option(run):
+def test_explain_section_explains_each_option(run) -> None:
     """In the order of the schema."""
     _, out, _ = run("explain", "gang")
 
@@ -205,13 +206,13 @@ def test_explain_section_explains_each_option(run):
     ]
 
 
-def test_explain_prints_json(run):
+def test_explain_prints_json(run) -> None:
     (item,) = json.loads(run("explain", "--json", "worker.cpus")[1]).items()
 
     assert ("worker.cpus", True) == (item[0], "variable: WORKER_CPUS" in item[1])
 
 
-def test_shell_completes_option_paths():
+def test_shell_completes_option_paths() -> None:
     """What click's completion scripts ask for."""
     complete = ShellComplete(cli, {}, "dcos-tensorflow", "_DCOS_TENSORFLOW_COMPLETE")
 
@@ -223,7 +224,7 @@ def test_shell_completes_option_paths():
     assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in completions}
 
 
-def test_error_message_has_no_control_characters(run, tmp_path):
+def test_error_message_has_no_control_characters(run, tmp_path: Path) -> None:
     """Messages quote keys of the file."""
     path = tmp_path / "options.json"
     path.write_text(r'{"x\u001b]0;y\u202ez": {}}')

@@ -1,6 +1,7 @@
 """`dcos-tensorflow package`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ def run(invoke):
 
 
 @pytest.fixture
-def broken(tmp_path):
+def broken(tmp_path: Path):
     """A copy of the sources with a bad version."""
     for name in FILES:
         (tmp_path / name).write_bytes((PACKAGE_FOLDER / name).read_bytes())
@@ -22,7 +23,7 @@ def broken(tmp_path):
     return tmp_path
 
 
-def test_render_prints_marathon_app(run, tmp_path):
+def test_render_prints_marathon_app(run, tmp_path: Path) -> None:
     """With the options of a file, and the id of --app-id."""
     options = tmp_path / "options.json"
     options.write_text('{"service": {"name": "dev/mnist"}, "worker": {"count": 7}}')
@@ -35,7 +36,7 @@ def test_render_prints_marathon_app(run, tmp_path):
     assert app["fetch"][0]["uri"].startswith("https://files.example.com/0.1.0/")
 
 
-def test_render_reports_wrong_options_as_cosmos(run, tmp_path):
+def test_render_reports_wrong_options_as_cosmos(run, tmp_path: Path) -> None:
     options = tmp_path / "options.json"
     options.write_text('{"worker": {"count": "7", "cpu": 1}}')
 
@@ -46,7 +47,7 @@ def test_render_reports_wrong_options_as_cosmos(run, tmp_path):
     assert '["cpu"]' in err
 
 
-def test_validate_prints_problems(run, broken):
+def test_validate_prints_problems(run, broken: Path) -> None:
     """As lines or as JSON; exit code 0 or 1."""
     good, bad = run("validate"), run("validate", "--sources", broken)
     code, listed, _ = run("validate", "--sources", broken, "--json")
@@ -57,7 +58,7 @@ def test_validate_prints_problems(run, broken):
     assert ["package.json: version"] == [problem["path"] for problem in json.loads(listed)]
 
 
-def test_build_writes_repository(run, tmp_path):
+def test_build_writes_repository(run, tmp_path: Path) -> None:
     """Without artefacts, no digests are printed."""
     assert (0, "", f"built {tmp_path / 'out'}\n") == run("build", "--out", tmp_path / "out", "--no-artefacts")
     assert {"repo", "universe-v3.json", "universe-v4.json", "universe-v5.json"} == {
@@ -65,14 +66,14 @@ def test_build_writes_repository(run, tmp_path):
     }
 
 
-def test_build_rejects_invalid_package(run, tmp_path, broken):
+def test_build_rejects_invalid_package(run, tmp_path: Path, broken: Path) -> None:
     code, _, err = run("build", "--out", tmp_path / "out", "--sources", broken)
 
     assert (1, True) == (code, "package.json: version: " in err)
     assert not (tmp_path / "out").exists()
 
 
-def test_generate_names_written_files(run, broken):
+def test_generate_names_written_files(run, broken: Path) -> None:
     (broken / "config.json").write_text("{}")
 
     first, second = run("generate", "--sources", broken), run("generate", "--sources", broken)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from tf_scheduler.cli.local_run.ports import claim_ports, port_block
 from tf_scheduler.errors import JobError
 
 
-def test_concurrent_runs_get_different_ports(monkeypatch, tmp_path):
+def test_concurrent_runs_get_different_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also with different state folders."""
     with port_block() as one:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -17,7 +18,7 @@ def test_concurrent_runs_get_different_ports(monkeypatch, tmp_path):
             assert abs(one - other) >= 300
 
 
-def test_block_with_used_first_port_is_skipped():
+def test_block_with_used_first_port_is_skipped() -> None:
     with port_block() as first:
         pass
     with socket.create_server(("127.0.0.1", first)), port_block() as other:
@@ -25,12 +26,12 @@ def test_block_with_used_first_port_is_skipped():
 
 
 @pytest.fixture
-def notes(monkeypatch, tmp_path):
+def notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An empty folder for claims."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
-def test_concurrent_clusters_get_different_ports(notes, tmp_path):
+def test_concurrent_clusters_get_different_ports(notes, tmp_path: Path) -> None:
     """The first has the default ports; each keeps its own."""
     first, second = tmp_path / "one", tmp_path / "two"
 
@@ -39,7 +40,7 @@ def test_concurrent_clusters_get_different_ports(notes, tmp_path):
     assert (31000, None) == claim_ports(first)
 
 
-def test_ports_of_stopped_cluster_are_free(notes, tmp_path):
+def test_ports_of_stopped_cluster_are_free(notes, tmp_path: Path) -> None:
     """Its process has exited, and nothing runs in its folder. An invalid claim is ignored."""
     folder = tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
     folder.mkdir(mode=0o700)
@@ -49,7 +50,7 @@ def test_ports_of_stopped_cluster_are_free(notes, tmp_path):
         assert (31000, None) == claim_ports(tmp_path / "two")
 
 
-def test_missing_ports_are_reported(notes, tmp_path):
+def test_missing_ports_are_reported(notes, tmp_path: Path) -> None:
     for number in range(4):
         claim_ports(tmp_path / str(number))
 
@@ -58,13 +59,13 @@ def test_missing_ports_are_reported(notes, tmp_path):
 
 
 @pytest.fixture
-def folder(notes, tmp_path):
+def folder(notes, tmp_path: Path):
     """The predictable folder of this user's claims."""
     return tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
 
 
 @pytest.fixture
-def precious(tmp_path):
+def precious(tmp_path: Path):
     """A file that a link could truncate."""
     file = tmp_path / "precious"
     file.write_text("kept")
@@ -72,7 +73,7 @@ def precious(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["choice", "up-31000"])
-def test_link_among_claims_is_not_followed(folder, precious, tmp_path, name):
+def test_link_among_claims_is_not_followed(folder: Path, precious: Path, tmp_path: Path, name: str) -> None:
     folder.mkdir(mode=0o700)
     (folder / name).symlink_to(precious)
 
@@ -82,17 +83,17 @@ def test_link_among_claims_is_not_followed(folder, precious, tmp_path, name):
     assert precious.read_text() == "kept"
 
 
-def _writable_by_others(folder):
+def _writable_by_others(folder) -> None:
     folder.mkdir()
     folder.chmod(0o777)
 
 
-def _link_elsewhere(folder):
+def _link_elsewhere(folder) -> None:
     (folder.parent / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(folder.parent / "elsewhere")
 
 
-def _belongs_to_another(folder):
+def _belongs_to_another(folder) -> None:
     if os.getuid():
         pytest.skip("only root gives a folder away")
     folder.mkdir(mode=0o700)
@@ -100,7 +101,7 @@ def _belongs_to_another(folder):
 
 
 @pytest.mark.parametrize("made", [_writable_by_others, _link_elsewhere, _belongs_to_another])
-def test_folder_of_another_user_is_rejected(folder, tmp_path, made):
+def test_folder_of_another_user_is_rejected(folder: Path, tmp_path: Path, made) -> None:
     """Before a file in it is opened."""
     made(folder)
 

@@ -1,6 +1,7 @@
 """Task output in the report of a local run."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -32,7 +33,7 @@ SEEN = Overview(
         ("env:KEY", (), (["it is ********"], ["it is of-chief"])),
     ],
 )
-def test_report_has_no_secrets_of_any_source(tmp_path, source, jobs, words):
+def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, words) -> None:
     """The output of tasks with unknown secrets is quoted by their executor only, which redacts it."""
     (tmp_path / "stderr").write_text("it is of-the-job\n")
     (tmp_path / "stdout").write_text("it is of-chief\n")
@@ -47,7 +48,7 @@ def test_report_has_no_secrets_of_any_source(tmp_path, source, jobs, words):
     assert all(f"    | {line}" in summary_lines(report) for lines in words for line in lines)
 
 
-def test_report_keeps_logs_of_earlier_launches(tmp_path):
+def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     """Of many launches, the first and the latest ones."""
     launches = {f"worker-0__{number}": tmp_path / str(number) for number in range(1, 14)}
     for id_, sandbox in {**launches, "chief-0__1": tmp_path / "chief"}.items():

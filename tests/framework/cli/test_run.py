@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @pytest.mark.mesos
-def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path):
+def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path: Path) -> None:
     """Exit code 0; all tasks had one ClusterSpec; only logs, checkpoints and result are kept."""
     last = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo model > $CHECKPOINT_DIR/model"
     command = 'echo "$JOB_NAME $TASK_INDEX $TF_CONFIG"; touch $CHECKPOINT_DIR/$TASK_NAME; ' + WORKER_0.format(last)
@@ -39,7 +39,7 @@ def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path):
 
 
 @pytest.mark.mesos
-def test_failing_task_fails_the_job(run, tmp_path):
+def test_failing_task_fails_the_job(run, tmp_path: Path) -> None:
     """Exit code 1; the report names the task, its agent and its exit code."""
     code, out, err = run("local", "run", options(tmp_path, WORKER_0.format("exit 3"), restart=ONCE))
 
@@ -50,7 +50,7 @@ def test_failing_task_fails_the_job(run, tmp_path):
 
 
 @pytest.mark.mesos
-def test_gang_uses_several_agents(run, tmp_path):
+def test_gang_uses_several_agents(run, tmp_path: Path) -> None:
     """Each agent fits one task only."""
     one = "cpus:0.25;mem:256;disk:1000"
 
@@ -69,7 +69,7 @@ def test_gang_uses_several_agents(run, tmp_path):
 
 @pytest.mark.mesos
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_the_job_gracefully(start, tmp_path, number):
+def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path, number) -> None:
     """The programs get SIGTERM and time to clean up; exit code 1."""
     marker = tmp_path / "marker"
     program = (
@@ -93,7 +93,7 @@ def test_ctrl_c_stops_the_job_gracefully(start, tmp_path, number):
 
 
 @pytest.mark.mesos
-def test_timeout_stops_the_job(run, tmp_path):
+def test_timeout_stops_the_job(run, tmp_path: Path) -> None:
     code, out, err = run("local", "run", options(tmp_path, UNTIL_KILLED), "--timeout", "1")
 
     assert 1 == code, err
@@ -102,7 +102,7 @@ def test_timeout_stops_the_job(run, tmp_path):
 
 
 @pytest.mark.mesos
-def test_infeasible_job_is_rejected_before_the_start(run, tmp_path):
+def test_infeasible_job_is_rejected_before_the_start(run, tmp_path: Path) -> None:
     """The message names the task, what it needs, and the best agent."""
     path = options(tmp_path, worker={"cpus": 64})
 
@@ -117,7 +117,7 @@ def test_infeasible_job_is_rejected_before_the_start(run, tmp_path):
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
 
 
-def test_all_input_errors_are_reported_together(run, tmp_path):
+def test_all_input_errors_are_reported_together(run, tmp_path: Path) -> None:
     """Of both files; nothing is started."""
     path = options(tmp_path, service={"comand": "x", "strategy": "sync"}, worker={"cpus": "two"})
     (tmp_path / "agents.json").write_text('[{"hostname": "a", "resource": "cpus:1"}]')
@@ -144,7 +144,7 @@ def test_all_input_errors_are_reported_together(run, tmp_path):
         ('{"service": {"command": "x", "python": "/no/python"}}', "service.python: program `/no/python` does"),
     ],
 )
-def test_invalid_options_file_exits_with_1(run, tmp_path, content, message):
+def test_invalid_options_file_exits_with_1(run, tmp_path: Path, content: str | None, message: str) -> None:
     """With a message, as JSON too, and no traceback."""
     path = tmp_path / "options.json"
     if content is not None:
@@ -159,7 +159,7 @@ def test_invalid_options_file_exits_with_1(run, tmp_path, content, message):
     assert "Traceback" not in err
 
 
-def test_unwritable_report_is_rejected_before_the_run(run, tmp_path):
+def test_unwritable_report_is_rejected_before_the_run(run, tmp_path: Path) -> None:
     path = options(tmp_path)
 
     code, out, err = run("local", "run", path, "--report", tmp_path / "none" / "page.html")
@@ -169,7 +169,7 @@ def test_unwritable_report_is_rejected_before_the_run(run, tmp_path):
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
 
 
-def test_wrong_usage_exits_with_2(run):
+def test_wrong_usage_exits_with_2(run) -> None:
     code, _, err = run("local", "run")
 
     assert 2 == code
@@ -178,7 +178,7 @@ def test_wrong_usage_exits_with_2(run):
 
 @pytest.mark.tensorflow
 @pytest.mark.mesos
-def test_example_trains_on_real_cluster(succeed):
+def test_example_trains_on_real_cluster(succeed) -> None:
     """To its stated accuracy. tests/examples has the other examples."""
     out = succeed("local", "run", EXAMPLES / "digits" / "options.json", "--json")
     (logs,) = [task["logs"] for task in json.loads(out)["tasks"] if task["name"] == "chief-0"]

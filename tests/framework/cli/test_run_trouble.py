@@ -21,13 +21,13 @@ AGENT = AgentSpec("agent-1", "cpus:4;mem:2048;disk:1000;ports:[12100-12199]")
 
 
 @pytest.fixture
-def kept(tmp_path):
+def kept(tmp_path: Path):
     """A cluster that stays up, as `local up` leaves it."""
     with LocalCluster([AGENT], tmp_path / "kept", die_with_parent=True) as cluster:
         yield cluster
 
 
-def running(process, tasks=3):
+def running(process, tasks=3) -> None:
     """Wait until this number of tasks runs."""
     lines = iter(process.stderr.readline, "")
     while tasks:
@@ -43,7 +43,7 @@ def frameworks(cluster):
     return [framework.framework_id for framework in cluster.state().frameworks]
 
 
-def test_frozen_agent_does_not_block_the_command(start, tmp_path, kept):
+def test_frozen_agent_does_not_block_the_command(start, tmp_path: Path, kept) -> None:
     """After the grace period the command exits and names the tasks that it waited for."""
     process = start(
         "local", "run", options(tmp_path, UNTIL_KILLED, worker={"kill_grace": 0.1}), "--dir", kept.directory
@@ -60,7 +60,7 @@ def test_frozen_agent_does_not_block_the_command(start, tmp_path, kept):
     assert "did not stop within" in out
 
 
-def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path, kept):
+def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, kept) -> None:
     """The programs ignore SIGTERM; command and framework are gone before their grace period."""
     stubborn = "trap '' TERM; while :; do sleep 0.2; done"
     path = options(tmp_path, stubborn, worker={"kill_grace": 60}, parameter_server={"kill_grace": 60})
@@ -79,7 +79,7 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path, kept):
     wait_until(lambda: not frameworks(kept))
 
 
-def test_dead_node_ends_the_run(start, tmp_path, home):
+def test_dead_node_ends_the_run(start, tmp_path: Path, home) -> None:
     """The cluster belongs to the run. The result names the node, and the logs are kept."""
     process = start("local", "run", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
     running(process)
@@ -97,7 +97,7 @@ def test_dead_node_ends_the_run(start, tmp_path, home):
     assert "here\n" == (run / "logs" / "worker-0" / "stdout").read_text()
 
 
-def test_result_has_reasons_of_pending_tasks(run, start, tmp_path, kept):
+def test_result_has_reasons_of_pending_tasks(run, start, tmp_path: Path, kept) -> None:
     """Another job uses the agent. The timeout is long enough for offers on a busy machine."""
     (tmp_path / "other").mkdir()
     other = start(
@@ -116,7 +116,7 @@ def test_result_has_reasons_of_pending_tasks(run, start, tmp_path, kept):
     assert "needs cpus 1.6" in " ".join(reason for reasons in report["pending"].values() for reason in reasons)
 
 
-def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path):
+def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path: Path) -> None:
     """Not to the sandbox of each task, which is removed with the cluster."""
     command = WORKER_0.format('mkdir -p "$CHECKPOINT_DIR" && echo model > "$CHECKPOINT_DIR/model"')
 
@@ -125,7 +125,7 @@ def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path):
     assert f"model and checkpoints: {tmp_path}/models/new" in out
 
 
-def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path, home):
+def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home) -> None:
     """Without the secrets of the task."""
     home["VALUE_OF_TOKEN"] = "known-to-few"
     command = WORKER_0.format("echo the cause is here: $TOKEN >&2; exit 4")
@@ -140,7 +140,7 @@ def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path, home):
     assert "known-to-few" not in out + err
 
 
-def test_failed_fetch_is_explained(run, tmp_path):
+def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:
     """Unlike the agent's message, the error output of the fetcher names the cause."""
     service = {"job_url": "http://127.0.0.1:9/train.py"}
 
@@ -150,7 +150,7 @@ def test_failed_fetch_is_explained(run, tmp_path):
     assert "http://127.0.0.1:9/train.py" in out
 
 
-def test_killed_scheduler_is_restarted_and_continues(start, tmp_path, home):
+def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, home) -> None:
     """It gets only the variables of a service."""
     home["LEAK"] = "1"
     process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--agents", one(tmp_path), "--json")
@@ -175,7 +175,7 @@ def test_killed_scheduler_is_restarted_and_continues(start, tmp_path, home):
     assert 3 == len(logged(tmp_path, "goes to"))
 
 
-def test_killed_command_leaves_no_scheduler(start, run, tmp_path, kept):
+def test_killed_command_leaves_no_scheduler(start, run, tmp_path: Path, kept) -> None:
     """Mesos kills the tasks. The history shows the run as lost."""
     process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
     running(process)
@@ -194,7 +194,7 @@ def test_killed_command_leaves_no_scheduler(start, run, tmp_path, kept):
     assert not scheduler.alive()
 
 
-def test_infeasible_job_leaves_nothing(run, tmp_path, kept):
+def test_infeasible_job_leaves_nothing(run, tmp_path: Path, kept) -> None:
     """It is rejected before the scheduler starts."""
     code, _, err = run("local", "run", options(tmp_path, "true", worker={"cpus": 64}), "--dir", kept.directory)
 

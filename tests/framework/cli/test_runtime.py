@@ -14,12 +14,12 @@ from jobs import WORKER_0, options
 
 
 @pytest.fixture
-def home(home, tmp_path):
+def home(home, tmp_path: Path):
     return {**home, "XDG_DATA_HOME": str(tmp_path / "data")}
 
 
 @pytest.fixture
-def wheel(tmp_path):
+def wheel(tmp_path: Path):
     """A package without content, so that nothing is downloaded."""
     path = tmp_path / "marker-1.0-py3-none-any.whl"
     script = (
@@ -33,7 +33,7 @@ def wheel(tmp_path):
     return path
 
 
-def test_runtime_is_created_once_and_completely(run, tmp_path, wheel):
+def test_runtime_is_created_once_and_completely(run, tmp_path: Path, wheel: Path) -> None:
     """A second creation changes nothing, other content is rejected, a failure leaves nothing."""
     made = run("runtime", "create", "mine", "--package", wheel, "--json")
     again = run("runtime", "create", "mine", "--package", wheel, "--json")
@@ -59,7 +59,7 @@ def test_runtime_is_created_once_and_completely(run, tmp_path, wheel):
     assert "unknown runtime `mine`; valid names: none" in run("runtime", "remove", "mine")[2]
 
 
-def test_package_is_built_against_the_runtime(run, tmp_path, wheel):
+def test_package_is_built_against_the_runtime(run, tmp_path: Path, wheel: Path) -> None:
     """Its setup finds the other packages, and the programs of the environment."""
     source = tmp_path / "own"
     source.mkdir()
@@ -81,7 +81,7 @@ def test_package_is_built_against_the_runtime(run, tmp_path, wheel):
     assert "`mine` already exists" in run("runtime", "create", "mine", "--package", wheel)[2]
 
 
-def test_incomplete_runtime_is_created_again(run, tmp_path, wheel, succeed):
+def test_incomplete_runtime_is_created_again(run, tmp_path: Path, wheel: Path, succeed) -> None:
     """A killed command leaves one."""
     half = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine"
     (half / "bin").mkdir(parents=True)
@@ -103,7 +103,7 @@ def test_incomplete_runtime_is_created_again(run, tmp_path, wheel, succeed):
         (("--package", "six; rm -rf /"), "`six; rm -rf /`: invalid requirement; use a name such as numpy"),
     ],
 )
-def test_invalid_runtime_is_rejected_first(run, tmp_path, arguments, reason):
+def test_invalid_runtime_is_rejected_first(run, tmp_path: Path, arguments, reason: str) -> None:
     code, out, err = run("runtime", "create", "mine", *arguments)
 
     assert (1, "") == (code, out)
@@ -112,7 +112,7 @@ def test_invalid_runtime_is_rejected_first(run, tmp_path, arguments, reason):
     assert not (tmp_path / "data").exists()
 
 
-def test_missing_runtime_is_reported_with_its_option(run, tmp_path):
+def test_missing_runtime_is_reported_with_its_option(run, tmp_path: Path) -> None:
     """Before a cluster is started."""
     code, _, err = run("local", "run", options(tmp_path, service={"python": "runtime:gone"}))
 
@@ -121,7 +121,7 @@ def test_missing_runtime_is_reported_with_its_option(run, tmp_path):
 
 
 @pytest.mark.mesos
-def test_options_name_a_runtime(run, tmp_path, wheel, succeed):
+def test_options_name_a_runtime(run, tmp_path: Path, wheel, succeed) -> None:
     """`python` in the command is its interpreter; the executor keeps its own."""
     made = json.loads(run("runtime", "create", "mine", "--package", wheel, "--json")[1])
     show = "python -c 'import marker, sys; print(sys.executable)'"

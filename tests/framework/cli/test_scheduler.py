@@ -34,7 +34,7 @@ def unit(name):
 class Host(SchedulerCommand):
     """A machine with the unit: starts what the unit starts, with the instance's name filled in."""
 
-    def __init__(self, folder, master, **service):
+    def __init__(self, folder, master, **service) -> None:
         super().__init__(folder / "unit.json", master, service=service)
 
     @property
@@ -55,14 +55,14 @@ class Host(SchedulerCommand):
 
 
 @pytest.fixture
-def host(tmp_path, local_cluster):
+def host(tmp_path: Path, local_cluster):
     machine = Host(tmp_path, local_cluster.master.address)
     yield machine
     machine.stop()
 
 
 @pytest.mark.mesos
-def test_scheduler_stops_restarts_and_uninstalls(host):
+def test_scheduler_stops_restarts_and_uninstalls(host) -> None:
     """Tasks survive SIGTERM; SDK_UNINSTALL stops them and deletes the state, even with invalid options.
 
     Invalid access options do not open the API.
@@ -114,7 +114,7 @@ def framework_ids(master):
 
 @pytest.mark.mesos
 @pytest.mark.zookeeper
-def test_uninstall_does_not_wait_for_lost_agent(tmp_path):
+def test_uninstall_does_not_wait_for_lost_agent(tmp_path: Path) -> None:
     """The leftover task is reported; no framework, reservation or znode is left."""
     ping = {"agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3", "allocation_interval": "100ms"}
     agents = [
@@ -163,7 +163,7 @@ def nodes(ensemble):
 
 
 @pytest.mark.mesos
-def test_scheduler_with_full_disk_waits_and_continues(tmp_path, local_cluster):
+def test_scheduler_with_full_disk_waits_and_continues(tmp_path: Path, local_cluster) -> None:
     """A task that fails meanwhile is relaunched when its failure can be stored."""
     fails = f"until [ -e {tmp_path}/fail ]; do sleep 0.1; done; rm {tmp_path}/fail; exit 1"
     command = f'case "$TASK_NAME" in worker-1) {fails};; *) exec sleep 1000;; esac'
@@ -188,7 +188,7 @@ def test_scheduler_with_full_disk_waits_and_continues(tmp_path, local_cluster):
 
 
 @pytest.mark.mesos
-def test_operator_resets_removed_framework(tmp_path, local_cluster):
+def test_operator_resets_removed_framework(tmp_path: Path, local_cluster) -> None:
     """After failover_timeout without a scheduler; the message has the command."""
     host = Host(tmp_path, local_cluster.master.address, failover_timeout=1)
     try:
@@ -222,7 +222,7 @@ def test_operator_resets_removed_framework(tmp_path, local_cluster):
         ({"PORT_API": "0"}, "PORT_API: must be"),
     ],
 )
-def test_invalid_port_is_reported(tmp_path, variables, message):
+def test_invalid_port_is_reported(tmp_path: Path, variables, message: str) -> None:
     """Exit code 1, so that systemd retries."""
     process = Host(tmp_path, "127.0.0.1:9").start(**variables)
 
@@ -233,7 +233,7 @@ def test_invalid_port_is_reported(tmp_path, variables, message):
     assert "Traceback" not in errors
 
 
-def test_unavailable_state_store_exits_with_3(tmp_path):
+def test_unavailable_state_store_exits_with_3(tmp_path: Path) -> None:
     host = Host(tmp_path, "127.0.0.1:9")
     host.change(scheduler={"state": "zk://127.0.0.1:9/frameworks?request_timeout=1"})
 
@@ -244,7 +244,7 @@ def test_unavailable_state_store_exits_with_3(tmp_path):
     assert "ZooKeeper at zk://127.0.0.1:9/frameworks" in errors.splitlines()[-1]
 
 
-def test_missing_options_file_is_reported(tmp_path):
+def test_missing_options_file_is_reported(tmp_path: Path) -> None:
     host = Host(tmp_path, "127.0.0.1:9")
     (tmp_path / "unit.json").unlink()
 
@@ -254,7 +254,7 @@ def test_missing_options_file_is_reported(tmp_path):
     assert (1, f"{tmp_path / 'unit.json'}: No such file or directory\n") == (process.returncode, errors)
 
 
-def test_unit_is_valid(tmp_path):
+def test_unit_is_valid(tmp_path: Path) -> None:
     """Checked if systemd-analyze is installed; the program need not be."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
@@ -266,6 +266,6 @@ def test_unit_is_valid(tmp_path):
     assert (0, "") == (result.returncode, result.stdout + result.stderr)
 
 
-def test_unit_is_always_restarted():
+def test_unit_is_always_restarted() -> None:
     """The scheduler exits when it loses its store, its leadership or Mesos."""
     assert "always" == unit("Restart")

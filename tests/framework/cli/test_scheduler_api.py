@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +65,7 @@ def refused(answer):
 
 
 @pytest.mark.mesos
-def test_api_reads_and_controls_a_service(tmp_path, local_cluster):
+def test_api_reads_and_controls_a_service(tmp_path: Path, local_cluster) -> None:
     """Through a restart of its task and of its scheduler to its uninstall."""
     service = {"name": "api", "command": PROGRAM}
     access = {"read_token": "env:READING", "write_token": "env:WRITING"}

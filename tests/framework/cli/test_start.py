@@ -37,7 +37,7 @@ def python(*arguments, **options):
 @pytest.mark.parametrize(
     ("module", "code"), [("tf_scheduler.cli.main", -signal.SIGINT), ("tf_scheduler.cli.commands.options", 130)]
 )
-def test_ctrl_c_while_modules_load_is_quiet(module, code):
+def test_ctrl_c_while_modules_load_is_quiet(module: str, code: int) -> None:
     """It exits by the signal, which shells report as 130, or with that code."""
     ended = python("-c", INTERRUPTED, module, "options", "schema", stdout=subprocess.DEVNULL)
 
@@ -45,7 +45,7 @@ def test_ctrl_c_while_modules_load_is_quiet(module, code):
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist")
-def test_unwritable_output_is_reported_once():
+def test_unwritable_output_is_reported_once() -> None:
     """And not again when Python exits."""
     with FULL.open("w") as full:
         ended = python("-m", "tf_scheduler", "options", "schema", stdout=full)
@@ -53,7 +53,7 @@ def test_unwritable_output_is_reported_once():
     assert (1, "standard output: No space left on device\n") == (ended.returncode, ended.stderr)
 
 
-def test_closed_pipe_is_success():
+def test_closed_pipe_is_success() -> None:
     """As in `... | head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -63,7 +63,7 @@ def test_closed_pipe_is_success():
     assert (0, "") == (ended.returncode, ended.stderr)
 
 
-def test_closed_standard_output_keeps_exit_code():
+def test_closed_standard_output_keeps_exit_code() -> None:
     """As in `... >&-`, here with an address without a server."""
     script = f'"{sys.executable}" -m tf_scheduler --url http://127.0.0.1:1 plan list >&-'
     ended = subprocess.run(["sh", "-c", script], env=ENVIRONMENT, text=True, capture_output=True, check=False)

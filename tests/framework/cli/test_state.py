@@ -31,13 +31,13 @@ SPEC = a_spec(
 class IdleDriver:
     """A driver that is never connected."""
 
-    def start(self):
+    def start(self) -> None:
         """Do nothing."""
 
-    def stop(self):
+    def stop(self) -> None:
         """Do nothing."""
 
-    def perform(self, call):
+    def perform(self, call) -> None:
         """Do nothing."""
 
 
@@ -83,7 +83,7 @@ def live(address: str) -> dict[str, bytes]:
         return dict(store.load())
 
 
-def test_backup_moves_service_to_another_store(place, command, tmp_path):
+def test_backup_moves_service_to_another_store(place, command, tmp_path: Path) -> None:
     """All values are the same, and a scheduler continues with them."""
     stored = live(place("old"))
     backup = tmp_path / "backup.json"
@@ -101,7 +101,7 @@ def test_backup_moves_service_to_another_store(place, command, tmp_path):
     assert {"worker-0", "worker-1"} == state.stored.tasks.keys()
 
 
-def test_stored_values_have_no_secrets(place):
+def test_stored_values_have_no_secrets(place) -> None:
     """Neither environment nor command nor principal of a job."""
     stored = live(place("here"))
 
@@ -109,7 +109,7 @@ def test_stored_values_have_no_secrets(place):
     assert not [key for key, value in stored.items() if SECRET.encode() in value or SECRET in key]
 
 
-def test_show_prints_framework_and_tasks(place, command):
+def test_show_prints_framework_and_tasks(place, command) -> None:
     """For people and as JSON."""
     live(place("here"))
     code, out, _ = command("show", place("here"), "--service", f"/{SPEC.name}", "--json")
@@ -127,7 +127,7 @@ def test_show_prints_framework_and_tasks(place, command):
         assert word in text
 
 
-def test_import_replaces_state_only_with_replace(place, command, tmp_path):
+def test_import_replaces_state_only_with_replace(place, command, tmp_path: Path) -> None:
     """And then as a whole."""
     backup = tmp_path / "backup.json"
     stored = live(place("old"))
@@ -145,7 +145,7 @@ def test_import_replaces_state_only_with_replace(place, command, tmp_path):
         assert stored == store.load()
 
 
-def test_import_over_state_starts_another_journal(place, command, tmp_path):
+def test_import_over_state_starts_another_journal(place, command, tmp_path: Path) -> None:
     """Because numbers of events are used again. In an empty store the journal continues."""
     backup = tmp_path / "backup.json"
     live(place("old"))
@@ -163,7 +163,7 @@ def test_import_over_state_starts_another_journal(place, command, tmp_path):
     assert [True, False] == same_journal
 
 
-def test_import_can_rename_the_service(place, command, tmp_path):
+def test_import_can_rename_the_service(place, command, tmp_path: Path) -> None:
     backup = tmp_path / "backup.json"
     stored = live(place("old"))
     command("export", place("old"), "--service", SPEC.name, "--output", backup)
@@ -173,7 +173,7 @@ def test_import_can_rename_the_service(place, command, tmp_path):
         assert stored == store.load()
 
 
-def test_show_of_missing_state_creates_nothing(place, command, tmp_path):
+def test_show_of_missing_state_creates_nothing(place, command, tmp_path: Path) -> None:
     """Exit code 3."""
     assert 3 == command("show", place("nowhere"))[0]
     live(place("here"))
@@ -184,7 +184,7 @@ def test_show_of_missing_state_creates_nothing(place, command, tmp_path):
     assert not (tmp_path / "nowhere.db").exists()
 
 
-def test_export_keeps_existing_file_without_force(place, command, tmp_path):
+def test_export_keeps_existing_file_without_force(place, command, tmp_path: Path) -> None:
     live(place("here"))
     backup = tmp_path / "backup.json"
     backup.write_text("precious")
@@ -208,7 +208,7 @@ def test_export_keeps_existing_file_without_force(place, command, tmp_path):
         ),
     ],
 )
-def test_invalid_backup_is_not_imported(command, tmp_path, text, message):
+def test_invalid_backup_is_not_imported(command, tmp_path: Path, text: str, message: str) -> None:
     """Nor a backup of a newer version; nothing is created."""
     backup = tmp_path / "backup.json"
     backup.write_text(text)
@@ -219,7 +219,7 @@ def test_invalid_backup_is_not_imported(command, tmp_path, text, message):
     assert not (tmp_path / "new.db").exists()
 
 
-def test_invalid_state_address_is_reported(command, tmp_path):
+def test_invalid_state_address_is_reported(command, tmp_path: Path) -> None:
     """With valid forms."""
     for address in ("http://a/b", f"zk://me:{SECRET}@a/../b"):
         code, _, err = command("show", address)
@@ -227,7 +227,7 @@ def test_invalid_state_address_is_reported(command, tmp_path):
 
 
 @pytest.mark.zookeeper
-def test_import_rejects_running_scheduler(zookeeper, command, tmp_path):
+def test_import_rejects_running_scheduler(zookeeper, command, tmp_path: Path) -> None:
     """The message names its process, and nothing is changed; show and export work."""
     address = f"zk://{zookeeper}/live?session_timeout=5"
     live(address)
@@ -244,7 +244,7 @@ def test_import_rejects_running_scheduler(zookeeper, command, tmp_path):
 
 
 @pytest.mark.zookeeper
-def test_unavailable_store_exits_with_3(command):
+def test_unavailable_store_exits_with_3(command) -> None:
     code, _, err = command("show", "zk://127.0.0.1:1?request_timeout=1")
 
     assert 3 == code

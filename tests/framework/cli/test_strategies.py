@@ -6,6 +6,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -34,7 +35,7 @@ print("all are there")
 """
 
 
-def test_horovod_processes_meet_at_rank_0(start, tmp_path):
+def test_horovod_processes_meet_at_rank_0(start, tmp_path: Path) -> None:
     """With a stand-in; tests/examples has the real Horovod. Each task finds the fetched file."""
     (tmp_path / "meet.py").write_text(MEET)
     (tmp_path / "numbers.txt").write_text("1 2 3")
@@ -50,7 +51,7 @@ def test_horovod_processes_meet_at_rank_0(start, tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_tensorboard_stays_after_the_job(start, tmp_path):
+def test_tensorboard_stays_after_the_job(start, tmp_path: Path) -> None:
     """Until the operator stops it. It is also available through the scheduler."""
     small = {"cpus": 0.1, "mem": 512, "port": 6006}
     service = {"strategy": "independent", "use_tensorboard": True, "command": "true"}

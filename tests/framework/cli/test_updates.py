@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ OPTIONS: dict[str, Any] = {
 class Installed:
     """A service that Cosmos of tests/dcos has installed."""
 
-    def __init__(self, cluster, folder, more=()):
+    def __init__(self, cluster, folder, more=()) -> None:
         self.cluster, self.folder = cluster, folder
         sections = {name: {**OPTIONS.get(name, {}), **section} for name, section in dict(more).items()}
         serve = [sys.executable, "-m", "dcos.serve", "--dir", str(cluster.directory)]
@@ -76,7 +77,7 @@ class Installed:
         """Return the status of a plan, or None."""
         return (self.get(f"v1/plans/{plan}") or {}).get("status")
 
-    def put(self, **variables):
+    def put(self, **variables) -> None:
         """Change variables of the app in Marathon."""
         url = f"{self.service.cluster.url}/service/marathon/v2/apps//{NAME}"
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
@@ -94,7 +95,7 @@ class Installed:
 
 
 @pytest.fixture
-def installed(local_cluster, tmp_path):
+def installed(local_cluster, tmp_path: Path):
     """An installed service, uninstalled afterwards."""
     service = Installed(local_cluster, tmp_path)
     yield service
@@ -103,7 +104,7 @@ def installed(local_cluster, tmp_path):
 
 @pytest.mark.mesos
 @pytest.mark.timeout(600)
-def test_service_is_scaled_and_rolled_back(installed):
+def test_service_is_scaled_and_rolled_back(installed) -> None:
     """Only tasks that need every address restart. A forbidden change is refused, by preview and by the scheduler."""
     two = ("chief-0", "ps-0", "worker-0", "worker-1")
     wait_until(lambda: installed.is_up(two, "deploy", 1))
@@ -163,7 +164,7 @@ def test_service_is_scaled_and_rolled_back(installed):
 
 @pytest.mark.mesos
 @pytest.mark.timeout(600)
-def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path):
+def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path: Path) -> None:
     """All tasks restart together, none while the update is paused. A change of the app is an update, too."""
     gate, two = tmp_path / "gate", ("worker-0", "worker-1")
     holds = f'trap "until [ -e {gate} ]; do sleep 0.2; done; exit 143" TERM; sleep 1000 & wait'
@@ -218,7 +219,7 @@ def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path
 
 
 @pytest.mark.mesos
-def test_idle_service_shows_its_result_until_uninstall(local_cluster, tmp_path):
+def test_idle_service_shows_its_result_until_uninstall(local_cluster, tmp_path: Path) -> None:
     """It stays registered, without tasks, until an operator completes its plan."""
     options = {"finish": {"then": "idle"}, "service": {"command": "true"}}
     installed = Installed(local_cluster, tmp_path, options)

@@ -48,12 +48,12 @@ with tf1.train.MonitoredTrainingSession(server.target, is_chief=True) as session
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _made():
+def _made() -> None:
     for name, content in RUNTIMES.items():
         need(name, *content)
 
 
-def test_three_versions_of_tensorflow_train_together(run, start, tmp_path):
+def test_three_versions_of_tensorflow_train_together(run, start, tmp_path: Path) -> None:
     """Each service sees its own TensorFlow, and all of them ran at the same time."""
     folder, meeting = ("--dir", tmp_path / "cluster"), tmp_path / "meeting"
     meeting.mkdir()

@@ -25,7 +25,7 @@ from tf_scheduler.convert.values import command_line, cores, hadoop_megabytes, m
         (service_name, "!!", "tensorflow"),
     ],
 )
-def test_amount_is_parsed(read, text, value):
+def test_amount_is_parsed(read, text: str | int, value: str | float) -> None:
     """As its system of origin does."""
     assert value == pytest.approx(read(text)) if not isinstance(value, str) else value == read(text)
 
@@ -34,13 +34,13 @@ def test_amount_is_parsed(read, text, value):
     "text",
     ["", "1 Gi", "x", "1Zi", "-1", "1.2.3", "1e400", "1e400Gi", "1e305Pi", pytest.param("9" * 90_000, id="long")],
 )
-def test_invalid_amount_is_rejected(text):
+def test_invalid_amount_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         quantity(text)
 
 
 @pytest.mark.parametrize("text", ["9" * 90_000, "9" * 4000 + "k", "9" * 308 + "t"], ids=len)
-def test_huge_memory_is_rejected(text):
+def test_huge_memory_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="a number"):
         hadoop_megabytes(text)
 
@@ -51,7 +51,7 @@ def test_huge_memory_is_rejected(text):
         st.text(st.characters(min_codepoint=32, max_codepoint=126)).filter(lambda word: "$(" not in word), max_size=4
     )
 )
-def test_shell_passes_words_unchanged(words):
+def test_shell_passes_words_unchanged(words) -> None:
     """Whatever quotes and blanks they have."""
     line = command_line(["printf", "%s\\0", *words, "end"])
 
@@ -60,7 +60,7 @@ def test_shell_passes_words_unchanged(words):
     assert [*words, "end"] == out.decode().split("\0")[:-1]
 
 
-def test_kubernetes_references_become_shell_variables():
+def test_kubernetes_references_become_shell_variables() -> None:
     """`$(A)` is replaced, `$$(A)` is not."""
     line = command_line(["echo", "$(A)/x y", "$$(A)"])
 

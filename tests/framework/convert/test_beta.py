@@ -17,7 +17,7 @@ ORIGINAL = {
 }
 
 
-def test_beta_options_are_unchanged_or_reported():
+def test_beta_options_are_unchanged_or_reported() -> None:
     """The package ignored `worker.cpu` silently."""
     result = convert_job_file(json.dumps(ORIGINAL).encode(), "options.json")
 
@@ -32,7 +32,7 @@ def test_beta_options_are_unchanged_or_reported():
     assert "service.mesos_api_version" in notes
 
 
-def test_unknown_section_is_omitted_and_reported():
+def test_unknown_section_is_omitted_and_reported() -> None:
     """The known sections identify the file."""
     result = convert_job_file(json.dumps({**ORIGINAL, "node": {"count": 2}, "hdfs": {}}).encode(), "options.json")
 

@@ -12,7 +12,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.source)
-def test_row_names_existing_options(row):
+def test_row_names_existing_options(row) -> None:
     """`{job}` stands for every section."""
     names = {str(option) for option in OPTIONS} | {option.path[0] for option in OPTIONS}
 

@@ -31,7 +31,7 @@ def notes(converted):
     return {warning.path: warning.message for warning in converted.warnings}
 
 
-def test_jobs_resources_and_commands_are_converted(converted):
+def test_jobs_resources_and_commands_are_converted(converted) -> None:
     options = converted.options
 
     assert "mnist-train" == options["service"]["name"]
@@ -47,14 +47,14 @@ def test_jobs_resources_and_commands_are_converted(converted):
     )
 
 
-def test_host_paths_become_volumes(converted):
+def test_host_paths_become_volumes(converted) -> None:
     """Of the tasks that mount them."""
     expected = {"host_path": "/mnt/disk/mnist", "container_path": "/disk", "mode": "RO", "jobs": "gpu_worker"}
 
     assert [expected] == converted.options["volumes"]
 
 
-def test_policies_are_converted(converted):
+def test_policies_are_converted(converted) -> None:
     """Success, clean-up, deadline, queue, and the restart policy of each job."""
     options = converted.options
 
@@ -83,11 +83,11 @@ def test_policies_are_converted(converted):
         "service.strategy",
     ],
 )
-def test_unsupported_field_is_reported_by_path(converted, path):
+def test_unsupported_field_is_reported_by_path(converted, path: str) -> None:
     assert notes(converted)[path]
 
 
-def test_result_is_a_valid_options_file(converted):
+def test_result_is_a_valid_options_file(converted) -> None:
     spec = load_spec(converted.options, {"executor": {"url": "x"}})
 
     assert 6 == spec.task_count
@@ -108,7 +108,7 @@ spec:
 WORKER = "spec.tfReplicaSpecs.Worker"
 
 
-def test_backoff_limit_0_allows_no_failure():
+def test_backoff_limit_0_allows_no_failure() -> None:
     """Whatever the restart policy."""
     assert 0 == convert_job_file(JOB.encode(), "it").options["restart"]["max_failures"]
 
@@ -124,7 +124,7 @@ def test_backoff_limit_0_allows_no_failure():
         ("backoffLimit: 0", "backoffLimit: 0.5", "spec.runPolicy.backoffLimit"),
     ],
 )
-def test_invalid_value_is_omitted_and_reported(right, wrong, path):
+def test_invalid_value_is_omitted_and_reported(right: str, wrong: str, path: str) -> None:
     assert "omitted: invalid value" in notes(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
 
 
@@ -132,7 +132,7 @@ def test_invalid_value_is_omitted_and_reported(right, wrong, path):
     ("right", "wrong"),
     [("replicas: 2", "replicas: three"), ("replicas: 2", "replicas: 2.5"), ("[python, a.py]", "python a.py")],
 )
-def test_failed_conversion_has_notes(right, wrong):
+def test_failed_conversion_has_notes(right: str, wrong: str) -> None:
     """An omitted field is why it fails."""
     with pytest.raises(InvalidConversionError) as failed:
         convert_job_file(JOB.replace(right, wrong).encode(), "it")
@@ -140,13 +140,13 @@ def test_failed_conversion_has_notes(right, wrong):
     assert [True] == ["omitted: invalid value" in one.message for one in failed.value.warnings if "Worker." in one.path]
 
 
-def test_gpus_of_all_vendors_are_converted():
+def test_gpus_of_all_vendors_are_converted() -> None:
     result = convert_job_file(JOB.replace("cpu: 1", '"nvidia.com/gpu": 0, "amd.com/gpu": 1').encode(), "it")
 
     assert (2, 1) == (result.options["gpu_worker"]["count"], result.options["gpu_worker"]["gpus"])
 
 
-def test_job_in_a_list_is_converted():
+def test_job_in_a_list_is_converted() -> None:
     """As kubectl writes it."""
     text = yaml.safe_dump({"kind": "List", "items": [yaml.safe_load(JOB), {"kind": "Service"}]})
 
@@ -156,7 +156,7 @@ def test_job_in_a_list_is_converted():
     assert "Service" in notes(result)
 
 
-def test_pytorchjob_uses_strategy_pytorch_ddp():
+def test_pytorchjob_uses_strategy_pytorch_ddp() -> None:
     """Its master is the chief, which trains, too."""
     words = (("TFJob", "PyTorchJob"), ("tfReplica", "pytorchReplica"), ("name: tensorflow", "name: pytorch"))
     document = JOB
@@ -176,7 +176,7 @@ def test_pytorchjob_uses_strategy_pytorch_ddp():
     assert "the number of workers is fixed" in notes(result)["spec.elasticPolicy"]
 
 
-def test_fields_of_real_clusters_are_converted_or_reported():
+def test_fields_of_real_clusters_are_converted_or_reported() -> None:
     job = yaml.safe_load(JOB)
     job["spec"]["runPolicy"] = {"cleanPodPolicy": "None", "suspend": False}
     pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]
@@ -215,7 +215,7 @@ INTERNALS = re.compile(r"NoneType|has no attr|object is not|could not convert|No
 
 
 @pytest.mark.parametrize("leaf", [None, "two", 3, True, [None], ["two"], {}, {"a": None}], ids=str)
-def test_unexpected_value_is_reported_with_its_path(leaf):
+def test_unexpected_value_is_reported_with_its_path(leaf) -> None:
     """At every path of the file; no message is an exception of Python."""
     document = next(yaml.safe_load_all(FILE.read_text()))
     for path in [*every_place(document)][1:]:
@@ -230,7 +230,7 @@ def test_unexpected_value_is_reported_with_its_path(leaf):
         assert [] == [str(one) for one in messages if INTERNALS.search(one.message) or not one.path]
 
 
-def test_null_omits_one_field_only():
+def test_null_omits_one_field_only() -> None:
     """A replica, a container, a variable; the rest of the job is converted."""
     job = yaml.safe_load(JOB)
     job["spec"]["tfReplicaSpecs"]["PS"] = None
@@ -266,19 +266,19 @@ def test_null_omits_one_field_only():
         ("backoffLimit: 0", "activeDeadlineSeconds: two", "spec.runPolicy.activeDeadlineSeconds", "expected a number"),
     ],
 )
-def test_changed_value_is_reported(right, wrong, path, message):
+def test_changed_value_is_reported(right: str, wrong: str, path: str, message: str) -> None:
     """With the old and the new value."""
     assert message in notes(convert_job_file(JOB.replace(right, wrong).encode(), "it"))[path]
 
 
-def test_known_version_and_valid_name_need_no_note():
+def test_known_version_and_valid_name_need_no_note() -> None:
     result = convert_job_file(JOB.replace("kind: TFJob", "kind: TFJob\napiVersion: kubeflow.org/v1").encode(), "it")
 
     assert set() == {"apiVersion", "metadata.name"} & notes(result).keys()
 
 
 @pytest.mark.parametrize("name", tony.PLACEHOLDERS)
-def test_braces_in_a_command_are_not_replaced(name):
+def test_braces_in_a_command_are_not_replaced(name: str) -> None:
     """They are escaped, because the executor replaces placeholders."""
     words = [f"a={{{name}}}", f"it's {{{name}}}", f"${{{name}}}"]
     job = yaml.safe_load(JOB)
@@ -310,7 +310,7 @@ SPOTS = (
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(SPOTS), st.data(), LEAVES)
-def test_any_change_gives_valid_options_or_options_error(location, data, leaf):
+def test_any_change_gives_valid_options_or_options_error(location, data, leaf) -> None:
     """For any entry replaced or added."""
     document = next(yaml.safe_load_all(FILE.read_text()))
     node = document
@@ -327,7 +327,7 @@ def test_any_change_gives_valid_options_or_options_error(location, data, leaf):
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12))
 @settings(max_examples=30, deadline=None)
-def test_unknown_field_is_always_reported(name):
+def test_unknown_field_is_always_reported(name) -> None:
     document = next(yaml.safe_load_all(FILE.read_text()))
     document["spec"][f"x-{name}"] = 1
 
@@ -346,7 +346,7 @@ spec:
 """
 
 
-def test_v1alpha1_list_of_replicas_is_converted():
+def test_v1alpha1_list_of_replicas_is_converted() -> None:
     """And images without a command."""
     result = convert_job_file(OLD.encode(), "old.yaml", "python train.py")
 
@@ -355,13 +355,13 @@ def test_v1alpha1_list_of_replicas_is_converted():
     assert "example/tf:1.3" == result.options["service"]["tf_image"]
 
 
-def test_missing_command_is_reported():
+def test_missing_command_is_reported() -> None:
     """The entry point of an image is unknown."""
     with pytest.raises(OptionsError, match=r"old.yaml: missing command of the image.*--command"):
         convert_job_file(OLD.encode(), "old.yaml")
 
 
-def test_tensorflow_operator_job_is_rejected_with_advice():
+def test_tensorflow_operator_job_is_rejected_with_advice() -> None:
     """Its kind is older than TFJob."""
     with pytest.raises(OptionsError, match="a job of kind tensorflow: convert it to a TFJob first"):
         convert_job_file(b"kind: tensorflow", "o.yaml")

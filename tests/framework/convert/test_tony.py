@@ -11,7 +11,7 @@ from tf_scheduler.errors import OptionsError
 FILE = Path(__file__).parent / "files" / "tony.xml"
 
 
-def test_jobs_and_amounts_are_converted():
+def test_jobs_and_amounts_are_converted() -> None:
     """With TonY's defaults; milliseconds become seconds."""
     result = convert_job_file(FILE.read_bytes(), "tony.xml")
     options = result.options
@@ -38,14 +38,14 @@ def test_jobs_and_amounts_are_converted():
         ("tony.wonder", "unknown field"),
     ],
 )
-def test_unsupported_property_is_reported_by_name(name, reason):
+def test_unsupported_property_is_reported_by_name(name: str, reason: str) -> None:
     notes = {warning.path: warning.message for warning in convert_job_file(FILE.read_bytes(), "tony.xml").warnings}
 
     assert reason in notes[name]
 
 
 @pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "pytorch_ddp"), ("horovod", "horovod")])
-def test_other_frameworks_have_their_strategy(framework, strategy):
+def test_other_frameworks_have_their_strategy(framework: str, strategy: str) -> None:
     """Which is not guessed."""
     entry = "<property><name>tony.{}</name><value>{}</value></property>"
     wanted = (("application.framework", framework), ("worker.instances", 2), ("worker.command", "python a.py"))
@@ -58,7 +58,7 @@ def test_other_frameworks_have_their_strategy(framework, strategy):
 
 
 @pytest.mark.parametrize(("enabled", "expected"), [("true", True), ("false", False)])
-def test_mounts_of_containers_become_volumes(enabled, expected):
+def test_mounts_of_containers_become_volumes(enabled: str, expected: bool) -> None:
     """If containers are enabled."""
     entry = "<property><name>tony.{}</name><value>{}</value></property>"
     wanted = (
@@ -83,7 +83,7 @@ def tony(**properties):
     return f"<configuration>{''.join(entries)}</configuration>".encode()
 
 
-def test_command_option_applies_to_jobs_without_command():
+def test_command_option_applies_to_jobs_without_command() -> None:
     """The command of the file for all jobs takes precedence."""
     some = tony(worker__instances=2, chief__instances=1, chief__command="python b.py", notebook__command="x")
     one = tony(worker__instances=2, containers__command="python own.py")
@@ -95,21 +95,21 @@ def test_command_option_applies_to_jobs_without_command():
     assert "tony.containers.command" in {warning.path for warning in own.warnings}
 
 
-def test_images_of_jobs_are_converted():
+def test_images_of_jobs_are_converted() -> None:
     """Those of workers with GPUs, too."""
     options = tony(docker__enabled="true", worker__instances=1, worker__gpus=1, docker__worker__image="a/b:1")
 
     assert "a/b:1" == convert_job_file(options, "it", "python a.py").options["gpu_worker"]["image"]
 
 
-def test_invalid_number_is_reported_by_name():
+def test_invalid_number_is_reported_by_name() -> None:
     result = convert_job_file(tony(worker__instances=2, worker__gpus="one"), "it", "python a.py")
 
     assert "tony.worker.gpus" in {warning.path for warning in result.warnings}
     assert 2 == result.options["worker"]["count"]
 
 
-def test_counts_of_jobs_do_not_conflict():
+def test_counts_of_jobs_do_not_conflict() -> None:
     result = convert_job_file(tony(worker__instances=2, ps__instances=1), "it", "python a.py")
 
     assert [] == [warning for warning in result.warnings if "one value for all" in warning.message]
@@ -132,7 +132,7 @@ DOCTYPE = """<?xml version="1.0"?>
         "",
     ],
 )
-def test_entities_are_rejected(kind):
+def test_entities_are_rejected(kind: str) -> None:
     """They can read files, and expand without limit."""
     with pytest.raises(OptionsError, match="DOCTYPE or entities"):
         convert_job_file(DOCTYPE.format(kind).encode(), "tony.xml")
@@ -153,12 +153,12 @@ def test_entities_are_rejected(kind):
         (b" " * 1_000_001, "up to 1000000"),
     ],
 )
-def test_other_files_are_rejected(data, message):
+def test_other_files_are_rejected(data: bytes, message: str) -> None:
     with pytest.raises(OptionsError, match=message):
         convert_job_file(data, "it")
 
 
-def test_yaml_aliases_cannot_expand_without_limit():
+def test_yaml_aliases_cannot_expand_without_limit() -> None:
     """A few bytes can stand for billions of entries."""
     levels = "\n".join(f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))
     text = f"kind: TFJob\nspec:\n  a0: &a0 [1, 1]\n{levels}"
@@ -167,7 +167,7 @@ def test_yaml_aliases_cannot_expand_without_limit():
         convert_job_file(text.encode(), "it")
 
 
-def test_yaml_merges_cannot_expand_without_limit():
+def test_yaml_merges_cannot_expand_without_limit() -> None:
     """`<<` copies while the file is read: nine levels would be billions of keys."""
     levels = "\n".join(f"  a{n}: &a{n}\n    <<: [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10))
     text = f"kind: TFJob\nspec:\n  a0: &a0 {{a: 1}}\n{levels}"
@@ -177,7 +177,7 @@ def test_yaml_merges_cannot_expand_without_limit():
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {<<: *a}", "[" * 5000, "a: " + "{a: " * 900 + "1" + "}" * 900])
-def test_cyclic_or_deep_yaml_is_rejected(text):
+def test_cyclic_or_deep_yaml_is_rejected(text: str) -> None:
     with pytest.raises(OptionsError, match=r"is not valid YAML|must be a TFJob"):
         convert_job_file(text.encode(), "it")
 
@@ -194,14 +194,14 @@ def test_cyclic_or_deep_yaml_is_rejected(text):
     ],
     ids=["decimal", "hexadecimal", "binary", "octal", "sexagesimal", "fraction"],
 )
-def test_huge_number_is_rejected(number):
+def test_huge_number_is_rejected(number) -> None:
     """Parsing takes quadratic time."""
     with pytest.raises(OptionsError, match=r"line 3, column 5: number of \d+ characters; up to 100 are allowed"):
         convert_job_file(f"kind: TFJob\nspec:\n a: {number}\n".encode(), "it")
 
 
 @pytest.mark.parametrize("name", ["tony.worker.gpus", "tony.worker.memory", "tony.worker.instances"])
-def test_huge_property_is_omitted_and_reported(name):
+def test_huge_property_is_omitted_and_reported(name) -> None:
     before, after = FILE.read_text().split(f"<name>{name}</name><value>")
     result = convert_job_file(f"{before}<name>{name}</name><value>{'9' * 90_000}{after[1:]}".encode(), "tony.xml")
 
@@ -214,7 +214,7 @@ def test_huge_property_is_omitted_and_reported(name):
 
 
 @pytest.mark.parametrize("name", ["tony.containers.command", "tony.chief.command"])
-def test_replaced_braces_are_reported(name):
+def test_replaced_braces_are_reported(name) -> None:
     """TonY passes them to the program."""
     text = FILE.read_text().replace("</configuration>", f"{PROPERTY.format(name)}</configuration>")
 

@@ -38,7 +38,7 @@ def reset(world: World) -> World:
     return play(world, send.event(ResetRequested()), send.register(), send.offers(), send.running())
 
 
-def test_removed_framework_message_names_loss_and_remedy():
+def test_removed_framework_message_names_loss_and_remedy() -> None:
     """The message has the command."""
     world = away_for_too_long(deployed_job())
 
@@ -50,14 +50,14 @@ def test_removed_framework_message_names_loss_and_remedy():
     assert world.state.process.finished
 
 
-def test_tasks_of_removed_framework_are_gone():
+def test_tasks_of_removed_framework_are_gone() -> None:
     """The API does not report them as running."""
     world = away_for_too_long(deployed_job())
 
     assert {TaskState.GONE} == {world.state.status(name).state for name in ALL}
 
 
-def test_removed_framework_id_is_never_used_again():
+def test_removed_framework_id_is_never_used_again() -> None:
     """The next start exits immediately: Mesos would refuse the id again."""
     world = away_for_too_long(deployed_job())
 
@@ -66,7 +66,7 @@ def test_removed_framework_id_is_never_used_again():
     assert (True, True, None) == (world.state.process.finished, world.state.stored.removed, world.state.stored.result)
 
 
-def test_ended_job_of_removed_framework_stays_ended():
+def test_ended_job_of_removed_framework_stays_ended() -> None:
     """After the TEARDOWN the id is useless; the result of the job is kept."""
     world = play(deployed_job(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
 
@@ -76,7 +76,7 @@ def test_ended_job_of_removed_framework_stays_ended():
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_refusal_after_teardown_is_not_a_failure():
+def test_refusal_after_teardown_is_not_a_failure() -> None:
     """The job has succeeded: no warning is needed."""
     world = play(deployed_job(), send.status("chief-0", TaskState.FINISHED), expect.torn_down())
     world.store.apply(writes(FrameworkRegistered(world.state.stored.framework_id), world.state))
@@ -88,7 +88,7 @@ def test_refusal_after_teardown_is_not_a_failure():
     assert [] == [outcome for outcome in world.outcomes if outcome.warning]
 
 
-def test_reset_registers_new_framework():
+def test_reset_registers_new_framework() -> None:
     """Another framework, new launches, no records of the old one."""
     world = away_for_too_long(deployed_job())
     before = set(world.state.stored.statuses)
@@ -101,7 +101,7 @@ def test_reset_registers_new_framework():
     assert {1} == {record.generation for record in world.state.stored.tasks.values()}
 
 
-def test_reset_is_stored():
+def test_reset_is_stored() -> None:
     """The next scheduler gets no old state except commands of operators."""
     world = play(away_for_too_long(deployed_job()), send.event(ResetRequested()))
 
@@ -116,7 +116,7 @@ def test_reset_is_stored():
     assert {"plans"} == {key.partition("/")[0] for key in world.stored()}
 
 
-def test_reset_keeps_commands_of_operators():
+def test_reset_keeps_commands_of_operators() -> None:
     """An interrupted plan stays interrupted: its tasks wait."""
     world = play(World(a_spec(), an_agent()), send.register(), send.command(Verb.INTERRUPT, "deploy"))
 
@@ -126,7 +126,7 @@ def test_reset_keeps_commands_of_operators():
     play(world, expect.alive(), expect.plan("deploy", Status.WAITING))
 
 
-def test_live_framework_is_not_reset():
+def test_live_framework_is_not_reset() -> None:
     """Its tasks would run on, unknown to any scheduler."""
     world = deployed_job()
     before = world.state
@@ -139,7 +139,7 @@ def test_live_framework_is_not_reset():
     )
 
 
-def test_uninstall_of_removed_framework_completes():
+def test_uninstall_of_removed_framework_completes() -> None:
     """It completes immediately."""
     world = away_for_too_long(deployed_job())
 

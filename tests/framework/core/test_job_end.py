@@ -23,14 +23,14 @@ STOPPED = job_end.request_stop(RUNNING, "wanted", NOW).state
 ENDED = apply(STOPPED, StatusStored(a_status("worker-0__1", TaskState.KILLED)))
 
 
-def test_stop_request_does_not_replace_result():
+def test_stop_request_does_not_replace_result() -> None:
     failed = apply(RUNNING, ResultDecided(Result(Verdict.FAILED, "x", 9.0)))
 
     assert Result(Verdict.STOPPED, "wanted", NOW) == STOPPED.stored.result
     assert failed.stored.result == job_end.request_stop(failed, "wanted", NOW).state.stored.result
 
 
-def test_tasks_are_killed_before_teardown():
+def test_tasks_are_killed_before_teardown() -> None:
     killing = job_end.advance(STOPPED, NOW)
     torn_down = job_end.advance(ENDED, NOW)
 
@@ -38,7 +38,7 @@ def test_tasks_are_killed_before_teardown():
     assert [ShutdownExecutor, Teardown] == [type(call) for call in torn_down.calls]
 
 
-def test_teardown_is_repeated_at_intervals():
+def test_teardown_is_repeated_at_intervals() -> None:
     """Mesos does not acknowledge it, and the connection may be lost."""
     first = job_end.advance(ENDED, NOW).state
 
@@ -51,7 +51,7 @@ def test_teardown_is_repeated_at_intervals():
     [RUNNING, with_fields(STOPPED, connected=False), with_fields(ENDED, connected=False)],
     ids=["running", "disconnected", "disconnected without tasks"],
 )
-def test_nothing_happens_before_result_or_without_connection(state):
+def test_nothing_happens_before_result_or_without_connection(state) -> None:
     assert () == job_end.advance(state, NOW).calls
 
 
@@ -59,7 +59,7 @@ def test_nothing_happens_before_result_or_without_connection(state):
     ("task_state", "timeout"),
     [(TaskState.RUNNING, STOP_TIMEOUT + SPEC.jobs[0].kill_grace), (TaskState.UNREACHABLE, UNREACHABLE_STOP_TIMEOUT)],
 )
-def test_task_that_does_not_end_is_left_behind(task_state, timeout):
+def test_task_that_does_not_end_is_left_behind(task_state, timeout: float) -> None:
     """A lost agent must not block the uninstall."""
     killing = job_end.advance(apply(STOPPED, StatusStored(a_status("worker-0__1", task_state))), NOW).state
 
@@ -69,14 +69,14 @@ def test_task_that_does_not_end_is_left_behind(task_state, timeout):
     assert TaskState.LOST is late.stored.statuses["worker-0__1"].state
 
 
-def test_unregistered_or_removed_framework_is_finished():
+def test_unregistered_or_removed_framework_is_finished() -> None:
     never, removed = (with_fields(STOPPED, **fields) for fields in ({"framework_id": None}, {"removed": True}))
 
     assert all(job_end.advance(state, NOW).state.process.finished for state in (never, removed))
     assert not job_end.advance(STOPPED, NOW).state.process.finished
 
 
-def test_idle_service_is_not_torn_down_until_forced():
+def test_idle_service_is_not_torn_down_until_forced() -> None:
     spec = replace(SPEC, finish=FinishPolicy(after_finish=AfterFinish.IDLE))
     state = with_fields(a_running_state(spec), framework_id=FrameworkId("f"))
     state = apply(state, StatusStored(a_status("worker-0__1", TaskState.FINISHED)))
@@ -87,7 +87,7 @@ def test_idle_service_is_not_torn_down_until_forced():
     assert Teardown() in job_end.advance(forced, NOW).calls
 
 
-def test_job_fails_at_its_deadline():
+def test_job_fails_at_its_deadline() -> None:
     """Since its first launch, at 5."""
     state = with_fields(RUNNING, first_launch_at=5.0)
     limited = replace(state, spec=replace(SPEC, finish=FinishPolicy(deadline=60.0)))

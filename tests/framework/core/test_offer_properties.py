@@ -49,7 +49,7 @@ class Offers(RuleBasedStateMachine):
         mode=st.sampled_from(list(GangMode)),
         machines=st.lists(agents, min_size=1, max_size=5),
     )
-    def begin(self, workers, ps, gpus, rules, mode, machines):
+    def begin(self, workers, ps, gpus, rules, mode, machines) -> None:
         jobs = (
             a_job(JobKind.PS, ps),
             a_job(JobKind.WORKER, workers, constraints=rules, section="worker"),
@@ -84,25 +84,25 @@ class Offers(RuleBasedStateMachine):
         return self.world.state.process.finished
 
     @rule(machine=agents)
-    def join(self, machine):
+    def join(self, machine) -> None:
         """An agent joins."""
         agent = an_agent(f"agent-{self.joined}", **machine)
         self.world.mesos.agents[agent.id] = agent
         self.joined += 1
 
     @rule()
-    def allocate(self):
+    def allocate(self) -> None:
         """The master offers free resources."""
         self.world.mesos.allocate(self.world.now)
         self.world.settle()
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 30.0]))
-    def wait(self, seconds):
+    def wait(self, seconds) -> None:
         """Time passes, with the deadlines in between."""
         self.world.wait(seconds)
 
     @rule(seconds=st.integers(1, 15))
-    def go_on(self, seconds):
+    def go_on(self, seconds) -> None:
         """Time passes, and the master offers free resources every second."""
         for _ in range(seconds):
             self.allocate()
@@ -110,14 +110,14 @@ class Offers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.mesos.offers)
     @rule(data=st.data())
-    def rescind(self, data):
+    def rescind(self, data) -> None:
         """Mesos rescinds an offer."""
         self.world.mesos.rescind(data.draw(st.sampled_from(sorted(self.world.mesos.offers))))
         self.world.settle()
 
     @precondition(lambda self: self.world.mesos.offers)
     @rule(data=st.data())
-    def rescind_late(self, data):
+    def rescind_late(self, data) -> None:
         """Mesos rescinds an offer, and the scheduler receives it after the next offers."""
         self.world.mesos.rescind(data.draw(st.sampled_from(sorted(self.world.mesos.offers))))
         self.world.mesos.events.rotate(1)
@@ -126,7 +126,7 @@ class Offers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.mesos.live())
     @rule()
-    def run(self):
+    def run(self) -> None:
         """All tasks run."""
         for task in self.world.mesos.live().values():
             self.world.mesos.report(task.launch.record.id, TaskState.RUNNING)
@@ -134,7 +134,7 @@ class Offers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.mesos.live() and self.calamities < 2)
     @rule(data=st.data(), state=st.sampled_from([TaskState.FAILED, TaskState.FINISHED, TaskState.LOST]))
-    def end(self, data, state):
+    def end(self, data, state) -> None:
         """A task ends."""
         self.calamities += 1
         name = data.draw(st.sampled_from(sorted(self.world.mesos.live())))
@@ -143,7 +143,7 @@ class Offers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.mesos.agents and self.calamities < 2)
     @rule(data=st.data())
-    def lose(self, data):
+    def lose(self, data) -> None:
         """An agent is removed."""
         self.calamities += 1
         self.world.mesos.lose(data.draw(st.sampled_from(sorted(self.world.mesos.agents))).removesuffix("-id"))
@@ -151,7 +151,7 @@ class Offers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.mesos.agents and self.world.mesos.subscribed and self.calamities < 2)
     @rule(data=st.data(), start=st.sampled_from([-10.0, 60.0, 200_000.0]))
-    def maintain(self, data, start):
+    def maintain(self, data, start) -> None:
         """An operator plans a maintenance window."""
         self.calamities += 1
         name = data.draw(st.sampled_from(sorted(self.world.mesos.agents))).removesuffix("-id")
@@ -160,35 +160,35 @@ class Offers(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.over)
     @rule()
-    def reconnect(self):
+    def reconnect(self) -> None:
         """The master disconnects, and the scheduler subscribes again."""
         self.world.disconnect()
         self.world.register()
 
     @precondition(lambda self: not self.over)
     @rule()
-    def restart(self):
+    def restart(self) -> None:
         """The scheduler restarts on its stored state."""
         self.world.restart()
         self.world.register()
 
     @invariant()
-    def never_more_than_asked(self):
+    def never_more_than_asked(self) -> None:
         assert len(self.world.mesos.live()) <= self.world.state.spec.task_count
 
     @invariant()
-    def every_offer_is_held_or_answered(self):
+    def every_offer_is_held_or_answered(self) -> None:
         offers = set(self.world.state.session.offers)
         assert offers == set(self.world.mesos.offers)
 
     @invariant()
-    def no_offer_is_held_longer_than_promised(self):
+    def no_offer_is_held_longer_than_promised(self) -> None:
         limit, started = self.world.state.spec.gang.hold_seconds, self.world.state.session.round_started
         assert started is None or self.world.now <= started + limit
         assert started is not None or not self.world.state.session.offers
 
     @invariant()
-    def no_constraint_is_broken(self):
+    def no_constraint_is_broken(self) -> None:
         """UNIQUE, MAX_PER, LIKE and UNLIKE hold for all running tasks; GROUP_BY depends on the order of launches."""
         jobs = {task.name: task.job for task in self.world.state.spec.tasks()}
         values: dict[tuple[str, Constraint], list[str | None]] = {}
@@ -200,7 +200,7 @@ class Offers(RuleBasedStateMachine):
         for (_, constraint), value in values.items():
             assert not _breaks(constraint, value), (constraint, value)
 
-    def teardown(self):
+    def teardown(self) -> None:
         """Every uninstall completes, and leaves no reservation on agents in the cluster."""
         if not hasattr(self, "world"):
             return

@@ -48,7 +48,7 @@ FAILED, FINISHED, RUNNING = TaskState.FAILED, TaskState.FINISHED, TaskState.RUNN
 class EventSender:
     """Sends events to a state, and keeps the last decision."""
 
-    def __init__(self, spec=None, state=None):
+    def __init__(self, spec=None, state=None) -> None:
         self.state = state or SchedulerState(spec or a_spec())
         self.now = 1000.0
         self.ids = (f"id-{number}" for number in count())
@@ -78,7 +78,7 @@ class EventSender:
         return self
 
 
-def test_framework_id_is_stored_first():
+def test_framework_id_is_stored_first() -> None:
     """It comes with the first subscription; the second one changes nothing."""
     world = EventSender()
 
@@ -86,7 +86,7 @@ def test_framework_id_is_stored_first():
     assert world.send(Subscribed("fw-1")).changes == ()
 
 
-def test_gang_launches_in_one_decision_with_stored_records():
+def test_gang_launches_in_one_decision_with_stored_records() -> None:
     """Intent first: a record per launch is among the changes, and one ACCEPT per agent among the calls."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
@@ -100,7 +100,7 @@ def test_gang_launches_in_one_decision_with_stored_records():
     assert [Suppress()] == world.calls(Suppress)
 
 
-def test_every_task_gets_whole_cluster_and_its_own_index():
+def test_every_task_gets_whole_cluster_and_its_own_index() -> None:
     """TF_CONFIG is complete at launch."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
@@ -120,7 +120,7 @@ def test_every_task_gets_whole_cluster_and_its_own_index():
         assert {"cluster": cluster, "task": task} == payload["tf_config"]
 
 
-def test_offers_are_held_until_the_gang_fits():
+def test_offers_are_held_until_the_gang_fits() -> None:
     """The first agent is too small for four tasks; with the second the gang fits."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
@@ -131,7 +131,7 @@ def test_offers_are_held_until_the_gang_fits():
     assert len(world.calls(Accept)) == 2
 
 
-def test_held_offers_are_released_with_reasons():
+def test_held_offers_are_released_with_reasons() -> None:
     """After hold_seconds no offer is held, and the API lists the reasons."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
@@ -150,7 +150,7 @@ def test_held_offers_are_released_with_reasons():
     assert next_deadline(world.state) is None
 
 
-def test_rescinded_offer_is_not_used():
+def test_rescinded_offer_is_not_used() -> None:
     """The gang needs both offers, and one is rescinded: nothing is launched on it."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
@@ -162,7 +162,7 @@ def test_rescinded_offer_is_not_used():
     assert world.calls(Accept) == []
 
 
-def test_unneeded_offers_are_declined_for_long():
+def test_unneeded_offers_are_declined_for_long() -> None:
     """Other frameworks may need them."""
     world = EventSender().deployed()
 
@@ -171,7 +171,7 @@ def test_unneeded_offers_are_declined_for_long():
     assert (Decline(("offer-7", "offer-8"), REFUSE_LONG),) == world.decision.calls
 
 
-def test_unused_offers_are_declined_with_launch():
+def test_unused_offers_are_declined_with_launch() -> None:
     """Every offer is answered once."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
@@ -182,7 +182,7 @@ def test_unused_offers_are_declined_with_launch():
     assert [Decline(("offer-2",), REFUSE_LONG)] == world.calls(Decline)
 
 
-def test_update_is_stored_and_acknowledged():
+def test_update_is_stored_and_acknowledged() -> None:
     """The acknowledgement is a call, so it is sent after the change is stored."""
     world = EventSender().deployed()
 
@@ -193,7 +193,7 @@ def test_update_is_stored_and_acknowledged():
     assert [Acknowledge(status.id, status.agent_id, status.uuid)] == world.calls(Acknowledge)
 
 
-def test_repeated_update_is_acknowledged_but_not_stored():
+def test_repeated_update_is_acknowledged_but_not_stored() -> None:
     """Mesos repeats updates until it receives the acknowledgement."""
     world = EventSender().deployed()
     world.status("worker-0", RUNNING)
@@ -204,7 +204,7 @@ def test_repeated_update_is_acknowledged_but_not_stored():
     assert ((), (Acknowledge(again.id, again.agent_id, again.uuid),)) == (decision.changes, decision.calls)
 
 
-def test_reconciliation_answer_is_not_acknowledged():
+def test_reconciliation_answer_is_not_acknowledged() -> None:
     """It has no uuid."""
     world = EventSender().deployed()
     record = world.state.stored.tasks["worker-0"]
@@ -214,7 +214,7 @@ def test_reconciliation_answer_is_not_acknowledged():
     assert [call for call in decision.calls if isinstance(call, Acknowledge)] == []
 
 
-def test_late_status_of_ended_task_changes_nothing():
+def test_late_status_of_ended_task_changes_nothing() -> None:
     """A finished task is GONE for Mesos once its last update is acknowledged."""
     world = EventSender().deployed()
     world.status("worker-1", FINISHED)
@@ -227,7 +227,7 @@ def test_late_status_of_ended_task_changes_nothing():
 
 
 @pytest.mark.parametrize("task_id", ["worker-0__of-an-earlier-life", "stranger__1", "nonsense"])
-def test_unknown_running_task_is_killed(task_id):
+def test_unknown_running_task_is_killed(task_id: str) -> None:
     """And its update is acknowledged, or Mesos would repeat it forever."""
     world = EventSender().deployed()
 
@@ -238,7 +238,7 @@ def test_unknown_running_task_is_killed(task_id):
 
 
 @pytest.mark.parametrize(("chief", "name"), [(1, "chief-0"), (0, "worker-0")])
-def test_finished_chief_or_worker_0_is_success(chief, name):
+def test_finished_chief_or_worker_0_is_success(chief: int, name: str) -> None:
     """Then every task that never exits by itself is killed."""
     world = EventSender(a_spec(chief=chief)).deployed()
 
@@ -249,7 +249,7 @@ def test_finished_chief_or_worker_0_is_success(chief, name):
     assert others == {call.task_id for call in world.calls(Kill)}
 
 
-def test_finished_other_worker_does_not_end_job():
+def test_finished_other_worker_does_not_end_job() -> None:
     """Only the chief's end counts."""
     world = EventSender().deployed()
 
@@ -259,7 +259,7 @@ def test_finished_other_worker_does_not_end_job():
     assert tuple(world.calls(Kill)) == ()
 
 
-def test_first_fatal_failure_ends_job_with_its_reason():
+def test_first_fatal_failure_ends_job_with_its_reason() -> None:
     """TASK_ERROR: the same launch would be refused again. Later consequences do not replace the reason."""
     world = EventSender().deployed()
 
@@ -270,7 +270,7 @@ def test_first_fatal_failure_ends_job_with_its_reason():
     assert world.state.stored.result.reason.startswith("worker-1 on agent-1 failed: more than was offered")
 
 
-def test_job_end_shuts_executors_down_then_framework():
+def test_job_end_shuts_executors_down_then_framework() -> None:
     """In that order; the service has ended when Mesos has accepted the TEARDOWN."""
     world = EventSender().deployed()
     world.status("chief-0", FINISHED)
@@ -287,7 +287,7 @@ def test_job_end_shuts_executors_down_then_framework():
     assert world.state.process.finished
 
 
-def test_lost_teardown_is_sent_again():
+def test_lost_teardown_is_sent_again() -> None:
     """Calls may be lost."""
     world = EventSender(a_spec(workers=1, ps=0, chief=0)).deployed()
     world.status("worker-0", FINISHED)
@@ -300,7 +300,7 @@ def test_lost_teardown_is_sent_again():
     assert [Teardown()] == world.calls(Teardown)
 
 
-def test_kill_is_repeated_at_intervals():
+def test_kill_is_repeated_at_intervals() -> None:
     """But not at every event."""
     world = EventSender().deployed()
     world.send(StopRequested("enough"))
@@ -314,7 +314,7 @@ def test_kill_is_repeated_at_intervals():
     assert {"worker-0", "worker-1", "chief-0"} == {call.task_id.partition("__")[0] for call in world.calls(Kill)}
 
 
-def test_stop_before_subscription_ends_immediately():
+def test_stop_before_subscription_ends_immediately() -> None:
     """There is nothing to tear down."""
     world = EventSender()
 
@@ -325,7 +325,7 @@ def test_stop_before_subscription_ends_immediately():
     assert Verdict.STOPPED is world.state.stored.result.verdict
 
 
-def test_second_stop_and_late_failure_keep_result():
+def test_second_stop_and_late_failure_keep_result() -> None:
     """The result is decided once."""
     world = EventSender().deployed()
     world.status("chief-0", FINISHED)
@@ -336,7 +336,7 @@ def test_second_stop_and_late_failure_keep_result():
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_lost_connection_clears_offers():
+def test_lost_connection_clears_offers() -> None:
     """Offers of the old connection are never accepted or declined on the new one."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
@@ -349,7 +349,7 @@ def test_lost_connection_clears_offers():
     assert next_deadline(world.state) is None
 
 
-def test_new_subscription_reconciles_tasks_with_agents():
+def test_new_subscription_reconciles_tasks_with_agents() -> None:
     """Explicitly for those that may run, then implicitly for all."""
     world = EventSender().deployed()
     world.status("worker-1", FINISHED)
@@ -364,7 +364,7 @@ def test_new_subscription_reconciles_tasks_with_agents():
     assert [Suppress()] == world.calls(Suppress), "SUBSCRIBE un-suppresses"
 
 
-def test_launch_without_update_is_reconciled():
+def test_launch_without_update_is_reconciled() -> None:
     """The ACCEPT may be lost; RECONCILE is repeated at intervals."""
     world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
@@ -378,7 +378,7 @@ def test_launch_without_update_is_reconciled():
     assert next_deadline(world.state) == 1000.0 + 2 * LAUNCH_TIMEOUT
 
 
-def test_service_revives_when_task_is_missing():
+def test_service_revives_when_task_is_missing() -> None:
     """Suppressed, and a task is missing: REVIVE, once."""
     world = EventSender(a_spec(chief=0)).deployed()
     tasks = {name: record for name, record in world.state.stored.tasks.items() if name != "worker-1"}
@@ -389,7 +389,7 @@ def test_service_revives_when_task_is_missing():
     assert world.send(Tick()).calls == ()
 
 
-def test_mesos_error_stops_scheduler_and_keeps_tasks():
+def test_mesos_error_stops_scheduler_and_keeps_tasks() -> None:
     """No TEARDOWN, no new subscription: an operator must check."""
     world = EventSender().deployed()
 
@@ -400,7 +400,7 @@ def test_mesos_error_stops_scheduler_and_keeps_tasks():
     assert decision.calls == ()
 
 
-def test_failure_events_change_nothing():
+def test_failure_events_change_nothing() -> None:
     """A FAILURE event is unreliable: the status of the task counts."""
     world = EventSender().deployed()
     before = world.state
@@ -410,13 +410,13 @@ def test_failure_events_change_nothing():
     assert before == world.state
 
 
-def test_unknown_event_raises_error():
+def test_unknown_event_raises_error() -> None:
     """The set of events is closed."""
     with pytest.raises(TypeError):
         EventSender().send("event")
 
 
-def test_missing_offers_are_reported():
+def test_missing_offers_are_reported() -> None:
     """No agent is free, or the constraints exclude all: the API has a reason nevertheless."""
     world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
@@ -432,7 +432,7 @@ def test_missing_offers_are_reported():
     assert next_deadline(world.state) is None
 
 
-def test_reasons_include_agents_declined_before():
+def test_reasons_include_agents_declined_before() -> None:
     """An unsuitable agent is declined immediately, and still listed with later ones until it is removed."""
     world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -26,13 +27,13 @@ def login_of(dcos, **changes):
 
 
 @pytest.mark.parametrize("kind", ["PKCS8", "PKCS1"])
-def test_login_accepts_both_forms_of_key(dcos, kind):
+def test_login_accepts_both_forms_of_key(dcos, kind) -> None:
     """DC/OS writes PKCS#8; the server verifies the signature."""
     assert dcos.is_known(f"token={login_of(dcos, private_key=pem(kind)).token()}")
 
 
 @pytest.mark.parametrize("module", ["jwt", "cryptography.exceptions"])
-def test_account_without_extra_names_the_image(dcos, monkeypatch, module):
+def test_account_without_extra_names_the_image(dcos, monkeypatch: pytest.MonkeyPatch, module) -> None:
     """The one-file scheduler has no compiled module."""
     monkeypatch.setitem(sys.modules, module, None)
 
@@ -41,12 +42,12 @@ def test_account_without_extra_names_the_image(dcos, monkeypatch, module):
 
 
 @pytest.mark.parametrize("token", ["", "a.b", "a.!.c", "a.bm90IGpzb24.c", "a.W10.c"])
-def test_invalid_token_has_no_claims(token):
+def test_invalid_token_has_no_claims(token) -> None:
     """It is used until it is refused."""
     assert {} == claims_of(token)
 
 
-def test_header_has_the_format_of_dcos(dcos):
+def test_header_has_the_format_of_dcos(dcos) -> None:
     """One login serves many requests; the signed token is short-lived."""
     credentials = login_of(dcos).credentials()
     header = credentials.header()
@@ -61,7 +62,7 @@ def test_header_has_the_format_of_dcos(dcos):
 @pytest.mark.parametrize(
     ("lifetime", "after", "logins"), [(7200, 5300, 1), (7200, 5500, 2), (600, 290, 1), (600, 310, 2)]
 )
-def test_token_is_renewed_before_it_expires(dcos, lifetime, after, logins):
+def test_token_is_renewed_before_it_expires(dcos, lifetime, after, logins) -> None:
     """Half an hour before, or after half of a short life; a failed renewal changes nothing."""
     dcos.lifetime = lifetime
     late = [0.0]
@@ -75,7 +76,7 @@ def test_token_is_renewed_before_it_expires(dcos, lifetime, after, logins):
     assert (first == credentials.header()) is (logins == 1)
 
 
-def test_refused_token_is_renewed(dcos):
+def test_refused_token_is_renewed(dcos) -> None:
     """After a 401: an operator has revoked it."""
     credentials = login_of(dcos).credentials()
     first = credentials.header()
@@ -85,20 +86,20 @@ def test_refused_token_is_renewed(dcos):
     assert 2 == len(dcos.logins)
 
 
-def test_refused_login_has_the_servers_message(dcos):
+def test_refused_login_has_the_servers_message(dcos) -> None:
     """The key is not quoted."""
     with pytest.raises(LoginError, match=r"DC/OS refused the login of nobody: HTTP 401: .*Invalid credentials"):
         login_of(dcos, uid="nobody").token()
 
 
-def test_unreachable_login_is_an_os_error(dcos):
+def test_unreachable_login_is_an_os_error(dcos) -> None:
     """The driver retries after an OSError."""
     endpoint = "http://127.0.0.1:9/acs/api/v1/auth/login"
     with pytest.raises(OSError, match=r"127\.0\.0\.1:9/acs/api/v1/auth/login does not answer: ConnectionError"):
         login_of(dcos, login_endpoint=endpoint).token()
 
 
-def test_credential_is_read_from_file_or_variable(dcos, tmp_path):
+def test_credential_is_read_from_file_or_variable(dcos, tmp_path: Path) -> None:
     file = tmp_path / "service-account.json"
     file.write_text(dcos.credential())
 
@@ -119,7 +120,7 @@ def test_credential_is_read_from_file_or_variable(dcos, tmp_path):
         ({"private_key": pem().replace("M", "N", 40)}, "undamaged and without a password"),
     ],
 )
-def test_invalid_credential_is_not_quoted(dcos, text, problem):
+def test_invalid_credential_is_not_quoted(dcos, text, problem) -> None:
     value = text if isinstance(text, str) else dcos.credential(**text)
     with pytest.raises(AccountError, match=problem) as caught:
         account_of({VARIABLE: value})
@@ -127,7 +128,7 @@ def test_invalid_credential_is_not_quoted(dcos, text, problem):
     assert json.dumps(pem())[30:60] not in str(caught.value)
 
 
-def test_key_is_not_in_repr(dcos):
+def test_key_is_not_in_repr(dcos) -> None:
     """An account may be logged."""
     account = parse_account(dcos.credential())
     assert str(account.key.private_numbers().d) not in repr(ServiceLogin(account))

@@ -30,12 +30,12 @@ def store(dcos):
     ("path", "value"),
     [("team/key", b"canary"), ("team/__dcos_base64__keytab", b"\0keytab"), ("team/raw", b"\xff\0")],
 )
-def test_values_are_read(store, path, value):
+def test_values_are_read(store, path, value) -> None:
     """Text, base64 if the name says so, and bytes."""
     assert value == store.read(SecretSource("dcos", path))
 
 
-def test_revoked_token_is_renewed_once(store, dcos):
+def test_revoked_token_is_renewed_once(store, dcos) -> None:
     store.read(KEY)
     dcos.revoked.add(store.credentials.header().removeprefix("token="))
     assert b"canary" == store.read(KEY)
@@ -50,13 +50,13 @@ def test_revoked_token_is_renewed_once(store, dcos):
         ("team/odd", "did not return a secret"),
     ],
 )
-def test_refusal_names_the_reason(store, path, problem):
+def test_refusal_names_the_reason(store, path, problem) -> None:
     """With the missing permission."""
     with pytest.raises(SecretError, match=problem):
         store.read(SecretSource("dcos", path))
 
 
-def test_sealed_store_is_unavailable(store, dcos):
+def test_sealed_store_is_unavailable(store, dcos) -> None:
     """So is a store whose login fails."""
     store.read(KEY)
     dcos.down = True

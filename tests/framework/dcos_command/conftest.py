@@ -1,6 +1,7 @@
 """A deployed service, and both programs that ask it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,7 @@ def api():
 class Result:
     """Exit code, standard output and standard error."""
 
-    def __init__(self, code, captured):
+    def __init__(self, code, captured) -> None:
         self.code, self.out, self.err = code, captured.out, captured.err
 
     @property
@@ -35,7 +36,7 @@ class Result:
 
 
 @pytest.fixture
-def dcos(api, capsys):
+def dcos(api, capsys: pytest.CaptureFixture[str]):
     """`dcos tensorflow --name=dev/digits ARGUMENTS`."""
 
     def run(*arguments, **environment):
@@ -50,7 +51,7 @@ def dcos(api, capsys):
 
 
 @pytest.fixture
-def own(api, capsys, monkeypatch, tmp_path):
+def own(api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """`dcos-tensorflow ARGUMENTS`, with the scheduler's URL in the environment."""
     monkeypatch.setenv("DCOS_TENSORFLOW_URL", api.url)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

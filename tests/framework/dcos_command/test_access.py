@@ -1,6 +1,7 @@
 """Authentication, TLS and the choice of the address."""
 
 import ssl
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
@@ -21,14 +22,14 @@ def api():
         yield live
 
 
-def test_missing_or_wrong_token_names_the_remedy(own, dcos):
+def test_missing_or_wrong_token_names_the_remedy(own, dcos) -> None:
     """Behind DC/OS the remedy is its own login."""
     assert "requires a token; pass an API token with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
     assert "rejected the token" in own("--token", "wrong", "plan", "list").err
     assert "dcos auth login" in dcos("plan", "list").err
 
 
-def test_token_is_accepted_before_and_after_the_command(own, monkeypatch):
+def test_token_is_accepted_before_and_after_the_command(own, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 == own("--token", "look", "--json", "plan", "list").code
     assert 0 == own("plan", "list", "--token=look", "--json").code
     monkeypatch.setenv("DCOS_TENSORFLOW_TOKEN", "look")
@@ -37,7 +38,7 @@ def test_token_is_accepted_before_and_after_the_command(own, monkeypatch):
 
 
 @pytest.mark.parametrize("program", ["dcos", "own"])
-def test_url_wins_over_the_environment(program, request, api, monkeypatch):
+def test_url_wins_over_the_environment(program: str, request, api, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cluster is needed."""
     ask = request.getfixturevalue(program)
     where, none = ("--url", api.url, "--token", "look", "--name="), {"DCOS_URL": ""} if program == "dcos" else {}
@@ -48,7 +49,7 @@ def test_url_wins_over_the_environment(program, request, api, monkeypatch):
     assert (2, True) == (refused.code, "must begin with http" in refused.err)
 
 
-def test_sub_command_reads_url_and_token_variables(api, capsys):
+def test_sub_command_reads_url_and_token_variables(api, capsys: pytest.CaptureFixture[str]) -> None:
     """DC/OS' own token is sent to DC/OS only."""
     environment = {"DCOS_TENSORFLOW_URL": api.url, "DCOS_DIR": "/nowhere", "DCOS_ACS_TOKEN": "look"}
 
@@ -57,7 +58,7 @@ def test_sub_command_reads_url_and_token_variables(api, capsys):
     assert 0 == main(["tensorflow", "plan", "list"], {**environment, "DCOS_TENSORFLOW_TOKEN": "look"})
 
 
-def test_read_token_cannot_write(own):
+def test_read_token_cannot_write(own) -> None:
     refused = own("--token=look", "plan", "pause", "deploy")
 
     assert 1 == refused.code
@@ -65,7 +66,7 @@ def test_read_token_cannot_write(own):
     assert 0 == own("--token=change", "plan", "pause", "deploy").code
 
 
-def test_client_certificate_is_loaded(tmp_path, certificates):
+def test_client_certificate_is_loaded(tmp_path: Path, certificates) -> None:
     """DCOS_TENSORFLOW_CERTIFICATE: certificate and key in one file."""
     pem = certificates.path("client.both.pem")
 
@@ -93,7 +94,15 @@ def places(certificates):
         ("https", "plain", "try http:// instead of https://"),
     ],
 )
-def test_tls_mismatch_names_the_remedy(own, monkeypatch, capsys, places, scheme, place, words):
+def test_tls_mismatch_names_the_remedy(
+    own,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    places,
+    scheme: str,
+    place: str,
+    words: str,
+) -> None:
     """Each program names its own setting."""
     url = f"{scheme}://{places[place]}"
     monkeypatch.setenv("DCOS_TENSORFLOW_URL", url)
@@ -108,7 +117,7 @@ def test_tls_mismatch_names_the_remedy(own, monkeypatch, capsys, places, scheme,
         assert "core.ssl_verify" in theirs
 
 
-def test_unreadable_ca_file_names_its_variable(own, monkeypatch):
+def test_unreadable_ca_file_names_its_variable(own, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DCOS_TENSORFLOW_CA_FILE", "/nope")
 
     assert (

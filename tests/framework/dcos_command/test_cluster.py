@@ -1,5 +1,7 @@
 """The cluster of the sub-command."""
 
+from pathlib import Path
+
 import pytest
 
 from dcos_command.errors import CommandError
@@ -18,7 +20,7 @@ def settings(url, extra=""):
     return f'[core]\ndcos_url = "{url}" # where\ndcos_acs_token = \'a.b\'\nssl_verify = "false"\n{extra}'
 
 
-def test_attached_cluster_is_used(tmp_path):
+def test_attached_cluster_is_used(tmp_path: Path) -> None:
     """With its token and the configured service."""
     home = a_home(
         tmp_path,
@@ -33,32 +35,32 @@ def test_attached_cluster_is_used(tmp_path):
     assert ClusterConnection("http://two", "a.b", "false", "dev/mnist") == attached_cluster(home)
 
 
-def test_single_cluster_counts_as_attached(tmp_path):
+def test_single_cluster_counts_as_attached(tmp_path: Path) -> None:
     """As in the dcos command."""
     home = a_home(tmp_path, {"clusters/1/dcos.toml": settings("http://one"), "dcos.toml": settings("http://old")})
 
     assert "http://one" == attached_cluster(home).url
 
 
-def test_old_settings_file_is_the_fallback(tmp_path):
+def test_old_settings_file_is_the_fallback(tmp_path: Path) -> None:
     """The dcos command writes it before a cluster is set up."""
     assert "http://old" == attached_cluster(a_home(tmp_path, {"dcos.toml": settings("http://old")})).url
 
 
 @pytest.mark.parametrize("name", ["DCOS_URL", "DCOS_DCOS_URL"])
-def test_environment_wins_over_settings(tmp_path, name):
+def test_environment_wins_over_settings(tmp_path: Path, name: str) -> None:
     """The dcos command in Go sets these variables."""
     home = a_home(tmp_path, {"dcos.toml": settings("http://old")})
 
     assert "http://env" == attached_cluster({**home, name: "http://env/"}).url
 
 
-def test_missing_cluster_names_the_remedy(tmp_path):
+def test_missing_cluster_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="dcos cluster setup"):
         attached_cluster({"DCOS_DIR": str(tmp_path)})
 
 
-def test_ssl_verify_is_a_switch_or_a_file():
+def test_ssl_verify_is_a_switch_or_a_file() -> None:
     assert None is ClusterConnection("http://one", verify="false").tls()
     assert False is ClusterConnection("https://one", verify="False").tls().check_hostname
     assert True is ClusterConnection("https://one").tls().check_hostname
@@ -66,7 +68,7 @@ def test_ssl_verify_is_a_switch_or_a_file():
         ClusterConnection("https://one", verify="/no/file").tls()
 
 
-def test_toml_of_the_dcos_command_is_parsed():
+def test_toml_of_the_dcos_command_is_parsed() -> None:
     """Sections, strings in both quotes, bare values, comments."""
     text = "# x\n[core]\na = \"1 # 2\"\nb='c'\n\n[x.y]\n  d = true  # e\n"
 

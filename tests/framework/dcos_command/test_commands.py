@@ -56,7 +56,7 @@ def status_of(api, plan="deploy"):
     return find_plan(api.world.state, plan).status
 
 
-def test_plan_status_is_a_tree_with_reasons(ask, api):
+def test_plan_status_is_a_tree_with_reasons(ask, api) -> None:
     """The SDK's layout, with reasons added."""
     api.register()
     play(api.world, send.offers())
@@ -69,7 +69,7 @@ def test_plan_status_is_a_tree_with_reasons(ask, api):
     assert lines[-1].startswith("   └─ chief-0 (STARTING)")
 
 
-def test_plan_status_without_name_lists_all_plans(ask, api):
+def test_plan_status_without_name_lists_all_plans(ask, api) -> None:
     api.deploy()
 
     heading, first, *_ = ask("plan", "show").lines
@@ -78,7 +78,7 @@ def test_plan_status_without_name_lists_all_plans(ask, api):
     assert ["deploy", "COMPLETE", "4", "of", "4", "parallel"] == first.split()
 
 
-def test_json_is_the_unchanged_answer_of_the_api(ask, api):
+def test_json_is_the_unchanged_answer_of_the_api(ask, api) -> None:
     """Without --json the same commands print text."""
     api.deploy()
 
@@ -89,7 +89,7 @@ def test_json_is_the_unchanged_answer_of_the_api(ask, api):
         assert ask(*words.split()).lines, words
 
 
-def test_tasks_shows_name_state_and_address(ask, api):
+def test_tasks_shows_name_state_and_address(ask, api) -> None:
     api.deploy()
 
     heading, *rows = ask("tasks").lines
@@ -100,7 +100,7 @@ def test_tasks_shows_name_state_and_address(ask, api):
     assert api.world.state.stored.tasks["ps-0"].address in rows[0]
 
 
-def test_why_shows_reasons_of_pending_tasks(ask, api):
+def test_why_shows_reasons_of_pending_tasks(ask, api) -> None:
     """Also that a task is not pending."""
     api.register()
 
@@ -111,14 +111,14 @@ def test_why_shows_reasons_of_pending_tasks(ask, api):
     assert ["No task is pending."] == ask("why").lines
 
 
-def test_events_of_unknown_task_lists_valid_names(ask, api):
+def test_events_of_unknown_task_lists_valid_names(ask, api) -> None:
     api.deploy()
     refused = ask("events", "-t", "nope")
 
     assert (1, True) == (refused.code, "worker-0" in refused.err)
 
 
-def test_cluster_shows_tf_config_of_a_task(ask, api):
+def test_cluster_shows_tf_config_of_a_task(ask, api) -> None:
     api.deploy()
 
     config = json.loads(ask("cluster", "worker-1").out)
@@ -127,7 +127,7 @@ def test_cluster_shows_tf_config_of_a_task(ask, api):
     assert "generation 1, parameter_server" == ask("cluster").lines[0]
 
 
-def test_plan_commands_change_the_plan(ask, api):
+def test_plan_commands_change_the_plan(ask, api) -> None:
     """With the SDK's alternative words."""
     api.register()
 
@@ -144,7 +144,7 @@ def test_plan_commands_change_the_plan(ask, api):
     assert {"EPOCHS": "10", "NOTE": "a=b c"} == dict(api.world.state.stored.controls["deploy"].parameters)
 
 
-def test_pod_commands_change_the_pod(ask, api):
+def test_pod_commands_change_the_pod(ask, api) -> None:
     api.deploy()
 
     assert ["worker-0 is restarted"] == ask("pod", "restart", "worker-0").lines
@@ -162,7 +162,7 @@ def test_pod_commands_change_the_pod(ask, api):
     ("tasks", "line"),
     [(["a-0"], "a-0 is paused"), (["a-0", "b-0"], "a-0 is paused: a-0, b-0"), ([], "a-0 is paused: no task")],
 )
-def test_pod_answer_names_other_tasks_only(tasks, line):
+def test_pod_answer_names_other_tasks_only(tasks, line: str) -> None:
     (command,) = [command for command in COMMANDS if command.words == "pod pause"]
 
     (part,) = command.show({"pod": "a-0", "tasks": tasks}, {})
@@ -170,7 +170,7 @@ def test_pod_answer_names_other_tasks_only(tasks, line):
     assert [line] == list(render_lines(part))
 
 
-def test_unknown_name_lists_valid_names(ask, api):
+def test_unknown_name_lists_valid_names(ask, api) -> None:
     api.deploy()
 
     near, far = ask("plan", "status", "deplyo"), ask("pod", "info", "backup")
@@ -199,7 +199,7 @@ def test_unknown_name_lists_valid_names(ask, api):
         ("logs -f nope", 1, {"status": 404, "code": "not_found"}),
     ],
 )
-def test_error_with_json_is_a_document(ask, api, words, code, error):
+def test_error_with_json_is_a_document(ask, api, words: str, code: int, error) -> None:
     """In the form of the API's errors; also printed as text."""
     api.deploy()
 
@@ -213,13 +213,13 @@ def test_error_with_json_is_a_document(ask, api, words, code, error):
         assert "Did you mean worker?" in body["message"]
 
 
-def test_every_similar_name_is_suggested(ask, api):
+def test_every_similar_name_is_suggested(ask, api) -> None:
     api.deploy()
 
     assert "Did you mean worker-0 or worker-1? See: " in ask("pod", "restart", "wroker").err
 
 
-def test_replace_without_terminal_needs_yes(ask, api):
+def test_replace_without_terminal_needs_yes(ask, api) -> None:
     api.deploy()
     before = api.world.id_of("worker-0")
 
@@ -230,14 +230,14 @@ def test_replace_without_terminal_needs_yes(ask, api):
     assert before == api.world.id_of("worker-0")
 
 
-def test_invalid_parameter_is_wrong_usage(ask):
+def test_invalid_parameter_is_wrong_usage(ask) -> None:
     """Exit code 2, without a request."""
     assert 2 == ask("plan", "start", "deploy", "-p", "1=2").code
     assert 2 == ask("plan", "start").code
     assert 2 == ask("plan", "frobnicate").code
 
 
-def test_progress_is_a_row_per_job(ask, api):
+def test_progress_is_a_row_per_job(ask, api) -> None:
     """Without a terminal it is printed once."""
     api.deploy()
     record = api.world.state.stored.tasks["chief-0"]
@@ -249,7 +249,7 @@ def test_progress_is_a_row_per_job(ask, api):
     assert ["50/100", "12.5", "400.0", "4", "s", "0.25"] == line.split()[2:8]
 
 
-def test_logs_shows_the_end_of_a_file(ask, api):
+def test_logs_shows_the_end_of_a_file(ask, api) -> None:
     api.deploy()
     api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2", "stderr": b"oops\n", "executor.log": b"x" * 100_000}
 
@@ -259,7 +259,7 @@ def test_logs_shows_the_end_of_a_file(ask, api):
     assert "step 1\nstep 2" == ask("logs", "worker-0", "--json").json["data"]
 
 
-def test_followed_log_ends_with_the_task(ask, api):
+def test_followed_log_ends_with_the_task(ask, api) -> None:
     api.deploy()
     api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2\n"}
     play(api.world, send.status("worker-0", TaskState.FINISHED))
@@ -269,7 +269,7 @@ def test_followed_log_ends_with_the_task(ask, api):
     assert ["step 1", "step 2", "--- worker-0 has ended: TASK_FINISHED ---"] == output.lines
 
 
-def test_events_are_listed_oldest_first(ask, api):
+def test_events_are_listed_oldest_first(ask, api) -> None:
     api.pages.add(
         *(
             JournalEntry(number, 1000.0 + number, "X", f"thing {number}", f"worker-{number % 2}")
@@ -291,7 +291,7 @@ def test_events_are_listed_oldest_first(ask, api):
         (500, {"value": 500, "reasons": ["refused"]}, "500  refused"),
     ],
 )
-def test_health_accepts_every_status(capsys, code, body, expected):
+def test_health_accepts_every_status(capsys: pytest.CaptureFixture[str], code: int, body, expected: str) -> None:
     """Also where HTTP allows no body."""
     answer = Response(status_code=code) if body is None else JSONResponse(body, code)
     routes = [Route("/service/x/v1/health", lambda _request: answer)]
@@ -305,7 +305,7 @@ def test_health_accepts_every_status(capsys, code, body, expected):
     assert {"value": code, "reasons": [expected[5:]]} == json.loads(document)
 
 
-def test_config_list_shows_changes(own, api):
+def test_config_list_shows_changes(own, api) -> None:
     """For programs only the ids."""
     older = {"worker": {"count": 2, "command": "python " + "x" * 60}, "service": {"user": "me"}}
     newer = {"worker": {"count": 3, "command": "python y"}, "ps": {"count": 2}, "chief": {"cpus": 1}}
@@ -323,7 +323,7 @@ def test_config_list_shows_changes(own, api):
     assert [ids[1], ids[0]] == own("config", "list", "--json").json
 
 
-def test_config_list_compares_with_the_previous_target(own, api):
+def test_config_list_compares_with_the_previous_target(own, api) -> None:
     """That one may be newer after a rollback."""
     ids = [str(uuid.UUID(int=number)) for number in (1, 2)]
     up, down = ([{"option": "worker.count", "old": old, "new": new}] for old, new in ((2, 3), (3, 2)))
@@ -337,21 +337,21 @@ def test_config_list_compares_with_the_previous_target(own, api):
 
 
 @pytest.mark.parametrize("number", ["0", "1001", "99999", "many"])
-def test_number_out_of_range_is_wrong_usage(ask, number):
+def test_number_out_of_range_is_wrong_usage(ask, number: str) -> None:
     refused = ask("events", "-n", number)
 
     assert 2 == refused.code
     assert re.search("-n", refused.err)
 
 
-def test_file_and_stderr_cannot_be_combined(ask):
+def test_file_and_stderr_cannot_be_combined(ask) -> None:
     refused = ask("logs", "worker-0", "--file", "stdout", "--stderr")
 
     assert 2 == refused.code
     assert "--stderr and --file: cannot be combined" in refused.err
 
 
-def test_result_is_one_sentence(ask, api):
+def test_result_is_one_sentence(ask, api) -> None:
     api.deploy()
 
     assert ["no result yet"] == ask("result").lines

@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,7 @@ PATIENCE = 60
 
 
 @pytest.fixture
-def moody(monkeypatch):
+def moody(monkeypatch: pytest.MonkeyPatch):
     """A service that answers `answers` to one request after the other, then 503; `asked`: from where on."""
     monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
@@ -49,7 +50,7 @@ def moody(monkeypatch):
         yield asked, answers, service_and
 
 
-def test_interrupted_stream_resumes_after_last_event(moody):
+def test_interrupted_stream_resumes_after_last_event(moody) -> None:
     """The last complete event."""
     asked, answers, stream = moody
     answers += ["id: 1\ndata: a\n\nid: 2\ndata: ha", "id: 2\ndata: half\n\nevent: end\ndata: {}\n\n"]
@@ -60,7 +61,7 @@ def test_interrupted_stream_resumes_after_last_event(moody):
     assert [None, "1"] == asked
 
 
-def test_followed_events_name_their_journal(monkeypatch):
+def test_followed_events_name_their_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reinstalled service counts from 1 again."""
     monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
     asked = []
@@ -84,7 +85,7 @@ def test_followed_events_name_their_journal(monkeypatch):
     assert [("7", "it", None), ("7", "it", "8-it")] == asked
 
 
-def test_stream_without_answer_is_given_up(moody):
+def test_stream_without_answer_is_given_up(moody) -> None:
     """A restarted scheduler has a minute."""
     asked, answers, stream = moody
     answers += ["id: 1\ndata: a\n\n"]
@@ -96,7 +97,7 @@ def test_stream_without_answer_is_given_up(moody):
     assert 3 == len(asked)
 
 
-def test_first_request_without_answer_is_not_retried(moody):
+def test_first_request_without_answer_is_not_retried(moody) -> None:
     asked, _answers, stream = moody
 
     with pytest.raises(UnreachableError, match="no scheduler answers"):
@@ -105,7 +106,7 @@ def test_first_request_without_answer_is_not_retried(moody):
 
 
 @pytest.fixture
-def program(api, tmp_path):
+def program(api, tmp_path: Path):
     """Starts `dcos-tensorflow ARGUMENTS`, or dcos tensorflow; what still runs afterwards is killed by its id."""
     environment = {
         **os.environ,
@@ -133,7 +134,7 @@ def program(api, tmp_path):
 
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
-def test_events_are_followed_as_they_happen(api, program, module):
+def test_events_are_followed_as_they_happen(api, program, module: str) -> None:
     """With --json one document a line."""
     api.pages.add(JournalEntry(1, 1000.0, "X", "the first", "worker-0"))
     process = program(module, "events", "--follow", "--json")
@@ -149,7 +150,7 @@ def test_events_are_followed_as_they_happen(api, program, module):
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
 @pytest.mark.parametrize("words", ["events -f", "logs -f worker-0"])
-def test_closed_pipe_ends_following(api, program, module, words):
+def test_closed_pipe_ends_following(api, program, module: str, words: str) -> None:
     """As in `..."""
     api.deploy()
     api.pages.add(JournalEntry(1, 1000.0, "X", "the first", "worker-0"))
@@ -163,7 +164,7 @@ def test_closed_pipe_ends_following(api, program, module, words):
 
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])
-def test_progress_is_live_on_a_terminal(api, program, module):
+def test_progress_is_live_on_a_terminal(api, program, module: str) -> None:
     api.deploy()
     chief = api.world.id_of("chief-0")
     play(api.world, send.event(ProgressReported(chief, Progress(1, 1000.0, 25, 100, 4.0, None, 5.0, None))))
@@ -191,7 +192,7 @@ def read_until(terminal, pattern):
     return text.decode(errors="replace")
 
 
-def test_live_output_retries_a_lost_scheduler(monkeypatch):
+def test_live_output_retries_a_lost_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last frame stays; the first one needs an answer."""
     monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
     monkeypatch.setattr(execute, "_MAX_FAILURES", 2)

@@ -13,23 +13,23 @@ CELL = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, 
 ROWS = st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=5)
 
 
-def test_columns_fit_their_cells():
+def test_columns_fit_their_cells() -> None:
     table = Table(("task", "status"), [("worker-0", status_word("RUNNING")), ("ps-0", "-")])
 
     assert ["task      status", "worker-0  RUNNING", "ps-0      -"] == list(render_lines(table))
 
 
-def test_wide_characters_take_two_columns():
+def test_wide_characters_take_two_columns() -> None:
     assert ["a     b", "日本  x"] == list(render_lines(Table(("a", "b"), [("日本", "x")])))
 
 
-def test_wide_cell_is_broken_into_lines():
+def test_wide_cell_is_broken_into_lines() -> None:
     table = Table(("task", "why"), [("worker-0", "needs 4 cpus, best agent has 2")])
 
     assert ["task      why", "worker-0  needs 4 cpus,", "          best agent has 2"] == list(render_lines(table, 27))
 
 
-def test_narrow_terminal_gets_a_line_per_cell():
+def test_narrow_terminal_gets_a_line_per_cell() -> None:
     wide = Table(("task", "address", "what"), [("worker-0", "10.0.0.1:31000", "-"), ("ps-0", "-", "it waits")])
 
     assert "task: worker-0/address:/10.0.0.1:31000/what: -//task: ps-0/address: -/what: it waits" == "/".join(
@@ -38,21 +38,21 @@ def test_narrow_terminal_gets_a_line_per_cell():
     assert ["a  b  c", "1  2  3"] == list(render_lines(Table(("a", "b", "c"), [("1", "2", "3")]), 10))
 
 
-def test_lines_of_a_cell_are_kept():
+def test_lines_of_a_cell_are_kept() -> None:
     assert ["pod  why", "a    one", "     two"] == list(render_lines(Table(("pod", "why"), [("a", "one\ntwo")])))
 
 
-def test_empty_table_is_a_sentence():
+def test_empty_table_is_a_sentence() -> None:
     assert ["There are no tasks."] == list(render_lines(Table(("task",), [], empty="There are no tasks.")))
 
 
-def test_line_is_cut_only_without_wrap():
+def test_line_is_cut_only_without_wrap() -> None:
     assert ["└─ worke…"] == list(render_lines(Line(("└─ ", "worker-0"), wrap=False), 9))
     assert ["worker-0"] == list(render_lines(Line(("worker-0",)), 4))
     assert ["└─ worker-0"] == list(render_lines(Line(("└─ ", "worker-0"), wrap=False)))
 
 
-def test_raw_text_keeps_its_lines():
+def test_raw_text_keeps_its_lines() -> None:
     assert ["a", "b"] == list(render_lines(Raw("a\nb\n")))
 
 
@@ -67,7 +67,7 @@ def test_raw_text_keeps_its_lines():
         ("\U0001f468\u200d\U0001f469 \u05d0\u0628", "\U0001f468\u200d\U0001f469 \u05d0\u0628"),
     ],
 )
-def test_terminal_gets_colours_but_no_commands(said, expected):
+def test_terminal_gets_colours_but_no_commands(said: str, expected) -> None:
     """Commands could write to the clipboard or to the input. Files and pipes get everything."""
 
     class Terminal(io.StringIO):
@@ -82,7 +82,7 @@ def test_terminal_gets_colours_but_no_commands(said, expected):
     ["\x1b]0;x\x07", "\x1b[31m", "\x1b[2J", "\x9b2J", "\r", "\b", *map(chr, (0x202E, 0x2067, 0x200F, 0x2028, 0xFEFF))],
     ids=ascii,
 )
-def test_task_text_has_no_control_characters(hostile):
+def test_task_text_has_no_control_characters(hostile: str) -> None:
     """It cannot reorder, hide or break the text next to it."""
     said = f"a{hostile}b"
     lines = [
@@ -96,7 +96,7 @@ def test_task_text_has_no_control_characters(hostile):
 
 
 @given(ROWS, st.integers(22, 140))
-def test_lines_fit_the_terminal_without_loss(rows, width):
+def test_lines_fit_the_terminal_without_loss(rows, width) -> None:
     drawn = list(render_lines(Table(("+", "-", "="), rows), width))
 
     assert all(len(line) <= width for line in drawn)
@@ -106,14 +106,14 @@ def test_lines_fit_the_terminal_without_loss(rows, width):
         assert all(any(cell in line for line in drawn) for row in rows for cell in row)
 
 
-def test_cell_without_column_name_stands_alone():
+def test_cell_without_column_name_stands_alone() -> None:
     drawn = list(render_lines(Table(("job", "", "loss", ""), [("worker", "━━━━", "0.5", "")], charts=(1, 3)), 10))
 
     assert ["job: worker", "━━━━", "loss: 0.5"] == drawn or ["job:", "worker", "━━━━", "loss: 0.5"] == drawn
 
 
 @pytest.mark.parametrize("width", [30, 40, 50, 60])
-def test_words_are_not_broken_on_narrow_terminals(width):
+def test_words_are_not_broken_on_narrow_terminals(width: int) -> None:
     row = ("2026-11-21 10:00:00", "worker-0", "10.0.0.12:31000", "is launched again on agent-3.example.com")
     drawn = list(render_lines(Table(("when", "task", "address", "what"), [row] * 2), width))
     wrapped = list(render_lines(Line((*(f"{cell} " for cell in row),)), width))

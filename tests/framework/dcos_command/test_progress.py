@@ -24,12 +24,12 @@ def a_job(**said):
     ("fraction", "drawn"),
     [(0, "────"), (0.5, "━━──"), (0.625, "━━╸─"), (1, "━━━━"), (2, "━━━━"), (-1, "────"), (None, "╌╌╌╌")],
 )
-def test_bar_is_filled_in_halves(fraction, drawn):
+def test_bar_is_filled_in_halves(fraction: float | None, drawn: str) -> None:
     assert drawn == progress_bar(fraction, 4)
 
 
 @given(st.floats(0, 1), st.integers(1, 80))
-def test_bar_has_the_given_width(fraction, width):
+def test_bar_has_the_given_width(fraction, width) -> None:
     assert width == len(progress_bar(fraction, width))
 
 
@@ -43,7 +43,7 @@ def test_bar_has_the_given_width(fraction, width):
         ([9.0] * 30, "▁" * 20),
     ],
 )
-def test_sparkline_scales_its_finite_values(values, drawn):
+def test_sparkline_scales_its_finite_values(values, drawn: str) -> None:
     """Only the newest are drawn."""
     assert drawn == sparkline(values)
 
@@ -51,11 +51,11 @@ def test_sparkline_scales_its_finite_values(values, drawn):
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(None, "-"), (math.inf, "-"), (0.4, "0 s"), (59, "59 s"), (61, "1:01"), (3723, "1:02:03")]
 )
-def test_duration_format(seconds, expected):
+def test_duration_format(seconds: float | None, expected: str) -> None:
     assert expected == format_duration(seconds)
 
 
-def test_leader_represents_its_job():
+def test_leader_represents_its_job() -> None:
     """Its loss and remaining time, next to the speed of the job."""
     answer = {
         "leader": "worker-1",
@@ -80,7 +80,7 @@ def test_leader_represents_its_job():
     assert "ps" in cell_text(silent.words[0])
 
 
-def test_slowest_task_represents_a_job_without_leader():
+def test_slowest_task_represents_a_job_without_leader() -> None:
     """The others wait for it."""
     answer = {"leader": None, "jobs": {"worker": a_job(step=5)}, "tasks": [
         a_task("worker-0", step=9, loss=1.0), a_task("worker-1", step=5, loss=7.0), a_task("worker-2")]}  # fmt: skip
@@ -90,7 +90,7 @@ def test_slowest_task_represents_a_job_without_leader():
     assert ["worker", "╌" * 24, "5", "-", "-", "-", "7", ""] == [cell_text(cell) for cell in table.rows[0]]
 
 
-def test_silent_job_has_no_row():
+def test_silent_job_has_no_row() -> None:
     (table,) = show_progress(
         {"leader": None, "jobs": {"worker": a_job(reporting=0)}, "tasks": [a_task("worker-0")]}, {}
     )

@@ -14,7 +14,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
 ROWS = [line.split(" | ")[0] for line in PAGE.splitlines() if line.startswith("| `")]
 
 
-def test_spellings_are_unique():
+def test_spellings_are_unique() -> None:
     spelled = [words for command in COMMANDS for words in command.spellings]
 
     assert len(set(spelled)) == len(spelled)
@@ -22,7 +22,7 @@ def test_spellings_are_unique():
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.words)
-def test_every_command_is_documented_in_cli_md(command):
+def test_every_command_is_documented_in_cli_md(command) -> None:
     """And each of its spellings is a command."""
     words = command.words.split()
     assert any(row.startswith(f"| `{words[0]}") and re.search(rf"\b{words[-1]}\b", row) for row in ROWS), "docs/cli.md"
@@ -45,7 +45,7 @@ def every_command(group, context):
 
 
 @pytest.mark.parametrize("words", [command.words for command in COMMANDS])
-def test_help_of_a_command_is_brief_and_has_examples(words):
+def test_help_of_a_command_is_brief_and_has_examples(words: str) -> None:
     """One line of up to 60 characters, and command lines that can be copied."""
     context = click.Context(cli, info_name="dcos-tensorflow")
     ((command, below),) = [
@@ -57,7 +57,7 @@ def test_help_of_a_command_is_brief_and_has_examples(words):
     assert f"Examples:\n    dcos-tensorflow {words}" in command.get_help(below)
 
 
-def test_top_level_help_has_every_command_in_a_section():
+def test_top_level_help_has_every_command_in_a_section() -> None:
     """Train, Change, Inspect, Build."""
     sectioned = {name for section in HELP_SECTIONS.values() for name in section}
     context = click.Context(cli)

@@ -19,7 +19,7 @@ def a_server(leads_to=""):
     heard = []
 
     class Handler(QuietHandler):
-        def respond(self):
+        def respond(self) -> None:
             heard.append(self.headers["Authorization"])
             away = leads_to if leads_to.startswith("http") or self.path != leads_to else ""
             self.answer(302 if away else 200, b"{}", Location=away)
@@ -28,7 +28,7 @@ def a_server(leads_to=""):
         yield server.port, heard
 
 
-def test_token_is_not_sent_to_redirect_target():
+def test_token_is_not_sent_to_redirect_target() -> None:
     """Neither to another name for this machine nor to another port; the error names the target."""
     with ExitStack() as stack:
         port, heard = stack.enter_context(a_server())
@@ -49,7 +49,7 @@ def test_token_is_not_sent_to_redirect_target():
     assert [] == heard
 
 
-def test_redirected_post_is_refused():
+def test_redirected_post_is_refused() -> None:
     """urllib would turn it into a GET."""
     with a_server("/v1/there") as (port, heard):
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", "secret"), "x", direct=True)
@@ -75,13 +75,13 @@ def test_redirected_post_is_refused():
         ("http://dcos/x", "//[", False),
     ],
 )
-def test_safe_redirect_keeps_host_and_port(here, there, same):
+def test_safe_redirect_keeps_host_and_port(here: str, there: str, same: bool) -> None:
     """DC/OS redirects from http to https."""
     assert same == is_safe_redirect(here, there)
 
 
 @pytest.mark.parametrize("token", ["secret\r", "secret\r\n", "  secret \n"])
-def test_line_end_of_a_token_is_removed(token):
+def test_line_end_of_a_token_is_removed(token) -> None:
     """`$(cat file)` keeps the carriage return of a Windows editor."""
     with a_server() as (port, heard):
         ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", token), "x", direct=True).get("v1/plans")
@@ -92,7 +92,7 @@ def test_line_end_of_a_token_is_removed(token):
 
 @pytest.mark.parametrize("token", ["sec\rret", "sec\nX-Other: ret", "sec\0ret", "secrét€", "\ufeffsecret"])
 @pytest.mark.parametrize("direct", [True, False])
-def test_invalid_token_is_refused_and_not_shown(token, direct):
+def test_invalid_token_is_refused_and_not_shown(token, direct: bool) -> None:
     """Neither by the message nor by the traceback."""
     service = ServiceClient(ClusterConnection("http://127.0.0.1:1", token), "x", direct=direct)
     for ask in (lambda: service.get("v1/plans"), lambda: service.post("v1/plans"), lambda: next(service.events("v1"))):
@@ -104,7 +104,7 @@ def test_invalid_token_is_refused_and_not_shown(token, direct):
         assert "ret" not in text.replace("return", "")
 
 
-def test_invalid_header_is_not_shown():
+def test_invalid_header_is_not_shown() -> None:
     """Python's error quotes it."""
     asked = build_request("GET", "http://127.0.0.1:1/v1/plans", {"X-Thing": "secret\r"})
     with pytest.raises(CommandError, match="v1/plans`: invalid URL or header") as refused:
@@ -114,6 +114,6 @@ def test_invalid_header_is_not_shown():
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:port", "http://a b/"])
-def test_invalid_url_raises_command_error(url):
+def test_invalid_url_raises_command_error(url: str) -> None:
     with pytest.raises(CommandError):
         ServiceClient(ClusterConnection(url, "secret"), "x", direct=True).get("v1/plans")

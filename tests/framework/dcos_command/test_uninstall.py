@@ -27,7 +27,7 @@ def a_plan(status, message):
 
 
 @pytest.fixture
-def cluster(monkeypatch):
+def cluster(monkeypatch: pytest.MonkeyPatch):
     """A DC/OS with the service dev/digits, which has the plans `plans`, one look after the other, and is gone then."""
     monkeypatch.setattr(command, "_POLL_SECONDS", 0.0)
     plans: list[Any] = []
@@ -57,7 +57,9 @@ def cluster(monkeypatch):
         (("PENDING", "waits for the end of the framework"), ""),
     ],
 )
-def test_uninstall_reports_what_is_left_behind(cluster, capsys, last, expected):
+def test_uninstall_reports_what_is_left_behind(
+    cluster, capsys: pytest.CaptureFixture[str], last, expected: str
+) -> None:
     """The scheduler, restarted meanwhile, reports it."""
     plans, run = cluster
     plans += [({"message": "busy"}, 503), (a_plan("PENDING", "waits"), 202), (a_plan(*last), 200)]
@@ -69,7 +71,7 @@ def test_uninstall_reports_what_is_left_behind(cluster, capsys, last, expected):
     assert "/dev/digits is being uninstalled. Ctrl-C" in seen.err
 
 
-def test_restarted_scheduler_does_not_hide_leftovers(cluster, capsys):
+def test_restarted_scheduler_does_not_hide_leftovers(cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """It knows nothing of what its predecessor left behind."""
     plans, run = cluster
     plans += [(a_plan("COMPLETE", LOST), 200), (a_plan("COMPLETE", "nothing is left behind that is known"), 200)]
@@ -91,7 +93,9 @@ def a_failure(message, version="v2"):
         (a_failure("status 1", "v1"), ""),  # that was before
     ],
 )
-def test_failing_scheduler_is_reported_and_times_out(cluster, capsys, monkeypatch, failure, expected):
+def test_failing_scheduler_is_reported_and_times_out(
+    cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, failure, expected: str
+) -> None:
     """The failure is reported once."""
     plans, run = cluster
     plans += [({"message": "busy"}, 503)] * 2
@@ -104,7 +108,7 @@ def test_failing_scheduler_is_reported_and_times_out(cluster, capsys, monkeypatc
     assert "/dev/digits still exists after 0 s: " in seen
 
 
-def test_json_contains_what_is_left_behind(cluster, capsys):
+def test_json_contains_what_is_left_behind(cluster, capsys: pytest.CaptureFixture[str]) -> None:
     plans, run = cluster
     plans += [(a_plan("COMPLETE", LOST), 200)]
 
@@ -112,7 +116,7 @@ def test_json_contains_what_is_left_behind(cluster, capsys):
     assert {"results": [{"appId": "/dev/digits", "message": LOST}]} == json.loads(capsys.readouterr().out)
 
 
-def test_no_wait_names_the_command_to_follow(cluster, capsys):
+def test_no_wait_names_the_command_to_follow(cluster, capsys: pytest.CaptureFixture[str]) -> None:
     plans, run = cluster
     plans += [(a_plan("PENDING", "waits"), 202)]
 
@@ -122,6 +126,6 @@ def test_no_wait_names_the_command_to_follow(cluster, capsys):
     )
 
 
-def test_last_step_is_the_schedulers():
+def test_last_step_is_the_schedulers() -> None:
     assert view.FORGET_STATE == LAST_STEP
     assert LastStep() == last_uninstall_step({"phases": []})

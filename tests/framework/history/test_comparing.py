@@ -11,7 +11,7 @@ from tf_scheduler.history.compare import (
 from tf_scheduler.history.model import ProgressPoint
 
 
-def test_compare_finds_different_options_and_versions():
+def test_compare_finds_different_options_and_versions() -> None:
     """Also those that only one run has."""
     new = a_run(options={"service": {"name": "mnist", "command": "python b.py"}, "chief": {"count": 1}})
 
@@ -25,7 +25,7 @@ def test_compare_finds_different_options_and_versions():
     )
 
 
-def test_run_results_are_those_of_the_leader():
+def test_run_results_are_those_of_the_leader() -> None:
     """With the first step of any task, and launches beyond the first."""
     results = run_results(a_run())
 
@@ -38,7 +38,7 @@ def test_run_results_are_those_of_the_leader():
     )
 
 
-def test_chief_leads_the_workers():
+def test_chief_leads_the_workers() -> None:
     """Among the tasks that report progress."""
     curves = {name: (ProgressPoint(T0, 1),) for name in ("ps-0", "worker-1", "worker-0", "chief-0")}
 
@@ -46,7 +46,7 @@ def test_chief_leads_the_workers():
     assert a_run(curves={}).leader is None
 
 
-def test_masked_options_are_listed():
+def test_masked_options_are_listed() -> None:
     """The user has to fill them in."""
     options = {"service": {"environment": {"TOKEN": "***", "A": "b"}, "gcs_key": "***"}}
 

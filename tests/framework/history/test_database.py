@@ -2,6 +2,7 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from tf_scheduler.history.database import RunDatabase
 from tf_scheduler.history.model import WARNING_KEY, from_json, to_json
 
 
-def test_stored_run_is_read_back(tmp_path):
+def test_stored_run_is_read_back(tmp_path: Path) -> None:
     """With launches, curves and warnings."""
     database = RunDatabase(tmp_path / "state" / "history.db")
 
@@ -20,7 +21,7 @@ def test_stored_run_is_read_back(tmp_path):
     assert [a_run()] == database.runs()
 
 
-def test_database_is_private(tmp_path):
+def test_database_is_private(tmp_path: Path) -> None:
     """Whatever the umask, and even if it was readable before."""
     path, before = tmp_path / "history.db", os.umask(0)
     try:
@@ -34,7 +35,7 @@ def test_database_is_private(tmp_path):
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
-def test_oldest_runs_are_deleted(tmp_path):
+def test_oldest_runs_are_deleted(tmp_path: Path) -> None:
     database = RunDatabase(tmp_path / "history.db", limit=2)
 
     for number in (2, 3, 1):
@@ -43,7 +44,7 @@ def test_oldest_runs_are_deleted(tmp_path):
     assert ["run-3", "run-2"] == [run.id for run in database.runs()]
 
 
-def test_run_is_found_by_prefix_of_its_id(tmp_path):
+def test_run_is_found_by_prefix_of_its_id(tmp_path: Path) -> None:
     """Or as `last`. Errors list the newest ids."""
     database = RunDatabase(tmp_path / "history.db")
     with pytest.raises(JobError, match="no runs recorded yet"):
@@ -58,7 +59,7 @@ def test_run_is_found_by_prefix_of_its_id(tmp_path):
         database.find("c")
 
 
-def test_invalid_database_is_reported(tmp_path):
+def test_invalid_database_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     path.write_text("something else, and long enough to be read as a header of a database file" * 20)
 
@@ -66,7 +67,7 @@ def test_invalid_database_is_reported(tmp_path):
         RunDatabase(path).runs()
 
 
-def test_records_of_other_versions_are_readable():
+def test_records_of_other_versions_are_readable() -> None:
     """Missing fields have their defaults, unknown fields are ignored."""
     old = {**to_json(a_run()), "version": 99, "surprise": 1}
     del old[WARNING_KEY]

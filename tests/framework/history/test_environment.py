@@ -2,11 +2,12 @@
 
 import platform
 import sys
+from pathlib import Path
 
 from tf_scheduler.history.compare import describe_environment
 
 
-def test_environment_has_versions_and_digests(tmp_path):
+def test_environment_has_versions_and_digests(tmp_path: Path) -> None:
     """Of each interpreter once. An interpreter that fails has no entry."""
     job = tmp_path / "train.py"
     job.write_text("print()")

@@ -1,7 +1,9 @@
 """Recording of decisions as lines, and lines as launches and curves."""
 
 from functools import partial
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +36,7 @@ def recorder(tmp_path, times, **others):
     return Recorder(tmp_path / "recording.jsonl", lambda: next(clock), **others)
 
 
-def test_recording_has_times_resources_and_end_of_launch(tmp_path):
+def test_recording_has_times_resources_and_end_of_launch(tmp_path: Path) -> None:
     """And why it was replaced."""
     record = recorder(tmp_path, (100.0, 101.0, 109.0))
     lost = Recovery("worker-0", "id-1", Cause.INFRASTRUCTURE, "agent a was lost", 109.0, 109.0, 110.0)
@@ -64,7 +66,7 @@ def test_recording_has_times_resources_and_end_of_launch(tmp_path):
     assert ["worker-0 failed"] == [item.message for item in recording.warnings]
 
 
-def test_progress_is_downsampled_to_a_curve(tmp_path):
+def test_progress_is_downsampled_to_a_curve(tmp_path: Path) -> None:
     """Up to two points per second; a loss that is not finite becomes None."""
     record = recorder(tmp_path, (1.0, 1.1, 1.6, 2.5))
 
@@ -81,7 +83,7 @@ def test_progress_is_downsampled_to_a_curve(tmp_path):
     assert "examples" == recording.unit
 
 
-def test_unit_of_run_is_that_of_its_leader():
+def test_unit_of_run_is_that_of_its_leader() -> None:
     """Each task has its own unit, which may change during the run."""
     lines = (
         {"t": 1.0, "progress": "worker-0", "step": 1, "speed": 2.0, "unit": "steps"},
@@ -98,7 +100,7 @@ def test_unit_of_run_is_that_of_its_leader():
     }
 
 
-def test_first_step_uses_time_of_event_file(tmp_path):
+def test_first_step_uses_time_of_event_file(tmp_path: Path) -> None:
     """Which is earlier than the time of the report."""
     record = recorder(tmp_path, (20.0, 30.0))
 
@@ -108,7 +110,7 @@ def test_first_step_uses_time_of_event_file(tmp_path):
     assert 11.5 == a_run(submitted=1.0, curves=read_recording(tmp_path / "recording.jsonl").curves).first_step
 
 
-def test_recording_is_bounded(tmp_path):
+def test_recording_is_bounded(tmp_path: Path) -> None:
     """Progress uses up to half of the size, so that the end of the run still fits."""
     path = tmp_path / "recording.jsonl"
     record = recorder(tmp_path, range(1, 100), most_bytes=2000)
@@ -122,7 +124,7 @@ def test_recording_is_bounded(tmp_path):
     assert 1800 < path.stat().st_size <= 2000
 
 
-def test_unwritable_recording_is_logged_once(tmp_path, caplog):
+def test_unwritable_recording_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record = Recorder(tmp_path / "missing" / "recording.jsonl", lambda: 1.0)
 
     for _ in range(3):
@@ -131,7 +133,7 @@ def test_unwritable_recording_is_logged_once(tmp_path, caplog):
     assert 1 == caplog.text.count("is not recorded")
 
 
-def test_recording_continues_after_write_error(tmp_path):
+def test_recording_continues_after_write_error(tmp_path: Path) -> None:
     """Such as a full disk."""
     record = Recorder(tmp_path / "missing" / "recording.jsonl", lambda: 1.0)
     record(Tick(), Decision(STATE, (a_status(TaskState.RUNNING),)))
@@ -141,7 +143,7 @@ def test_recording_continues_after_write_error(tmp_path):
     assert 1 == len(read_recording(tmp_path / "missing" / "recording.jsonl").launches)
 
 
-def test_resume_adds_stored_but_unrecorded_changes(tmp_path):
+def test_resume_adds_stored_but_unrecorded_changes(tmp_path: Path) -> None:
     """The previous scheduler was killed in the middle of a line."""
     path = tmp_path / "recording.jsonl"
     (line,) = recording_lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
@@ -158,7 +160,7 @@ def test_resume_adds_stored_but_unrecorded_changes(tmp_path):
     assert 4 == len(path.read_text().splitlines()), "each line once"
 
 
-def test_incomplete_line_is_ignored(tmp_path):
+def test_incomplete_line_is_ignored(tmp_path: Path) -> None:
     """A missing file is an empty recording."""
     path = tmp_path / "recording.jsonl"
     (line,) = recording_lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
@@ -170,7 +172,7 @@ def test_incomplete_line_is_ignored(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(), min_size=1, max_size=3000), st.integers(2, MAX_POINTS))
-def test_downsample_keeps_both_ends_and_order(items, most):
+def test_downsample_keeps_both_ends_and_order(items, most) -> None:
     indexed = list(enumerate(items))
     sample = downsample(indexed, most)
 
@@ -179,12 +181,12 @@ def test_downsample_keeps_both_ends_and_order(items, most):
     assert sorted(set(sample)) == sample
 
 
-def test_status_without_launch_is_ignored():
+def test_status_without_launch_is_ignored() -> None:
     """The recording started after the launch."""
     assert () == fold_lines([{"t": 1, "status": "x", "state": "running"}]).launches
 
 
-def test_status_line_has_time_of_status_and_readiness():
+def test_status_line_has_time_of_status_and_readiness() -> None:
     """To measure recovery times: the time of the line is when the status was stored."""
     (line,) = recording_lines(Tick(), Decision(STATE, (a_status(TaskState.RUNNING, timestamp=8.5, healthy=True),)), 9.0)
 

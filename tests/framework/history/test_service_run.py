@@ -1,6 +1,7 @@
 """Import of a service's recording as a run."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ def recorded(path, lines):
     return path
 
 
-def test_service_run_has_times_tasks_and_result(tmp_path):
+def test_service_run_has_times_tasks_and_result(tmp_path: Path) -> None:
     """It can be stored and drawn as any other run."""
     run = service_run(recorded(tmp_path / "r", LINES), "dev/mnist", {"service": {"name": "dev/mnist"}})
 
@@ -40,7 +41,7 @@ def test_service_run_has_times_tasks_and_result(tmp_path):
     assert "worker-0" in render_page(run)
 
 
-def test_longer_recording_is_the_same_run(tmp_path):
+def test_longer_recording_is_the_same_run(tmp_path: Path) -> None:
     """The first copy was taken while the service ran, with an incomplete last line."""
     early = recorded(tmp_path / "early", LINES[:2])
     early.write_text(early.read_text() + '{"t": 10')
@@ -61,13 +62,13 @@ def test_longer_recording_is_the_same_run(tmp_path):
     ],
     ids=lambda text: text[:20],
 )
-def test_other_file_is_rejected(tmp_path, text):
+def test_other_file_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "other").write_text(text)
 
     with pytest.raises(JobError, match="other: not a recording"):
         service_run(tmp_path / "other", "mnist", {})
 
 
-def test_missing_recording_is_reported(tmp_path):
+def test_missing_recording_is_reported(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="No such file"):
         service_run(tmp_path / "none", "mnist", {})

@@ -81,7 +81,7 @@ def mesos(certificates: Certificates) -> Iterator[Mesos]:
     made.close()
 
 
-def test_file_is_read_over_tls(mesos, certificates):
+def test_file_is_read_over_tls(mesos, certificates) -> None:
     """With credentials for master and agent."""
     files = AgentFiles(lambda: f"https://{mesos.address}", BasicCredentials("me", "secret"), Tls(certificates.ca))
     assert CONTENT.encode() == files.read(STATE, RECORD, "stdout", None, 1000).data
@@ -89,7 +89,7 @@ def test_file_is_read_over_tls(mesos, certificates):
     assert {BasicCredentials("me", "secret").header()} == {header for _, header in mesos.asked}
 
 
-def test_untrusted_agent_is_not_asked(mesos, certificates):
+def test_untrusted_agent_is_not_asked(mesos, certificates) -> None:
     """The server gets no credentials; the user gets the reason."""
     files = AgentFiles(
         lambda: f"https://{mesos.address}", BasicCredentials("me", "secret"), Tls(certificates.path("stranger.pem"))
@@ -100,7 +100,7 @@ def test_untrusted_agent_is_not_asked(mesos, certificates):
 
 
 @pytest.mark.parametrize(("name", "code"), [("pipe", 400), ("logs", 400), ("null", 400), ("missing", 404)])
-def test_non_regular_file_is_rejected(mesos, certificates, name, code):
+def test_non_regular_file_is_rejected(mesos, certificates, name, code) -> None:
     """An agent that opens a named pipe, which any task can create, blocks forever."""
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
 
@@ -112,7 +112,7 @@ def test_non_regular_file_is_rejected(mesos, certificates, name, code):
 
 
 @pytest.mark.parametrize("endpoint", ["/files/browse", "/files/read"])
-def test_agent_error_text_is_dropped(mesos, certificates, endpoint):
+def test_agent_error_text_is_dropped(mesos, certificates, endpoint) -> None:
     """The error text of an agent contains paths of its machine."""
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.refuses = endpoint
@@ -124,7 +124,7 @@ def test_agent_error_text_is_dropped(mesos, certificates, endpoint):
 
 
 @pytest.mark.parametrize("how", ["silent", "slow"])
-def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch):
+def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent agent, and one that sends a byte now and then."""
     monkeypatch.setattr(agent_files, "_SOCKET_TIMEOUT" if how == "silent" else "_RESPONSE_TIMEOUT", 0.2)
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))

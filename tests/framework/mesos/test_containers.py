@@ -18,14 +18,14 @@ def executor_info(**options):
     return encode.executor_info(launch, FrameworkId("f"))
 
 
-def test_image_uses_mesos_containerizer():
+def test_image_uses_mesos_containerizer() -> None:
     """The executor's container is also the task's."""
     expected = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": "tensorflow/tensorflow"}}}}
 
     assert expected == executor_info(image="tensorflow/tensorflow")["container"]
 
 
-def test_agent_folders_become_volumes():
+def test_agent_folders_become_volumes() -> None:
     volumes = (Volume("/mnt/nfs", "data", read_only=True), Volume("/scratch", "/scratch"))
 
     assert {
@@ -38,6 +38,6 @@ def test_agent_folders_become_volumes():
     } == executor_info(volumes=volumes)["container"]
 
 
-def test_launch_without_image_has_no_container_info():
+def test_launch_without_image_has_no_container_info() -> None:
     """Agents without an image provider reject a ContainerInfo with an image."""
     assert "container" not in executor_info()

@@ -51,7 +51,7 @@ def driver_of(inbox: Inbox) -> Iterator[Callable[..., MesosDriver]]:
         one.stop()
 
 
-def test_framework_registers_with_capabilities(driver_of):
+def test_framework_registers_with_capabilities(driver_of) -> None:
     """The complete FrameworkInfo as sent."""
     with Peer(stream(subscribed())) as peer:
         driver_of(peer, webui_url="http://10.0.0.1:4711")
@@ -73,7 +73,7 @@ def test_framework_registers_with_capabilities(driver_of):
         }
 
 
-def test_p25_events_are_decoded_by_inbox_reader(driver_of, inbox, monkeypatch):
+def test_p25_events_are_decoded_by_inbox_reader(driver_of, inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """P25: the driver's thread only enqueues, so that no handler delays Mesos' events."""
     threads = []
 
@@ -89,7 +89,7 @@ def test_p25_events_are_decoded_by_inbox_reader(driver_of, inbox, monkeypatch):
     assert [threading.current_thread()] == threads
 
 
-def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox):
+def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox) -> None:
     """The runner's decisions may be older than the driver's subscription."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer)
@@ -101,7 +101,7 @@ def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox):
         assert len(peer.all("REVIVE")) == 1
 
 
-def test_calls_of_earlier_subscription_are_not_sent(driver_of, inbox):
+def test_calls_of_earlier_subscription_are_not_sent(driver_of, inbox) -> None:
     """Their offers are void. Both subscriptions are in the inbox."""
     with Peer(cut_after(subscribed()), stream(subscribed())) as peer:
         driver = driver_of(peer)
@@ -115,7 +115,7 @@ def test_calls_of_earlier_subscription_are_not_sent(driver_of, inbox):
         assert [one.type for one in peer.all("DECLINE")] == []
 
 
-def test_credentials_reach_the_master(driver_of, inbox):
+def test_credentials_reach_the_master(driver_of, inbox) -> None:
     """With the subscription and with calls."""
     basic = BasicCredentials("me", "secret")
     with Peer(stream(subscribed())) as peer:
@@ -126,14 +126,14 @@ def test_credentials_reach_the_master(driver_of, inbox):
         assert [basic.header()] * 2 == headers
 
 
-def test_error_event_aborts_with_its_message(driver_of, inbox):
+def test_error_event_aborts_with_its_message(driver_of, inbox) -> None:
     with Peer(stream(subscribed(), error("Framework has been removed"))) as peer:
         driver_of(peer)
         seen = [inbox.handle() for _ in range(3)]
         assert events.SubscriptionRefused("Framework has been removed") in seen
 
 
-def test_accepted_teardown_emits_event(driver_of, inbox):
+def test_accepted_teardown_emits_event(driver_of, inbox) -> None:
     """TornDown comes after the master accepts the call; stop() alone sends none."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer)
@@ -143,7 +143,7 @@ def test_accepted_teardown_emits_event(driver_of, inbox):
         assert [FRAMEWORK_ID] == [one.body["framework_id"] for one in peer.all("TEARDOWN")]
 
 
-def test_stop_keeps_tasks_running(driver_of, inbox):
+def test_stop_keeps_tasks_running(driver_of, inbox) -> None:
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer)
         inbox.handle()

@@ -52,7 +52,7 @@ def launch_call():
     return {**encode.call(accept, FrameworkId("fw-1")), "framework_id": {"value": "fw-1"}}
 
 
-def test_full_launch_matches_mesos_schema(schema):
+def test_full_launch_matches_mesos_schema(schema) -> None:
     """No field is lost or has another type."""
     call = launch_call()
 
@@ -71,7 +71,7 @@ def test_full_launch_matches_mesos_schema(schema):
     assert plain(sent) == plain(decoded)
 
 
-def test_subscription_matches_mesos_schema(schema):
+def test_subscription_matches_mesos_schema(schema) -> None:
     """FrameworkInfo, with filters and constraints of offers."""
     subscribe = {
         "framework_info": encode.framework_info(SPEC, FrameworkId("fw-1"), "host", "http://host:1"),
@@ -92,7 +92,7 @@ def plain(value):
     return str(int(value)) if whole else value
 
 
-def test_unknown_field_is_detected(schema):
+def test_unknown_field_is_detected(schema) -> None:
     """Otherwise these tests would prove nothing."""
     call = launch_call()
     call["accept"]["operations"][0]["launch"]["task_infos"][0]["executor"]["container"]["volume"] = []

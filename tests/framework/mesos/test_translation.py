@@ -44,7 +44,7 @@ OFFER = {
 }
 
 
-def test_offer_keeps_resource_shapes():
+def test_offer_keeps_resource_shapes() -> None:
     """Accepted resources return unchanged, with allocation and reservation."""
     offer = decode.offer(OFFER)
 
@@ -56,7 +56,7 @@ def test_offer_keeps_resource_shapes():
     assert encode.resource(cpus)["allocation_info"] == {"role": "r"}
 
 
-def test_agent_without_ip_has_host_name_address():
+def test_agent_without_ip_has_host_name_address() -> None:
     """The URL is optional in an offer."""
     bare = {key: value for key, value in OFFER.items() if key != "url"}
 
@@ -73,14 +73,14 @@ values = st.one_of(
 
 
 @given(values)
-def test_resources_survive_round_trip(value):
+def test_resources_survive_round_trip(value) -> None:
     """Scalars in thousandths, ranges and sets."""
     before = Resource("anything", value, json.dumps({"allocation_info": {"role": "r"}}))
 
     assert before == decode.resource(json.loads(json.dumps(encode.resource(before))))
 
 
-def test_supported_events_are_decoded():
+def test_supported_events_are_decoded() -> None:
     """Other events decode to None."""
     update = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "uuid": "dQ==", "message": "exit code 3"}
     failure = {"agent_id": {"value": "a-1"}}
@@ -104,7 +104,7 @@ def test_supported_events_are_decoded():
     assert decoded("MESSAGE") is None
 
 
-def test_accept_call_is_complete():
+def test_accept_call_is_complete() -> None:
     spec = a_spec(workers=1, ps=0, chief=0)
     offers = [an_offer(port_ranges=((31000, 31001),))]
     match = match_gang(tuple(spec.tasks()), offers, PlacementContext(spec.executor.needs))
@@ -149,7 +149,7 @@ def test_accept_call_is_complete():
     assert call["accept"]["filters"] == {"refuse_seconds": 3600.0}
 
 
-def test_every_call_has_an_encoder():
+def test_every_call_has_an_encoder() -> None:
     """Except TEARDOWN, which the driver sends itself."""
     examples = [
         effects.Decline(("o",), 5.0),
@@ -205,7 +205,7 @@ def test_every_call_has_an_encoder():
     ]
 
 
-def test_operation_status_is_decoded():
+def test_operation_status_is_decoded() -> None:
     """From an agent, and from the master, which refuses without agent and uuid."""
     finished = {
         "operation_id": {"value": "1.reserve"},
@@ -227,7 +227,7 @@ def test_operation_status_is_decoded():
     ] == statuses
 
 
-def test_gpu_capability_requires_gpu_jobs():
+def test_gpu_capability_requires_gpu_jobs() -> None:
     """The capability attracts offers of GPU agents."""
 
     def capabilities(spec):
@@ -239,12 +239,12 @@ def test_gpu_capability_requires_gpu_jobs():
     assert "GPU_RESOURCES" in capabilities(a_spec(jobs=(a_job(needs=needs(gpus=1)),)))
 
 
-def test_known_framework_id_is_sent():
+def test_known_framework_id_is_sent() -> None:
     assert "id" not in encode.framework_info(a_spec(), None)
     assert encode.framework_info(a_spec(), "fw-1")["id"] == {"value": "fw-1"}
 
 
-def test_offer_filter_has_minimum_offer():
+def test_offer_filter_has_minimum_offer() -> None:
     """Below a task's needs, a CPU and a GB: agents that are too small are still offered and reported."""
     jobs = (a_job(JobKind.PS, 1), a_job(JobKind.WORKER, 1, needs=needs(cpus=64, mem=100_000, disk=10, gpus=8)))
 
@@ -261,7 +261,7 @@ def worker_with(*constraints):
     return a_job(JobKind.WORKER, 1, constraints=constraints)
 
 
-def test_offer_constraints_exclude_unusable_agents():
+def test_offer_constraints_exclude_unusable_agents() -> None:
     """One group per job with all its predicates; regular expressions only require the attribute."""
     region, rack = Constraint("@region", Operator.IS, "eu"), Constraint("rack", Operator.IS_NOT, "a")
     like = Constraint("gpu", Operator.LIKE, "V.*")
@@ -281,7 +281,7 @@ def test_offer_constraints_exclude_unusable_agents():
     ] == [group["attribute_constraints"] for group in role["groups"]]
 
 
-def test_unconstrained_job_disables_offer_constraints():
+def test_unconstrained_job_disables_offer_constraints() -> None:
     """A service with reservations has none, either."""
     rule = Constraint("rack", Operator.IS, "a")
 
@@ -290,7 +290,7 @@ def test_unconstrained_job_disables_offer_constraints():
     assert encode.offer_constraints(reserving) == {}
 
 
-def test_offer_constraints_include_service_region():
+def test_offer_constraints_include_service_region() -> None:
     """Unless a job has a rule of its own."""
     spec = a_spec(jobs=(worker_with(),), placement=PlacementSpec(region="eu"))
 
@@ -300,7 +300,7 @@ def test_offer_constraints_include_service_region():
     assert {"selector": {"pseudoattribute_type": "REGION"}, "predicate": {"text_equals": {"value": "eu"}}} == predicate
 
 
-def test_reservations_precede_launch():
+def test_reservations_precede_launch() -> None:
     """Mesos performs the operations of a call in order."""
     cpus = Resource("cpus", 1500, json.dumps({"reservations": [{"type": "DYNAMIC", "role": "r"}]}))
 
@@ -321,7 +321,7 @@ def test_reservations_precede_launch():
     assert {"refuse_seconds": 0.0} == body["filters"]
 
 
-def test_offer_domain_role_and_window_are_decoded():
+def test_offer_domain_role_and_window_are_decoded() -> None:
     fault_domain = {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}
     window = {"start": {"nanoseconds": 1_500_000_000}, "duration": {"nanoseconds": 60_000_000_000}}
 
@@ -333,7 +333,7 @@ def test_offer_domain_role_and_window_are_decoded():
     assert (decode.offer(OFFER).region, decode.offer(OFFER).unavailability) == ("", None)
 
 
-def test_inverse_offers_are_decoded_and_accepted():
+def test_inverse_offers_are_decoded_and_accepted() -> None:
     raw = {"id": {"value": "i-1"}, "agent_id": {"value": "a-1"}, "unavailability": {"start": {"nanoseconds": 0}}}
 
     received = decode.event({"type": "INVERSE_OFFERS", "inverse_offers": {"inverse_offers": [raw]}})
@@ -350,7 +350,7 @@ def test_inverse_offers_are_decoded_and_accepted():
     }
 
 
-def test_subscribed_event_has_master_region():
+def test_subscribed_event_has_master_region() -> None:
     """The region of tasks without one."""
     master = {"domain": {"fault_domain": {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}}}
 

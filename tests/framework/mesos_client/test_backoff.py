@@ -17,31 +17,31 @@ from mesos_client.backoff import (
 
 
 @given(st.integers(0, 10**9), st.integers())
-def test_a_wait_stays_between_half_and_all_of_its_ceiling(attempt, seed):
+def test_a_wait_stays_between_half_and_all_of_its_ceiling(attempt, seed) -> None:
     """No failure count gives a wait beyond the maximum, or one near zero."""
     for policy in (UNAVAILABLE_BACKOFF, REJECTED_BACKOFF):
         wait = policy.delay(attempt, random.Random(seed).uniform)
         assert policy.first / 2 <= wait <= policy.maximum
 
 
-def test_ceilings_double_up_to_the_maximum():
+def test_ceilings_double_up_to_the_maximum() -> None:
     """0.25, 0.5, 1, 1, ... seconds for an unavailable master; up to 15 for one that rejects."""
     assert [0.25, 0.5, 1.0, 1.0] == [UNAVAILABLE_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(4)]
     assert [1, 2, 4, 8, 15, 15] == [REJECTED_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(6)]
 
 
-def test_returning_master_is_asked_within_a_second():
+def test_returning_master_is_asked_within_a_second() -> None:
     """The longest wait for an absent master is 1 s."""
     assert UNAVAILABLE_BACKOFF.maximum <= 1.0
 
 
-def test_waits_differ():
+def test_waits_differ() -> None:
     """Jitter: schedulers that lost the same master do not reconnect simultaneously."""
     assert Backoff().delay(5, lambda low, high: low) < Backoff().delay(5, lambda low, high: high)
 
 
 @given(st.lists(st.floats(0, 2), max_size=60))
-def test_rate_limit_holds_for_any_pauses(pauses):
+def test_rate_limit_holds_for_any_pauses(pauses) -> None:
     """No second has more than four attempts, and no attempt waits longer than needed."""
     pace, now = AttemptRateLimit(), 0.0
     times: list[float] = []

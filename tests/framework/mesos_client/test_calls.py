@@ -35,7 +35,7 @@ def in_thread(results, sender, present):
     return thread
 
 
-def test_queued_call_of_ended_subscription_is_dropped():
+def test_queued_call_of_ended_subscription_is_dropped() -> None:
     """It would be sent after the disconnection, or with the stream id of the old subscription."""
     slow, sessions = Slow(), [SESSION]
     results: list[Any] = []
@@ -57,7 +57,7 @@ def test_queued_call_of_ended_subscription_is_dropped():
     assert len(slow.requests) == 1
 
 
-def test_queued_call_times_out():
+def test_queued_call_times_out() -> None:
     """Behind a hanging call: a typed failure after the timeout."""
     slow = Slow(0.05)
     results: list[Any] = []
@@ -69,7 +69,7 @@ def test_queued_call_times_out():
     assert results == [Sent()]
 
 
-def test_each_call_gets_new_headers():
+def test_each_call_gets_new_headers() -> None:
     """P14: headers that one caller adds are in no other request."""
     SESSION.headers["Authorization"] = "Basic x"
     assert {"Mesos-Stream-Id": "stream-1"} == SESSION.headers

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -59,12 +60,12 @@ def silent_resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event
 class Waiting:
     """Runs `function` in a thread; `error` is what it raised."""
 
-    def __init__(self, function, *arguments):
+    def __init__(self, function, *arguments) -> None:
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(function, *arguments))
         self._thread.start()
 
-    def _run(self, function, *arguments):
+    def _run(self, function, *arguments) -> None:
         try:
             function(*arguments)
         except Exception as error:
@@ -79,16 +80,16 @@ class Waiting:
 class Telling(SocketHandle):
     """A handle that reports when a socket is about to connect."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.connecting = threading.Event()
 
-    def opened(self, current):
+    def opened(self, current) -> None:
         super().opened(current)
         self.connecting.set()
 
 
-def test_connect_without_answer_times_out(black_hole):
+def test_connect_without_answer_times_out(black_hole) -> None:
     """Abort ends the wait for the first answer, which would last for minutes."""
     handle = Telling()
     host, port = black_hole.split(":")
@@ -98,7 +99,7 @@ def test_connect_without_answer_times_out(black_hole):
     assert isinstance(waiting.join(), OSError)
 
 
-def test_unanswered_name_lookup_is_aborted(silent_resolver):
+def test_unanswered_name_lookup_is_aborted(silent_resolver) -> None:
     """Abort ends the wait for a resolver, which cannot be interrupted itself."""
     handle = SocketHandle()
     waiting = Waiting(connect, "master.example", 5050, PATIENCE, handle)
@@ -107,14 +108,14 @@ def test_unanswered_name_lookup_is_aborted(silent_resolver):
     assert str(waiting.join()) in ("interrupted", "aborted")
 
 
-def test_name_lookup_times_out(silent_resolver):
+def test_name_lookup_times_out(silent_resolver) -> None:
     """The error names the host."""
     with pytest.raises(OSError, match=r"looking up master\.example"):
         connect("master.example", 5050, 0.01, SocketHandle())
 
 
 @pytest.mark.parametrize("name", ["no-such-host.invalid", "a" * 64 + ".example", "a..b"])
-def test_names_that_do_not_exist_are_transport_errors(name):
+def test_names_that_do_not_exist_are_transport_errors(name) -> None:
     """P16: DNS failure, and names that cannot be names, are failures like others, and name the host."""
     made = Transport()
     with pytest.raises(TransportError, match=name[:20].replace(".", r"\.")):
@@ -122,7 +123,7 @@ def test_names_that_do_not_exist_are_transport_errors(name):
     made.close()
 
 
-def test_the_next_address_is_tried(monkeypatch):
+def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name with an IPv6 address without a server, and an IPv4 address with one."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -136,7 +137,7 @@ def test_the_next_address_is_tried(monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES])
-def test_unreachable_network_is_transport_error(monkeypatch, code):
+def test_unreachable_network_is_transport_error(monkeypatch: pytest.MonkeyPatch, code) -> None:
     """P16: a missing route does not stop the driver."""
 
     monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: code)
@@ -146,7 +147,7 @@ def test_unreachable_network_is_transport_error(monkeypatch, code):
     made.close()
 
 
-def test_a_long_path_is_reached_from_the_working_directory(tmp_path, monkeypatch):
+def test_a_long_path_is_reached_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes 107 bytes; sandboxes are deeper than that."""
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
@@ -164,7 +165,9 @@ def drivers(address):
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["scheduler", "executor"])
-def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(black_hole, monkeypatch, kind):
+def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(
+    black_hole, monkeypatch: pytest.MonkeyPatch, kind
+) -> None:
     """P28: a driver that is connecting to a black hole stops on request and leaves no thread."""
     connecting_now = threading.Event()
     real = mesos_client_connect._outcome
@@ -182,7 +185,7 @@ def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(black_hole, monk
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["scheduler", "executor"])
-def test_p28_stop_does_not_wait_for_a_resolver(silent_resolver, kind):
+def test_p28_stop_does_not_wait_for_a_resolver(silent_resolver, kind) -> None:
     """P28: a driver that waits for a name server stops on request."""
     driver = list(drivers("master.example:5050"))[kind]
     driver.start()
@@ -192,13 +195,13 @@ def test_p28_stop_does_not_wait_for_a_resolver(silent_resolver, kind):
     assert not names & {"mesos-scheduler-events", "mesos-executor-events"}
 
 
-def test_silent_master_does_not_block_the_next(black_hole, monkeypatch):
+def test_silent_master_does_not_block_the_next(black_hole, monkeypatch: pytest.MonkeyPatch) -> None:
     """One listed master is a black hole: it is given up after the connect timeout, not after the call timeout."""
     monkeypatch.setattr("mesos_client.http.CONNECT_TIMEOUT", 0.05)
     events: list[object] = []
     came = threading.Event()
 
-    def on_event(event):
+    def on_event(event) -> None:
         events.append(event)
         came.set()
 

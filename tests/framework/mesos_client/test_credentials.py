@@ -30,7 +30,7 @@ class Login:
 def only(token: str, script: Script) -> Script:
     """Answer 401 to requests without `token`."""
 
-    def guarded(exchange):
+    def guarded(exchange) -> None:
         if exchange.received.headers.get("authorization") == token:
             script(exchange)
         else:
@@ -42,27 +42,27 @@ def only(token: str, script: Script) -> Script:
 @pytest.mark.parametrize(
     ("principal", "secret"), [("me", "secret"), ("Jürgen", "pässwörd ✓"), ("me", "a:b:"), ("", "")]
 )
-def test_basic_takes_any_secret(principal, secret):
+def test_basic_takes_any_secret(principal, secret) -> None:
     """P21: not only ASCII: UTF-8, as RFC 7617 says; a colon only in the secret."""
     header = BasicCredentials(principal, secret).header()
     assert header is not None
     assert f"{principal}:{secret}" == base64.b64decode(header.removeprefix("Basic ")).decode()
 
 
-def test_basic_refuses_a_colon_in_the_principal():
+def test_basic_refuses_a_colon_in_the_principal() -> None:
     """Mesos would take the text before it for the principal. The secret is not quoted."""
     with pytest.raises(ValueError, match="colon") as caught:
         BasicCredentials("me:you", "hush")
     assert "hush" not in str(caught.value)
 
 
-def test_a_fixed_header_is_not_renewed():
+def test_a_fixed_header_is_not_renewed() -> None:
     """A wrong password does not become right."""
     assert not BasicCredentials("me", "secret").renew(BasicCredentials("me", "secret").header())
     assert (Credentials().header(), Credentials().renew(None)) == (None, False)
 
 
-def test_token_is_renewed_after_rejection():
+def test_token_is_renewed_after_rejection() -> None:
     """Two threads with a rejected token make one login."""
     login = Login()
     token = TokenCredentials(login)
@@ -74,7 +74,7 @@ def test_token_is_renewed_after_rejection():
     assert token.header() == "Bearer token-2"
 
 
-def test_concurrent_requests_share_one_login():
+def test_concurrent_requests_share_one_login() -> None:
     """Under a lock."""
     gate, login = threading.Event(), Login()
 
@@ -92,7 +92,7 @@ def test_concurrent_requests_share_one_login():
     assert ["token=token-1"] * 4 == headers
 
 
-def test_expired_token_loses_no_call(driver_of, recorder):
+def test_expired_token_loses_no_call(driver_of, recorder) -> None:
     """401 to a call: a new token, the same call again, once; the caller sees only that it was sent."""
     with Peer(stream(subscribed()), on_call=only("Bearer token-2", status(202))) as peer:
         login = Login()
@@ -105,7 +105,7 @@ def test_expired_token_loses_no_call(driver_of, recorder):
         assert recorder.reports.empty()
 
 
-def test_second_rejected_token_is_a_rejection(driver_of, recorder):
+def test_second_rejected_token_is_a_rejection(driver_of, recorder) -> None:
     """One repetition, no loop."""
     with Peer(stream(subscribed()), on_call=status(401)) as peer:
         driver = driver_of(peer.address, credentials=TokenCredentials(Login()))
@@ -115,7 +115,7 @@ def test_second_rejected_token_is_a_rejection(driver_of, recorder):
         assert len(peer.all("REVIVE")) == 2
 
 
-def test_expired_token_loses_no_subscription(driver_of, recorder):
+def test_expired_token_loses_no_subscription(driver_of, recorder) -> None:
     """401 to SUBSCRIBE: the next attempt has a new token and comes at once; no rejection is reported."""
     with Peer(only("Bearer token-2", stream(subscribed()))) as peer:
         driver_of(peer.address, credentials=TokenCredentials(Login())).start()
@@ -123,7 +123,7 @@ def test_expired_token_loses_no_subscription(driver_of, recorder):
         assert len(peer.all("SUBSCRIBE")) == 2
 
 
-def test_rejected_tokens_are_reported_once_and_retried(driver_of, recorder):
+def test_rejected_tokens_are_reported_once_and_retried(driver_of, recorder) -> None:
     """Each attempt has a token of its own: the login service may return a valid one later."""
     with Peer(only("Bearer token-4", stream(subscribed()))) as peer:
         driver_of(peer.address, credentials=TokenCredentials(Login())).start()
@@ -132,7 +132,7 @@ def test_rejected_tokens_are_reported_once_and_retried(driver_of, recorder):
         assert len(peer.all("SUBSCRIBE")) == 4
 
 
-def test_login_service_outage_is_a_failure(driver_of, recorder):
+def test_login_service_outage_is_a_failure(driver_of, recorder) -> None:
     """Neither the subscription nor a call ends the driver; nothing is sent without credentials."""
     login = Login(OSError("login is away"), OSError("login is away"))
     with Peer(stream(subscribed()), on_call=status(401)) as peer:

@@ -29,7 +29,7 @@ from wire.process import FRAMEWORK, ROOT
         (" zoo://z:2181/mesos ", ZooKeeperUrl("z:2181", "/mesos")),
     ],
 )
-def test_zookeeper_urls_are_parsed_like_mesos(text, expected):
+def test_zookeeper_urls_are_parsed_like_mesos(text, expected) -> None:
     """The path follows the first slash, credentials precede the last @."""
     assert ZooKeeperUrl.is_zookeeper(text)
     assert expected == ZooKeeperUrl.parse(text)
@@ -40,7 +40,7 @@ def test_zookeeper_urls_are_parsed_like_mesos(text, expected):
     ["zk://", "zk:///mesos", "zk://z:2181", "zk://z:2181/", "zk://z:port/mesos", "zk://z:99999/m", "zk://a,,b/m",
      "zk://hush@z/m", "zk://me:hush@/m", "zk://me:hush@z:0/m", "zk://a b/m"],
 )  # fmt: skip
-def test_invalid_zookeeper_url_hides_password(text):
+def test_invalid_zookeeper_url_hides_password(text) -> None:
     """The error says what is expected; so does the driver's constructor."""
     for read in (ZooKeeperUrl.parse, lambda url: SchedulerDriver(FRAMEWORK, url, on_event=print, on_state=print)):
         with pytest.raises(ValueError, match="zk://") as caught:
@@ -48,14 +48,14 @@ def test_invalid_zookeeper_url_hides_password(text):
         assert "hush" not in str(caught.value)
 
 
-def test_credentials_are_not_in_repr():
+def test_credentials_are_not_in_repr() -> None:
     """Neither str nor repr: both end up in logs."""
     url = ZooKeeperUrl.parse("zk://me:hush@z:2181/mesos")
     assert "hush" not in repr(url) + str(url)
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=8), st.randoms())
-def test_the_lowest_number_leads(numbers, random):
+def test_the_lowest_number_leads(numbers, random) -> None:
     """Other nodes are ignored: old protobuf nodes, the replicated log."""
     children = [f"json.info_{number:010d}" for number in numbers]
     children += ["info_0000000000", "log_replicas", "json.info_", "json.info_x"]
@@ -72,19 +72,19 @@ def test_the_lowest_number_leads(numbers, random):
         ("[fd00::1]:5051", "m1.example", "http://[fd00::1]:5051", "https://m1.example:5051"),
     ],
 )
-def test_http_uses_address_and_tls_uses_name(address, hostname, http, https):
+def test_http_uses_address_and_tls_uses_name(address, hostname, http, https) -> None:
     """P20: names may not resolve here, but certificates name them."""
     leader = decode_leader(json.dumps(master_info(address, hostname)).encode())
     assert (http, https) == (leader.url("http"), leader.url("https"))
 
 
-def test_old_master_info_is_decoded():
+def test_old_master_info_is_decoded() -> None:
     """MasterInfo.address came in Mesos 0.24; hostname and port are required fields."""
     assert decode_leader(b'{"id": "x", "hostname": "m1", "port": 5050}') == Leader("x", "m1", "", 5050)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"port": 1}', b'{"address": {"ip": "1.2.3.4"}}', b"\xff"])
-def test_invalid_master_info_is_explained(data):
+def test_invalid_master_info_is_explained(data) -> None:
     """Protobuf, for instance."""
     with pytest.raises(ValueError, match="leader's node"):
         decode_leader(data)
@@ -96,10 +96,10 @@ class ManualDetector(Detector):
     def __init__(self) -> None:
         self.stopped = False
 
-    def start(self, on_leader):
+    def start(self, on_leader) -> None:
         self.tell = on_leader
 
-    def stop(self):
+    def stop(self) -> None:
         self.stopped = True
 
 
@@ -107,7 +107,7 @@ def leader_at(peer: Peer) -> Leader:
     return decode_leader(json.dumps(master_info(peer.address, "localhost")).encode())
 
 
-def test_driver_starts_and_stops_its_detector(driver_of, recorder):
+def test_driver_starts_and_stops_its_detector(driver_of, recorder) -> None:
     """P20: no leader, a leader, another one, no leader; `last_failure` has the reason."""
     detector = ManualDetector()
     with Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
@@ -129,7 +129,7 @@ def test_driver_starts_and_stops_its_detector(driver_of, recorder):
         assert detector.stopped
 
 
-def test_detector_moves_during_subscribe_uses_new_master(driver_of, recorder):
+def test_detector_moves_during_subscribe_uses_new_master(driver_of, recorder) -> None:
     """The detector reports between the choice of the master and the connection to it."""
     detector = ManualDetector()
 
@@ -147,7 +147,7 @@ def test_detector_moves_during_subscribe_uses_new_master(driver_of, recorder):
         assert (len(old.all("SUBSCRIBE")), len(new.all("SUBSCRIBE"))) == (0, 1)
 
 
-def test_tls_uses_leader_host_name(certificates, driver_of, recorder):
+def test_tls_uses_leader_host_name(certificates, driver_of, recorder) -> None:
     """P20, P21: the certificate names it."""
     detector = ManualDetector()
     with Peer(stream(subscribed()), tls=certificates.server_context()) as peer:
@@ -158,7 +158,7 @@ def test_tls_uses_leader_host_name(certificates, driver_of, recorder):
         assert driver.master == f"https://localhost:{peer.address.rpartition(':')[2]}"
 
 
-def test_an_error_event_stops_the_detector(driver_of, recorder):
+def test_an_error_event_stops_the_detector(driver_of, recorder) -> None:
     """An aborted driver needs no detector."""
     detector = ManualDetector()
     with Peer(stream(subscribed(), {"type": "ERROR", "error": {"message": "gone"}})) as peer:
@@ -171,7 +171,7 @@ def test_an_error_event_stops_the_detector(driver_of, recorder):
 
 
 @pytest.mark.parametrize(("master", "expected"), [("127.0.0.1:5050", "False"), ("zk://127.0.0.1:1/mesos", "True")])
-def test_kazoo_is_loaded_only_when_zookeeper_is_needed(master, expected):
+def test_kazoo_is_loaded_only_when_zookeeper_is_needed(master, expected) -> None:
     """By one module here, and never by an executor (test_import.py)."""
     program = f"""
 import sys

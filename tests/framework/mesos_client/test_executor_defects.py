@@ -23,11 +23,11 @@ from wire.process import ENVIRON, ClientProcess, both
 
 
 @both(hardened=["TASK_FINISHED"], stock=[])
-def test_p7_an_update_made_while_disconnected_is_announced(kind, expected):
+def test_p7_an_update_made_while_disconnected_is_announced(kind, expected) -> None:
     """P7: an update made while the agent is away is in the next SUBSCRIBE, with the unacknowledged task."""
     gate = threading.Event()
 
-    def gated(exchange):
+    def gated(exchange) -> None:
         gate.wait(30)
         exchange.answer(503)
 
@@ -47,7 +47,7 @@ def test_p7_an_update_made_while_disconnected_is_announced(kind, expected):
 
 
 @both(hardened=1, stock=0)
-def test_p7_failed_update_is_resent(kind, expected):
+def test_p7_failed_update_is_resent(kind, expected) -> None:
     """P7: an update whose call fails is kept with all required fields until it is acknowledged."""
     answers = iter([503])
     with (
@@ -67,7 +67,7 @@ def test_p7_failed_update_is_resent(kind, expected):
         assert expected == len(peer.all("UPDATE")) - 1
 
 
-def test_update_has_required_fields():
+def test_update_has_required_fields() -> None:
     """uuid, timestamp, source and ids are filled in. Source: common/validation.cpp of Mesos."""
     with (
         Peer(stream(executor_subscribed())) as peer,
@@ -82,7 +82,7 @@ def test_update_has_required_fields():
 
 
 @both(hardened=True, stock=False)
-def test_p8_the_agents_reregistration_window_is_met(kind, expected):
+def test_p8_the_agents_reregistration_window_is_met(kind, expected) -> None:
     """P8.
 
     Two attempts in a row are nearer than the agent's window, which is as long as MESOS_SUBSCRIPTION_BACKOFF_MAX.
@@ -100,7 +100,7 @@ def test_p8_the_agents_reregistration_window_is_met(kind, expected):
 
 @both(hardened=1, stock=0)
 @pytest.mark.parametrize("code", [404, 401])
-def test_p9_unready_agent_is_retried(kind, expected, code):
+def test_p9_unready_agent_is_retried(kind, expected, code) -> None:
     """P9: a starting agent answers so before its routes exist; the driver retries."""
     scripts = [status(code)] * 3
     with Peer(*scripts, stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
@@ -112,7 +112,7 @@ def test_p9_unready_agent_is_retried(kind, expected, code):
 
 
 @both(hardened=1, stock=3)
-def test_p10_lost_agent_aborts_without_checkpointing(kind, expected):
+def test_p10_lost_agent_aborts_without_checkpointing(kind, expected) -> None:
     """P10: MESOS_CHECKPOINT=0 means no: the driver gives up at once."""
     environ = {**ENVIRON, "MESOS_CHECKPOINT": "0"}
     with (
@@ -126,7 +126,7 @@ def test_p10_lost_agent_aborts_without_checkpointing(kind, expected):
             assert expected == len(peer.all("SUBSCRIBE"))
 
 
-def test_p10_checkpointing_executor_waits_for_agent():
+def test_p10_checkpointing_executor_waits_for_agent() -> None:
     """P10: with MESOS_CHECKPOINT=1 the driver retries until MESOS_RECOVERY_TIMEOUT, and then reports it."""
     environ = {**ENVIRON, "MESOS_RECOVERY_TIMEOUT": "500ms"}
     with (
@@ -138,7 +138,7 @@ def test_p10_checkpointing_executor_waits_for_agent():
         assert len(peer.all("SUBSCRIBE")) >= 2
 
 
-def test_p11_kill_event_is_complete():
+def test_p11_kill_event_is_complete() -> None:
     """P11: the event has its kill_policy."""
     kill = {"task_id": TASK_ID, "kill_policy": {"grace_period": {"nanoseconds": 7}}}
     with (
@@ -149,7 +149,7 @@ def test_p11_kill_event_is_complete():
 
 
 @both(hardened=2, stock=1)
-def test_p23_duplicate_launch_keeps_driver(kind, expected):
+def test_p23_duplicate_launch_keeps_driver(kind, expected) -> None:
     """P23: a repeated LAUNCH is passed on; the executor decides."""
     with (
         Peer(stream(executor_subscribed(), launch(), launch())) as peer,
@@ -166,7 +166,7 @@ def test_p23_duplicate_launch_keeps_driver(kind, expected):
 
 
 @both(hardened=True, stock=False)
-def test_p24_updates_are_acknowledged_after_shutdown(kind, expected):
+def test_p24_updates_are_acknowledged_after_shutdown(kind, expected) -> None:
     """P24: SHUTDOWN is reported and nothing else: the stream stays, so that the last update can be acknowledged."""
     with Peer(stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
         client.wait(callback="registered")
@@ -182,7 +182,7 @@ def test_p24_updates_are_acknowledged_after_shutdown(kind, expected):
         assert expected == (not peer.has_left())
 
 
-def test_every_request_has_the_token():
+def test_every_request_has_the_token() -> None:
     """A token in the environment is a bearer token, of SUBSCRIBE and of calls; it is in no line of the log."""
     environ = {**ENVIRON, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t0ken"}
     with (
@@ -196,7 +196,7 @@ def test_every_request_has_the_token():
         assert "t0ken" not in client.errors
 
 
-def test_stop_leaves_no_thread():
+def test_stop_leaves_no_thread() -> None:
     """stop() joins both threads of the executor's driver."""
     with Peer(stream(executor_subscribed())) as peer, ClientProcess("hardened", "executor", peer.address) as client:
         client.wait(callback="registered")

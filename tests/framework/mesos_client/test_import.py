@@ -27,7 +27,7 @@ def python(program: str) -> str:
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("hardened", "True"), ("stock", "False")])
-def test_p17_the_sigint_handler_stays(kind, expected):
+def test_p17_the_sigint_handler_stays(kind, expected) -> None:
     """P17: the process keeps its own handler, and signal.signal."""
     program = f"""
 import signal
@@ -39,7 +39,7 @@ print(before == (signal.getsignal(signal.SIGINT), signal.signal))
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("hardened", "imported"), ("stock", "ValueError")])
-def test_p17_any_thread_may_import(kind, expected):
+def test_p17_any_thread_may_import(kind, expected) -> None:
     """P17: importing outside the main thread works."""
     program = f"""
 import threading
@@ -57,7 +57,7 @@ thread.join()
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("hardened", "([], 0)"), ("stock", "(['StreamHandler'], 20)")])
-def test_p27_loggers_are_unchanged(kind, expected):
+def test_p27_loggers_are_unchanged(kind, expected) -> None:
     """P27: no handler and no level is put on pymesos' logger."""
     program = f"""
 import logging
@@ -68,7 +68,7 @@ print(([type(handler).__name__ for handler in logger.handlers], logger.level))
     assert expected == python(program)
 
 
-def test_an_executor_does_not_load_the_schedulers_half():
+def test_an_executor_does_not_load_the_schedulers_half() -> None:
     """The executor's bundle has neither requests nor httptools, and its import should be short."""
     program = """
 import sys
@@ -84,14 +84,14 @@ print(sorted(heavy & set(sys.modules)))
     ("library", "module"),
     [("kazoo", "zookeeper_detector.py"), ("pymesos", "_pymesos.py")],
 )
-def test_each_library_has_one_importer(library, module):
+def test_each_library_has_one_importer(library, module) -> None:
     """One module imports it, so that it can be replaced there."""
     importing = re.compile(rf"^\s*(import|from) {library}\b", re.MULTILINE)
     sources = (ROOT / "framework" / "mesos_client").glob("*.py")
     assert [module] == [path.name for path in sources if importing.search(path.read_text())]
 
 
-def test_p30_unsafe_pymesos_modules_are_not_loaded():
+def test_p30_unsafe_pymesos_modules_are_not_loaded() -> None:
     """P30: pymesos.subprocess unpickles what comes from the network; the drivers never import it."""
     program = f"""
 import sys

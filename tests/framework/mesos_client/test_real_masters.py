@@ -51,7 +51,7 @@ def guarded(module_servers: SharedServers, tmp_path_factory: pytest.TempPathFact
     return module_servers.cluster(ONE_AGENT, "guarded", master_flags=flags).master.address
 
 
-def test_p21_non_ascii_credentials_are_accepted(guarded, scheduler_of):
+def test_p21_non_ascii_credentials_are_accepted(guarded, scheduler_of) -> None:
     """P21: the real authenticator takes UTF-8; calls are authenticated like the subscription."""
     scheduler = scheduler_of(guarded, credentials=BasicCredentials(PRINCIPAL, SECRET))
     scheduler.wait("SUBSCRIBED")
@@ -59,7 +59,7 @@ def test_p21_non_ascii_credentials_are_accepted(guarded, scheduler_of):
 
 
 @pytest.mark.parametrize("credentials", [None, BasicCredentials(PRINCIPAL, "wrong")], ids=["none", "wrong"])
-def test_bad_credentials_are_reported_and_retried(guarded, scheduler_of, credentials):
+def test_bad_credentials_are_reported_and_retried(guarded, scheduler_of, credentials) -> None:
     """401 by the real master: reported with its status, nothing sent, and still trying."""
     scheduler = scheduler_of(guarded, credentials=credentials)
     assert "401" in scheduler.wait("DriverDisconnected").reason
@@ -67,7 +67,7 @@ def test_bad_credentials_are_reported_and_retried(guarded, scheduler_of, credent
     assert not scheduler.driver.aborted
 
 
-def test_wrong_principal_reports_master_message(guarded, scheduler_of):
+def test_wrong_principal_reports_master_message(guarded, scheduler_of) -> None:
     """400: FrameworkInfo.principal must be the authenticated one."""
     scheduler = scheduler_of(guarded, framework(principal="somebody"), credentials=BasicCredentials(PRINCIPAL, SECRET))
     reason = scheduler.wait("DriverDisconnected").reason
@@ -75,7 +75,7 @@ def test_wrong_principal_reports_master_message(guarded, scheduler_of):
     assert "does not match" in reason
 
 
-def test_a_refused_header_is_renewed(guarded, scheduler_of):
+def test_a_refused_header_is_renewed(guarded, scheduler_of) -> None:
     """A login that gives a stale header first: the real 401 makes the driver ask for another one, unnoticed."""
     good = BasicCredentials(PRINCIPAL, SECRET).header() or ""
     headers = iter(["stale"])
@@ -93,7 +93,7 @@ def cluster(module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(ONE_AGENT)
 
 
-def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of):
+def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of) -> None:
     """P31: after stop() the real master gets no more calls, and the caller learns it."""
     scheduler = scheduler_of(cluster.master.address)
     scheduler.wait("SUBSCRIBED")
@@ -101,13 +101,13 @@ def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of):
     assert (scheduler.driver.connected, scheduler.driver.send(REVIVE)) == (False, NotConnected())
 
 
-def test_p18_racing_calls_return_typed_failures(cluster, scheduler_of):
+def test_p18_racing_calls_return_typed_failures(cluster, scheduler_of) -> None:
     """P18: several threads call while the stream is dropped again and again; the framework is the same at the end."""
     scheduler = scheduler_of(cluster.master.address)
     framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
     over, kinds, errors = threading.Event(), set(), []
 
-    def call():
+    def call() -> None:
         while not over.is_set():
             try:
                 kinds.add(type(scheduler.driver.send(REVIVE)).__name__)
@@ -128,7 +128,7 @@ def test_p18_racing_calls_return_typed_failures(cluster, scheduler_of):
     assert scheduler.driver.send(REVIVE).ok
 
 
-def test_a_call_of_an_earlier_subscription_is_not_sent(cluster, scheduler_of):
+def test_a_call_of_an_earlier_subscription_is_not_sent(cluster, scheduler_of) -> None:
     """Its offers are void, but the master would accept it with the new stream id."""
     scheduler = scheduler_of(cluster.master.address)
     scheduler.wait("SUBSCRIBED")
@@ -139,7 +139,7 @@ def test_a_call_of_an_earlier_subscription_is_not_sent(cluster, scheduler_of):
     assert scheduler.driver.send(REVIVE, scheduler.driver.subscription).ok
 
 
-def test_p6_silent_master_is_left_and_rejoined(cluster, scheduler_of, monkeypatch):
+def test_p6_silent_master_is_left_and_rejoined(cluster, scheduler_of, monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: a frozen master keeps its connections open and says nothing. The limit, 75 s, is a short one here."""
     with monkeypatch.context() as patched:
         patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
@@ -162,7 +162,7 @@ def another(module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(ONE_AGENT, "another")
 
 
-def test_a_redirect_leads_to_a_real_master(cluster, scheduler_of):
+def test_a_redirect_leads_to_a_real_master(cluster, scheduler_of) -> None:
     """307 without a scheme, as a master that does not lead answers."""
     with Peer(status(307, Location=f"//{cluster.master.address}/api/v1/scheduler")) as follower:
         scheduler = scheduler_of(follower.address)
@@ -176,7 +176,7 @@ def known_to(cluster: LocalCluster, framework_id: dict[str, Any]) -> bool:
 
 
 @pytest.mark.zookeeper
-def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_of):
+def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_of) -> None:
     """P20: two real masters register in a real ZooKeeper; the framework moves with its id.
 
     The local masters lead without ZooKeeper, so that the test makes their nodes.
@@ -195,7 +195,7 @@ def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_
 
 
 @pytest.mark.zookeeper
-def test_p20_a_subscription_outlives_zookeeper(cluster, scheduler_of):
+def test_p20_a_subscription_outlives_zookeeper(cluster, scheduler_of) -> None:
     """Calls and events continue without ZooKeeper, and after its return."""
     with ZooKeeperEnsemble(1) as ensemble, Candidates(ensemble.addresses) as candidates:
         data = json.dumps(master_info(cluster.master.address)).encode()

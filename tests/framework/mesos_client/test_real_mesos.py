@@ -52,7 +52,7 @@ def known_as(master: str, framework_id: str) -> str:
 
 
 @both(hardened="active", stock="removed")
-def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster, kind, expected):
+def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster, kind, expected) -> None:
     """P1: the real master removes the stock driver's framework with all its tasks; this driver's continues."""
     master = local_cluster.master.address
     options = {"framework": framework(), "raising": {"resourceOffers": "ValueError"}}
@@ -67,7 +67,7 @@ def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster, kind, 
 
 
 @both(hardened="inactive", stock="removed")
-def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of, kind, expected):
+def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of, kind, expected) -> None:
     """P2: after abort() the master waits for the framework to come back."""
     master = local_cluster.master.address
     with ClientProcess(kind, "scheduler", master, framework=framework(failover_timeout=60.0)) as client:
@@ -81,7 +81,7 @@ def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of, kind, expecte
 
 
 @both(hardened=1, stock=20)
-def test_p3_removed_framework_aborts_without_storm(local_cluster, scheduler_of, kind, expected):
+def test_p3_removed_framework_aborts_without_storm(local_cluster, scheduler_of, kind, expected) -> None:
     """P3: an id that the master has removed stops the driver, with the master's own words."""
     master = local_cluster.master.address
     gone = scheduler_of(master, framework())
@@ -95,7 +95,7 @@ def test_p3_removed_framework_aborts_without_storm(local_cluster, scheduler_of, 
             assert expected == len(client.found(callback="error"))
 
 
-def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of):
+def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of) -> None:
     """P3: a second scheduler with the same id takes over; the first one does not fight for it."""
     first = scheduler_of(local_cluster.master.address, framework(failover_timeout=60.0))
     framework_id = first.wait("SUBSCRIBED")["framework_id"]
@@ -107,7 +107,7 @@ def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of):
 
 
 @both(hardened=True, stock=False)
-def test_p13_gpu_capability_follows_framework_info(local_cluster, kind, expected):
+def test_p13_gpu_capability_follows_framework_info(local_cluster, kind, expected) -> None:
     """P13: the master registers the capability, whether or not it answers to /version (this one does not)."""
     wanted = [{"type": "GPU_RESOURCES"}, {"type": "MULTI_ROLE"}]
     with ClientProcess(
@@ -124,7 +124,7 @@ def test_p13_gpu_capability_follows_framework_info(local_cluster, kind, expected
         master_api.teardown(local_cluster.master.address, framework_id)
 
 
-def test_rejected_framework_info_is_reported(local_cluster, scheduler_of):
+def test_rejected_framework_info_is_reported(local_cluster, scheduler_of) -> None:
     """A FrameworkInfo that the master cannot accept ends the driver with the master's own words."""
     refused = scheduler_of(local_cluster.master.address, framework(capabilities=[]))
     reason = refused.wait("DriverAborted").reason
@@ -206,7 +206,7 @@ def _resources(cpus: float, mem: float) -> list[dict[str, Any]]:
     ]
 
 
-def test_p7_a_task_that_ends_while_the_agent_is_away_is_reported(cluster, scheduler_of):
+def test_p7_a_task_that_ends_while_the_agent_is_away_is_reported(cluster, scheduler_of) -> None:
     """P7, P8: the executor meets the restarted agent's window, and its update arrives."""
     running = Running(cluster, scheduler_of(cluster.master.address, framework(failover_timeout=60.0)), "p7")
     agent = cluster.agents["agent-1"]
@@ -219,7 +219,7 @@ def test_p7_a_task_that_ends_while_the_agent_is_away_is_reported(cluster, schedu
     assert running.scheduler.state_after("TASK_RUNNING") == "TASK_FINISHED"
 
 
-def test_p8_a_task_outlives_its_agents_restarts(cluster, scheduler_of):
+def test_p8_a_task_outlives_its_agents_restarts(cluster, scheduler_of) -> None:
     """P8, P11: after two restarts the same executor is subscribed, and a KILL reaches it whole."""
     running = Running(cluster, scheduler_of(cluster.master.address, framework(failover_timeout=60.0)), "p8")
     agent = cluster.agents["agent-1"]
@@ -236,7 +236,7 @@ def test_p8_a_task_outlives_its_agents_restarts(cluster, scheduler_of):
     assert running.scheduler.state_after("TASK_RUNNING") == "TASK_KILLED"
 
 
-def test_p10_executor_exits_without_checkpointing(cluster, scheduler_of):
+def test_p10_executor_exits_without_checkpointing(cluster, scheduler_of) -> None:
     """P10: the real agent sets MESOS_CHECKPOINT=0, and the driver gives up when it is killed."""
     running = Running(
         cluster, scheduler_of(cluster.master.address, framework(checkpoint=False, failover_timeout=60.0)), "p10"
@@ -249,7 +249,7 @@ def test_p10_executor_exits_without_checkpointing(cluster, scheduler_of):
         cluster.wait_registered()
 
 
-def test_p24_the_last_update_is_acknowledged_after_shutdown(cluster, scheduler_of):
+def test_p24_the_last_update_is_acknowledged_after_shutdown(cluster, scheduler_of) -> None:
     """P24: after SHUTDOWN the stream stays: the agent's ACKNOWLEDGED of the last update still arrives."""
     running = Running(cluster, scheduler_of(cluster.master.address, framework(failover_timeout=60.0)), "p24")
     shutdown = {"executor_id": {"value": "p24"}, "agent_id": running.agent_id}
@@ -258,7 +258,7 @@ def test_p24_the_last_update_is_acknowledged_after_shutdown(cluster, scheduler_o
     assert running.wait_seen("left")["acknowledged"] is True
 
 
-def test_a_master_that_returns_is_subscribed_to_again(cluster, scheduler_of):
+def test_a_master_that_returns_is_subscribed_to_again(cluster, scheduler_of) -> None:
     """A master killed and started again on its work dir: disconnected, subscribed again with the same id."""
     scheduler = scheduler_of(cluster.master.address, framework(failover_timeout=60.0))
     framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]

@@ -24,7 +24,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(RECORDS, st.lists(st.integers(min_value=0), max_size=50))
-def test_any_chunking_yields_the_same_records(records, places):
+def test_any_chunking_yields_the_same_records(records, places) -> None:
     """However the bytes are cut, exactly the records that were written come out, in order."""
     decoder = RecordDecoder()
     decoded = [record for chunk in cut(encoded(records), places) for record in decoder.feed(chunk)]
@@ -33,7 +33,7 @@ def test_any_chunking_yields_the_same_records(records, places):
 
 
 @given(RECORDS, st.binary(max_size=200))
-def test_single_bytes_are_enough(records, last):
+def test_single_bytes_are_enough(records, last) -> None:
     """Byte by byte is a cutting too, and a record comes with its last byte, not with the next one."""
     decoder = RecordDecoder()
     data = encoded([*records, last])
@@ -44,7 +44,7 @@ def test_single_bytes_are_enough(records, last):
 
 
 @given(st.binary(min_size=1, max_size=60))
-def test_arbitrary_bytes_end_in_records_or_in_record_error(data):
+def test_arbitrary_bytes_end_in_records_or_in_record_error(data) -> None:
     """No other exception, and no endless loop."""
     try:
         records = RecordDecoder().feed(data)
@@ -56,14 +56,14 @@ def test_arbitrary_bytes_end_in_records_or_in_record_error(data):
 @pytest.mark.parametrize(
     "garbage", [b"x", b"\n", b"-1\n", b" 1\n", b"1 \n", b"1\r\n", b"<html>", b"12345678901\n", b"9" * 11]
 )
-def test_garbage_is_named(garbage):
+def test_garbage_is_named(garbage) -> None:
     """The error shows the beginning of an invalid length."""
     with pytest.raises(RecordError, match="not a record length"):
         RecordDecoder().feed(garbage)
 
 
 @pytest.mark.parametrize("garbage", [b"12345678901\n", b"1x2\n"])
-def test_garbage_is_detected_byte_by_byte(garbage):
+def test_garbage_is_detected_byte_by_byte(garbage) -> None:
     """A length line that comes in pieces is judged like a whole one."""
     decoder = RecordDecoder()
     with pytest.raises(RecordError):
@@ -71,14 +71,14 @@ def test_garbage_is_detected_byte_by_byte(garbage):
 
 
 @pytest.mark.parametrize("start", [b"5", b"5\n", b"5\nabcd"])
-def test_unfinished_record_is_detected(start):
+def test_unfinished_record_is_detected(start) -> None:
     """The end of the stream inside a record differs from one between records."""
     decoder = RecordDecoder()
     assert decoder.feed(start) == []
     assert not decoder.is_between_records
 
 
-def test_decoding_is_linear():
+def test_decoding_is_linear() -> None:
     """A record in many pieces: linear decoding takes milliseconds; copying it for each piece would take seconds."""
     size, piece = 1 << 24, b"x" * (1 << 10)
     decoder = RecordDecoder()

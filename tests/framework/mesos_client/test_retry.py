@@ -17,7 +17,7 @@ PATH = "/api/v1/scheduler"
 
 
 @pytest.fixture(autouse=True)
-def longest_waits(monkeypatch):
+def longest_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """No chance: each wait is the longest that it could be."""
     monkeypatch.setattr(random, "uniform", lambda _low, high: high)
 
@@ -35,7 +35,7 @@ class RetryHarness:
         return self.retry.after(StreamLoss("test", status, location, request), now)[0]
 
 
-def test_waits_grow_to_the_maximum():
+def test_waits_grow_to_the_maximum() -> None:
     """They restart after a subscription that lasted, not after one that was cut immediately."""
     world = RetryHarness("a")
     now, waits = 0.0, []
@@ -49,7 +49,7 @@ def test_waits_grow_to_the_maximum():
     assert world.lose(now + STABLE_AFTER) == UNAVAILABLE_BACKOFF.first
 
 
-def test_delay_includes_duration_of_round():
+def test_delay_includes_duration_of_round() -> None:
     """A master of the list that does not answer for 4 s must not keep us from the others for longer."""
     world = RetryHarness("a,b")
     assert world.lose(0.0) == 0.0
@@ -59,7 +59,7 @@ def test_delay_includes_duration_of_round():
     assert world.masters.current == "http://a:5050"
 
 
-def test_lost_subscription_starts_a_full_delay():
+def test_lost_subscription_starts_a_full_delay() -> None:
     """All schedulers of a cluster lose their master in the same moment: chance spreads them."""
     world = RetryHarness("a")
     world.lose(0.0)
@@ -67,7 +67,7 @@ def test_lost_subscription_starts_a_full_delay():
     assert world.lose(1000.0) == UNAVAILABLE_BACKOFF.first
 
 
-def test_redirects_are_followed_up_to_a_limit():
+def test_redirects_are_followed_up_to_a_limit() -> None:
     """Then the given masters are asked again, after a wait."""
     world = RetryHarness("a")
     for number in range(MAX_REDIRECTS):
@@ -77,7 +77,7 @@ def test_redirects_are_followed_up_to_a_limit():
     assert world.masters.current == "http://a:5050"
 
 
-def test_failed_leader_falls_back_to_master_list():
+def test_failed_leader_falls_back_to_master_list() -> None:
     """After a wait: they may not know yet that it is gone."""
     world = RetryHarness("a,b")
     assert world.lose(0.0, 307, "//m:1/x") == 0.0
@@ -85,7 +85,7 @@ def test_failed_leader_falls_back_to_master_list():
     assert world.masters.current == "http://a:5050"
 
 
-def test_rejections_wait_longer_and_are_reported_once():
+def test_rejections_wait_longer_and_are_reported_once() -> None:
     """A rejection is reported when its status changes."""
     world, request = RetryHarness("a"), HttpRequest(f"http://a:5050{PATH}", {}, b"", 1.0)
     steps = [world.retry.after(StreamLoss("test", status, None, request), 0.0) for status in (403, 403, 400, 503, 400)]
@@ -93,7 +93,7 @@ def test_rejections_wait_longer_and_are_reported_once():
     assert [1.0, 2.0, 4.0, UNAVAILABLE_BACKOFF.maximum, REJECTED_BACKOFF.maximum] == [delay for delay, _ in steps]
 
 
-def test_interrupted_delay_is_forgotten():
+def test_interrupted_delay_is_forgotten() -> None:
     """A detector names another master during a long wait: its failure is not waited for as long."""
     world = RetryHarness("a")
     for _ in range(6):

@@ -18,7 +18,7 @@ FIVE_WAITS = 0.9
 
 @both(hardened=[], stock=["TEARDOWN"])
 @pytest.mark.parametrize("exception", ["ValueError", "OSError"])
-def test_p1_callback_exception_keeps_framework(kind, expected, exception):
+def test_p1_callback_exception_keeps_framework(kind, expected, exception) -> None:
     """P1 (and P15 for OSError): whatever a callback raises, no TEARDOWN is sent and the same stream goes on."""
     scenario = {"raising": {"statusUpdate": exception}}
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address, **scenario) as client:
@@ -39,7 +39,7 @@ def test_p1_callback_exception_keeps_framework(kind, expected, exception):
 
 
 @both(hardened=0, stock=1)
-def test_p1_rejected_call_in_callback_keeps_framework(kind, expected):
+def test_p1_rejected_call_in_callback_keeps_framework(kind, expected) -> None:
     """P1: a master that answers 503 to a call made in a callback costs that call, not the framework."""
     with (
         Peer(stream(subscribed()), on_call=_unless("TEARDOWN", 503)) as peer,
@@ -58,7 +58,7 @@ def test_p1_rejected_call_in_callback_keeps_framework(kind, expected):
 
 
 @both(hardened=(0, True), stock=(1, False))
-def test_p2_abort_keeps_framework_and_dict(kind, expected):
+def test_p2_abort_keeps_framework_and_dict(kind, expected) -> None:
     """P2: abort() sends no TEARDOWN, and the FrameworkInfo that was given keeps its id."""
     framework = {**FRAMEWORK, "id": wire.FRAMEWORK_ID}
     with (
@@ -72,7 +72,7 @@ def test_p2_abort_keeps_framework_and_dict(kind, expected):
 
 
 @both(hardened=1, stock=30)
-def test_p3_an_error_event_stops_the_driver(kind, expected):
+def test_p3_an_error_event_stops_the_driver(kind, expected) -> None:
     """P3: after ERROR the driver stops by itself, says why, and does not subscribe again."""
     with Peer(cut_after(subscribed(), error())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         peer.wait("SUBSCRIBE", expected)
@@ -86,14 +86,14 @@ def test_p3_an_error_event_stops_the_driver(kind, expected):
 
 @both(hardened=True, stock=False)
 @pytest.mark.parametrize("script", [status(503), cut_after(subscribed())], ids=["503", "cut after SUBSCRIBED"])
-def test_p4_failing_master_gets_backoff(kind, expected, script):
+def test_p4_failing_master_gets_backoff(kind, expected, script) -> None:
     """P4: between two subscriptions lies the back-off, also when each one was accepted and cut."""
     with Peer(script) as peer, ClientProcess(kind, "scheduler", peer.address):
         assert expected == (peer.wait("SUBSCRIBE", 6).at - peer.wait("SUBSCRIBE").at >= FIVE_WAITS)
 
 
 @both(hardened=True, stock=False)
-def test_p5_hanging_call_blocks_only_its_caller(kind, expected):
+def test_p5_hanging_call_blocks_only_its_caller(kind, expected) -> None:
     """P5: while one call waits for its answer, the driver's state can be read."""
     with Peer(stream(subscribed()), on_call=hang) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         client.wait(callback="registered")
@@ -111,13 +111,13 @@ def test_p5_hanging_call_blocks_only_its_caller(kind, expected):
 
 
 @both(hardened=10.0, stock=86400.0)
-def test_p5_call_has_a_finite_timeout(kind, expected):
+def test_p5_call_has_a_finite_timeout(kind, expected) -> None:
     """P5: the timeout of a call is seconds."""
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         assert expected == client.do("longest_call")["result"]
 
 
-def test_p5_a_call_that_hangs_fails_after_its_timeout():
+def test_p5_a_call_that_hangs_fails_after_its_timeout() -> None:
     """P5: the caller gets a typed failure, and the subscription stays."""
     with (
         Peer(stream(subscribed()), on_call=hang) as peer,
@@ -130,7 +130,7 @@ def test_p5_a_call_that_hangs_fails_after_its_timeout():
         assert len(peer.all("SUBSCRIBE")) == 1
 
 
-def test_p6_silent_stream_is_dropped():
+def test_p6_silent_stream_is_dropped() -> None:
     """P6: without a byte for five heartbeats the driver subscribes again, and says that it was disconnected."""
     with (
         Peer(stream(subscribed(heartbeat=0.02)), stream(subscribed())) as peer,
@@ -142,7 +142,7 @@ def test_p6_silent_stream_is_dropped():
 
 
 @both(hardened={"value": "agent-1"}, stock=None)
-def test_p12_reconcile_names_the_agent(kind, expected):
+def test_p12_reconcile_names_the_agent(kind, expected) -> None:
     """P12: agent_id reaches the master, which otherwise cannot answer for an agent that is away."""
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         client.wait(callback="registered")
@@ -152,7 +152,7 @@ def test_p12_reconcile_names_the_agent(kind, expected):
 
 @both(hardened=True, stock=False)
 @pytest.mark.parametrize("capabilities", [["MULTI_ROLE"], ["MULTI_ROLE", "GPU_RESOURCES"]])
-def test_p13_the_framework_info_is_sent_as_given(kind, expected, capabilities):
+def test_p13_the_framework_info_is_sent_as_given(kind, expected, capabilities) -> None:
     """P13: no capability is added or dropped, whatever /version says, and failover_timeout is not invented."""
     framework = {**FRAMEWORK, "capabilities": [{"type": name} for name in capabilities]}
     version = status(200, json.dumps({"version": "1.11.0"}).encode()) if len(capabilities) == 1 else status(404)
@@ -166,7 +166,7 @@ def test_p13_the_framework_info_is_sent_as_given(kind, expected, capabilities):
 
 
 @both(hardened=None, stock="Basic " + base64.b64encode(b"me:secret").decode())
-def test_p14_credentials_stay_with_their_driver(kind, expected):
+def test_p14_credentials_stay_with_their_driver(kind, expected) -> None:
     """P14: a driver without credentials does not send those of another one in the same process."""
     credentials = {"principal": "me", "secret": "secret"}
     with (
@@ -184,7 +184,7 @@ def test_p14_credentials_stay_with_their_driver(kind, expected):
 
 
 @both(hardened=True, stock=False)
-def test_p16_ipv6_masters_are_reached(kind, expected):
+def test_p16_ipv6_masters_are_reached(kind, expected) -> None:
     """P16: [::1]:port is an address like another."""
     with Peer(stream(subscribed()), host="::1") as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         if kind == "hardened":
@@ -194,7 +194,7 @@ def test_p16_ipv6_masters_are_reached(kind, expected):
         assert expected == bool(peer.all("SUBSCRIBE"))
 
 
-def test_p18_calls_during_reconnect_return_typed_failures():
+def test_p18_calls_during_reconnect_return_typed_failures() -> None:
     """P18: calls that race with lost streams are answered, dropped or failed, and never raise."""
     scripts = [cut_after(subscribed()) for _ in range(4)]
     with (
@@ -208,7 +208,7 @@ def test_p18_calls_during_reconnect_return_typed_failures():
 
 
 @both(hardened="not connected", stock="None")
-def test_p19_call_without_subscription_is_not_connected(kind, expected):
+def test_p19_call_without_subscription_is_not_connected(kind, expected) -> None:
     """P19: a dropped call has another result than a sent one."""
     with Peer(status(503)) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         peer.wait("SUBSCRIBE")
@@ -216,7 +216,7 @@ def test_p19_call_without_subscription_is_not_connected(kind, expected):
 
 
 @both(hardened=0, stock=2)
-def test_p22_disconnected_is_reported_once(kind, expected):
+def test_p22_disconnected_is_reported_once(kind, expected) -> None:
     """P22: attempts that fail before the first subscription lose nothing."""
     scripts = (status(503), status(503), stream(subscribed()))
     with Peer(*scripts) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
@@ -229,7 +229,7 @@ def test_p22_disconnected_is_reported_once(kind, expected):
 
 
 @both(hardened=False, stock=True)
-def test_p31_a_stopped_driver_is_not_connected(kind, expected):
+def test_p31_a_stopped_driver_is_not_connected(kind, expected) -> None:
     """P31: after abort() `connected` is false."""
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         client.wait(callback="registered")
@@ -237,7 +237,7 @@ def test_p31_a_stopped_driver_is_not_connected(kind, expected):
         assert expected == client.do("connected")["result"]
 
 
-def test_p28_stop_does_not_wait_for_the_back_off():
+def test_p28_stop_does_not_wait_for_the_back_off() -> None:
     """P28: a driver that waits for its next attempt is stopped at once, and leaves no thread."""
     with Peer(status(401)) as peer, ClientProcess("hardened", "scheduler", peer.address) as client:
         client.wait(state="DriverDisconnected")

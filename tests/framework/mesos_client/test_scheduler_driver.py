@@ -16,7 +16,7 @@ from wire.process import FRAMEWORK
 REVIVE = {"type": "REVIVE"}
 
 
-def test_framework_id_is_sent_after_first_subscription(driver_of, recorder):
+def test_framework_id_is_sent_after_first_subscription(driver_of, recorder) -> None:
     """The master's rule: framework_id and framework_info.id are equal, or both absent."""
     with Peer(cut_after(subscribed()), stream(subscribed())) as peer:
         driver = driver_of(peer.address)
@@ -28,18 +28,18 @@ def test_framework_id_is_sent_after_first_subscription(driver_of, recorder):
         assert "id" not in FRAMEWORK
 
 
-def test_forbidden_subscription_is_not_sent(driver_of, recorder):
+def test_forbidden_subscription_is_not_sent(driver_of, recorder) -> None:
     """A subscription that is lost after the leadership is not made again: it would take the framework away."""
     leads = threading.Event()
     leads.set()
     asked = threading.Semaphore(0)
 
-    def permit():
+    def permit() -> None:
         asked.release()
         if not leads.is_set():
             raise RuntimeError("another scheduler leads")
 
-    def deposed(exchange):
+    def deposed(exchange) -> None:
         leads.clear()
         cut_after(subscribed())(exchange)
 
@@ -55,14 +55,14 @@ def test_forbidden_subscription_is_not_sent(driver_of, recorder):
         assert "another scheduler leads" == driver.last_failure
 
 
-def test_suppressed_roles_are_in_the_subscription(driver_of):
+def test_suppressed_roles_are_in_the_subscription(driver_of) -> None:
     """Or SUBSCRIBE would un-suppress them."""
     with Peer(stream(subscribed())) as peer:
         driver_of(peer.address, suppressed_roles=["r"]).start()
         assert peer.wait("SUBSCRIBE").body["subscribe"]["suppressed_roles"] == ["r"]
 
 
-def test_calls_carry_stream_id_and_framework_id(driver_of, recorder):
+def test_calls_carry_stream_id_and_framework_id(driver_of, recorder) -> None:
     """Calls belong to the subscription; SUBSCRIBE has no stream id."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer.address)
@@ -74,7 +74,7 @@ def test_calls_carry_stream_id_and_framework_id(driver_of, recorder):
         assert "mesos-stream-id" not in peer.wait("SUBSCRIBE").headers
 
 
-def test_events_except_heartbeats_are_passed_on(driver_of, recorder):
+def test_events_except_heartbeats_are_passed_on(driver_of, recorder) -> None:
     """Also those of a type that is not known yet."""
     unknown = {"type": "SOMETHING_NEW", "something_new": {"a": 1}}
     with Peer(stream(subscribed(), {"type": "HEARTBEAT"}, unknown, message())) as peer:
@@ -89,14 +89,14 @@ def plain(value):
     return all(map(plain, value)) if type(value) is list else type(value) in (str, int, float, bool, type(None))
 
 
-def test_p26_events_are_plain_dicts(driver_of, recorder):
+def test_p26_events_are_plain_dicts(driver_of, recorder) -> None:
     """P26: a missing field is missing: no class whose attributes come into being when they are read."""
     with Peer(stream(subscribed(), update())) as peer:
         driver_of(peer.address).start()
         assert all(plain(recorder.next()) for _ in range(2))
 
 
-def test_p29_updates_are_not_acknowledged_implicitly(driver_of, recorder):
+def test_p29_updates_are_not_acknowledged_implicitly(driver_of, recorder) -> None:
     """P29: an update is acknowledged when its owner has stored it, and says so."""
     with Peer(stream(subscribed(), update(), message())) as peer:
         driver = driver_of(peer.address)
@@ -110,7 +110,7 @@ def test_p29_updates_are_not_acknowledged_implicitly(driver_of, recorder):
         assert expected == peer.wait("ACKNOWLEDGE").body["acknowledge"]
 
 
-def test_results_are_typed(driver_of, recorder):
+def test_results_are_typed(driver_of, recorder) -> None:
     """not connected, sent, rejected, failed; none quotes the request."""
     answers = iter([status(202), status(400, b"no such offer"), vanish])
     with Peer(stream(subscribed()), on_call=lambda exchange: next(answers)(exchange)) as peer:
@@ -127,11 +127,11 @@ def test_results_are_typed(driver_of, recorder):
         assert driver.send(REVIVE) == NotConnected()
 
 
-def test_nothing_is_sent_between_loss_and_subscribed(driver_of, recorder):
+def test_nothing_is_sent_between_loss_and_subscribed(driver_of, recorder) -> None:
     """Calls of that time are dropped, not kept."""
     gate = threading.Event()
 
-    def late(exchange):
+    def late(exchange) -> None:
         exchange.begin("stream-2")
         gate.wait(30)
         exchange.send(subscribed())
@@ -150,7 +150,7 @@ def test_nothing_is_sent_between_loss_and_subscribed(driver_of, recorder):
         assert len(peer.all("REVIVE")) == 1
 
 
-def test_teardown_is_sent_on_demand_only_and_ends_the_driver(driver_of, recorder):
+def test_teardown_is_sent_on_demand_only_and_ends_the_driver(driver_of, recorder) -> None:
     """The one call that ends the framework; afterwards the driver is stopped."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer.address)
@@ -161,10 +161,10 @@ def test_teardown_is_sent_on_demand_only_and_ends_the_driver(driver_of, recorder
         assert len(peer.all("TEARDOWN")) == 1
 
 
-def test_teardown_outlives_the_stream_that_it_ends(driver_of, recorder):
+def test_teardown_outlives_the_stream_that_it_ends(driver_of, recorder) -> None:
     """A real master closes the event stream before it answers: that is neither a failure nor a disconnection."""
 
-    def close_then_answer(exchange):
+    def close_then_answer(exchange) -> None:
         exchange.peer.drop()
         exchange.peer.wait_left()
         exchange.answer(202)
@@ -178,10 +178,10 @@ def test_teardown_outlives_the_stream_that_it_ends(driver_of, recorder):
         assert len(peer.all("SUBSCRIBE")) == 1
 
 
-def test_unanswered_teardown_keeps_subscribing(driver_of, recorder):
+def test_unanswered_teardown_keeps_subscribing(driver_of, recorder) -> None:
     """The stream was lost with the call: the driver comes back, and it can be tried again."""
 
-    def lose_both(exchange):
+    def lose_both(exchange) -> None:
         exchange.peer.drop()
         vanish(exchange)
 
@@ -193,7 +193,7 @@ def test_unanswered_teardown_keeps_subscribing(driver_of, recorder):
         recorder.wait_event("SUBSCRIBED")
 
 
-def test_a_teardown_that_is_rejected_leaves_the_driver_running(driver_of, recorder):
+def test_a_teardown_that_is_rejected_leaves_the_driver_running(driver_of, recorder) -> None:
     """So that it can be tried again."""
     with Peer(stream(subscribed()), on_call=status(503)) as peer:
         driver = driver_of(peer.address)
@@ -203,7 +203,7 @@ def test_a_teardown_that_is_rejected_leaves_the_driver_running(driver_of, record
         assert not driver.aborted
 
 
-def test_a_redirect_is_followed_to_the_leader(driver_of, recorder):
+def test_a_redirect_is_followed_to_the_leader(driver_of, recorder) -> None:
     """307 with a Location without scheme, as Mesos answers."""
     with Peer(stream(subscribed())) as leader:
         location = f"//{leader.address}/api/v1/scheduler"
@@ -216,7 +216,7 @@ def test_a_redirect_is_followed_to_the_leader(driver_of, recorder):
             assert len(leader.all("REVIVE")) == 1
 
 
-def test_a_redirect_away_from_tls_is_not_followed(certificates, driver_of, recorder):
+def test_a_redirect_away_from_tls_is_not_followed(certificates, driver_of, recorder) -> None:
     """Credentials that were to go over TLS are not sent without."""
     with Peer(stream(subscribed())) as plain_peer:
         location = f"http://{plain_peer.address}/api/v1/scheduler"
@@ -228,14 +228,14 @@ def test_a_redirect_away_from_tls_is_not_followed(certificates, driver_of, recor
         assert plain_peer.all("SUBSCRIBE") == []
 
 
-def test_a_list_of_masters_is_tried_in_turn(driver_of, recorder):
+def test_a_list_of_masters_is_tried_in_turn(driver_of, recorder) -> None:
     """A master that is not there is passed over."""
     with Peer(stream(subscribed())) as peer:
         driver_of(f"127.0.0.1:1,{peer.address}").start()
         recorder.wait_event("SUBSCRIBED")
 
 
-def test_a_refusal_is_reported_once_and_tried_again(driver_of, recorder):
+def test_a_refusal_is_reported_once_and_tried_again(driver_of, recorder) -> None:
     """401: the process lives, its owner knows why, and goes on trying."""
     with Peer(status(401, b"Unauthenticated"), status(401), stream(subscribed())) as peer:
         driver_of(peer.address, credentials=BasicCredentials("me", "wrong")).start()
@@ -243,12 +243,12 @@ def test_a_refusal_is_reported_once_and_tried_again(driver_of, recorder):
         assert recorder.next() == subscribed()
 
 
-def test_stop_may_be_called_from_a_callback_and_twice(recorder):
+def test_stop_may_be_called_from_a_callback_and_twice(recorder) -> None:
     """It does not wait for its own thread."""
     with Peer(stream(subscribed())) as peer:
         stopped = threading.Event()
 
-        def on_event(_):
+        def on_event(_) -> None:
             driver.stop()
             stopped.set()
 
@@ -260,10 +260,10 @@ def test_stop_may_be_called_from_a_callback_and_twice(recorder):
 
 
 @pytest.mark.parametrize("bad", [b"x", b"3\nabc", b"2\n[]"], ids=["no RecordIO", "no JSON", "no object"])
-def test_garbage_on_the_stream_is_a_loss(driver_of, recorder, bad):
+def test_garbage_on_the_stream_is_a_loss(driver_of, recorder, bad) -> None:
     """The driver says so without quoting it, and subscribes again."""
 
-    def garbage(exchange):
+    def garbage(exchange) -> None:
         exchange.begin()
         exchange.send(subscribed())
         exchange.connection.sendall(b"%x\r\n%s\r\n" % (len(bad), bad))
@@ -276,12 +276,12 @@ def test_garbage_on_the_stream_is_a_loss(driver_of, recorder, bad):
         recorder.wait_event("SUBSCRIBED")
 
 
-def test_non_utf8_executor_text_is_accepted(driver_of, recorder):
+def test_non_utf8_executor_text_is_accepted(driver_of, recorder) -> None:
     """Mesos copies it unchanged. A stream lost because of it would be lost forever: the update is resent."""
     written = json.dumps(update()).replace('"uuid"', '"message": "MARK", "uuid"').encode()
     record = written.replace(b"MARK", b"\xff\xed\xa0\x80")
 
-    def raw(exchange):
+    def raw(exchange) -> None:
         exchange.begin()
         exchange.send(subscribed())
         exchange.connection.sendall(
@@ -294,7 +294,7 @@ def test_non_utf8_executor_text_is_accepted(driver_of, recorder):
         assert "\ufffd" in recorder.wait_event("UPDATE")["update"]["status"]["message"]
 
 
-def test_a_driver_starts_once(driver_of):
+def test_a_driver_starts_once(driver_of) -> None:
     """A second start is an error with a sentence, not a second thread."""
     with Peer(stream(subscribed())) as peer:
         driver = driver_of(peer.address)
@@ -303,7 +303,7 @@ def test_a_driver_starts_once(driver_of):
             driver.start()
 
 
-def test_aborted_comes_once_and_last(driver_of, recorder):
+def test_aborted_comes_once_and_last(driver_of, recorder) -> None:
     """After ERROR there is one DriverAborted, and stop() adds nothing."""
     with Peer(stream(subscribed(), {"type": "ERROR", "error": {"message": "gone"}})) as peer:
         driver = driver_of(peer.address)

@@ -114,7 +114,7 @@ def ignore(_: object) -> None:
 
 
 @pytest.mark.parametrize("script", ABSENT.values(), ids=ABSENT)
-def test_absent_master_is_retried_each_second(script):
+def test_absent_master_is_retried_each_second(script) -> None:
     """One to four subscriptions in every second, for any failure."""
     clock = FastClock(MINUTE)
     with Peer(script, clock=clock.now) as peer, running(peer.address, clock):
@@ -124,7 +124,7 @@ def test_absent_master_is_retried_each_second(script):
 
 
 @pytest.mark.parametrize("script", NO.values(), ids=NO)
-def test_rejecting_master_is_asked_less_often(script):
+def test_rejecting_master_is_asked_less_often(script) -> None:
     """A rejection rarely passes by itself: the interval grows to 15 s."""
     clock = FastClock(10 * MINUTE)
     with Peer(script, clock=clock.now) as peer, running(peer.address, clock):
@@ -135,7 +135,7 @@ def test_rejecting_master_is_asked_less_often(script):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:5050", "127.0.0.1:1,127.0.0.1:2,[::1]:1"])
-def test_unreachable_master_is_retried_each_second(address, monkeypatch):
+def test_unreachable_master_is_retried_each_second(address, monkeypatch: pytest.MonkeyPatch) -> None:
     """No server listens, or the name does not exist: count the attempts themselves."""
 
     def getaddrinfo(host, *arguments, **options):
@@ -151,12 +151,12 @@ def test_unreachable_master_is_retried_each_second(address, monkeypatch):
         assert longest_pause([*credentials.times, MINUTE]) <= 1.0 + EPSILON
 
 
-def test_masters_that_point_at_each_other_are_not_chased():
+def test_masters_that_point_at_each_other_are_not_chased() -> None:
     """Each says that the other leads."""
     clock = FastClock(MINUTE)
     others: list[str] = []
 
-    def point(exchange):
+    def point(exchange) -> None:
         there = next(address for address in others if address != exchange.peer.address)
         exchange.answer(307, Location=f"//{there}/api/v1/scheduler")
 
@@ -168,7 +168,7 @@ def test_masters_that_point_at_each_other_are_not_chased():
             assert len(one.all("SUBSCRIBE")) + len(two.all("SUBSCRIBE")) == len(credentials.times)
 
 
-def test_a_master_that_points_at_itself_is_not_chased():
+def test_a_master_that_points_at_itself_is_not_chased() -> None:
     """For example a master that does not know its own address."""
     clock = FastClock(MINUTE)
     point = lambda exchange: exchange.answer(307, Location=f"//{exchange.peer.address}/")  # noqa: E731
@@ -177,7 +177,7 @@ def test_a_master_that_points_at_itself_is_not_chased():
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_each_listed_master_is_asked_once_a_second(count):
+def test_each_listed_master_is_asked_once_a_second(count) -> None:
     """All masters are tried in turn, then the driver waits: the list is not tried more often than one master."""
     clock = FastClock(MINUTE)
     with ExitStack() as stack:
@@ -195,7 +195,7 @@ def when(clock: FastClock, moment: float, before: Script, then: Script) -> Scrip
 
 
 @pytest.mark.parametrize("before", ABSENT.values(), ids=ABSENT)
-def test_returning_master_is_rejoined_within_a_second(before, driver_of, recorder):
+def test_returning_master_is_rejoined_within_a_second(before, driver_of, recorder) -> None:
     """After any failure of any duration, here of a minute."""
     clock = FastClock()
     with Peer(when(clock, MINUTE, before, stream(subscribed())), clock=clock.now) as peer:
@@ -206,7 +206,7 @@ def test_returning_master_is_rejoined_within_a_second(before, driver_of, recorde
         recorder.wait_event("SUBSCRIBED")
 
 
-def test_repeated_stream_restarts_are_rate_limited(driver_of, recorder):
+def test_repeated_stream_restarts_are_rate_limited(driver_of, recorder) -> None:
     """A detector that changes the leader repeatedly, or a caller in a loop, cannot exceed the rate limit."""
     clock = FastClock()
     with Peer(stream(subscribed()), clock=clock.now) as peer:
@@ -227,7 +227,7 @@ AGENT: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", AGENT.values(), ids=AGENT)
-def test_absent_agent_is_retried_each_second(script):
+def test_absent_agent_is_retried_each_second(script) -> None:
     """P8, P9: always within the agent's window of 2 s, and never in a loop."""
     clock = FastClock(MINUTE)
     with Peer(script, clock=clock.now) as peer:
@@ -243,7 +243,7 @@ def test_absent_agent_is_retried_each_second(script):
 
 
 @pytest.mark.parametrize("maximum", ["0ns", "2secs"])
-def test_zero_backoff_is_rate_limited(maximum):
+def test_zero_backoff_is_rate_limited(maximum) -> None:
     """An operator may set MESOS_SUBSCRIPTION_BACKOFF_MAX to 0."""
     clock = FastClock(MINUTE)
     with Peer(status(503), clock=clock.now) as peer:

@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 from logging.handlers import QueueHandler
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,7 @@ def post(made, peer, host="127.0.0.1"):
         made.close()
 
 
-def test_certificate_of_configured_ca_is_accepted(certificates):
+def test_certificate_of_configured_ca_is_accepted(certificates) -> None:
     """By address and by name."""
     for host in ("127.0.0.1", "localhost"):
         with Peer(tls=certificates.server_context()) as peer:
@@ -36,7 +37,7 @@ def test_certificate_of_configured_ca_is_accepted(certificates):
 
 
 @pytest.mark.parametrize("verify", [True, "stranger.pem"], ids=["the machine's authorities", "another authority"])
-def test_certificate_of_unknown_ca_is_rejected(certificates, verify):
+def test_certificate_of_unknown_ca_is_rejected(certificates, verify) -> None:
     """Nothing is sent, and the error says why."""
     tls = Tls(verify if verify is True else certificates.path(verify))
     with Peer(tls=certificates.server_context()) as peer:
@@ -45,7 +46,7 @@ def test_certificate_of_unknown_ca_is_rejected(certificates, verify):
         assert peer.all("KILL") == []
 
 
-def test_a_certificate_for_another_host_is_refused(certificates, monkeypatch):
+def test_a_certificate_for_another_host_is_refused(certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """The certificate is for localhost, not for another name of the same address."""
     real = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda _host, *rest, **options: real("localhost", *rest, **options))
@@ -55,7 +56,7 @@ def test_a_certificate_for_another_host_is_refused(certificates, monkeypatch):
         assert post(Transport(Tls(certificates.ca, check_hostname=False)), peer, "master.example") == 202
 
 
-def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
+def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder) -> None:
     """A server at the master's address without its certificate gets no subscription, call or credentials."""
     log, handler = logging.getLogger("mesos_client.stream"), QueueHandler(recorder.reports)
     log.addHandler(handler)
@@ -71,13 +72,13 @@ def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder):
         log.removeHandler(handler)
 
 
-def test_verification_can_be_turned_off(certificates):
+def test_verification_can_be_turned_off(certificates) -> None:
     """For a cluster with self-signed certificates."""
     with Peer(tls=certificates.server_context()) as peer:
         assert post(Transport(Tls(verify=False)), peer) == 202
 
 
-def test_client_certificate_is_sent(certificates):
+def test_client_certificate_is_sent(certificates) -> None:
     """From two files, or from one with both."""
     both = certificates.folder / "both.pem"
     both.write_text("".join(certificates.folder.joinpath(f"client.{kind}").read_text() for kind in ("pem", "key")))
@@ -86,7 +87,7 @@ def test_client_certificate_is_sent(certificates):
             assert post(Transport(Tls(certificates.ca, cert)), peer) == 202
 
 
-def test_missing_client_certificate_is_rejected(certificates):
+def test_missing_client_certificate_is_rejected(certificates) -> None:
     """The failure is one of the transport."""
     with Peer(tls=certificates.server_context(ask_clients=True)) as peer:
         with pytest.raises(TransportError):
@@ -94,7 +95,7 @@ def test_missing_client_certificate_is_rejected(certificates):
         assert peer.all("KILL") == []
 
 
-def test_http_and_tls_mismatch_fails(certificates):
+def test_http_and_tls_mismatch_fails(certificates) -> None:
     """A wrong scheme is a failure with a reason, not a hang."""
     with Peer(tls=certificates.server_context()) as peer:
         made = Transport()
@@ -112,13 +113,13 @@ def test_http_and_tls_mismatch_fails(certificates):
     ],
     ids=["authority", "certificate", "no certificate"],
 )
-def test_unusable_tls_files_are_named(tls, named):
+def test_unusable_tls_files_are_named(tls, named) -> None:
     """When the transport is made, not at each attempt to connect."""
     with pytest.raises(ValueError, match=named):
         Transport(tls)
 
 
-def test_encrypted_key_is_rejected_without_prompt(certificates):
+def test_encrypted_key_is_rejected_without_prompt(certificates) -> None:
     """OpenSSL would ask the terminal, and a service has none."""
     import subprocess
 
@@ -129,12 +130,12 @@ def test_encrypted_key_is_rejected_without_prompt(certificates):
         Transport(Tls(True, (certificates.client[0], str(locked))))
 
 
-def test_handshake_without_answer_times_out():
+def test_handshake_without_answer_times_out() -> None:
     """A silent peer does not delay a driver's stop."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         made, failed = Transport(), []
 
-        def call():
+        def call() -> None:
             try:
                 url = "https://127.0.0.1:{1}/".format(*listener.getsockname())
                 made.post(HttpRequest(url, {}, CALL, 10 * PATIENCE))
@@ -151,7 +152,7 @@ def test_handshake_without_answer_times_out():
         assert len(failed) == 1
 
 
-def test_p21_the_scheduler_speaks_tls(certificates, driver_of, recorder):
+def test_p21_the_scheduler_speaks_tls(certificates, driver_of, recorder) -> None:
     """P21: subscription and calls, with a client certificate; `tls` makes https the scheme of a bare host:port."""
     with Peer(stream(subscribed()), tls=certificates.server_context(ask_clients=True)) as peer:
         driver = driver_of(peer.address, tls=Tls(certificates.ca, certificates.client))
@@ -162,7 +163,7 @@ def test_p21_the_scheduler_speaks_tls(certificates, driver_of, recorder):
         assert len(peer.all("REVIVE")) == 1
 
 
-def test_p21_a_scheduler_stops_while_a_tls_stream_is_silent(certificates, driver_of, recorder):
+def test_p21_a_scheduler_stops_while_a_tls_stream_is_silent(certificates, driver_of, recorder) -> None:
     """Another thread's shutdown must not disturb the session of the one that reads."""
     with Peer(stream(subscribed()), tls=certificates.server_context()) as peer:
         driver = driver_of(f"https://{peer.address}", tls=Tls(certificates.ca))
@@ -173,7 +174,7 @@ def test_p21_a_scheduler_stops_while_a_tls_stream_is_silent(certificates, driver
         assert recorder.reports.empty()
 
 
-def test_a_bad_file_is_an_error_of_the_drivers_constructor(recorder):
+def test_a_bad_file_is_an_error_of_the_drivers_constructor(recorder) -> None:
     """Where an operator's option is read, not in a thread's log."""
     with pytest.raises(ValueError, match=r"/no/such/ca\.pem"):
         SchedulerDriver(FRAMEWORK, "a", on_event=print, on_state=print, tls=Tls("/no/such/ca.pem"))
@@ -184,7 +185,7 @@ def executor_of(peer: Peer, recorder, **environ: str) -> ExecutorDriver:
     return ExecutorDriver(on_event=recorder.reports.put, on_state=recorder.reports.put, environ=variables)
 
 
-def test_p21_the_executor_speaks_tls(certificates, recorder):
+def test_p21_the_executor_speaks_tls(certificates, recorder) -> None:
     """P21: as LIBPROCESS_SSL_* in its environment say."""
     certificate, key = certificates.client
     with Peer(stream(executor_subscribed()), tls=certificates.server_context(ask_clients=True)) as peer:
@@ -204,7 +205,7 @@ def test_p21_the_executor_speaks_tls(certificates, recorder):
         assert len(peer.all("MESSAGE")) == 1
 
 
-def test_p21_the_executor_speaks_through_a_domain_socket(tmp_path, recorder):
+def test_p21_the_executor_speaks_through_a_domain_socket(tmp_path: Path, recorder) -> None:
     """P21: where the agent serves one, on the path of the agent's own actor, as libmesos does."""
     path = tmp_path / "agent.sock"
     with Peer(stream(executor_subscribed()), host=str(path)) as peer:
@@ -238,20 +239,20 @@ SSL = {**ENVIRON, "MESOS_AGENT_ENDPOINT": "10.0.0.1:5051", "LIBPROCESS_SSL_ENABL
         ({"CERT_FILE": "/dev/null", "KEY_FILE": "/no/such/key"}, Tls(False, None, False)),
     ],
 )
-def test_agent_tls_settings_are_parsed_like_libprocess(extra, expected):
+def test_agent_tls_settings_are_parsed_like_libprocess(extra, expected) -> None:
     """docs/ssl.md of Mesos: without VERIFY_SERVER_CERT nothing is verified; names only by the scheme `openssl`."""
     read = AgentEnvironment.read({**SSL, **{f"LIBPROCESS_SSL_{name}": value for name, value in extra.items()}})
     assert expected == read.tls
     assert read.agent == "https://10.0.0.1:5051"
 
 
-def test_tls_is_none_without_ssl():
+def test_tls_is_none_without_ssl() -> None:
     """LIBPROCESS_SSL_ENABLED=0 means the same as unset."""
     read = AgentEnvironment.read({**SSL, "LIBPROCESS_SSL_ENABLED": "0"})
     assert (read.tls, read.agent) == (None, "http://10.0.0.1:5051")
 
 
-def test_hanging_calls_over_tls_are_interrupted(certificates, driver_of, recorder):
+def test_hanging_calls_over_tls_are_interrupted(certificates, driver_of, recorder) -> None:
     """A stream that is lost ends the call that waits on the same master."""
     with Peer(stream(subscribed()), on_call=hang, tls=certificates.server_context()) as peer:
         driver = driver_of(peer.address, tls=Tls(certificates.ca), call_timeout=PATIENCE)

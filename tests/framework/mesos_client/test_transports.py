@@ -27,7 +27,7 @@ def request_to(peer: Peer, body: bytes = SUBSCRIBE, timeout: float = 30.0) -> Ht
     return HttpRequest(f"http://{peer.address}/api", {"Content-Type": "application/json"}, body, timeout)
 
 
-def test_stream_yields_chunks_on_arrival(transport):
+def test_stream_yields_chunks_on_arrival(transport) -> None:
     """Records arrive while the answer is still going on, with status and lower-case headers."""
     with Peer(stream(message())) as peer:
         opened = transport.stream()
@@ -42,12 +42,12 @@ def test_stream_yields_chunks_on_arrival(transport):
 
 
 @pytest.mark.parametrize("script", [hang, stream()], ids=["before the head", "in the body"])
-def test_abort_ends_a_wait(transport, script):
+def test_abort_ends_a_wait(transport, script) -> None:
     """Another thread can end a wait for the head, and one for the next chunk."""
     with Peer(script) as peer:
         opened, ended = transport.stream(), []
 
-        def follow():
+        def follow() -> None:
             try:
                 opened.open(request_to(peer))
                 list(opened.chunks())
@@ -64,7 +64,7 @@ def test_abort_ends_a_wait(transport, script):
         assert len(ended) == 1
 
 
-def test_abort_before_open_is_kept(transport):
+def test_abort_before_open_is_kept(transport) -> None:
     """A stream that was aborted does not open."""
     with Peer(stream()) as peer:
         opened = transport.stream()
@@ -74,7 +74,7 @@ def test_abort_before_open_is_kept(transport):
         opened.close()
 
 
-def test_silence_beyond_the_limit_is_an_error(transport):
+def test_silence_beyond_the_limit_is_an_error(transport) -> None:
     """The watchdog: no byte for so long ends the stream."""
     with Peer(stream()) as peer:
         opened = transport.stream()
@@ -85,7 +85,7 @@ def test_silence_beyond_the_limit_is_an_error(transport):
         opened.close()
 
 
-def test_a_cut_stream_is_an_error(transport):
+def test_a_cut_stream_is_an_error(transport) -> None:
     """The chunked body did not end as it should."""
     with Peer(cut_after(message())) as peer:
         opened = transport.stream()
@@ -95,7 +95,7 @@ def test_a_cut_stream_is_an_error(transport):
         opened.close()
 
 
-def test_refused_connection_error_hides_body(transport):
+def test_refused_connection_error_hides_body(transport) -> None:
     """No server listens: the error names the cause."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -104,7 +104,7 @@ def test_refused_connection_error_hides_body(transport):
     assert "in the body" not in str(caught.value)
 
 
-def test_a_call_gets_its_answer(transport):
+def test_a_call_gets_its_answer(transport) -> None:
     """Status and body of any answer; redirects are not followed."""
     for code, body in ((202, b""), (403, b"Framework is not subscribed"), (307, b"")):
         with Peer(stream(), on_call=status(code, body, Location="//127.0.0.1:1/")) as peer:
@@ -112,13 +112,13 @@ def test_a_call_gets_its_answer(transport):
             assert (code, body.decode()) == (reply.status, reply.text)
 
 
-def test_interrupt_ends_a_waiting_call_and_no_later_one(transport):
+def test_interrupt_ends_a_waiting_call_and_no_later_one(transport) -> None:
     """A lost master's answer is not waited for; the next call works."""
     scripts = iter([hang, status(202)])
     with Peer(stream(), on_call=lambda exchange: next(scripts)(exchange)) as peer:
         failed = []
 
-        def call():
+        def call() -> None:
             try:
                 transport.post(request_to(peer, CALL))
             except TransportError as error:
@@ -133,7 +133,7 @@ def test_interrupt_ends_a_waiting_call_and_no_later_one(transport):
         assert transport.post(request_to(peer, CALL)).status == 202
 
 
-def test_closed_transport_rejects_calls(transport):
+def test_closed_transport_rejects_calls(transport) -> None:
     """Twice closed is closed."""
     transport.close()
     transport.close()
@@ -141,7 +141,7 @@ def test_closed_transport_rejects_calls(transport):
         transport.post(HttpRequest("http://127.0.0.1:1/", {}, CALL, 5.0))
 
 
-def test_proxies_of_the_environment_are_ignored(transport, monkeypatch):
+def test_proxies_of_the_environment_are_ignored(transport, monkeypatch: pytest.MonkeyPatch) -> None:
     """A master is reached directly, whatever http_proxy says."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

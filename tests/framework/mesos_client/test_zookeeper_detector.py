@@ -82,7 +82,7 @@ def watch(ensemble: ZooKeeperEnsemble) -> Iterator[Callable[..., Watch]]:
 ONE, TWO, THREE = (master_info(f"127.0.0.{number}:5050") for number in (1, 2, 3))
 
 
-def test_p20_missing_znode_is_awaited(watch, candidates):
+def test_p20_missing_znode_is_awaited(watch, candidates) -> None:
     """P20 (a): no master has registered yet; the first one is found."""
     looking = watch()
     assert "node does not exist" in looking.reason()
@@ -95,7 +95,7 @@ def test_p20_missing_znode_is_awaited(watch, candidates):
     assert leader.ip == "127.0.0.1"
 
 
-def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates):
+def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates) -> None:
     """P20 (a): /dcos/mesos on a ZooKeeper without /dcos."""
     looking = Watch(f"zk://{ensemble.addresses}/dcos/mesos")
     try:
@@ -110,7 +110,7 @@ def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates):
         candidates.client.delete("/dcos", recursive=True)
 
 
-def test_the_first_candidate_leads_until_it_leaves(watch, candidates):
+def test_the_first_candidate_leads_until_it_leaves(watch, candidates) -> None:
     """Later candidates change nothing; when the leader leaves, the next one leads, and finally none."""
     nodes = [candidates.enter(info) for info in (ONE, TWO, THREE)]
     looking = watch()
@@ -124,7 +124,7 @@ def test_the_first_candidate_leads_until_it_leaves(watch, candidates):
     assert looking.address() == "127.0.0.2:5050"
 
 
-def test_other_nodes_are_not_candidates(watch, candidates):
+def test_other_nodes_are_not_candidates(watch, candidates) -> None:
     """The replicated log has its members there, and old masters wrote protobuf."""
     candidates.client.create(f"{GROUP}/log_replicas", makepath=True)
     candidates.client.create(f"{GROUP}/info_0000000000", b"\x0a")
@@ -132,7 +132,7 @@ def test_other_nodes_are_not_candidates(watch, candidates):
     assert "no master leads" in looking.reason()
 
 
-def test_invalid_node_is_reported_and_retried(watch, candidates, monkeypatch):
+def test_invalid_node_is_reported_and_retried(watch, candidates, monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid node does not stop the detector."""
     monkeypatch.setattr(zookeeper_detector, "RETRY_SECONDS", 0.05)
     node = candidates.client.create(f"{GROUP}/json.info_0000000000", b"nonsense", makepath=True)
@@ -143,7 +143,7 @@ def test_invalid_node_is_reported_and_retried(watch, candidates, monkeypatch):
     assert leader is not None
 
 
-def test_p20_credentials_are_used(watch, candidates, ensemble):
+def test_p20_credentials_are_used(watch, candidates, ensemble) -> None:
     """P20 (d): the masters' node is readable only with credentials."""
     candidates.client.create(GROUP, acl=only("me:hush"))
     with Candidates(ensemble.addresses, "me:hush") as masters:
@@ -155,7 +155,9 @@ def test_p20_credentials_are_used(watch, candidates, ensemble):
 
 
 @pytest.mark.parametrize("credentials", ["", "me:wrong@"])
-def test_denied_access_is_reported_and_retried(watch, candidates, ensemble, monkeypatch, credentials):
+def test_denied_access_is_reported_and_retried(
+    watch, candidates, ensemble, monkeypatch: pytest.MonkeyPatch, credentials
+) -> None:
     """With no or wrong credentials; an administrator may still grant it."""
     monkeypatch.setattr(zookeeper_detector, "RETRY_SECONDS", 0.05)
     with Candidates(ensemble.addresses, "me:hush") as masters:
@@ -169,7 +171,7 @@ def test_denied_access_is_reported_and_retried(watch, candidates, ensemble, monk
         assert report[0].ip == "127.0.0.1"
 
 
-def test_p20_credentials_are_not_logged(watch, candidates, caplog):
+def test_p20_credentials_are_not_logged(watch, candidates, caplog: pytest.LogCaptureFixture) -> None:
     """Kazoo logs what it sends at level DEBUG, authentication included."""
     caplog.set_level(logging.DEBUG)
     candidates.enter(ONE)
@@ -179,7 +181,7 @@ def test_p20_credentials_are_not_logged(watch, candidates, caplog):
     assert "hush" not in caplog.text
 
 
-def test_p20_absent_zookeeper_is_awaited(monkeypatch):
+def test_p20_absent_zookeeper_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     """P20 (b): nothing is raised, the reason is reported, and the leader is found when ZooKeeper starts."""
     monkeypatch.setattr(zookeeper_detector, "OUTAGE_GRACE", 0.05)
     with ZooKeeperEnsemble(1) as own:
@@ -197,7 +199,7 @@ def test_p20_absent_zookeeper_is_awaited(monkeypatch):
             looking.detector.stop()
 
 
-def test_p20_the_leader_stays_while_zookeeper_is_away():
+def test_p20_the_leader_stays_while_zookeeper_is_away() -> None:
     """P20: the subscription survives ZooKeeper's exit; changes are noticed after its return."""
     with ZooKeeperEnsemble(1) as own, Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
         with Candidates(own.addresses) as masters:
@@ -219,7 +221,7 @@ def test_p20_the_leader_stays_while_zookeeper_is_away():
             looking.detector.stop()
 
 
-def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, driver_of, recorder):
+def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, driver_of, recorder) -> None:
     """zk:// as the master: subscribed to the leader, disconnected without one, subscribed to the next."""
     with Peer(stream(subscribed())) as one, Peer(stream(subscribed())) as two:
         node = candidates.enter(master_info(one.address))
@@ -237,12 +239,12 @@ def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, dri
         assert len(two.all("REVIVE")) == 1
 
 
-def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeypatch):
+def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new session has no watches: everything is read again, and an unchanged leader is not reported again."""
     made: list[KazooClient] = []
 
     class Client(KazooClient):  # type: ignore[misc]  # kazoo has no annotations
-        def __init__(self, *arguments, **options):
+        def __init__(self, *arguments, **options) -> None:
             super().__init__(*arguments, **options)
             made.append(self)
 
@@ -268,7 +270,7 @@ def _expire(client: KazooClient, servers: str) -> None:
     assert over.wait(PATIENCE)
 
 
-def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble):
+def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble) -> None:
     """Frozen while connected: closing the session is given up."""
     candidates.enter(ONE)
     looking = watch()
@@ -283,7 +285,7 @@ def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble):
         ensemble.wait_serving()
 
 
-def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeypatch):
+def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen during a request: the request is given up."""
     candidates.enter(ONE)
     looking = watch()
@@ -307,7 +309,7 @@ def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeyp
         ensemble.wait_serving()
 
 
-def test_stop_ends_a_detector_that_never_reached_zookeeper():
+def test_stop_ends_a_detector_that_never_reached_zookeeper() -> None:
     """No server listens; a detector may be stopped twice, and without a start."""
     looking = Watch("zk://127.0.0.1:1/mesos")
     looking.detector.stop()

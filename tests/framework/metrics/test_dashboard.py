@@ -49,7 +49,7 @@ def groupings(expression):
 
 
 @pytest.mark.parametrize("target", QUERIES, ids=lambda target: target["expr"][:60])
-def test_dashboard_queries_use_existing_metrics(target, series):
+def test_dashboard_queries_use_existing_metrics(target, series) -> None:
     """Names, matched labels, grouping labels, labels in the legend."""
     query = promql.parse(target["expr"].replace("$job", "digits"))
     matches = list(selectors(query))
@@ -65,19 +65,19 @@ def test_dashboard_queries_use_existing_metrics(target, series):
         assert names <= (set(groupings(query)) or labels)
 
 
-def test_no_label_is_reserved_by_prometheus(series):
+def test_no_label_is_reserved_by_prometheus(series) -> None:
     """It would rename the label."""
     assert set() == OF_THE_SCRAPE & {label for labels in series.values() for label in labels}
 
 
-def test_dashboard_shows_most_metrics(families):
+def test_dashboard_shows_most_metrics(families) -> None:
     words = json.dumps(DASHBOARD)
     unseen = [item.name for item in families if item.name.startswith("tensorflow_") and item.name not in words]
 
     assert {"tensorflow_task_statuses", "tensorflow_suppressed", "tensorflow_training_examples"} >= set(unseen)
 
 
-def test_panels_do_not_overlap_and_have_unique_ids():
+def test_panels_do_not_overlap_and_have_unique_ids() -> None:
     """Grafana's grid is 24 units wide."""
     cells = [
         (x, y)
@@ -91,7 +91,7 @@ def test_panels_do_not_overlap_and_have_unique_ids():
     assert len(DASHBOARD["panels"]) == len({panel["id"] for panel in DASHBOARD["panels"]})
 
 
-def test_page_lists_every_metric(families):
+def test_page_lists_every_metric(families) -> None:
     """Name in Prometheus, type, labels, description. Prints the expected table."""
     rows = ["| metric | type | labels | |", "| --- | --- | --- | --- |"]
     for family in sorted(families, key=lambda item: item.name):

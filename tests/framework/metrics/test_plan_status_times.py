@@ -10,12 +10,12 @@ from tf_scheduler.model.state import SchedulerState
 class Service:
     """A plan whose status is set by hand, and two clocks."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.now, self.used, self.price, self.looks = 0.0, 0.0, 0.0, 0
         self.become(Status.PENDING)
         self.watch = PlanStatusTimes(lambda: self.state, self.plans, clock=lambda: self.now, cost=lambda: self.used)
 
-    def become(self, status):
+    def become(self, status) -> None:
         self.state, self.status = SchedulerState(a_spec()), status
 
     def plans(self):
@@ -24,7 +24,7 @@ class Service:
         return {"deploy": Plan("deploy", self.status, ())}
 
 
-def test_time_counts_for_previous_status():
+def test_time_counts_for_previous_status() -> None:
     """So the sum is the time since the start."""
     service = Service()
     service.watch.current()
@@ -37,7 +37,7 @@ def test_time_counts_for_previous_status():
     assert {("deploy", Status.PENDING): 3.0, ("deploy", Status.COMPLETE): 7.0} == service.watch.seconds()
 
 
-def test_unchanged_state_is_not_evaluated_again():
+def test_unchanged_state_is_not_evaluated_again() -> None:
     service = Service()
     for second in range(5):
         service.now = float(second)
@@ -47,7 +47,7 @@ def test_unchanged_state_is_not_evaluated_again():
     assert {("deploy", Status.PENDING): 4.0} == service.watch.seconds()
 
 
-def test_expensive_evaluation_is_rare():
+def test_expensive_evaluation_is_rare() -> None:
     """An evaluation of 0.2 s, at most every 10 s."""
     service = Service()
     service.price = 0.2
@@ -59,7 +59,7 @@ def test_expensive_evaluation_is_rare():
     assert 3 == service.looks
 
 
-def test_times_of_simulated_service():
+def test_times_of_simulated_service() -> None:
     world = a_life()
     list(world.samples())
 

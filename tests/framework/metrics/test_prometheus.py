@@ -17,7 +17,7 @@ def world():
     return a_life()
 
 
-def test_offers_are_counted_by_outcome(world):
+def test_offers_are_counted_by_outcome(world) -> None:
     """Accepted, declined and held offers add up to the received ones."""
     offers = {labels["outcome"]: value for name, labels, value in world.samples() if name == "tensorflow_offers_total"}
     received = offers.pop("received")
@@ -27,7 +27,7 @@ def test_offers_are_counted_by_outcome(world):
     assert received == world.meter.dropwizard()["counters"]["offers.received"]["count"]
 
 
-def test_launches_failures_and_recoveries_are_counted(world):
+def test_launches_failures_and_recoveries_are_counted(world) -> None:
     """One worker was killed, and launched again for that reason."""
     assert 3 == world.value("launches_total", job_name="worker")
     assert 1 == world.value("failures_total", cause="infrastructure")
@@ -36,14 +36,14 @@ def test_launches_failures_and_recoveries_are_counted(world):
     assert 5 == world.value("operations_total", operation="launch")
 
 
-def test_subscriptions_and_disconnections_are_counted(world):
+def test_subscriptions_and_disconnections_are_counted(world) -> None:
     counted = [world.value(name) for name in ("subscriptions_total", "disconnections_total", "subscribed")]
 
     assert [2, 1, 1] == counted
     assert world.value("reconciliations_total", kind="explicit") + world.value("reconciliations_total", kind="implicit")
 
 
-def test_decisions_and_transactions_are_measured(world):
+def test_decisions_and_transactions_are_measured(world) -> None:
     """Every decision by its event; every transaction that stored something."""
     kinds = [labels["event"] for name, labels, _ in world.samples() if name == "tensorflow_decision_seconds_count"]
 
@@ -52,7 +52,7 @@ def test_decisions_and_transactions_are_measured(world):
     assert 0 == world.value("store_failures_total")
 
 
-def test_training_gauges_of_reporting_tasks(world):
+def test_training_gauges_of_reporting_tasks(world) -> None:
     """Unreported values are missing; a loss may be NaN."""
     worker = {"task": "worker-0", "job_name": "worker"}
 
@@ -65,20 +65,20 @@ def test_training_gauges_of_reporting_tasks(world):
     assert "worker-1" not in text
 
 
-def test_allocated_resources_are_summed_by_job(world):
+def test_allocated_resources_are_summed_by_job(world) -> None:
     """Two workers with a GPU each; memory in bytes, with that of their executors."""
     assert 2 == world.value("allocated", job_name="worker", resource="gpus")
     assert 0 == world.value("allocated", job_name="ps", resource="gpus")
     assert 2 * (64 + 64) * 2**20 == world.value("allocated", job_name="worker", resource="mem")
 
 
-def test_each_plan_has_one_status(world):
+def test_each_plan_has_one_status(world) -> None:
     assert 1 == world.value("plan_status", plan="deploy", status="COMPLETE")
     assert 0 == world.value("plan_status", plan="deploy", status="PENDING")
     assert 4 == world.value("tasks", state="TASK_RUNNING") == world.value("tasks_wanted")
 
 
-def test_text_is_valid_for_prometheus(world):
+def test_text_is_valid_for_prometheus(world) -> None:
     """By Prometheus' own parser; every metric has a description and the prefix."""
     families = list(text_string_to_metric_families(world.meter.prometheus().decode()))
 
@@ -87,7 +87,7 @@ def test_text_is_valid_for_prometheus(world):
     assert {"tensorflow", "process"} == {family.name.partition("_")[0] for family in families}
 
 
-def test_sdk_metrics_have_sdk_names(world):
+def test_sdk_metrics_have_sdk_names(world) -> None:
     """dcos-commons, metrics/Metrics.java; the scheduler's own are among the gauges."""
     document = world.meter.dropwizard()
 
@@ -103,7 +103,7 @@ def test_sdk_metrics_have_sdk_names(world):
     assert timer["count"] == world.value("decision_seconds_count", event="OffersReceived")
 
 
-def test_requested_ends_are_not_failures():
+def test_requested_ends_are_not_failures() -> None:
     """Neither are peers that restart, nor a task that an operator restarts; a final failure is one."""
     world = MeteredWorld(a_spec(restart=RestartPolicy(max_failures=0)), an_agent("agent-1"), an_agent("agent-2"))
     play(world, send.register(), send.offers(), send.running(), send.pod(PodVerb.RESTART, "worker-0"))

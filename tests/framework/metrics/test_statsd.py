@@ -14,7 +14,7 @@ VALUES = st.lists(st.tuples(st.text(min_size=1, max_size=600), st.floats()), max
 
 
 @given(VALUES)
-def test_packets_are_bounded_and_contain_gauges(values):
+def test_packets_are_bounded_and_contain_gauges(values) -> None:
     """Whatever the names contain; NaN and infinities are omitted."""
     sent = list(packets(values, "digits."))
 
@@ -26,12 +26,12 @@ def test_packets_are_bounded_and_contain_gauges(values):
         assert ("g", float(value)) == (kind, float(value))
 
 
-def test_negative_value_is_set_not_subtracted():
+def test_negative_value_is_set_not_subtracted() -> None:
     """StatsD adds a signed value to the gauge."""
     assert [b"plan_status.deploy:0|g\nplan_status.deploy:-1|g"] == list(packets([("plan_status.deploy", -1)]))
 
 
-def test_number_of_values_is_limited():
+def test_number_of_values_is_limited() -> None:
     lines = b"\n".join(packets((f"n{number}", number) for number in range(2 * MAX_VALUES))).splitlines()
 
     assert MAX_VALUES == len(lines)
@@ -48,12 +48,12 @@ def test_number_of_values_is_limited():
         ("[::1]:8125", {}, StatsdTarget("::1", 8125, prefix="dev.digits.")),
     ],
 )
-def test_option_overrides_environment(option, environment, expected):
+def test_option_overrides_environment(option, environment, expected) -> None:
     """The option's server may serve several services, so names begin with the service."""
     assert expected == statsd_target(option, "/dev/digits", environment)
 
 
-def test_server_receives_all_values():
+def test_server_receives_all_values() -> None:
     """A real server, over UDP."""
     world = a_life()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
@@ -65,7 +65,7 @@ def test_server_receives_all_values():
             wanted -= {line.partition(b":")[0] for line in server.recv(65_536).splitlines()}
 
 
-def test_unknown_server_is_logged_once(caplog):
+def test_unknown_server_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     sender = StatsdSender(StatsdTarget("host.invalid", 8125))
 
     for _ in range(3):

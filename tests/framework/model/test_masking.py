@@ -42,7 +42,7 @@ from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
         json.dumps({"a": json.dumps({"b": json.dumps({"token": 'x "\\ CANARY'})})}),
     ],
 )
-def test_a_secret_is_hidden(text):
+def test_a_secret_is_hidden(text: str) -> None:
     redacted = redact_text(text)
 
     assert "CANARY" not in redacted
@@ -63,11 +63,11 @@ def test_a_secret_is_hidden(text):
         "a: b, c://d, =, --, ://@",
     ],
 )
-def test_what_is_none_is_shown(text):
+def test_what_is_none_is_shown(text: str) -> None:
     assert text == redact_text(text)
 
 
-def test_what_is_around_a_secret_is_shown():
+def test_what_is_around_a_secret_is_shown() -> None:
     """For people to see what it is."""
     text = "PGPASSWORD=a psql -h h 'https://me:b@host/x?a=1&sig=c&d=2' && curl -u bob:d x --token e y"
 
@@ -75,7 +75,7 @@ def test_what_is_around_a_secret_is_shown():
     assert f"PGPASSWORD={MASK} psql -h h {around}" == redact_text(text)
 
 
-def test_json_stays_json():
+def test_json_stays_json() -> None:
     """The options' document is shown as one."""
     inner = json.dumps({"db_password": 'a " b\\', "steps": 3, "pin": {"token": 1}})
     document = {"job_context": inner, "secret": "x", "last": "y"}
@@ -89,7 +89,7 @@ def test_json_stays_json():
 @pytest.mark.parametrize(
     "name", ["API_TOKEN", "PGPASS", "REGISTRY_AUTH", "AUTH", "NPM_AUTH_LINE", "AWS_SECRET_ACCESS_KEY", "my_pwd"]
 )
-def test_a_variable_with_the_name_of_a_secret_is_hidden(name):
+def test_a_variable_with_the_name_of_a_secret_is_hidden(name: str) -> None:
     assert {name: MASK, "AUTHOR": "me", "URL": f"https://{MASK}@h"} == redact_variables(
         {name: "CANARY", "AUTHOR": "me", "URL": "https://CANARY@h"}
     )
@@ -103,7 +103,7 @@ _PIECES = (
 
 
 @pytest.mark.parametrize("start", ["", "token=", '"token": ', "://"])
-def test_long_texts_take_time_in_proportion(start):
+def test_long_texts_take_time_in_proportion(start: str) -> None:
     """A hundred thousand characters of each take a tenth of a second of a processor at most, and not a hundred."""
     began = time.process_time()
 

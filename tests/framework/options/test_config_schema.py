@@ -36,19 +36,19 @@ def dcos_takes(options):
     return mismatches(merge(defaults(config_schema()), options), config_schema()) == []
 
 
-def test_generated_files_are_current():
+def test_generated_files_are_current() -> None:
     """Run scripts/generate-options after a change of an option."""
     assert config_schema() == json.loads((HOME / "package" / "config.json").read_text())
 
 
-def test_config_schema_is_valid_for_universe():
+def test_config_schema_is_valid_for_universe() -> None:
     """Draft 4, in ASCII."""
     Draft4Validator.check_schema(config_schema())
 
     assert json.dumps(config_schema(), ensure_ascii=False).isascii()
 
 
-def test_config_schema_defaults_match_scheduler():
+def test_config_schema_defaults_match_scheduler() -> None:
     """DC/OS installs the package without any option."""
     config = defaults(config_schema())
 
@@ -57,7 +57,7 @@ def test_config_schema_defaults_match_scheduler():
 
 
 @pytest.mark.parametrize("option", BOUNDED, ids=str)
-def test_bounds_match_scheduler(option):
+def test_bounds_match_scheduler(option) -> None:
     """Numbers on the bounds and just outside, and text."""
     field = option.field
     step = 1 if isinstance(field, Integer) else 1e-6
@@ -74,7 +74,7 @@ def test_bounds_match_scheduler(option):
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
-def test_null_and_unknown_names_are_rejected(option):
+def test_null_and_unknown_names_are_rejected(option) -> None:
     """A misspelt option is never ignored."""
     misspelt = document(replace(option, path=(*option.path[:-1], f"{option.path[-1]}x")), "1")
 
@@ -83,7 +83,7 @@ def test_null_and_unknown_names_are_rejected(option):
         assert not dcos_takes(wrong)
 
 
-def test_every_option_and_section_is_described():
+def test_every_option_and_section_is_described() -> None:
     """Each description is a sentence with a full stop."""
     texts = [option.metadata("description") for option in OPTIONS]
     texts += [section["description"] for section in config_schema()["properties"].values()]

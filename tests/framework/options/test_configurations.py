@@ -30,7 +30,7 @@ def played(*starts):
     return chosen, newest_first(state.stored.configurations)
 
 
-def test_targets_are_stored_newest_first():
+def test_targets_are_stored_newest_first() -> None:
     """With their time; an unchanged target is not stored again."""
     chosen, known = played(options(), options(count=2), options(count=2))
 
@@ -40,7 +40,7 @@ def test_targets_are_stored_newest_first():
     assert ((), ()) == (chosen.changes, chosen.rejected)
 
 
-def test_earlier_target_can_return():
+def test_earlier_target_can_return() -> None:
     """It is then the newest, under its old id."""
     _, before = played(options(), options(count=2))
     _, after = played(options(), options(count=2), options())
@@ -48,7 +48,7 @@ def test_earlier_target_can_return():
     assert [item.id for item in reversed(before)] == [item.id for item in after]
 
 
-def test_target_records_its_changes():
+def test_target_records_its_changes() -> None:
     """Complete values, compared with the target of that time."""
     _, known = played(options(), options(count=2), options(), options(count=3))  # 3 is the default
 
@@ -57,7 +57,7 @@ def test_target_records_its_changes():
     assert [(1, 3), (2, 1), (1, 2)] == [(each["old"], each["new"]) for each in changes]
 
 
-def test_recorded_changes_mask_secrets():
+def test_recorded_changes_mask_secrets() -> None:
     """The changes of the first target are unknown."""
     secret = {"environment": {"A_PASSWORD": "hidden", "B": "1"}}
     _, (newer, first) = played(options(), options(**secret))
@@ -67,7 +67,7 @@ def test_recorded_changes_mask_secrets():
     assert ["worker.environment"] == [each["option"] for each in newer.changed]
 
 
-def test_oldest_targets_are_deleted():
+def test_oldest_targets_are_deleted() -> None:
     """Never the current target."""
     _, known = played(*(options(count=count) for count in range(1, MAX_CONFIGURATIONS + 5)))
 
@@ -75,7 +75,7 @@ def test_oldest_targets_are_deleted():
     assert MAX_CONFIGURATIONS + 4 == known[0].options["worker"]["count"]
 
 
-def test_rejected_update_keeps_previous_options():
+def test_rejected_update_keeps_previous_options() -> None:
     """With the reason; the rejected target is not stored."""
     chosen, known = played(options(), options({"role": "another"}, count=3))
 
@@ -86,7 +86,7 @@ def test_rejected_update_keeps_previous_options():
     assert "another" in reason
 
 
-def test_previous_options_get_current_secrets():
+def test_previous_options_get_current_secrets() -> None:
     """Secrets are not stored."""
     variables = {"A_PASSWORD": "hidden", "B": "1", "C": "redis://me:hidden@host"}
     secret = {"environment": variables, "command": "PGPASSWORD=hidden python train.py --token hidden"}
@@ -102,7 +102,7 @@ def test_previous_options_get_current_secrets():
 
 @given(documents())
 @settings(max_examples=25, deadline=None, phases=[Phase.generate])
-def test_omitting_defaults_is_reversible(document):
+def test_omitting_defaults_is_reversible(document) -> None:
     whole = resolve(document)
 
     assert whole == resolve(without_defaults(whole, {}))

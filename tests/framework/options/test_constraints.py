@@ -23,23 +23,23 @@ RACK_AND_HOST = (Constraint("rack", Operator.MAX_PER, "2"), Constraint("hostname
         " rack : MAX_PER : 2 , @hostname : Unique ",
     ],
 )
-def test_list_and_colon_forms_are_equivalent(text):
+def test_list_and_colon_forms_are_equivalent(text: str) -> None:
     """Operators in any case, white space, numbers in JSON, an ignored value of UNIQUE."""
     assert RACK_AND_HOST == parse_constraints(text)
 
 
-def test_single_row_is_a_list():
+def test_single_row_is_a_list() -> None:
     """The SDK accepts it."""
     assert (Constraint("rack", Operator.IS, "a"),) == parse_constraints('["rack", "IS", "a"]')
 
 
 @pytest.mark.parametrize("text", ["", "  ", "[]"])
-def test_empty_constraints_have_no_rule(text):
+def test_empty_constraints_have_no_rule(text: str) -> None:
     """The default of beta-tensorflow is []."""
     assert parse_constraints(text) == ()
 
 
-def test_backslash_escapes_colon_and_comma():
+def test_backslash_escapes_colon_and_comma() -> None:
     """Other backslashes stay: regular expressions need them."""
     (rule,) = parse_constraints(r"url:LIKE:http\://[a-z]{1\,3}\.com\d")
 
@@ -47,7 +47,7 @@ def test_backslash_escapes_colon_and_comma():
 
 
 @pytest.mark.parametrize("operator", list(Operator))
-def test_every_operator_is_accepted(operator):
+def test_every_operator_is_accepted(operator) -> None:
     value = {"MAX_PER": "3", "GROUP_BY": "3"}.get(operator.value, "rack-[1-3]")
 
     (rule,) = parse_constraints(f"rack:{operator.value}:{value}")
@@ -73,7 +73,7 @@ def test_every_operator_is_accepted(operator):
         ('[["rack", ]', "is not JSON; write"),
     ],
 )
-def test_invalid_constraint_is_explained(text, complaint):
+def test_invalid_constraint_is_explained(text: str, complaint: str) -> None:
     """The message has the row, its error and the allowed values."""
     with pytest.raises(ConstraintError) as caught:
         parse_constraints(text)
@@ -81,7 +81,7 @@ def test_invalid_constraint_is_explained(text, complaint):
     assert complaint in str(caught.value)
 
 
-def test_all_invalid_rows_are_reported():
+def test_all_invalid_rows_are_reported() -> None:
     """With the name of the option."""
     document = {"service": {"command": "c"}, "worker": {"placement_constraint": "rack:NEAR,host:LIKE"}}
 
@@ -95,7 +95,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 
 
 @given(st.one_of(texts, st.lists(st.lists(texts, max_size=4), max_size=3).map(json.dumps)))
-def test_parsing_raises_constraint_error_only(text):
+def test_parsing_raises_constraint_error_only(text) -> None:
     try:
         rules = parse_constraints(text)
     except ConstraintError:
@@ -108,7 +108,7 @@ values = st.from_regex(r"[a-z0-9:,._-]{1,8}", fullmatch=True)
 
 
 @given(st.lists(st.tuples(names, st.sampled_from(["IS", "IS_NOT", "CLUSTER"]), values), min_size=1, max_size=4))
-def test_json_and_escaped_text_are_equivalent(rows):
+def test_json_and_escaped_text_are_equivalent(rows) -> None:
     escaped = [[part.replace(":", r"\:").replace(",", r"\,") for part in row] for row in rows]
 
     assert parse_constraints(json.dumps(rows)) == parse_constraints(",".join(":".join(row) for row in escaped))

@@ -12,20 +12,20 @@ from tf_scheduler.options.schema.document import OPTIONS
 PAGE = Path(__file__).parents[3] / "docs" / "options.md"
 
 
-def test_options_page_is_current():
+def test_options_page_is_current() -> None:
     """Run scripts/generate-options after a change of an option."""
     assert options_page() == PAGE.read_text()
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
-def test_options_page_has_every_option(option):
+def test_options_page_has_every_option(option) -> None:
     """With its variable; no cell ends early."""
     (line,) = [line for line in options_page().splitlines() if f"`{variable_name(option)}`" in line]
 
     assert (str(option) in ("secrets", "volumes")) == (not line.startswith(f"| `{option}` | "))
 
 
-def test_explain_has_all_facts():
+def test_explain_has_all_facts() -> None:
     """Type, unit, bounds, default, example, effect of an update, variable."""
     (option,) = [option for option in OPTIONS if str(option) == "worker.mem"]
 

@@ -31,7 +31,7 @@ def rendered(document):
 
 @SLOW
 @given(documents())
-def test_marathon_app_preserves_options(document):
+def test_marathon_app_preserves_options(document) -> None:
     """The scheduler gets the options and the spec of the document."""
     options = resolve(document)
 
@@ -43,14 +43,14 @@ def test_marathon_app_preserves_options(document):
 
 @SLOW
 @given(documents())
-def test_cosmos_accepts_every_valid_document(document):
+def test_cosmos_accepts_every_valid_document(document) -> None:
     """config.json accepts what the scheduler accepts."""
     resolve(document)
 
     assert [] == mismatches(merge(defaults(CONFIG), document), CONFIG)
 
 
-def test_environment_matches_cosmos_rendering():
+def test_environment_matches_cosmos_rendering() -> None:
     """Whole numbers without a fraction, booleans in lower case, list entries with end marks."""
     document = {
         "service": {
@@ -75,7 +75,7 @@ def test_environment_matches_cosmos_rendering():
     )
 
 
-def test_option_variables_are_unique():
+def test_option_variables_are_unique() -> None:
     """The original package's names stay."""
     names = [variable_name(option) for option in OPTIONS]
 
@@ -85,7 +85,7 @@ def test_option_variables_are_unique():
     )
 
 
-def test_default_values_are_omitted():
+def test_default_values_are_omitted() -> None:
     """The environment's defaults apply, and people see which options were set."""
     document = {"service": {"command": "x"}, "worker": {"count": 7}}
 
@@ -93,14 +93,14 @@ def test_default_values_are_omitted():
     assert {} == to_document({})
 
 
-def test_environment_defaults_fill_omitted_options():
+def test_environment_defaults_fill_omitted_options() -> None:
     """Such as the executor's address, which the package knows."""
     place = {"executor": {"url": "http://host/executor.pyz"}}
 
     assert "http://host/executor.pyz" == resolve(to_document({"SERVICE_COMMAND": "x"}), place)["executor"]["url"]
 
 
-def test_invalid_variable_is_reported_by_option():
+def test_invalid_variable_is_reported_by_option() -> None:
     """All problems together, as for a document."""
     environment = {
         "SERVICE_COMMAND": "x",
@@ -123,7 +123,7 @@ def test_invalid_variable_is_reported_by_option():
     ]
 
 
-def test_list_fields_do_not_shadow_sections():
+def test_list_fields_do_not_shadow_sections() -> None:
     """Mustache would look for a missing field of an entry among the sections."""
     sections = set(CONFIG["properties"])
     fields = {name for option in OPTIONS for name in getattr(getattr(option.field, "schema", None), "fields", ())}

@@ -37,7 +37,7 @@ def restarted(old, new, state):
 BEFORE, AFTER = options(), options(environment={"A": "1"})
 
 
-def test_task_with_new_options_does_not_restart():
+def test_task_with_new_options_does_not_restart() -> None:
     """As after a canary whose update is rolled back."""
     assert {"worker-0", "worker-1"} == set(restarted(BEFORE, AFTER, running(BEFORE)))
     canary = running(AFTER, worker_1=BEFORE, chief_0=BEFORE, ps_0=BEFORE)
@@ -45,7 +45,7 @@ def test_task_with_new_options_does_not_restart():
     assert {"worker-0": "its environment changed"} == restarted(AFTER, BEFORE, canary)
 
 
-def test_task_skipped_by_earlier_update_restarts():
+def test_task_skipped_by_earlier_update_restarts() -> None:
     """Even if its options are equal in old and new."""
     canary = running(AFTER, worker_1=BEFORE)
     more = options(environment={"A": "1"}, cpus=0.7)
@@ -54,7 +54,7 @@ def test_task_skipped_by_earlier_update_restarts():
     assert {"worker-1": "it was launched with earlier options"} == restarted(AFTER, AFTER, canary)
 
 
-def test_dependent_restart_has_reason():
+def test_dependent_restart_has_reason() -> None:
     """A ring restarts as a whole, whatever its tasks were launched with."""
     before, after = options("multi_worker_mirrored"), options("multi_worker_mirrored", environment={"A": "1"})
     canary = running(after, worker_1=before)
@@ -63,14 +63,14 @@ def test_dependent_restart_has_reason():
     assert "worker-0 restarts" == restarted(after, before, canary)["worker-1"]
 
 
-def test_pending_task_does_not_restart():
+def test_pending_task_does_not_restart() -> None:
     preview = difference(BEFORE, options(count=1), SchedulerState(to_spec(BEFORE)))
 
     assert ((), ("worker-1",)) == (preview.restarted, preview.removed)
 
 
 @pytest.mark.parametrize("state", [TaskState.FINISHED, TaskState.FAILED])
-def test_ended_task_does_not_restart(state):
+def test_ended_task_does_not_restart(state) -> None:
     """A failed task is launched again anyway."""
     now = running(BEFORE)
     now = apply(now, StatusStored(a_status("worker-0__1", state)))
@@ -78,7 +78,7 @@ def test_ended_task_does_not_restart(state):
     assert "worker-0" not in restarted(BEFORE, AFTER, now)
 
 
-def test_running_task_is_not_added():
+def test_running_task_is_not_added() -> None:
     """As when an update that would have stopped the task is undone."""
     fewer = options(count=1)
 

@@ -9,7 +9,7 @@ from tf_scheduler.options.spec import to_spec
 RIGHT = {"service": {"name": "dev/digits", "command": "x"}, "mesos": {"master": "zk://a:2181/mesos"}}
 
 
-def test_valid_options_are_unchanged():
+def test_valid_options_are_unchanged() -> None:
     assert (resolve(RIGHT), ()) == load_lenient(RIGHT, {})
 
 
@@ -26,7 +26,7 @@ def test_valid_options_are_unchanged():
         ({"service": {"name": "dev/digits", "strategy": "parameter_server", "command": "x"}}, ["chief.count"]),
     ],
 )
-def test_invalid_options_are_dropped_and_reported(wrong, reported):
+def test_invalid_options_are_dropped_and_reported(wrong, reported) -> None:
     """Options that identify the service stay."""
     options, problems = load_lenient({**RIGHT, **wrong}, {})
 
@@ -37,7 +37,7 @@ def test_invalid_options_are_dropped_and_reported(wrong, reported):
 @pytest.mark.parametrize(
     "wrong", [{"service": {"name": "No Name", "command": "x"}}, {"tls": {"key_file": "k"}}, {"mesos": {"master": 7}}]
 )
-def test_identity_options_must_be_valid(wrong):
+def test_identity_options_must_be_valid(wrong) -> None:
     """Otherwise another service could be removed."""
     with pytest.raises(OptionsError):
         load_lenient({**RIGHT, **wrong}, {})

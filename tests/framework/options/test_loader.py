@@ -22,7 +22,7 @@ def problems(document):
     return [str(problem) for problem in options_problems(document)]
 
 
-def test_defaults_match_original_package():
+def test_defaults_match_original_package() -> None:
     """Two parameter servers, three workers, 1 CPU and 4 GB each."""
     spec = load_spec(COMMAND)
 
@@ -32,7 +32,7 @@ def test_defaults_match_original_package():
     assert Strategy.BETWEEN_GRAPH is spec.strategy
 
 
-def test_job_settings_override_service():
+def test_job_settings_override_service() -> None:
     """The environments are merged."""
     service = {"command": "all", "environment": {"A": "1", "B": "1"}, "python": "/all"}
     worker = {"command": "own", "environment": {"B": "2"}, "python": "/own"}
@@ -43,7 +43,7 @@ def test_job_settings_override_service():
     assert (work.command, dict(work.environment), work.python) == ("own", {"A": "1", "B": "2"}, "/own")
 
 
-def test_given_defaults_fill_omitted_options():
+def test_given_defaults_fill_omitted_options() -> None:
     """The document takes precedence."""
     spec = load_spec(
         {"service": {"command": "x", "user": "me"}}, {"service": {"user": "root", "job_url": "file:///a.py"}}
@@ -53,21 +53,21 @@ def test_given_defaults_fill_omitted_options():
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_data_cache_can_be_disabled(kept):
+def test_data_cache_can_be_disabled(kept: bool) -> None:
     """Agents never refresh a cached file."""
     spec = load_spec({"service": {"command": "x", "data": "http://h/a.csv,http://h/b.tgz", "data_cache": kept}})
 
     assert tuple(Uri(url, cache=kept) for url in ("http://h/a.csv", "http://h/b.tgz")) == spec.uris
 
 
-def test_role_of_grouped_service_has_no_slash():
+def test_role_of_grouped_service_has_no_slash() -> None:
     """As the DC/OS SDK names roles."""
     spec = load_spec({"service": {"command": "x", "name": "/dev/team/mnist"}})
 
     assert (spec.name, spec.role) == ("dev/team/mnist", "dev__team__mnist-role")
 
 
-def test_all_problems_are_reported_together():
+def test_all_problems_are_reported_together() -> None:
     """Fields and rules, each with path, value and the allowed values."""
     texts = problems(
         {
@@ -108,7 +108,7 @@ def test_all_problems_are_reported_together():
         (b'{"service": {"name": "\\ud800"}}', "options.json holds '\\ud800', an incomplete surrogate pair"),
     ],
 )
-def test_invalid_document_is_reported_with_place(data, message):
+def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> None:
     """With line and column, if any."""
     (text,) = problems(data)
 
@@ -149,13 +149,13 @@ def test_invalid_document_is_reported_with_place(data, message):
         ({"gang": {"hold_seconds": -1}}, "gang.hold_seconds: must be a number from 0 to 60"),
     ],
 )
-def test_invalid_option_has_its_message(change, message):
+def test_invalid_option_has_its_message(change, message: str) -> None:
     document = {**COMMAND, **change, "service": {**COMMAND["service"], **change.get("service", {})}}
 
     assert [text for text in problems(document) if message in text] != []
 
 
-def test_common_names_are_accepted():
+def test_common_names_are_accepted() -> None:
     """Of variables, users, principals and interpreters."""
     names = {"PATH": "", "_x": "", "spark.executor.memory": "1g", "http_proxy": "", "X-Y": ""}
     service = {**COMMAND["service"], "environment": names, "user": "DOMAIN\\jürgen.m-1$", "principal": "my service@x:y"}
@@ -165,14 +165,14 @@ def test_common_names_are_accepted():
     assert (names, service["user"]) == (dict(spec.jobs[0].environment), spec.user)
 
 
-def test_text_is_not_a_number():
+def test_text_is_not_a_number() -> None:
     """No coercion: "2" is an error."""
     assert problems({**COMMAND, "worker": {"cpus": "2"}}) == [
         'worker.cpus: must be a number from 0.01 to 4096 (cores), not "2" (text)'
     ]
 
 
-def test_gpu_workers_follow_workers():
+def test_gpu_workers_follow_workers() -> None:
     """The ClusterSpec has one job `worker`, with unique names."""
     spec = load_spec({**COMMAND, "parameter_server": {"count": 0}, "worker": {"count": 2}, "gpu_worker": {"count": 2}})
 
@@ -182,7 +182,7 @@ def test_gpu_workers_follow_workers():
     assert spec.needs_gpus
 
 
-def test_gpu_workers_satisfy_strategies():
+def test_gpu_workers_satisfy_strategies() -> None:
     spec = load_spec(
         {
             "service": {**COMMAND["service"], "strategy": "multi_worker_mirrored"},
@@ -195,7 +195,7 @@ def test_gpu_workers_satisfy_strategies():
     assert ["worker-0", "worker-1"] == [task.name for task in spec.tasks()]
 
 
-def test_placement_and_gang_reach_the_spec():
+def test_placement_and_gang_reach_the_spec() -> None:
     spec = load_spec(
         {
             **COMMAND,
@@ -225,17 +225,17 @@ def test_placement_and_gang_reach_the_spec():
         ({"worker": {"placement_constraint": [["a", "UNIQUE"]]}}, "worker.placement_constraint: must be text"),
     ],
 )
-def test_invalid_placement_options_are_reported(options, complaint):
+def test_invalid_placement_options_are_reported(options, complaint: str) -> None:
     assert [text for text in problems({**COMMAND, **options}) if text.startswith(complaint)]
 
 
-def test_service_account_is_principal():
+def test_service_account_is_principal() -> None:
     """As in the original package; plain Mesos needs a principal only."""
     assert "account" == load_spec({"service": {"command": "x", "service_account": "account"}}).principal
     assert "me" == load_spec({"service": {"command": "x", "principal": "me"}}).principal
 
 
-def test_zero_timeout_means_never():
+def test_zero_timeout_means_never() -> None:
     spec = load_spec(COMMAND)
 
     assert (600.0, None) == (spec.recovery.start_timeout, spec.finish.deadline)
@@ -243,7 +243,7 @@ def test_zero_timeout_means_never():
     assert None is load_spec({**COMMAND, "recovery": {"start_timeout": 0}}).recovery.start_timeout
 
 
-def test_silent_tasks_have_no_stall_timeout():
+def test_silent_tasks_have_no_stall_timeout() -> None:
     """Parameter servers, and workers led by a chief, write nothing while they train."""
     sections = {"evaluator": {"count": 1}, "health": {"stalled_after": 60, "jobs": ""}, **COMMAND}
     service = {**COMMAND["service"], "strategy": "parameter_server"}
@@ -257,7 +257,7 @@ def test_silent_tasks_have_no_stall_timeout():
     }
 
 
-def test_job_restart_policy_overrides_service():
+def test_job_restart_policy_overrides_service() -> None:
     own = {"restart_policy": "exit_code", "uncounted_exit_codes": [7], "unreachable_timeout": 5}
     document = {**COMMAND, "restart": {"max_failures": 9}, "worker": own}
     jobs = {job.kind.value: job for job in load_spec(document).jobs}
@@ -267,7 +267,7 @@ def test_job_restart_policy_overrides_service():
     assert (5.0, None, None) == (jobs["worker"].unreachable_timeout, jobs["ps"].unreachable_timeout, jobs["ps"].restart)
 
 
-def test_problems_have_kinds():
+def test_problems_have_kinds() -> None:
     """Programs distinguish problems without their text."""
     document = {"service": {"comand": "x", "command": None}, "worker": [], "parameter_server": {"count": -1}}
     kinds = {problem.path: problem.kind for problem in options_problems(document)}
@@ -277,7 +277,7 @@ def test_problems_have_kinds():
     assert "invalid" == kinds["parameter_server.count"]
 
 
-def test_nested_problems_have_paths():
+def test_nested_problems_have_paths() -> None:
     """List entries by their index, from 0."""
     service = {
         "command": "x",
@@ -301,7 +301,7 @@ def test_nested_problems_have_paths():
     ]
 
 
-def test_rules_run_next_to_invalid_list_fields():
+def test_rules_run_next_to_invalid_list_fields() -> None:
     """If the rest of the entry is complete."""
     volumes = [{"host_path": "data", "container_path": "..", "mode": "R"}, {"host_path": "/a", "container_path": "."}]
 

@@ -32,7 +32,7 @@ HELLO: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("option", ORIGINAL, ids=lambda option: option["path"])
-def test_original_option_is_unchanged(option):
+def test_original_option_is_unchanged(option) -> None:
     """Options files of its users keep their meaning."""
     ours = OURS[option["path"]]
 
@@ -42,7 +42,7 @@ def test_original_option_is_unchanged(option):
     assert option.get("media") == ours.get("media")
 
 
-def test_original_required_options_stay_required():
+def test_original_required_options_stay_required() -> None:
     """Defaults fill them: `required` affects the DC/OS form only."""
     schema = config_schema()["properties"]
     required = {f"{section}.{name}" for section, entry in schema.items() for name in entry.get("required", ())}
@@ -50,7 +50,7 @@ def test_original_required_options_stay_required():
     assert {option["path"] for option in ORIGINAL if option["required_in_parent"]} <= required
 
 
-def test_original_options_file_is_accepted():
+def test_original_options_file_is_accepted() -> None:
     """An empty job_context means {}."""
     spec = load_spec(HELLO)
 
@@ -59,7 +59,7 @@ def test_original_options_file_is_accepted():
     assert {""} == {job.image for job in spec.jobs}
 
 
-def test_original_images_mean_no_image():
+def test_original_images_mean_no_image() -> None:
     """The executor cannot run in them."""
     images = {"tf_image": "me/tf", "gpu_tf_image": "me/tf-gpu"}
     document = {**HELLO, "service": {**HELLO["service"], **images}, "gpu_worker": {"count": 1}}
@@ -71,7 +71,7 @@ def test_original_images_mean_no_image():
     }
 
 
-def test_obsolete_original_options_have_reason():
+def test_obsolete_original_options_have_reason() -> None:
     silent = {"worker.port", "worker.disk_type", "service.mesos_api_version"}
     ineffective = {
         str(option) for option in OPTIONS if "Not used yet: " in option.description or "no effect" in option.description

@@ -24,7 +24,7 @@ def shape(plan):
     return [(phase.name, phase.strategy, [step.name for step in phase.steps]) for phase in plan.phases]
 
 
-def test_default_plans_are_parallel():
+def test_default_plans_are_parallel() -> None:
     """One phase per section; phases and steps in parallel, as one gang."""
     deploy, update = index_of(spec()).launch_plans
 
@@ -37,7 +37,7 @@ def test_default_plans_are_parallel():
     assert (PARALLEL, True, PARALLEL, True) == (deploy.strategy, deploy.gang, update.strategy, update.gang)
 
 
-def test_canary_plan_has_canary_phases():
+def test_canary_plan_has_canary_phases() -> None:
     deploy, update = index_of(spec(update="canary")).launch_plans
 
     assert {PARALLEL} == {phase.strategy for phase in deploy.phases}
@@ -45,7 +45,7 @@ def test_canary_plan_has_canary_phases():
     assert SERIAL is update.strategy
 
 
-def test_phases_and_dependencies_are_configurable():
+def test_phases_and_dependencies_are_configurable() -> None:
     """An update without phases has those of deploy; `after` makes dependencies."""
     phases = [
         {"plan": "deploy", "phase": "train", "job": "worker", "strategy": "serial", "tasks": "1, 0", "after": "serve"},

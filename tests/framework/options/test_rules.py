@@ -194,13 +194,13 @@ def with_command(document):
     return {**document, "service": {"command": "x", **document.get("service", {})}}
 
 
-def assert_broken(document, message):
+def assert_broken(document, message) -> None:
     texts = [str(problem) for problem in options_problems(with_command(document))]
     assert [text for text in texts if text.startswith(message)] != [], texts
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_rule_reports_broken_document(rule):
+def test_rule_reports_broken_document(rule) -> None:
     """Path, value and what is allowed; every rule has an example, and the defaults break none."""
     assert_broken(*BROKEN[rule.__name__])
     assert [] == list(rule(resolve(with_command({}))))
@@ -281,14 +281,14 @@ def test_rule_reports_broken_document(rule):
         ),
     ],
 )
-def test_rule_reports_its_other_cases(document, message):
+def test_rule_reports_its_other_cases(document, message: str) -> None:
     assert_broken(document, message)
 
 
 @pytest.mark.parametrize(
     "source", ["file:///run/secrets/token", "file:../token", "env:NO-NAME", "vault:a/b#c", "s3cret"]
 )
-def test_api_token_must_be_readable_source(source):
+def test_api_token_must_be_readable_source(source: str) -> None:
     """The message must not contain the value: it may be the token."""
     with pytest.raises(OptionsError, match=r"api\.read_token: must name a source") as caught:
         resolve({"service": {"command": "x"}, "api": {"read_token": source}})
@@ -303,7 +303,7 @@ def test_api_token_must_be_readable_source(source):
         *("job.zip", "train.csv", "code/train.py"),
     ],
 )
-def test_secret_file_must_not_overwrite_other_files(file):
+def test_secret_file_must_not_overwrite_other_files(file: str) -> None:
     """Files of the agent, of the executor or of the job."""
     service = {"command": "x", "job_url": "https://h/job.zip?v=1", "data": "https://h/train.csv, https://h/b"}
 
@@ -311,7 +311,7 @@ def test_secret_file_must_not_overwrite_other_files(file):
         resolve({"service": {**service, "job_path": "code/train.py"}, "secrets": [{"source": "a", "file": file}]})
 
 
-def test_deeply_nested_json_is_reported():
+def test_deeply_nested_json_is_reported() -> None:
     """Without a RecursionError."""
     deep = "[" * 100_000
 
@@ -324,5 +324,5 @@ def test_deeply_nested_json_is_reported():
 
 
 @pytest.mark.parametrize("file", ["gcs.json", "certs/stdout", "stdout-key", "logs/key", "code/key", "python"])
-def test_secret_file_with_other_name_is_accepted(file):
+def test_secret_file_with_other_name_is_accepted(file: str) -> None:
     assert resolve({"service": {"command": "x"}, "secrets": [{"source": "a", "file": file}]})

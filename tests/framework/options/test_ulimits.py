@@ -14,7 +14,7 @@ from tf_scheduler.options.schema.fields import UNLIMITED, parse_ulimits
         ("memlock=-1", {"memlock": (UNLIMITED, UNLIMITED)}),
     ],
 )
-def test_ulimits_are_parsed(text, limits):
+def test_ulimits_are_parsed(text: str, limits) -> None:
     """A single number is both limits."""
     assert limits == parse_ulimits(text)
 
@@ -30,6 +30,6 @@ def test_ulimits_are_parsed(text, limits):
         ("nofile=1,", "must be name=soft:hard"),
     ],
 )
-def test_invalid_ulimit_is_explained(text, message):
+def test_invalid_ulimit_is_explained(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_ulimits(text)

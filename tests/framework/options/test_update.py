@@ -90,7 +90,7 @@ def restarted(old, new):
 
 
 @pytest.mark.parametrize("option", [option for option in USED if option.on_update is not OnUpdate.SCALE], ids=str)
-def test_documented_update_effect_is_true(option):
+def test_documented_update_effect_is_true(option) -> None:
     """Refused, with a restart, or without one."""
     preview = difference(options(), changed(option, options()))
 
@@ -100,14 +100,14 @@ def test_documented_update_effect_is_true(option):
 
 
 @pytest.mark.parametrize("option", [option for option in USED if option.on_update is OnUpdate.SCALE], ids=str)
-def test_count_adds_and_removes_tasks(option):
+def test_count_adds_and_removes_tasks(option) -> None:
     preview = difference(options(), changed(option, options()))
 
     assert ((), True) == (preview.refused, len(preview.added) + len(preview.removed) == 1)
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.on_update is OnUpdate.REJECTED], ids=str)
-def test_refusal_has_option_values_and_reason(option):
+def test_refusal_has_option_values_and_reason(option) -> None:
     """Also for options that are not in use."""
     old = options(service={"service_account": "a"} if str(option) == "service.principal" else {})
     (problem,) = difference(old, changed(option, old)).refused
@@ -116,14 +116,14 @@ def test_refusal_has_option_values_and_reason(option):
     assert problem.message.startswith("cannot change from ")
 
 
-def test_equal_options_have_no_difference():
+def test_equal_options_have_no_difference() -> None:
     """In any notation."""
     preview = difference(options(), options(worker={"count": 2.0}, service={"environment": []}))
 
     assert ((), (), (), (), ()) == (preview.changed, preview.refused, preview.restarted, preview.added, preview.removed)
 
 
-def test_only_tasks_of_changed_job_restart():
+def test_only_tasks_of_changed_job_restart() -> None:
     """With the changed settings as reason."""
     new = options(worker={"command": "python other.py", "environment": {"A": "1"}, "mem": 64})
 
@@ -131,7 +131,7 @@ def test_only_tasks_of_changed_job_restart():
     assert "its command, its environment and its resources changed" == restarted(options(), new)["worker-0"]
 
 
-def test_gpu_worker_replaces_worker_of_same_index():
+def test_gpu_worker_replaces_worker_of_same_index() -> None:
     """A task is identified by its index in the job."""
     preview = difference(options(), options(worker={"count": 1}, gpu_worker={"count": 2}))
 
@@ -139,7 +139,7 @@ def test_gpu_worker_replaces_worker_of_same_index():
     assert {"worker-1": "its resources changed"} == {item.task: item.reason for item in preview.restarted}
 
 
-def test_ps_restart_restarts_chief():
+def test_ps_restart_restarts_chief() -> None:
     """With strategy parameter_server; between-graph workers wait instead."""
     change = {"parameter_server": {"mem": 64}}
     old, new = options("parameter_server"), options("parameter_server", **change)
@@ -148,7 +148,7 @@ def test_ps_restart_restarts_chief():
     assert {"ps-0"} == set(restarted(options(), options(**change)))
 
 
-def test_mirrored_tasks_restart_together():
+def test_mirrored_tasks_restart_together() -> None:
     """Except the evaluator."""
     old, new = options("multi_worker_mirrored"), options("multi_worker_mirrored", chief={"command": "x"})
 
@@ -164,7 +164,7 @@ def test_mirrored_tasks_restart_together():
         ("between_graph", {"chief-0", "worker-0", "worker-1", "worker-2", "ps-0"}),
     ],
 )
-def test_added_worker_restarts_dependents(strategy, tasks):
+def test_added_worker_restarts_dependents(strategy: str, tasks) -> None:
     """The new worker is added, not restarted."""
     preview = difference(options(strategy), options(strategy, gpu_worker={"count": 2}))
 
@@ -173,7 +173,7 @@ def test_added_worker_restarts_dependents(strategy, tasks):
     assert {"the size of the cluster changed"} == {restart.reason for restart in preview.restarted}
 
 
-def test_difference_masks_secrets():
+def test_difference_masks_secrets() -> None:
     """Old and new values."""
     old = options(service={"gcs_key": "old-key", "environment": {"API_TOKEN": "t-1", "A": "http://u:pw@host/"}})
     new = options(service={"gcs_key": "new-key", "environment": {"API_TOKEN": "t-2", "A": "http://u:pw2@host/"}})
@@ -184,7 +184,7 @@ def test_difference_masks_secrets():
     assert MASK in changed
 
 
-def test_zookeeper_parameters_of_state_can_change():
+def test_zookeeper_parameters_of_state_can_change() -> None:
     """But neither the address nor the file."""
     here = "zk://a:2181,b:2181/frameworks"
 

@@ -13,18 +13,18 @@ def warnings_of(more=None, **service):
     return [str(notice) for notice in find_warnings(document, resolve(document))]
 
 
-def test_default_values_cause_no_warning():
+def test_default_values_cause_no_warning() -> None:
     """Also if they are explicit."""
     assert [] == warnings_of(mesos_api_version="V1", use_tensorboard=False)
 
 
-def test_ineffective_option_warns_with_reason():
+def test_ineffective_option_warns_with_reason() -> None:
     assert ["service.mesos_api_version: has no effect: the scheduler speaks version 1 only"] == warnings_of(
         mesos_api_version="V0"
     )
 
 
-def test_every_ineffective_option_warns():
+def test_every_ineffective_option_warns() -> None:
     silent = [option for option in OPTIONS if "obsolete" in option.field.metadata]
     options = resolve({"service": {"command": "x"}})
     for option in silent:
@@ -67,11 +67,11 @@ def test_every_ineffective_option_warns():
         ({"use_tensorboard": True}, "service.use_tensorboard: has no effect: service.checkpoint_dir is missing"),
     ],
 )
-def test_likely_mistake_warns(service, message):
+def test_likely_mistake_warns(service, message: str) -> None:
     assert [] != [line for line in warnings_of(**service) if line.startswith(message)]
 
 
-def test_keeping_disabled_tensorboard_warns():
+def test_keeping_disabled_tensorboard_warns() -> None:
     kept = {"finish": {"then": "keep_tensorboard"}}
 
     assert ["finish.then: has no effect: service.use_tensorboard is false"] == warnings_of(kept)
@@ -79,17 +79,17 @@ def test_keeping_disabled_tensorboard_warns():
 
 
 @pytest.mark.parametrize("folder", ["", "gs://bucket/models"])
-def test_shared_or_unused_folder_does_not_warn(folder):
+def test_shared_or_unused_folder_does_not_warn(folder: str) -> None:
     assert [] == warnings_of(checkpoint_dir=folder)
 
 
 @pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])
-def test_fetchable_job_url_does_not_warn(url):
+def test_fetchable_job_url_does_not_warn(url: str) -> None:
     """Nor an absolute path."""
     assert [] == warnings_of(job_url=url)
 
 
-def test_only_secrets_are_masked():
+def test_only_secrets_are_masked() -> None:
     """By option, by the name of a variable, and in addresses."""
     options = resolve(
         {

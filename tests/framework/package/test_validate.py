@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ SOURCES = universe.check_and_fill(read_sources())
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path):
     for name in FILES:
         (tmp_path / name).write_bytes((PACKAGE_FOLDER / name).read_bytes())
     return tmp_path
@@ -26,19 +27,19 @@ def problems(folder):
     return [str(problem) for problem in validate(read_sources(folder))]
 
 
-def edit(folder, name, change):
+def edit(folder, name, change) -> None:
     document = json.loads((folder / name).read_text())
     change(document)
     (folder / name).write_text(json.dumps(document))
 
 
-def replace(folder, name, old, new):
+def replace(folder, name, old, new) -> None:
     text = (folder / name).read_text()
     assert old in text
     (folder / name).write_text(text.replace(old, new))
 
 
-def test_package_has_no_problem(folder):
+def test_package_has_no_problem(folder) -> None:
     assert [] == problems(folder)
 
 
@@ -71,7 +72,7 @@ def test_package_has_no_problem(folder):
         ),
     ],
 )  # fmt: skip
-def test_problem_names_file_and_path(folder, file, change, message):
+def test_problem_names_file_and_path(folder, file, change, message) -> None:
     edit(folder, file, change)
 
     assert any(message in problem for problem in problems(folder))
@@ -90,7 +91,7 @@ def test_problem_names_file_and_path(folder, file, change, message):
         ('"portIndex": 0', '"portIndex": 1', "/healthChecks/0/portIndex: out of range: the app has 1 ports"),
     ],
 )
-def test_unusable_template_is_a_problem(folder, old, new, message):
+def test_unusable_template_is_a_problem(folder, old, new, message) -> None:
     """Also what Cosmos would accept and only Marathon refuse."""
     replace(folder, "marathon.json.mustache", old, new)
 
@@ -98,7 +99,7 @@ def test_unusable_template_is_a_problem(folder, old, new, message):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_missing_file_is_one_problem(folder, name):
+def test_missing_file_is_one_problem(folder, name) -> None:
     """Not one for each rule that reads it."""
     (folder / name).unlink()
 
@@ -119,14 +120,14 @@ def test_missing_file_is_one_problem(folder, name):
         (b"9" * 90_000, "package.json: the file is not JSON: "),
     ],
 )
-def test_files_are_strict_ascii_json(folder, content, message):
+def test_files_are_strict_ascii_json(folder, content, message) -> None:
     """The Universe's validator reads ASCII without \\u escapes."""
     (folder / "package.json").write_bytes(content)
 
     assert any(problem.startswith(message) for problem in problems(folder))
 
 
-def test_command_json_is_a_problem(folder):
+def test_command_json_is_a_problem(folder) -> None:
     (folder / "command.json").write_text("{}")
 
     assert ["command.json: not allowed since packaging version 4.0; use `cli` in resource.json"] == problems(folder)
@@ -150,7 +151,7 @@ def test_command_json_is_a_problem(folder):
         ),
     ],
 )
-def test_marathons_rules_beyond_its_schema(app, path):
+def test_marathons_rules_beyond_its_schema(app, path) -> None:
     assert [path] == [problem.path for problem in app_problems(app)]
 
 
@@ -186,7 +187,7 @@ def mutants(draw, document):
 
 
 @given(mutants(SOURCES.package))
-def test_package_schema_agrees_with_universe(fits, document):
+def test_package_schema_agrees_with_universe(fits, document) -> None:
     """Property: both accept or both refuse. Only packaging version 4.0 is supported here."""
     theirs = fits(document, "universe/package-schema.json")
 
@@ -194,13 +195,13 @@ def test_package_schema_agrees_with_universe(fits, document):
 
 
 @given(mutants(SOURCES.resource))
-def test_resource_schema_agrees_with_universe(fits, document):
+def test_resource_schema_agrees_with_universe(fits, document) -> None:
     """Property: both accept or both refuse."""
     assert bool(fits(document, "universe/v3-resource-schema.json")) == bool(mismatches(document, RESOURCE_SHAPE))
 
 
 @given(mutants({**universe.packages(SOURCES)[0], "config": {"type": "object"}}))
-def test_entry_schema_agrees_with_universe(fits, document):
+def test_entry_schema_agrees_with_universe(fits, document) -> None:
     """Property: both accept or both refuse."""
     theirs = fits({"packages": [document]}, "universe/v4-repo-schema.json")
 

@@ -9,7 +9,7 @@ from tf_scheduler.runtimes.catalogue import RuntimeRequest, is_supported_python,
     ("tensorflow", "python"),
     [("1.15", "3.7"), ("2.12.1", "3.8"), ("2.15", "3.11"), ("2.20", "3.13"), ("2.21.0", "3.10"), ("2.30", "3.15")],
 )
-def test_supported_versions_are_accepted(tensorflow, python):
+def test_supported_versions_are_accepted(tensorflow, python) -> None:
     """pip decides about versions newer than the table."""
     assert [] == request_problems(RuntimeRequest(tensorflow), python)
 
@@ -25,7 +25,7 @@ def test_supported_versions_are_accepted(tensorflow, python):
         ("2.20", "4.0", "--python: `4.0`: must be a version such as 3.11"),
     ],
 )
-def test_unsupported_versions_are_refused(tensorflow, python, reason):
+def test_unsupported_versions_are_refused(tensorflow, python, reason) -> None:
     """Before anything is downloaded."""
     assert [reason] == request_problems(RuntimeRequest(tensorflow), python)
 
@@ -44,24 +44,24 @@ def test_unsupported_versions_are_refused(tensorflow, python, reason):
         "-e.",
     ],
 )
-def test_requirements_of_pip_are_accepted(text):
+def test_requirements_of_pip_are_accepted(text) -> None:
     """pip decides about paths, URLs and options."""
     assert [] == request_problems(RuntimeRequest(others=(text,)), "3.11")
 
 
 @pytest.mark.parametrize("text", ["six; rm -rf /", "six; six", "numpy 2", "two words", "", "numpy=2", "six && true"])
-def test_invalid_requirement_is_refused(text):
+def test_invalid_requirement_is_refused(text) -> None:
     (reason,) = request_problems(RuntimeRequest(builds=(text,)), "3.11")
 
     assert reason.startswith(f"`{text}`: invalid requirement")
 
 
 @pytest.mark.parametrize(("python", "is_one"), [("3", True), ("3.6", True), ("3.11.7", True), ("3.5", False)])
-def test_programs_need_python_3_6(python, is_one):
+def test_programs_need_python_3_6(python, is_one) -> None:
     assert is_one is is_supported_python(python)
 
 
-def test_pip_arguments_of_each_version():
+def test_pip_arguments_of_each_version() -> None:
     """Exact or the newest of a series; tf_keras since Keras 3; an old protobuf for an old TensorFlow."""
     assert [("tensorflow-cpu==2.15.1",)] == pip_arguments(RuntimeRequest("2.15.1"))
     assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == pip_arguments(
@@ -71,7 +71,7 @@ def test_pip_arguments_of_each_version():
     assert [("six",)] == pip_arguments(RuntimeRequest(others=("six",)))
 
 
-def test_source_builds_come_last_without_cache():
+def test_source_builds_come_last_without_cache() -> None:
     """The cache may hold a build for another TensorFlow."""
     wanted = RuntimeRequest("2.13", others=("wheel",), builds=("horovod==0.28.1",))
 

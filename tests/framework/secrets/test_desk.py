@@ -60,7 +60,7 @@ GOOD = {"task_id": "worker-0__1", "token": "token", "nonce": "n"}
 class Loop:
     """Handles an event immediately, as the runner does, unless it is set to be busy."""
 
-    def __init__(self, read):
+    def __init__(self, read) -> None:
         secrets = (SecretSpec("env:A", "A"), SecretSpec("env:A", "", "a"), SecretSpec("env:B", "B", jobs={"ps"}))
         spec = a_spec(
             jobs=(a_job(JobKind.WORKER),), secrets=secrets, secret_delivery=SecretDelivery("http://127.0.0.1")
@@ -69,7 +69,7 @@ class Loop:
         self.busy = False
         self.desk = SecretService(self.put, SecretSources({"env": read}), secrets_due, token_matches, patience=0.2)
 
-    def put(self, thunk):
+    def put(self, thunk) -> None:
         if not self.busy:
             event = thunk()
             decision = handle(self.state, event, 1.0, lambda: "unused")
@@ -101,7 +101,7 @@ def ask(loop):
         yield post
 
 
-def test_launch_gets_the_secrets_of_its_job(ask):
+def test_launch_gets_the_secrets_of_its_job(ask) -> None:
     """In base64; a variable without the line end of a file. The answer must not be cached."""
     code, text, cache = ask()
     values = [(item["env"], item["file"], base64.b64decode(item["value"])) for item in json.loads(text)["secrets"]]
@@ -114,13 +114,13 @@ def test_launch_gets_the_secrets_of_its_job(ask):
     ("change", "code"),
     [({"token": "wrong"}, 403), ({"token": digest("token")}, 403), ({"task_id": "worker-1__1"}, 403)],
 )
-def test_invalid_token_gets_no_secret(ask, change, code):
+def test_invalid_token_gets_no_secret(ask, change, code) -> None:
     """A wrong token, its stored digest, and another task's."""
     reply = ask({**GOOD, **change})
     assert (code, "invalid or expired token") == reply[:2]
 
 
-def test_running_program_gets_reloadable_secrets(ask, loop):
+def test_running_program_gets_reloadable_secrets(ask, loop) -> None:
     secrets = (*loop.state.spec.secrets, SecretSpec("env:A", "", "b", reloads=True))
     loop.state = replace(loop.state, spec=replace(loop.state.spec, secrets=secrets))
     first = json.loads(ask()[1])["secrets"]
@@ -129,7 +129,7 @@ def test_running_program_gets_reloadable_secrets(ask, loop):
     assert first[2:] == json.loads(ask()[1])["secrets"]
 
 
-def test_token_is_used_once(ask):
+def test_token_is_used_once(ask) -> None:
     """By one nonce, which may ask again."""
     assert [200, 403, 200] == [ask({**GOOD, "nonce": nonce})[0] for nonce in ("n", "other", "n")]
 
@@ -152,7 +152,7 @@ def test_token_is_used_once(ask):
         ({**GOOD, "nonce": "x" * 5000}, 413),
     ],
 )
-def test_malformed_request_is_refused(ask, loop, body, code):
+def test_malformed_request_is_refused(ask, loop, body, code) -> None:
     """It never reaches the loop."""
     loop.busy = True
     assert code == ask(body)[0]
@@ -169,7 +169,7 @@ BODIES = st.binary(max_size=300) | st.one_of(JSON, FIELDS).map(lambda value: jso
 
 @given(BODIES, st.sampled_from(["POST", "GET", "PUT", "DELETE"]), st.integers(1, 40))
 @settings(max_examples=150)
-def test_any_request_without_token_has_no_effect(body, method, size):
+def test_any_request_without_token_has_no_effect(body, method, size) -> None:
     """Property: a refused request changes nothing."""
     loop = Loop(lambda _: VALUE)
     loop.state = with_fields(loop.state, tasks={RECORD.name: replace(RECORD, token=digest("another"))})
@@ -181,7 +181,7 @@ def test_any_request_without_token_has_no_effect(body, method, size):
     assert loop.state is before
 
 
-def test_incomplete_request_times_out(monkeypatch, loop):
+def test_incomplete_request_times_out(monkeypatch: pytest.MonkeyPatch, loop) -> None:
     """A slow client holds no connection and no thread."""
     assert 10.0 == routes_secrets._READ_TIMEOUT  # what is promised
     monkeypatch.setattr(routes_secrets, "_READ_TIMEOUT", 0.1)
@@ -195,7 +195,7 @@ def test_incomplete_request_times_out(monkeypatch, loop):
     assert received.startswith(b"HTTP/1.1 408")
 
 
-def test_repeated_bad_tokens_are_rate_limited(loop):
+def test_repeated_bad_tokens_are_rate_limited(loop) -> None:
     """A launch with its own token is not, even at the same address."""
     now = [0.0]
     loop.desk.rate_limiter = RateLimiter(lambda: now[0])
@@ -209,7 +209,7 @@ def test_repeated_bad_tokens_are_rate_limited(loop):
     assert [403, 429] == [loop.desk.give(guess, "127.0.0.1")[0] for _ in range(2)]
 
 
-def test_ipv6_network_shares_one_rate_limit(loop):
+def test_ipv6_network_shares_one_rate_limit(loop) -> None:
     """A client with one address usually has all 2^64."""
     loop.desk.rate_limiter = RateLimiter(lambda: 0.0)
     guess = {**GOOD, "token": "guess"}
@@ -218,14 +218,14 @@ def test_ipv6_network_shares_one_rate_limit(loop):
     assert 403 == loop.desk.give(guess, "2001:db8:0:2::1")[0]
 
 
-def test_rate_limiter_memory_is_bounded():
+def test_rate_limiter_memory_is_bounded() -> None:
     """The least recently used buckets are evicted."""
     rate_limiter = RateLimiter(lambda: 0.0, max_buckets=10)
     assert all(rate_limiter.acquire(number) for number in range(100))
     assert 10 == len(rate_limiter._buckets)
 
 
-def test_forwarded_headers_are_ignored(ask, loop):
+def test_forwarded_headers_are_ignored(ask, loop) -> None:
     """Any process on the scheduler's host could set them."""
     record = replace(RECORD, address="10.0.0.1:31000")
     loop.state = with_fields(
@@ -237,7 +237,7 @@ def test_forwarded_headers_are_ignored(ask, loop):
     assert (403, True) == (code, "127.0.0.1 is not its agent's address 10.0.0.1" in text)
 
 
-def test_request_before_container_address_is_retried(ask, loop):
+def test_request_before_container_address_is_retried(ask, loop) -> None:
     """As on a virtual network."""
     loop.state = with_fields(loop.state, tasks={RECORD.name: replace(RECORD, address="worker-0.service.zone:2222")})
     assert 503 == ask()[0]
@@ -246,7 +246,7 @@ def test_request_before_container_address_is_retried(ask, loop):
     assert 200 == ask()[0]
 
 
-def test_busy_loop_answers_unavailable(ask, loop):
+def test_busy_loop_answers_unavailable(ask, loop) -> None:
     """The executor retries."""
     loop.busy = True
     assert 503 == ask()[0]
@@ -257,17 +257,17 @@ def test_busy_loop_answers_unavailable(ask, loop):
 @pytest.mark.parametrize(
     ("error", "code"), [(SecretError("env:A: gone"), 424), (SourceUnavailableError("env:A: gone"), 503)]
 )
-def test_missing_source_has_its_status(error, code):
+def test_missing_source_has_its_status(error, code) -> None:
     """424 is final, 503 is retried."""
 
-    def read(_):
+    def read(_) -> None:
         raise error
 
     assert (code, "env:A: gone") == Loop(read).desk.give(GOOD, "127.0.0.1")
 
 
 @pytest.mark.parametrize("authorization", ["Bearer token", "Bearer " + digest("token"), ""])
-def test_launch_token_does_not_open_the_api(loop, authorization):
+def test_launch_token_does_not_open_the_api(loop, authorization) -> None:
     app = create_app(lambda: Snapshot(loop.state), Policy(read_token="read", write_token="write"))
     whole = with_secrets(app, loop.desk.give)
     asked = [("/v1/plans", "GET"), ("/v1/tasks/worker-0/logs", "GET"), ("/v1/plans/deploy/stop", "POST")]
@@ -275,6 +275,6 @@ def test_launch_token_does_not_open_the_api(loop, authorization):
     assert [401] * 3 == [asgi_client.ask(whole, *one, headers=headers).code for one in asked]
 
 
-def test_other_paths_reach_the_api(ask):
+def test_other_paths_reach_the_api(ask) -> None:
     assert (200, "the API") == ask(path="/v1/plans")[:2]
     assert 405 == ask(method="GET")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tf_scheduler.secrets.sources import SecretSources, directory_reader, enviro
 
 
 @pytest.fixture
-def sources(tmp_path):
+def sources(tmp_path: Path):
     root = tmp_path / "secrets"
     (root / "db").mkdir(parents=True)
     (root / "db" / "password").write_bytes(b"pass\0word\n")
@@ -42,11 +43,11 @@ def sources(tmp_path):
         ("option:service.gcs_key", b"from the options"),
     ],
 )
-def test_values_are_unchanged(sources, source, value):
+def test_values_are_unchanged(sources, source, value) -> None:
     assert value == sources.value(source)
 
 
-def test_new_value_is_read_next_time(sources, tmp_path):
+def test_new_value_is_read_next_time(sources, tmp_path: Path) -> None:
     """Rotation: values are not cached."""
     sources.value("file:token")
     root = tmp_path / "secrets"
@@ -70,7 +71,7 @@ def test_new_value_is_read_next_time(sources, tmp_path):
         ("a/b", "dcos:a/b: this scheduler is not configured"),
     ],
 )
-def test_unreadable_source_names_the_reason(sources, source, problem):
+def test_unreadable_source_names_the_reason(sources, source, problem) -> None:
     with pytest.raises(SecretError, match=problem) as caught:
         sources.value(source)
     assert "not yours" not in str(caught.value)
@@ -89,7 +90,7 @@ def test_unreadable_source_names_the_reason(sources, source, problem):
         ("reference:team/key#user", SecretSource("reference", "team/key", "user")),
     ],
 )
-def test_sources_are_parsed(text, source):
+def test_sources_are_parsed(text, source) -> None:
     """A path alone is one of DC/OS, as in the original package."""
     assert source == parse_source(text)
     assert source == parse_source(str(source))
@@ -118,11 +119,11 @@ def test_sources_are_parsed(text, source):
         "http://a/b",
     ],
 )
-def test_invalid_source_is_refused(text):
+def test_invalid_source_is_refused(text) -> None:
     with pytest.raises(ValueError, match="must be ") as caught:
         parse_source(text)
     assert any(form in str(caught.value) for form in SOURCE_FORMATS.values())
 
 
-def test_hidden_text_is_not_printed():
+def test_hidden_text_is_not_printed() -> None:
     assert "***" == f"{HiddenText('hush')}" == repr(HiddenText("hush"))

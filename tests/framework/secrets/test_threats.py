@@ -11,7 +11,7 @@ _ROW = re.compile(r"^\| (?!threat|---)(.+) \| (.+) \| (.+) \|$", re.MULTILINE)
 _TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
-def test_every_threat_has_an_existing_test():
+def test_every_threat_has_an_existing_test() -> None:
     rows = _ROW.findall((HOME / "docs" / "security.md").read_text())
     assert len(rows) > 20
     assert [] == [threat for threat, _, proof in rows if not _TEST.search(proof)]

@@ -30,31 +30,31 @@ def read(vault, text):
 
 
 @pytest.mark.parametrize(("key", "value"), [("password", VALUE.encode()), ("port", b"5432")])
-def test_version_2(vault, key, value):
+def test_version_2(vault, key, value) -> None:
     """The path is written without data/; other values than texts are JSON."""
     assert value == read(vault, f"vault:secret/team/db#{key}")
 
 
-def test_version_1(bao):
+def test_version_1(bao) -> None:
     """The version is read from the server."""
     bao.root.secrets.kv.v1.create_or_update_secret("team/db", secret={"password": "old"}, mount_point="old")
     assert b"old" == read(Vault(bao.address, VaultLogin(token=lambda: b"root-token\n")), "vault:old/team/db#password")
 
 
-def test_new_version_is_read_next_time(bao, vault):
+def test_new_version_is_read_next_time(bao, vault) -> None:
     read(vault, "vault:secret/team/db#password")
     bao.root.secrets.kv.v2.create_or_update_secret("team/db", secret={"password": "new"})
     assert b"new" == read(vault, "vault:secret/team/db#password")
 
 
-def test_approle_login(bao, vault):
+def test_approle_login(bao, vault) -> None:
     role = bao.root.auth.approle.read_role_id("scheduler")["data"]["role_id"]
     issued = bao.root.auth.approle.generate_secret_id("scheduler")["data"]["secret_id"]
     client = Vault(bao.address, VaultLogin(role_id=role, secret_id=issued.encode))
     assert VALUE.encode() == read(client, "vault:secret/team/db#password")
 
 
-def test_expired_token_is_read_again(bao, vault):
+def test_expired_token_is_read_again(bao, vault) -> None:
     """An operator has replaced it; the scheduler is not restarted."""
     tokens = [bao.token(), bao.token()]
     client = Vault(bao.address, VaultLogin(token=lambda: tokens[0].encode()))
@@ -72,7 +72,7 @@ def test_expired_token_is_read_again(bao, vault):
         ("vault:nowhere/db#password", "not permitted by Vault"),
     ],
 )
-def test_refusal_names_the_reason(vault, source, problem):
+def test_refusal_names_the_reason(vault, source, problem) -> None:
     """With the missing policy, without any value."""
     with pytest.raises(SecretError, match=problem) as caught:
         read(vault, source)
@@ -80,25 +80,25 @@ def test_refusal_names_the_reason(vault, source, problem):
     assert "not yours" not in str(caught.value)
 
 
-def test_wrong_token_is_refused_and_not_shown(bao):
+def test_wrong_token_is_refused_and_not_shown(bao) -> None:
     with pytest.raises(SecretError, match="not permitted by Vault") as caught:
         read(Vault(bao.address, VaultLogin(token=lambda: b"hush-hush")), "vault:secret/team/db#password")
     assert "hush" not in str(caught.value)
 
 
-def test_wrong_approle_has_vaults_message(bao):
+def test_wrong_approle_has_vaults_message(bao) -> None:
     login = VaultLogin(role_id="nobody", secret_id=lambda: b"hush")
     with pytest.raises(SecretError, match="refused by Vault: invalid role"):
         read(Vault(bao.address, login), "vault:secret/team/db#password")
 
 
-def test_unreachable_vault_is_unavailable():
+def test_unreachable_vault_is_unavailable() -> None:
     address = f"http://127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(SourceUnavailableError, match="does not answer"):
         read(Vault(address, VaultLogin(token=lambda: b"t")), "vault:secret/team/db#password")
 
 
-def test_hanging_vault_blocks_a_limited_number_of_threads():
+def test_hanging_vault_blocks_a_limited_number_of_threads() -> None:
     """The other threads serve other sources."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(20) as pool:
         vault = Vault(f"http://127.0.0.1:{silent.getsockname()[1]}", VaultLogin(token=lambda: b"t"))

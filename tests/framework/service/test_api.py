@@ -1,5 +1,7 @@
 """Access settings of the API, from options and environment."""
 
+from pathlib import Path
+
 import pytest
 
 from tf_scheduler.api.http.auth import Policy
@@ -20,20 +22,20 @@ def settings(environment, folder="/nowhere", **api):
     "environment",
     [{"HOST": "127.0.0.1"}, {"HOST": "localhost"}, {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/tensorflow"}],
 )
-def test_api_is_open_on_loopback_and_behind_marathon(environment):
+def test_api_is_open_on_loopback_and_behind_marathon(environment) -> None:
     """On DC/OS the Admin Router authenticates."""
     assert not settings(environment).policy.is_restricted
 
 
 @pytest.mark.parametrize("environment", [{}, {"HOST": "10.0.0.5"}, {"HOST": "agent-1"}])
-def test_api_on_network_needs_explicit_access(environment):
+def test_api_on_network_needs_explicit_access(environment) -> None:
     """The error names the missing option."""
     with pytest.raises(OptionsError, match=r"api.write_token.*required.*api.authentication: none"):
         settings(environment)
     assert not settings(environment, authentication="none").policy.is_restricted
 
 
-def test_tokens_from_environment_and_files(tmp_path):
+def test_tokens_from_environment_and_files(tmp_path: Path) -> None:
     """Without the line break at the end of a file."""
     (tmp_path / "token").write_text("w\n")
 
@@ -46,13 +48,13 @@ def test_tokens_from_environment_and_files(tmp_path):
     ("source", "message"),
     [("env:NONE", "missing variable"), ("file:none", "No such file"), ("env:EMPTY", "empty token")],
 )
-def test_missing_token_is_an_error(tmp_path, source, message):
+def test_missing_token_is_an_error(tmp_path: Path, source, message) -> None:
     """An empty token would refuse or admit all clients."""
     with pytest.raises(OptionsError, match=f"api.write_token.*{message}"):
         settings({"EMPTY": " \n"}, tmp_path, write_token=source)
 
 
-def test_certificates_enable_https():
+def test_certificates_enable_https() -> None:
     access = settings({}, certificate_file="a.pem", key_file="a.key", client_ca_file="ca.pem", writers="alice, bob")
 
     assert ("a.pem", "a.key", "ca.pem") == (access.tls.certificate, access.tls.key, access.tls.client_ca)
@@ -63,7 +65,7 @@ def last(environment, folder="/nowhere", *, closed=False, **api):
     return uninstall_api_settings(options(folder, api), environment, closed=closed)
 
 
-def test_uninstall_with_missing_token_is_closed(tmp_path):
+def test_uninstall_with_missing_token_is_closed(tmp_path: Path) -> None:
     """Also where Marathon runs it. The uninstall itself continues."""
     behind = {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/x", "R": "r"}
     settings, problems = last(behind, tmp_path, read_token="env:R", write_token="file:none")

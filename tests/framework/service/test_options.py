@@ -25,7 +25,7 @@ def outcomes(store, *starts):
     return [(outcome.message, outcome.warning) for outcome in history.outcomes]
 
 
-def launch(store, started):
+def launch(store, started) -> None:
     """All of its tasks."""
     state = SchedulerState(to_spec(started))
     for task in state.spec.tasks():
@@ -34,7 +34,7 @@ def launch(store, started):
         store.apply(list(writes(TaskLaunched(record), state)))
 
 
-def test_preview_restarts_only_launched_tasks():
+def test_preview_restarts_only_launched_tasks() -> None:
     store, asked = MemoryStore("tensorflow"), {"options": {"service": {"command": "x"}, "worker": {"count": 4}}}
     history = OptionsHistory(options(), {}, to_spec)
     state = history.activate(store)
@@ -45,7 +45,7 @@ def test_preview_restarts_only_launched_tasks():
     assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in effects["restarted"]]
 
 
-def test_new_target_is_reported_with_its_effects():
+def test_new_target_is_reported_with_its_effects() -> None:
     """Not the first configuration, and not the same options again."""
     store = MemoryStore("tensorflow")
     assert [] == outcomes(store, options(), options())
@@ -59,14 +59,14 @@ def test_new_target_is_reported_with_its_effects():
     assert not warning
 
 
-def test_secret_in_new_target_is_redacted():
+def test_secret_in_new_target_is_redacted() -> None:
     ((message, _),) = outcomes(MemoryStore("tensorflow"), options(), options(environment={"API_KEY": "hush"}))
 
     assert "worker.environment" in message
     assert "hush" not in message
 
 
-def test_rejected_options_are_reported_at_each_start():
+def test_rejected_options_are_reported_at_each_start() -> None:
     ((message, warning),) = outcomes(
         MemoryStore("tensorflow"), options(), options({"role": "another"}), options({"role": "another"})
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def spec_of(**document):
     return to_spec(resolve({"service": {"command": "x", **document.pop("service", {})}, **document}))
 
 
-def test_mesos_secret_from_file_or_variable(tmp_path):
+def test_mesos_secret_from_file_or_variable(tmp_path: Path) -> None:
     """Without the line break at the end."""
     (tmp_path / "mesos").write_text("hush\n")
     own = {"service": {"principal": "tf"}, "secret_delivery": {"directory": str(tmp_path)}}
@@ -39,12 +40,12 @@ def test_mesos_secret_from_file_or_variable(tmp_path):
     assert None is credentials_of(spec_of(**own), {})
 
 
-def test_missing_mesos_secret_names_option():
+def test_missing_mesos_secret_names_option() -> None:
     with pytest.raises(OptionsError, match=r"mesos\.secret: env:HUSH: missing variable"):
         credentials_of(spec_of(service={"principal": "tf"}, mesos={"secret": "env:HUSH"}), {})
 
 
-def test_service_account_reads_secret_store():
+def test_service_account_reads_secret_store() -> None:
     """With only the variable that the package sets."""
     dcos = Dcos()
     try:
@@ -63,7 +64,7 @@ def test_service_account_reads_secret_store():
         dcos.close()
 
 
-def test_vault_is_used_if_configured():
+def test_vault_is_used_if_configured() -> None:
     named = sources_of(spec_of(vault={"address": "http://127.0.0.1:9"}).secret_access, {"VAULT_TOKEN": "t"})
     with pytest.raises(SourceUnavailableError, match=r"127\.0\.0\.1:9 does not answer"):
         named.value("vault:a/b#c")
@@ -75,14 +76,14 @@ def test_vault_is_used_if_configured():
     ("host", "url"),
     [("10.0.0.1", "http://10.0.0.1:80"), ("fe80::1", "http://[fe80::1]:80"), ("agent-1", "http://agent-1:80")],
 )
-def test_api_address_for_tasks(host, url):
+def test_api_address_for_tasks(host, url) -> None:
     """From Marathon's variables, or from the options."""
     assert url == with_api_address(spec_of(), {"HOST": host}, 80).secret_delivery.url
     named = spec_of(secret_delivery={"url": "https://tf.example.com/"})
     assert "https://tf.example.com" == with_api_address(named, {"HOST": host}, 80).secret_delivery.url
 
 
-def test_tasks_get_ca_certificates(tmp_path):
+def test_tasks_get_ca_certificates(tmp_path: Path) -> None:
     """Their content, because the file does not exist on the agents."""
     (tmp_path / "ca.pem").write_text("PEM")
     named = spec_of(secret_delivery={"ca_file": str(tmp_path / "ca.pem")})
@@ -91,7 +92,7 @@ def test_tasks_get_ca_certificates(tmp_path):
         with_api_address(spec_of(secret_delivery={"ca_file": "/nowhere"}), {"HOST": "h"}, 80)
 
 
-def test_google_key_becomes_a_file():
+def test_google_key_becomes_a_file() -> None:
     """As in the original package: in the options, or by the name of a secret."""
     spec = spec_of(service={"gcs_key": '{"key": 1}'})
     (item,) = spec.secrets
@@ -102,7 +103,7 @@ def test_google_key_becomes_a_file():
     assert "dcos:gcs_key" == item.source
 
 
-def test_kerberos_becomes_two_files():
+def test_kerberos_becomes_two_files() -> None:
     """Keytab and configuration, where MIT Kerberos looks for them."""
     spec = spec_of(service={"security": {"kerberos": KERBEROS}})
     keytab, config, *rest = spec.secrets
@@ -125,20 +126,20 @@ def known(environment=None, policy=None, **sections):
     return {value for value in known_secrets(options, environment or {}, policy or Policy()) if value}
 
 
-def test_known_secrets_without_secrets_is_empty():
+def test_known_secrets_without_secrets_is_empty() -> None:
     """Variables of the scheduler that are named like a secret may contain a path."""
     assert set() == known({"API_KEY_FILE": "/etc/key.pem", "PATH": "/bin"})
 
 
-def test_known_secrets_has_secret_options():
+def test_known_secrets_has_secret_options() -> None:
     assert {"the-key"} == known(service={"gcs_key": "the-key"})
 
 
-def test_known_secrets_has_secret_task_variables():
+def test_known_secrets_has_secret_task_variables() -> None:
     assert {"hunter22"} == known(worker={"count": 1, "environment": {"DB_PASSWORD": "hunter22", "MODE": "fast"}})
 
 
-def test_known_secrets_has_referenced_variables():
+def test_known_secrets_has_referenced_variables() -> None:
     secret = {"source": "env:DATABASE", "env": "DATABASE"}
     environment = {"WRITING": "write-token", "DATABASE": "db-password", "OTHER": "other"}
 
@@ -147,11 +148,11 @@ def test_known_secrets_has_referenced_variables():
     assert {"write-token", "db-password"} == values
 
 
-def test_known_secrets_has_tokens_from_files():
+def test_known_secrets_has_tokens_from_files() -> None:
     assert {"r-token", "w-token"} == known(policy=Policy(read_token="r-token", write_token="w-token"))
 
 
-def test_known_secrets_has_service_account_key():
+def test_known_secrets_has_service_account_key() -> None:
     """A credential that is a file name is not a secret."""
     credential = json.dumps({"uid": "tf", "private_key": "-----BEGIN\nMIIB\n"})
 

@@ -27,13 +27,13 @@ contents = st.binary(max_size=30) | st.dictionaries(st.text(max_size=4), st.inte
 
 
 @given(st.dictionaries(keys, contents, max_size=6))
-def test_values_restore_byte_for_byte(values):
+def test_values_restore_byte_for_byte(values) -> None:
     backup = Backup("group/tf", values)
 
     assert backup == decode(encode(backup, NOW, "1.0"))
 
 
-def test_records_are_readable_json():
+def test_records_are_readable_json() -> None:
     """Other values are in base64."""
     document = json.loads(
         encode(Backup("tf", {"framework": b'{"id": "fw", "schema": 1}', "raw": b"\0\1\2"}), NOW, "1.0")
@@ -58,19 +58,19 @@ def test_records_are_readable_json():
         ({"binary": {"framework": ""}}, "'framework' is in values and in binary"),
     ],
 )
-def test_invalid_backup_is_explained(change, message):
+def test_invalid_backup_is_explained(change, message: str) -> None:
     with pytest.raises(BackupError, match=message):
         decode(json.dumps({**GOOD, **change}))
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 90_000], ids=["deep", "long"])
-def test_extreme_json_is_rejected(text):
+def test_extreme_json_is_rejected(text: str) -> None:
     with pytest.raises(BackupError, match="invalid JSON"):
         decode(text)
 
 
 @given(st.text())
-def test_decoding_raises_backup_error_only(text):
+def test_decoding_raises_backup_error_only(text) -> None:
     """Any text is a backup or a BackupError; so is any prefix of a backup."""
     whole = json.dumps(GOOD)
     for document in (text, f'{{"format": "dcos-tensorflow state", {text}', whole[: len(text) % len(whole)]):

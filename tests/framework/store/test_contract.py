@@ -10,11 +10,11 @@ from kit.stores import increment_concurrently
 from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreConflictError, StoreError
 
 
-def test_new_service_is_empty(open_store):
+def test_new_service_is_empty(open_store) -> None:
     assert open_store().load() == {}
 
 
-def test_applied_writes_are_loaded_by_next_store(open_store):
+def test_applied_writes_are_loaded_by_next_store(open_store) -> None:
     """Byte for byte."""
     values = {"framework": b"", "tasks/worker-0": bytes(range(256)), "result": b"x" * 1_000_000}
     store = open_store()
@@ -25,7 +25,7 @@ def test_applied_writes_are_loaded_by_next_store(open_store):
     assert values == open_store().load()
 
 
-def test_writer_sees_its_own_writes(open_store):
+def test_writer_sees_its_own_writes(open_store) -> None:
     """A writer applies repeatedly without loading, and its own load returns all writes."""
     store = open_store()
     store.load()
@@ -35,7 +35,7 @@ def test_writer_sees_its_own_writes(open_store):
     assert store.load() == {"n/0": b"0", "n/1": b"1", "n/2": b"2"}
 
 
-def test_writes_apply_in_order(open_store):
+def test_writes_apply_in_order(open_store) -> None:
     """In one transaction the last write to a key wins; deleting a missing key has no effect."""
     store = open_store()
     store.load()
@@ -44,7 +44,7 @@ def test_writes_apply_in_order(open_store):
     assert store.load() == {"a": b"2", "c": b"3"}
 
 
-def test_delete_removes_one_key(open_store):
+def test_delete_removes_one_key(open_store) -> None:
     """Keys with a common prefix are independent."""
     store = open_store()
     store.load()
@@ -54,7 +54,7 @@ def test_delete_removes_one_key(open_store):
     assert store.load() == {"tasks": b"1", "tasks/worker-0/log": b"3"}
 
 
-def test_thousands_of_keys_fit_one_transaction(open_store):
+def test_thousands_of_keys_fit_one_transaction(open_store) -> None:
     """A decision about thousands of tasks is one transaction."""
     values = {f"tasks/worker-{index}": b"%d" % index for index in range(5_000)}
     store = open_store()
@@ -64,7 +64,7 @@ def test_thousands_of_keys_fit_one_transaction(open_store):
     assert values == open_store().load()
 
 
-def test_snapshot_is_immutable(open_store):
+def test_snapshot_is_immutable(open_store) -> None:
     """Neither later writes nor its reader change loaded values."""
     store = open_store()
     store.load()
@@ -77,7 +77,7 @@ def test_snapshot_is_immutable(open_store):
         snapshot["a"] = b"3"
 
 
-def test_write_requires_load(open_store):
+def test_write_requires_load(open_store) -> None:
     """A writer that has not seen the state cannot change it."""
     for change in (lambda store: store.apply([Put("a", b"1")]), lambda store: store.erase()):
         with pytest.raises(StoreConflictError):
@@ -86,7 +86,7 @@ def test_write_requires_load(open_store):
     assert open_store().load() == {}
 
 
-def test_second_writer_conflicts_until_load(open_store):
+def test_second_writer_conflicts_until_load(open_store) -> None:
     """After another writer's change every write fails and stores nothing; a new load takes over."""
     first, second = open_store(), open_store()
     first.load()
@@ -105,7 +105,7 @@ def test_second_writer_conflicts_until_load(open_store):
     assert open_store().load() == {"writer": b"second"}
 
 
-def test_equal_bytes_advance_version(open_store):
+def test_equal_bytes_advance_version(open_store) -> None:
     """Two writers that store the same bytes still conflict."""
     first, second = open_store(), open_store()
     first.load()
@@ -116,7 +116,7 @@ def test_equal_bytes_advance_version(open_store):
         second.apply([Put("a", b"1")])
 
 
-def test_empty_apply_only_detects_conflict(open_store):
+def test_empty_apply_only_detects_conflict(open_store) -> None:
     """An empty apply does not disturb other writers."""
     first, second = open_store(), open_store()
     first.load()
@@ -128,7 +128,7 @@ def test_empty_apply_only_detects_conflict(open_store):
         first.apply([])
 
 
-def test_load_does_not_disturb_writer(open_store):
+def test_load_does_not_disturb_writer(open_store) -> None:
     writer, reader = open_store(), open_store()
     writer.load()
     for number in range(3):
@@ -136,7 +136,7 @@ def test_load_does_not_disturb_writer(open_store):
         assert {"a": b"%d" % number} == reader.load()
 
 
-def test_services_are_isolated(open_store):
+def test_services_are_isolated(open_store) -> None:
     """Even if their names have a common prefix."""
     stores = {name: open_store(name) for name in ("a", "a/b", "A")}
     for store in stores.values():
@@ -148,7 +148,7 @@ def test_services_are_isolated(open_store):
     assert [store.load() for store in stores.values()] == [{}, {"name": b"a/b"}, {"name": b"A"}]
 
 
-def test_leading_slash_names_same_service(open_store):
+def test_leading_slash_names_same_service(open_store) -> None:
     """DC/OS writes `/group/tf`."""
     store = open_store("/group/tf")
     store.load()
@@ -158,13 +158,13 @@ def test_leading_slash_names_same_service(open_store):
 
 
 @pytest.mark.parametrize("service", ["", "/", "//a", "a/", "..", "a\0b"])
-def test_invalid_service_name_is_rejected(open_store, service):
+def test_invalid_service_name_is_rejected(open_store, service: str) -> None:
     """Service names follow the rules for keys."""
     with pytest.raises(InvalidKeyError):
         open_store(service)
 
 
-def test_store_is_usable_after_erase(open_store):
+def test_store_is_usable_after_erase(open_store) -> None:
     store = open_store()
     store.load()
     store.apply([Put("a", b"1"), Put("b/c", b"2")])
@@ -175,7 +175,7 @@ def test_store_is_usable_after_erase(open_store):
     assert open_store().load() == {"d": b"3"}
 
 
-def test_stale_writer_conflicts_after_reinstall(open_store):
+def test_stale_writer_conflicts_after_reinstall(open_store) -> None:
     """Even after equally many changes of the erased and reinstalled service."""
     stale, other = open_store(), open_store()
     stale.load()
@@ -189,7 +189,7 @@ def test_stale_writer_conflicts_after_reinstall(open_store):
     assert other.load() == {"a": b"new"}
 
 
-def test_store_works_across_threads(open_store):
+def test_store_works_across_threads(open_store) -> None:
     """Opened by one thread, used and closed by another."""
     store = open_store()
     seen = []
@@ -207,14 +207,14 @@ def test_store_works_across_threads(open_store):
     assert seen == [{"a": b"1"}]
 
 
-def test_concurrent_writers_lose_no_update(open_store):
+def test_concurrent_writers_lose_no_update(open_store) -> None:
     """Three writers that increment one key, loading again after each conflict, reach the full count."""
     increment_concurrently([open_store() for _ in range(3)], 15)
 
     assert open_store().load() == {"count": b"45"}
 
 
-def test_closed_store_rejects_calls(open_store):
+def test_closed_store_rejects_calls(open_store) -> None:
     """Closing twice is allowed."""
     store = open_store()
     store.load()
@@ -226,7 +226,7 @@ def test_closed_store_rejects_calls(open_store):
             call()
 
 
-def test_removed_service_can_be_reinstalled(open_store):
+def test_removed_service_can_be_reinstalled(open_store) -> None:
     store = open_store()
     store.load()
     store.apply([Put("a", b"1")])
@@ -239,7 +239,7 @@ def test_removed_service_can_be_reinstalled(open_store):
     assert open_store().load() == {"b": b"2"}
 
 
-def test_writer_of_removed_service_conflicts(open_store):
+def test_writer_of_removed_service_conflicts(open_store) -> None:
     """Also after a service of the same name is installed."""
     late, store = open_store(), open_store()
     late.load()

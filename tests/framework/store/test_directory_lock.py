@@ -1,17 +1,20 @@
 """Lock of a folder."""
 
 import threading
+from pathlib import Path
+
+import pytest
 
 from tf_scheduler.store.sqlite import directory_lock
 
 PATIENCE = 60
 
 
-def test_directory_lock_is_exclusive(tmp_path):
+def test_directory_lock_is_exclusive(tmp_path: Path) -> None:
     """The second process waits until the first one leaves."""
     seen, waits = [], threading.Event()
 
-    def second():
+    def second() -> None:
         waits.set()
         with directory_lock(tmp_path):
             seen.append("second")
@@ -28,10 +31,10 @@ def test_directory_lock_is_exclusive(tmp_path):
     assert ["first", "second"] == seen
 
 
-def test_unlockable_folder_does_not_block(tmp_path, monkeypatch):
+def test_unlockable_folder_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller learns that the folder is not locked."""
 
-    def refuse(*_):
+    def refuse(*_) -> None:
         raise OSError("not here")
 
     monkeypatch.setattr("fcntl.flock", refuse)

@@ -12,7 +12,7 @@ from tf_scheduler.store.interface import Delete, InvalidKeyError, Put, StoreErro
 @pytest.mark.parametrize(
     "key", ["a", "tasks/worker-0", "statuses/worker-0__1f", "a/...", ".a", "a b", "ä/名", "\ufeff"]
 )
-def test_valid_keys_are_accepted(key):
+def test_valid_keys_are_accepted(key: str) -> None:
     """Segments of any printable BMP characters."""
     assert key == check_key(key)
 
@@ -24,7 +24,7 @@ def test_valid_keys_are_accepted(key):
         *("\ud800", "\udfff", "\ue000", "\uf8ff", "\ufff0", "\uffff", "\U00010000", "\U0010ffff", "a/😀"),
     ],
 )
-def test_invalid_keys_are_rejected(key):
+def test_invalid_keys_are_rejected(key: str) -> None:
     """ZooKeeper could not store them; the message shows the key."""
     for make in (check_key, Delete, lambda key: Put(key, b"")):
         with pytest.raises(InvalidKeyError) as caught:
@@ -33,7 +33,7 @@ def test_invalid_keys_are_rejected(key):
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_check_key_accepts_or_raises(key):
+def test_check_key_accepts_or_raises(key) -> None:
     """Any string is a key or an InvalidKeyError, and a key is a legal ZooKeeper path (Java checks UTF-16 units)."""
     try:
         accepted = check_key(key)
@@ -45,12 +45,12 @@ def test_check_key_accepts_or_raises(key):
     assert accepted.encode().decode() == key
 
 
-def test_invalid_key_is_store_error_and_value_error():
+def test_invalid_key_is_store_error_and_value_error() -> None:
     """Callers may catch the store's errors or ValueError."""
     assert issubclass(InvalidKeyError, StoreError)
     assert issubclass(InvalidKeyError, ValueError)
 
 
-def test_service_key_drops_leading_slash():
+def test_service_key_drops_leading_slash() -> None:
     """Marathon's `/group/name` is `group/name`."""
     assert [service_key("/group/tf"), service_key("tf")] == ["group/tf", "tf"]

@@ -26,14 +26,14 @@ from tf_scheduler.store.zookeeper import ZooKeeperStore
         ("zks://a/b", None),
     ],
 )
-def test_address_selects_store(url, file):
+def test_address_selects_store(url: Path | str, file: Path | None) -> None:
     assert file == state_file(url)
 
 
 @pytest.mark.parametrize(
     "url", ["", "/", "folder/", "http://a/b", "ftp://a", "file://other/state.db", "file:///", "file://", "zk", "zk:/a/"]
 )
-def test_invalid_address_is_reported(url):
+def test_invalid_address_is_reported(url: str) -> None:
     """With the allowed forms. `zk` alone is a file name."""
     if url == "zk":
         assert Path("zk") == state_file(url)
@@ -42,7 +42,7 @@ def test_invalid_address_is_reported(url):
         state_file(url)
 
 
-def test_file_needs_no_leadership(tmp_path):
+def test_file_needs_no_leadership(tmp_path: Path) -> None:
     with closing(open_store(f"file://{tmp_path}/state.db", "tf")) as store:
         assert isinstance(store, SqliteStore)
         leadership = acquire_leadership(store, waiting=pytest.fail)
@@ -51,7 +51,7 @@ def test_file_needs_no_leadership(tmp_path):
 
 
 @pytest.mark.zookeeper
-def test_zookeeper_has_one_leader(zookeeper):
+def test_zookeeper_has_one_leader(zookeeper) -> None:
     """The second scheduler waits and leads after the first one exits."""
     url = f"zk://{zookeeper.servers[0]}{zookeeper.chroot}?session_timeout=5"
     holders: list[object] = []

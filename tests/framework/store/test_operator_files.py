@@ -22,7 +22,7 @@ def opened(disk):
 
 
 @pytest.mark.parametrize("content", [b"", b"text\r\n", bytes(range(256)) * 4])
-def test_file_survives_restart(disk, content):
+def test_file_survives_restart(disk, content: bytes) -> None:
     """Byte by byte, also in place of an earlier file of that name."""
     _, files = opened(disk)
     files.keep("a.txt", b"before")
@@ -34,7 +34,7 @@ def test_file_survives_restart(disk, content):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../a", "a/b", "-a", "a" * 65, "ä", "a\n"])
-def test_file_name_cannot_be_a_path(disk, name):
+def test_file_name_cannot_be_a_path(disk, name: str) -> None:
     """The name is part of a key of the store."""
     store, files = opened(disk)
 
@@ -43,7 +43,7 @@ def test_file_name_cannot_be_a_path(disk, name):
     assert (400, {}) == (error.value.http_status, store.load())
 
 
-def test_size_and_number_of_files_are_limited(disk, monkeypatch):
+def test_size_and_number_of_files_are_limited(disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_files, "MAX_FILES", 1)
     _, files = opened(disk)
 
@@ -55,7 +55,7 @@ def test_size_and_number_of_files_are_limited(disk, monkeypatch):
         files.keep("b", b"")
 
 
-def test_unstored_file_is_not_visible(disk):
+def test_unstored_file_is_not_visible(disk) -> None:
     """After another scheduler has taken over the state."""
     _, files = opened(disk)
     newer, _ = opened(disk)
@@ -66,7 +66,7 @@ def test_unstored_file_is_not_visible(disk):
     assert (503, []) == (error.value.http_status, files.names())
 
 
-def test_unreadable_file_is_logged_and_skipped(disk, caplog):
+def test_unreadable_file_is_logged_and_skipped(disk, caplog: pytest.LogCaptureFixture) -> None:
     store, files = opened(disk)
     files.keep("a", b"x")
     store.apply([Put("files/b", b'{"schema": 2}'), Put("files/c", b"{")])

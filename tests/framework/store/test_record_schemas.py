@@ -21,21 +21,21 @@ def value(**fields):
     return {"framework": json.dumps(fields).encode()}
 
 
-def test_newer_value_is_rejected():
+def test_newer_value_is_rejected() -> None:
     """A downgraded program reads such values; the message names the key."""
     with pytest.raises(StoreVersionError, match="'framework' was written by a newer version"):
         records.changes(value(schema=records.SCHEMA + 1, id="fw"))
 
 
 @pytest.mark.parametrize("schema", [0, -1, "1", None, []])
-def test_invalid_schema_is_reported(schema):
+def test_invalid_schema_is_reported(schema) -> None:
     """As damage, not as another version."""
     with pytest.raises(StoreCorruptError, match="'framework' cannot be read") as caught:
         records.changes(value(schema=schema, id="fw"))
     assert not isinstance(caught.value, StoreVersionError)
 
 
-def test_older_value_is_upgraded_stepwise(monkeypatch):
+def test_older_value_is_upgraded_stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its own schema, as a later version of this program would."""
 
     def to_two(kind, fields):
@@ -51,7 +51,7 @@ def test_older_value_is_upgraded_stepwise(monkeypatch):
         assert (FrameworkRegistered("framework-7"),) == records.changes(stored)
 
 
-def test_launch_without_placeholder_field_is_read():
+def test_launch_without_placeholder_field_is_read() -> None:
     record = TaskRecord("ps-0", "ps-0__1", JobKind.PS, 0, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
     launched = TaskLaunched(record)
     (put,) = records.writes(launched, SchedulerState(a_spec()))
@@ -61,12 +61,12 @@ def test_launch_without_placeholder_field_is_read():
     assert (launched,) == records.changes({put.key: json.dumps(fields).encode()})
 
 
-def test_every_older_schema_has_upgrade():
+def test_every_older_schema_has_upgrade() -> None:
     """Raising SCHEMA without a step would lose every stored state."""
     assert records.SCHEMA == len(records.UPGRADES) + 1
 
 
-def test_renamed_attribute_keeps_its_stored_name(monkeypatch):
+def test_renamed_attribute_keeps_its_stored_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rename in the model must not lose what is stored."""
     renamed = {AgentFailures: {"hostname": "host"}, AgentLocation: {"zone": "old_zone"}}
     monkeypatch.setattr(records, "STORED_NAMES", {**records.STORED_NAMES, **renamed})

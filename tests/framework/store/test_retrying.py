@@ -17,11 +17,11 @@ WRITES = [Put("framework", b"1")]
 class Full(MemoryStore):
     """Raise StoreUnavailableError in the first `times` attempts."""
 
-    def __init__(self, times):
+    def __init__(self, times) -> None:
         super().__init__("digits")
         self.left, self.load_first = times, self.load()
 
-    def apply(self, writes):
+    def apply(self, writes) -> None:
         if self.left:
             self.left -= 1
             raise StoreUnavailableError("the disk is full")
@@ -29,11 +29,11 @@ class Full(MemoryStore):
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch):
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying, "RETRY_SECONDS", 0.0)
 
 
-def test_unavailable_store_is_retried(caplog):
+def test_unavailable_store_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     """The failure and its end are logged once."""
     store = RetryingStore(Full(3), threading.Event(), lambda: None)
 
@@ -46,7 +46,7 @@ def test_unavailable_store_is_retried(caplog):
     ]
 
 
-def test_stop_ends_retries():
+def test_stop_ends_retries() -> None:
     """The reason stays available."""
     leave = threading.Event()
     leave.set()
@@ -57,10 +57,10 @@ def test_stop_ends_retries():
     assert "the disk is full" == store.trouble
 
 
-def test_lost_leadership_ends_retries():
+def test_lost_leadership_ends_retries() -> None:
     """Another scheduler may have changed the state."""
 
-    def leads():
+    def leads() -> None:
         raise LeadershipLostError("test")
 
     full = Full(5)
@@ -69,7 +69,7 @@ def test_lost_leadership_ends_retries():
     assert 4 == full.left
 
 
-def test_conflict_is_not_retried():
+def test_conflict_is_not_retried() -> None:
     """A retry cannot succeed."""
     inner = MemoryStore("digits")
 

@@ -76,7 +76,7 @@ def unprivileged(tmp_path: Path) -> Iterator[None]:
             parent.chmod(mode)
 
 
-def test_folders_and_file_are_private(tmp_path, open_sqlite):
+def test_folders_and_file_are_private(tmp_path: Path, open_sqlite) -> None:
     """Only the owner can read the created folder, the file, its log and its index."""
     file = tmp_path / "deep" / "er" / "state.db"
     stored(open_sqlite(file), Put("a", b"1"))
@@ -89,7 +89,7 @@ def test_folders_and_file_are_private(tmp_path, open_sqlite):
     }
 
 
-def test_readable_file_becomes_private(tmp_path, open_sqlite):
+def test_readable_file_becomes_private(tmp_path: Path, open_sqlite) -> None:
     """Opening restricts the state file and the files next to it."""
     stored(open_sqlite(), Put("a", b"1"))
     for file in tmp_path.iterdir():
@@ -99,7 +99,7 @@ def test_readable_file_becomes_private(tmp_path, open_sqlite):
     assert {0o600} == {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
 
 
-def test_closing_leaves_one_file(tmp_path, open_sqlite):
+def test_closing_leaves_one_file(tmp_path: Path, open_sqlite) -> None:
     """After the last close the state is one file, and no descriptor is left."""
     before = set(Path("/proc/self/fd").iterdir())
     store = stored(open_sqlite(), Put("a", b"1"))
@@ -109,7 +109,7 @@ def test_closing_leaves_one_file(tmp_path, open_sqlite):
     assert before >= set(Path("/proc/self/fd").iterdir())
 
 
-def test_first_starts_are_serialized(tmp_path, open_sqlite, monkeypatch):
+def test_first_starts_are_serialized(tmp_path: Path, open_sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder is locked when SQLite opens the file for the first time."""
     seen = []
     connect = sqlite3.connect
@@ -130,7 +130,7 @@ def test_first_starts_are_serialized(tmp_path, open_sqlite, monkeypatch):
     assert seen == [("locked", 0o600)]
 
 
-def test_every_commit_is_synced(open_sqlite, monkeypatch):
+def test_every_commit_is_synced(open_sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """In WAL mode with synchronous=FULL, SQLite syncs the log at each commit."""
     made = []
     connect = sqlite3.connect
@@ -141,7 +141,7 @@ def test_every_commit_is_synced(open_sqlite, monkeypatch):
     assert made[0].execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_locked_file_is_unavailable(tmp_path, open_sqlite):
+def test_locked_file_is_unavailable(tmp_path: Path, open_sqlite) -> None:
     """While another process holds the write lock an apply fails after its timeout; the same apply succeeds later."""
     store = stored(open_sqlite(busy_timeout=0.01), Put("a", b"1"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
@@ -154,7 +154,7 @@ def test_locked_file_is_unavailable(tmp_path, open_sqlite):
     assert store.load() == {"a": b"2"}
 
 
-def test_full_database_stores_nothing(open_sqlite, monkeypatch):
+def test_full_database_stores_nothing(open_sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole transaction fails; smaller writes still succeed."""
     connect = sqlite3.connect
 
@@ -173,7 +173,7 @@ def test_full_database_stores_nothing(open_sqlite, monkeypatch):
     assert store.load() == {"a": b"3"}
 
 
-def test_io_error_stores_nothing(open_sqlite):
+def test_io_error_stores_nothing(open_sqlite) -> None:
     """If the kernel refuses to write the log, the transaction is absent, also after reopening."""
     store = stored(open_sqlite(), Put("a", b"1"))
     with file_size_limit(100_000), pytest.raises(StoreUnavailableError, match="is unavailable"):
@@ -209,7 +209,7 @@ print(stored > 0, before["a"] == after["a"] == b"%d" % stored)
 """
 
 
-def test_full_disk_stores_nothing(tmp_path):
+def test_full_disk_stores_nothing(tmp_path: Path) -> None:
     """On a real full disk an apply that does not fit fails as a whole; earlier ones are there after reopening."""
     private = ["unshare", "--mount", "--propagation", "private"]
     if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True).returncode:
@@ -221,13 +221,13 @@ def test_full_disk_stores_nothing(tmp_path):
     assert (done.stdout, done.stderr) == ("True True\n", "")
 
 
-def test_read_only_folder_is_reported(tmp_path, unprivileged):
+def test_read_only_folder_is_reported(tmp_path: Path, unprivileged) -> None:
     """With the name of the file."""
     with pytest.raises(StoreError, match=r"cannot create state file .*state\.db: .*Permission denied"):
         SqliteStore(tmp_path / "state.db", "tensorflow")
 
 
-def test_file_of_another_user_is_rejected(tmp_path, request, open_sqlite):
+def test_file_of_another_user_is_rejected(tmp_path: Path, request, open_sqlite) -> None:
     stored(open_sqlite(), Put("a", b"1")).close()
     (tmp_path / "state.db").chmod(0)
     request.getfixturevalue("unprivileged")
@@ -236,7 +236,7 @@ def test_file_of_another_user_is_rejected(tmp_path, request, open_sqlite):
 
 
 @pytest.mark.parametrize("path", ["", "file/state.db", "nul\0"])
-def test_invalid_path_is_reported(tmp_path, path):
+def test_invalid_path_is_reported(tmp_path: Path, path: str) -> None:
     """A folder, a file used as a folder and an impossible name; nothing is changed."""
     (tmp_path / "file").write_text("mine")
     mode = tmp_path.stat().st_mode
@@ -247,7 +247,7 @@ def test_invalid_path_is_reported(tmp_path, path):
 
 
 @pytest.mark.parametrize("content", [b"{}", b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
-def test_non_database_file_is_unchanged(tmp_path, content):
+def test_non_database_file_is_unchanged(tmp_path: Path, content: bytes) -> None:
     """The error names the file and a remedy; its bytes and mode stay."""
     file = tmp_path / "state.db"
     file.write_bytes(content)
@@ -258,7 +258,7 @@ def test_non_database_file_is_unchanged(tmp_path, content):
     assert (content, 0o644) == (file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
 
 
-def test_database_of_another_program_is_unchanged(tmp_path):
+def test_database_of_another_program_is_unchanged(tmp_path: Path) -> None:
     """Not even its journal mode changes."""
     file = tmp_path / "state.db"
     sql(file, "CREATE TABLE schema_version (number)", "CREATE TABLE songs (title)")
@@ -269,7 +269,7 @@ def test_database_of_another_program_is_unchanged(tmp_path):
     assert content == file.read_bytes()
 
 
-def test_damage_is_detected_when_opened(tmp_path, open_sqlite):
+def test_damage_is_detected_when_opened(tmp_path: Path, open_sqlite) -> None:
     """In any page, also for a service without data in that page."""
     values = {f"key/{number}": b"%d" % number * 300 for number in range(60)}
     stored(open_sqlite(), *(Put(key, value) for key, value in values.items())).close()
@@ -281,7 +281,7 @@ def test_damage_is_detected_when_opened(tmp_path, open_sqlite):
             SqliteStore(file, "another").close()
 
 
-def test_truncated_file_is_corrupt(tmp_path, open_sqlite):
+def test_truncated_file_is_corrupt(tmp_path: Path, open_sqlite) -> None:
     """A damaged file must not count as a smaller state."""
     stored(open_sqlite(), *BIG).close()
     os.truncate(tmp_path / "state.db", 8192)
@@ -290,7 +290,7 @@ def test_truncated_file_is_corrupt(tmp_path, open_sqlite):
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_removed_file_stores_nothing(tmp_path, open_sqlite, replaced):
+def test_removed_file_stores_nothing(tmp_path: Path, open_sqlite, replaced: bool) -> None:
     """A store whose file was removed or replaced reports an error."""
     store = stored(open_sqlite(), Put("a", b"1"))
     for file in tmp_path.iterdir():
@@ -304,7 +304,7 @@ def test_removed_file_stores_nothing(tmp_path, open_sqlite, replaced):
     assert open_sqlite().load() == {}
 
 
-def test_newer_schema_is_rejected_unchanged(tmp_path, open_sqlite):
+def test_newer_schema_is_rejected_unchanged(tmp_path: Path, open_sqlite) -> None:
     stored(open_sqlite(), Put("a", b"1")).close()
     newer = len(sqlite.MIGRATIONS) + 1
     sql(tmp_path / "state.db", f"UPDATE schema_version SET version = {newer}")
@@ -315,7 +315,7 @@ def test_newer_schema_is_rejected_unchanged(tmp_path, open_sqlite):
     assert content == (tmp_path / "state.db").read_bytes()
 
 
-def test_older_schema_is_migrated_once(tmp_path, open_sqlite, monkeypatch):
+def test_older_schema_is_migrated_once(tmp_path: Path, open_sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new migration runs once and preserves the state."""
     stored(open_sqlite(), Put("a", b"1")).close()
     step = ("CREATE TABLE added (runs)", "INSERT INTO added VALUES (1)")
@@ -327,7 +327,7 @@ def test_older_schema_is_migrated_once(tmp_path, open_sqlite, monkeypatch):
     assert [(1, len(sqlite.MIGRATIONS))] == rows
 
 
-def test_failed_migration_changes_nothing(tmp_path, open_sqlite, monkeypatch):
+def test_failed_migration_changes_nothing(tmp_path: Path, open_sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file stays at its old version, usable by the old program."""
     stored(open_sqlite(), Put("a", b"1")).close()
     with monkeypatch.context() as patch:
@@ -339,7 +339,7 @@ def test_failed_migration_changes_nothing(tmp_path, open_sqlite, monkeypatch):
     assert sql(tmp_path / "state.db", "SELECT name FROM sqlite_master WHERE name = 'half'") == []
 
 
-def test_value_must_be_bytes(open_sqlite):
+def test_value_must_be_bytes(open_sqlite) -> None:
     """A value of another type is rejected with its whole transaction."""
     store = stored(open_sqlite(), Put("a", b"1"))
     for value in ("text", 1, None, object()):
@@ -367,7 +367,7 @@ store.close()
 """
 
 
-def test_concurrent_starts_succeed(tmp_path, open_sqlite):
+def test_concurrent_starts_succeed(tmp_path: Path, open_sqlite) -> None:
     """Several processes may create, open, write and close one new file; no count is lost."""
     file = tmp_path / "state.db"
     command = [sys.executable, "-c", OPEN_AND_COUNT, str(file)]
@@ -384,7 +384,7 @@ def test_concurrent_starts_succeed(tmp_path, open_sqlite):
     assert open_sqlite(file).load() == {"count": b"20"}
 
 
-def test_conflict_names_file_and_service(open_sqlite):
+def test_conflict_names_file_and_service(open_sqlite) -> None:
     first, second = open_sqlite(), open_sqlite()
     first.load()
     second.load()

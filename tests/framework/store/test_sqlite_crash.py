@@ -33,7 +33,7 @@ def left_behind(file: Path) -> tuple[int, int]:
         return check_transactions(store, file.with_suffix(".acknowledged"))
 
 
-def test_kill_before_each_statement(tmp_path):
+def test_kill_before_each_statement(tmp_path: Path) -> None:
     """Including the creation of the file."""
     left = crash(tmp_path, "statement", range(64))
 
@@ -41,14 +41,14 @@ def test_kill_before_each_statement(tmp_path):
     assert {(n, n): {SIGKILL} for n in range(TRANSACTIONS)} | {(TRANSACTIONS, TRANSACTIONS): {0}} == left
 
 
-def test_kill_while_writing_log(tmp_path):
+def test_kill_while_writing_log(tmp_path: Path) -> None:
     """At every 997th byte, so within pages and commits: no transaction is incomplete."""
     left = crash(tmp_path, "log", range(1, 90_000, 997))
 
     assert {(n, n): {SIGXFSZ} for n in range(TRANSACTIONS)} | {(TRANSACTIONS, TRANSACTIONS): {0}} == left
 
 
-def test_kill_while_log_moves_into_file(tmp_path):
+def test_kill_while_log_moves_into_file(tmp_path: Path) -> None:
     """At every 499th byte of the file while a closing store moves its log: nothing is lost."""
     left = crash(tmp_path, "checkpoint", range(1, 50_000, 499))
 
@@ -56,7 +56,7 @@ def test_kill_while_log_moves_into_file(tmp_path):
 
 
 @pytest.mark.parametrize("answers", [1, 2, 3, 10, 100, 400])
-def test_kill_from_outside(tmp_path, answers):
+def test_kill_from_outside(tmp_path: Path, answers: int) -> None:
     command = [sys.executable, str(CRASHER), str(tmp_path), "forever"]
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as writer:
         try:

@@ -23,7 +23,7 @@ from tf_scheduler.store.training_history import TrainingHistory, decode_curves, 
 PATIENCE = 30
 
 
-def hear(curves, steps, task="worker-0", **fields):
+def hear(curves, steps, task="worker-0", **fields) -> None:
     decision = Decision(SchedulerState(a_spec()))
     for step in steps:
         progress = Progress(step, 1000.0 + step, step=step, **{"loss": 1 / (1 + step), **fields})
@@ -37,7 +37,7 @@ def steps(curves, points=MAX_POINTS, task="worker-0"):
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 511, 512, 815, 5000])
-def test_curve_spans_the_whole_training(count):
+def test_curve_spans_the_whole_training(count: int) -> None:
     """With evenly spaced points, however few are requested."""
     curves = CurveRecorder()
     hear(curves, range(count))
@@ -52,7 +52,7 @@ def test_curve_spans_the_whole_training(count):
         assert not gaps or max(gaps) <= 2 * min(gaps) + 1
 
 
-def test_next_scheduler_continues_the_curve():
+def test_next_scheduler_continues_the_curve() -> None:
     """The start of the curve is kept after many restarts."""
     disk = MemoryDisk()
     for begin in range(0, 3000, 300):
@@ -69,12 +69,12 @@ def test_next_scheduler_continues_the_curve():
     assert max(gaps) < 4 * 3000 / 60
 
 
-def test_curve_is_stored_periodically():
+def test_curve_is_stored_periodically() -> None:
     """Because the scheduler may be killed."""
     written = threading.Event()
 
     class Store(MemoryStore):
-        def apply(self, writes):
+        def apply(self, writes) -> None:
             super().apply(writes)
             written.set()
 
@@ -103,12 +103,12 @@ STATE = SchedulerState(a_spec())
     ],
     ids=["the job", "a task", "what it had still to tell"],
 )
-def test_end_of_task_is_stored_immediately(decision):
+def test_end_of_task_is_stored_immediately(decision) -> None:
     """The last progress of an ended task is not reported again."""
     written = threading.Event()
 
     class Store(MemoryStore):
-        def apply(self, writes):
+        def apply(self, writes) -> None:
             super().apply(writes)
             written.set()
 
@@ -126,12 +126,12 @@ def test_end_of_task_is_stored_immediately(decision):
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1, "tasks": {"a": {"points": [[1]]}}}'])
-def test_unreadable_curve_is_logged_and_skipped(value, caplog):
+def test_unreadable_curve_is_logged_and_skipped(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     assert ({}, {}) == (decode_curves({training_history.CURVES: value}), decode_curves({}))
     assert "training curves ignored" in caplog.text
 
 
-def test_stored_history_is_small():
+def test_stored_history_is_small() -> None:
     """Only tasks that report a loss; without numbers that JSON lacks."""
     points = tuple(Progress(n, 1763759990.123456 + n, step=n, loss=math.pi * n) for n in range(MAX_POINTS))
     silent = {f"a-{n}": TrainingCurve(tuple(Progress(0, 1.0, step=1) for _ in points)) for n in range(50)}

@@ -26,7 +26,7 @@ COMMAND = 'python train.py --model-dir "$CHECKPOINT_DIR" --epochs 5 --until {end
 class WatchedService:
     """One service, whose scheduler may be ended and started again. `end`: a file that lets its chief end."""
 
-    def __init__(self, folder, master):
+    def __init__(self, folder, master) -> None:
         self.port, self.end = free_ports(1)[0], folder / "end"
         document = json.loads((DIGITS / "options.json").read_text())
         for section in ("chief", "parameter_server", "worker"):
@@ -59,24 +59,24 @@ class WatchedService:
             return True
         return False
 
-    def stop(self):
+    def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         assert 0 == self.process.wait(PATIENCE), self.log.read_text()
 
-    def close(self):
+    def close(self) -> None:
         """Whatever happened: nothing is left of it."""
         self.process.kill()
         self.process.wait()
 
 
 @pytest.fixture
-def scheduler(tmp_path, local_cluster):
+def scheduler(tmp_path: Path, local_cluster):
     started = WatchedService(tmp_path, local_cluster.master.address)
     yield started
     started.close()
 
 
-def keep(page):
+def keep(page) -> None:
     """The pictures of docs/page.md, if SCREENSHOTS names a folder for them."""
     if "SCREENSHOTS" not in os.environ:
         return
@@ -98,7 +98,7 @@ def keep(page):
 @pytest.mark.tensorflow
 @pytest.mark.browser
 @pytest.mark.timeout(600)
-def test_page_follows_and_commands_training(scheduler, visit):
+def test_page_follows_and_commands_training(scheduler, visit) -> None:
     """From the first launch to the result."""
     expect.set_options(timeout=PATIENCE * 1000)
     url = scheduler.start()

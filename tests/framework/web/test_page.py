@@ -27,7 +27,7 @@ def entries(*messages, **others):
     return [JournalEntry(number, 1000.0 + number, "Test", text, **others) for number, text in enumerate(messages, 1)]
 
 
-def train(live, name, losses):
+def train(live, name, losses) -> None:
     """The task reports ten steps at a time."""
     for number, loss in enumerate(losses, 1):
         point = Progress(number, float(number), 10 * number, 100, loss, 320 * number, 5.0, 160.0)
@@ -43,7 +43,7 @@ def plans(page: Page) -> Locator:
     return page.get_by_role("region", name="Plans")
 
 
-def test_page_shows_service_from_start_to_end(live, home, visit):
+def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     """No agents yet, a running task, a failed task, training, the result."""
     live.register()
     page = visit(home)
@@ -77,7 +77,7 @@ def test_page_shows_service_from_start_to_end(live, home, visit):
     expect(page).to_have_title("dev/digits: succeeded")
 
 
-def test_commands_of_plans_phases_and_steps(live, home, visit):
+def test_commands_of_plans_phases_and_steps(live, home, visit) -> None:
     """Restart and force complete need a confirmation."""
     live.register()
     page = visit(home)
@@ -118,7 +118,7 @@ def test_commands_of_plans_phases_and_steps(live, home, visit):
     assert before != live.world.id_of("ps-0")
 
 
-def test_plans_can_be_folded(live, home, visit):
+def test_plans_can_be_folded(live, home, visit) -> None:
     """The active plan is open at first."""
     live.deploy()
     tree = plans(visit(home))
@@ -131,7 +131,7 @@ def test_plans_can_be_folded(live, home, visit):
 
 
 @pytest.mark.parametrize(("button", "word"), [("Restart task", "Restart"), ("Move task", "Move")])
-def test_selected_task_is_restarted(live, home, visit, button, word):
+def test_selected_task_is_restarted(live, home, visit, button, word) -> None:
     """After a confirmation."""
     live.deploy()
     page = visit(home)
@@ -146,7 +146,7 @@ def test_selected_task_is_restarted(live, home, visit, button, word):
     assert before != live.world.id_of("worker-0")
 
 
-def test_refused_command_shows_message(live, home, visit):
+def test_refused_command_shows_message(live, home, visit) -> None:
     live.register()
     page = visit(home)
     page.route("**/v1/plans/deploy/interrupt", lambda route: route.fulfill(status=409, body="The service has ended"))
@@ -155,7 +155,7 @@ def test_refused_command_shows_message(live, home, visit):
     expect(page.locator("#said")).to_have_text("Pause deploy: The service has ended")
 
 
-def test_output_of_selected_task_is_followed(live, home, visit):
+def test_output_of_selected_task_is_followed(live, home, visit) -> None:
     """Also of another file, of another task, and without following."""
     live.deploy()
     live.sandboxes.files = {
@@ -178,7 +178,7 @@ def test_output_of_selected_task_is_followed(live, home, visit):
     expect(chip(page, "worker-0")).to_have_attribute("aria-pressed", "true")
 
 
-def test_events_are_live_and_filtered(live, home, visit):
+def test_events_are_live_and_filtered(live, home, visit) -> None:
     """Newest first."""
     live.deploy()
     live.pages.add(*entries("first", "second"))
@@ -206,7 +206,7 @@ def test_events_are_live_and_filtered(live, home, visit):
     ],
     ids=["streams are refused", "streams are cut"],
 )
-def test_events_of_reinstalled_service_replace_old_ones(live, home, visit, answer):
+def test_events_of_reinstalled_service_replace_old_ones(live, home, visit, answer) -> None:
     """Its numbers start again, also if it has as many events already."""
     live.deploy()
     live.pages.add(*entries("first", "second", "third"))
@@ -222,13 +222,13 @@ def test_events_of_reinstalled_service_replace_old_ones(live, home, visit, answe
     expect(events.last).to_contain_text("one")
 
 
-def test_events_are_polled_without_streams(live, home, visit):
+def test_events_are_polled_without_streams(live, home, visit) -> None:
     """A proxy refuses streams, or the scheduler has too many."""
     live.deploy()
     live.pages.add(*entries("first"))
     too_many = {"error": {"message": "too many"}}
 
-    def refuse(page):
+    def refuse(page) -> None:
         page.route("**/v1/events?follow=*", lambda route: route.fulfill(status=503, json=too_many))
 
     page = visit(home, refuse)
@@ -238,7 +238,7 @@ def test_events_are_polled_without_streams(live, home, visit):
     expect(events.first).to_contain_text("second")
 
 
-def test_lost_connection_shows_banner(live, home, visit):
+def test_lost_connection_shows_banner(live, home, visit) -> None:
     """The last data stays, with its time."""
     live.deploy()
     page = visit(home)
@@ -258,7 +258,7 @@ def test_lost_connection_shows_banner(live, home, visit):
     expect(page.get_by_label("Events, newest first")).to_contain_text("streams are back")
 
 
-def test_token_is_requested_and_kept(visit):
+def test_token_is_requested_and_kept(visit) -> None:
     """While the tab is open; the page reports read-only access."""
     with LiveApi(a_spec(), Policy(read_token="reader", write_token="writer")) as live:
         live.deploy()
@@ -283,7 +283,7 @@ def test_token_is_requested_and_kept(visit):
         assert "reader" not in json.dumps(page.context.storage_state())
 
 
-def test_user_texts_are_not_markup(visit):
+def test_user_texts_are_not_markup(visit) -> None:
     """In events, logs, states, reasons and options."""
     with LiveApi(a_spec(checkpoint_dir=EVIL)) as live:
         live.deploy()
@@ -300,7 +300,7 @@ def test_user_texts_are_not_markup(visit):
         assert 0 == page.locator("img, script:not([src])").count()
 
 
-def test_page_works_with_keyboard(live, home, visit):
+def test_page_works_with_keyboard(live, home, visit) -> None:
     """The focus is visible and survives updates; Escape cancels."""
     live.deploy()
     page = visit(home)
@@ -325,7 +325,7 @@ def test_page_works_with_keyboard(live, home, visit):
     expect(restart).to_be_focused()
 
 
-def test_controls_have_accessible_names(live, home, visit):
+def test_controls_have_accessible_names(live, home, visit) -> None:
     live.deploy()
     page = visit(home)
     expect(chip(page, "ps-0")).to_be_visible()
@@ -338,7 +338,7 @@ def test_controls_have_accessible_names(live, home, visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1280])
-def test_page_fits_and_has_contrast(live, home, visit, scheme, width):
+def test_page_fits_and_has_contrast(live, home, visit, scheme, width) -> None:
     """Nothing overflows; contrast as WCAG 2 AA requires."""
     more = [an_agent(f"ip-10-0-0-{number}.compute.internal", gpus=8, region="r" * 30) for number in range(60)]
     live.world.mesos.agents.update({agent.id: agent for agent in more})
@@ -391,7 +391,7 @@ CONTRAST = """() => {
 }"""
 
 
-def test_page_of_kept_service(visit):
+def test_page_of_kept_service(visit) -> None:
     """Without kept tasks, the page does not mention any."""
     with LiveApi(a_spec(finish=FinishPolicy(after_finish=AfterFinish.IDLE))) as idle:
         idle.deploy()

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -20,14 +21,14 @@ SCRIPTS = [name for name in FILES if name.endswith(".js")]
 APP = create_app(lambda: Snapshot(registered()), Policy(read_token="r", write_token="w"), pages=pages())
 
 
-def test_page_is_public_and_its_data_is_not():
+def test_page_is_public_and_its_data_is_not() -> None:
     """The page itself requests the token."""
     assert 200 == ask(APP, "/").code
     assert 401 == ask(APP, "/v1/tasks").code
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_each_file_has_its_media_type(name):
+def test_each_file_has_its_media_type(name) -> None:
     """With nosniff, browsers accept no other media type."""
     reply = ask(APP, "/" if name == "index.html" else f"/page/{name}")
 
@@ -35,13 +36,13 @@ def test_each_file_has_its_media_type(name):
     assert "nosniff" == reply.headers["x-content-type-options"]
 
 
-def test_only_files_of_the_page_are_served():
+def test_only_files_of_the_page_are_served() -> None:
     names = ("../__init__.py", "none.js", "", "%2e%2e/pages.py")
 
     assert {404} == {ask(APP, f"/page/{name}", headers={"Authorization": "Bearer r"}).code for name in names}
 
 
-def test_policy_allows_only_own_scripts():
+def test_policy_allows_only_own_scripts() -> None:
     """No inline script or style, no other origin, no text that becomes markup."""
     policy = dict(
         part.strip().partition(" ")[::2] for part in ask(APP, "/").headers["content-security-policy"].split(";")
@@ -52,7 +53,7 @@ def test_policy_allows_only_own_scripts():
     assert "unsafe" not in str(policy)
 
 
-def test_script_without_token_gets_no_browser_dialog():
+def test_script_without_token_gets_no_browser_dialog() -> None:
     """A person who opens an address in a browser reads the answer."""
     asked = {"X-Requested-With": "XMLHttpRequest"}
 
@@ -60,7 +61,7 @@ def test_script_without_token_gets_no_browser_dialog():
     assert "Basic" == ask(APP, "/v1/tasks").headers["www-authenticate"].split()[0]
 
 
-def test_addresses_are_relative():
+def test_addresses_are_relative() -> None:
     """On DC/OS the page is at /service/NAME/; it requests nothing from other hosts."""
     named = re.findall(r'(?:href|src)="([^"]*)"', FILES["index.html"])
     named += [address for name in SCRIPTS for address in re.findall(r'from "([^"]*)"', FILES[name])]
@@ -70,7 +71,7 @@ def test_addresses_are_relative():
     assert [] == [name for name in SCRIPTS if re.search(r"""["'`]/(v1|page)""", FILES[name])]
 
 
-def test_page_never_parses_markup():
+def test_page_never_parses_markup() -> None:
     """Names, messages and logs come from users."""
     ways = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser|createContextualFragment"
@@ -79,7 +80,7 @@ def test_page_never_parses_markup():
     assert [] == [name for name in SCRIPTS if re.search(ways, FILES[name])]
 
 
-def test_one_file_scheduler_contains_page(tmp_path):
+def test_one_file_scheduler_contains_page(tmp_path: Path) -> None:
     bundle = build_scheduler(tmp_path / "scheduler.pyz")
     program = "from tf_scheduler.web.pages import pages; print(*(page.name for page in pages()))"
 

@@ -85,7 +85,7 @@ FILES = {
 
 
 class Handler(QuietHandler):
-    def respond(self):
+    def respond(self) -> None:
         self.body()
         back = unquote(self.path.partition("/tensorboard/?")[2])
         away = "/v1/plans/deploy/stop" if self.path == "/away" else back
@@ -95,7 +95,7 @@ class Handler(QuietHandler):
 
 
 @pytest.mark.parametrize("prefix", ["", "/service/dev/digits"])
-def test_tensorboard_page_cannot_command_scheduler(chromium, prefix):
+def test_tensorboard_page_cannot_command_scheduler(chromium, prefix) -> None:
     """No request, frame, window or form of the page reaches the scheduler."""
     spec = a_spec(name="dev/digits", jobs=(a_job(JobKind.TENSORBOARD),))
     events: list[Any] = []
@@ -127,7 +127,7 @@ def test_tensorboard_page_cannot_command_scheduler(chromium, prefix):
     assert ([], 1) == (events, windows)
 
 
-def test_page_links_to_running_tensorboard(visit):
+def test_page_links_to_running_tensorboard(visit) -> None:
     """The link needs no token."""
     spec = a_spec(name="dev/digits", jobs=(a_job(), a_job(JobKind.CHIEF), a_job(JobKind.TENSORBOARD)))
     with LiveApi(spec) as live:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,12 @@ from tf_scheduler.cli.local_run.process import Advertisement, advertise, adverti
 
 
 @pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path / "dcos-tensorflow" / "services"
 
 
-def test_advertisement_ends_with_its_block(home):
+def test_advertisement_ends_with_its_block(home: Path) -> None:
     with advertise("digits") as publish:
         assert [] == advertisements()
         publish("http://127.0.0.1:31000")
@@ -24,7 +25,7 @@ def test_advertisement_ends_with_its_block(home):
     assert [] == list(home.iterdir())
 
 
-def test_advertised_url_can_change():
+def test_advertised_url_can_change() -> None:
     """The new URL is shorter."""
     with advertise("digits") as publish:
         publish("http://127.0.0.1:31000")
@@ -33,7 +34,7 @@ def test_advertised_url_can_change():
         assert [Advertisement("http://127.0.0.1:99", "digits")] == advertisements()
 
 
-def test_several_services_are_found():
+def test_several_services_are_found() -> None:
     with advertise("one") as first, advertise("two", "/cluster/services/two") as second:
         first("http://127.0.0.1:1")
         second("http://127.0.0.1:2")
@@ -43,7 +44,7 @@ def test_several_services_are_found():
         } == set(advertisements())
 
 
-def test_advertisement_of_killed_process_is_removed(home):
+def test_advertisement_of_killed_process_is_removed(home: Path) -> None:
     """By the next reader."""
     program = (
         "import os, signal\nfrom tf_scheduler.cli.local_run.process import advertise\n"
@@ -57,7 +58,7 @@ def test_advertisement_of_killed_process_is_removed(home):
     assert [] == list(home.iterdir())
 
 
-def test_invalid_advertisement_is_ignored(home):
+def test_invalid_advertisement_is_ignored(home: Path) -> None:
     home.mkdir(parents=True)
     (home / "x.json").write_text("{")
 

@@ -1,6 +1,7 @@
 """Discovery of the service that a command means."""
 
 import contextlib
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ NOWHERE = {"DCOS_DIR": "/nowhere"}
 
 
 @pytest.fixture(autouse=True)
-def _home(monkeypatch, tmp_path):
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
@@ -23,7 +24,7 @@ def running():
     """Advertise a service."""
     with contextlib.ExitStack() as stack:
 
-        def add(name, url):
+        def add(name, url) -> None:
             stack.enter_context(advertise(name))(url)
 
         yield add
@@ -38,14 +39,14 @@ def running():
         (ServiceOptions(url="https://proxy/x/service/mnist"), "https://proxy/x/service/mnist", "mnist", False),
     ],
 )
-def test_url_is_of_a_scheduler_or_of_dcos(wanted, url, name, direct):
+def test_url_is_of_a_scheduler_or_of_dcos(wanted, url: str, name: str, direct: bool) -> None:
     """DC/OS has its services below /service."""
     service = resolve_service(wanted, NOWHERE)
 
     assert (url, name, direct) == (service.url, service.name, direct)
 
 
-def test_options_override_environment():
+def test_options_override_environment() -> None:
     environment = {**NOWHERE, "DCOS_TENSORFLOW_URL": "http://env:1", "DCOS_TENSORFLOW_TOKEN": "env"}
 
     assert ("http://env:1", "env") == (
@@ -56,7 +57,7 @@ def test_options_override_environment():
     assert ("http://option:1", "option") == (service.url, service.cluster.token)
 
 
-def test_only_local_service_needs_no_option(running):
+def test_only_local_service_needs_no_option(running) -> None:
     running("digits", "http://127.0.0.1:31000")
 
     service = resolve_service(ServiceOptions(), NOWHERE)
@@ -64,7 +65,7 @@ def test_only_local_service_needs_no_option(running):
     assert ("digits", "http://127.0.0.1:31000", True) == (service.name, service.url, service.direct)
 
 
-def test_several_local_services_need_a_name(running):
+def test_several_local_services_need_a_name(running) -> None:
     running("digits", "http://127.0.0.1:1")
     running("mnist", "http://127.0.0.1:2")
 
@@ -81,7 +82,7 @@ def test_several_local_services_need_a_name(running):
         resolve_service(ServiceOptions(name="other"), NOWHERE)
 
 
-def test_installed_service_is_found_with_its_installation(tmp_path):
+def test_installed_service_is_found_with_its_installation(tmp_path: Path) -> None:
     """By its name, which need not be its id on the cluster."""
     folder = tmp_path / "services" / "mnist-2"
     with advertise("dev/mnist", str(folder)) as publish:
@@ -92,7 +93,7 @@ def test_installed_service_is_found_with_its_installation(tmp_path):
     assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == service.installation
 
 
-def test_attached_cluster_is_used_without_local_service(running, tmp_path):
+def test_attached_cluster_is_used_without_local_service(running, tmp_path: Path) -> None:
     """DCOS_URL overrides local services."""
     (tmp_path / "dcos.toml").write_text('[core]\ndcos_url = "https://attached"\ndcos_acs_token = "t"\n')
     environment = {"DCOS_DIR": str(tmp_path)}
@@ -108,25 +109,25 @@ def test_attached_cluster_is_used_without_local_service(running, tmp_path):
     )
 
 
-def test_missing_service_is_reported_with_hints():
+def test_missing_service_is_reported_with_hints() -> None:
     """Start one, give the URL, attach a cluster."""
     with pytest.raises(UnreachableError, match=r"(?s)local run.*local install.*--url.*dcos cluster setup"):
         resolve_service(ServiceOptions(), NOWHERE)
 
 
-def test_url_without_scheme_is_wrong_usage():
+def test_url_without_scheme_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match="must begin with http"):
         resolve_service(ServiceOptions(url="10.0.0.1:8080"), NOWHERE)
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///"])
-def test_url_without_host_is_wrong_usage(url):
+def test_url_without_host_is_wrong_usage(url: str) -> None:
     with pytest.raises(UsageError, match="missing host"):
         resolve_service(ServiceOptions(url=url), NOWHERE)
 
 
 @pytest.mark.parametrize("port", ["99999", "0", "-1", "x"])
-def test_url_with_invalid_port_is_wrong_usage(port):
+def test_url_with_invalid_port_is_wrong_usage(port) -> None:
     """Also from the variable; nothing is sent."""
     for options, variables in (
         (ServiceOptions(url=f"http://127.0.0.1:{port}"), {}),

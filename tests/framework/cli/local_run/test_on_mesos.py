@@ -13,14 +13,14 @@ PROGRAM = 'echo "hello from $TASK_NAME"; echo oops >&2; touch {marker}.$TASK_NAM
 
 
 @pytest.fixture
-def asked(succeed, home, tmp_path):
+def asked(succeed, home, tmp_path: Path):
     """Run a command without DC/OS, which must succeed; return its output."""
     home["DCOS_DIR"] = str(tmp_path / "no-dcos")
     return succeed
 
 
 @pytest.mark.mesos
-def test_commands_find_local_run_without_options(start, run, asked, tmp_path):
+def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Path) -> None:
     """After the run has ended: exit code 3."""
     marker = tmp_path / "up"
     process = start("local", "run", options(tmp_path, PROGRAM.format(marker=marker)))

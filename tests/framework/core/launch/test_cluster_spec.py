@@ -11,14 +11,14 @@ def record(job, index, address):
     return TaskRecord(name, TaskId(f"{name}__x"), job, index, AgentId("a"), "host", address, 1, (), 0.0)
 
 
-def test_addresses_are_ordered_by_index():
+def test_addresses_are_ordered_by_index() -> None:
     """TensorFlow looks up task i of a job at position i, whatever the order of launches."""
     records = [record(JobKind.WORKER, index, f"h:{index}") for index in (2, 0, 1)] + [record(JobKind.PS, 0, "p:1")]
 
     assert cluster_of(records) == {"ps": ["p:1"], "worker": ["h:0", "h:1", "h:2"]}
 
 
-def test_evaluator_is_not_in_cluster_spec():
+def test_evaluator_is_not_in_cluster_spec() -> None:
     """A parameter-server chief that sees an evaluator waits for it forever."""
     cluster = {"chief": ["c:1"], "evaluator": ["e:1"], "worker": ["w:1"]}
 

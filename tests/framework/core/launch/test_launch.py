@@ -35,7 +35,7 @@ def record():
     )
 
 
-def test_payload_describes_task():
+def test_payload_describes_task() -> None:
     """Name, address in the cluster, and values shared by all tasks."""
     decoded = payload(
         service={"command": "train", "user": "me", "checkpoint_dir": "/models", "environment": {"A": "1"}}
@@ -60,14 +60,14 @@ def test_payload_describes_task():
         ({"nice": 5, "ulimits": "core=0:-1"}, {"nice": 5, "ulimits": {"core": (0, -1)}}),
     ],
 )
-def test_job_options_arrive(worker, expected):
+def test_job_options_arrive(worker, expected) -> None:
     """Each in its field."""
     decoded = payload(worker=worker)
 
     assert expected == {name: getattr(decoded, name) for name in expected}
 
 
-def test_program_of_original_package_arrives():
+def test_program_of_original_package_arrives() -> None:
     """Without a command the module runs."""
     service = {"command": "", "job_url": "http://host/a.zip", "job_name": "mnist", "job_path": "src", "job_context": ""}
 
@@ -87,7 +87,7 @@ def test_program_of_original_package_arrives():
         ("hdfs://default/a.zip", False),
     ],
 )
-def test_executor_fetches_urls_unsupported_by_agent(url, by_agent):
+def test_executor_fetches_urls_unsupported_by_agent(url: str, by_agent: bool) -> None:
     """Each file is fetched once."""
     spec = to_spec(resolve({"service": {"command": "x", "job_url": url}}))
 
@@ -95,7 +95,7 @@ def test_executor_fetches_urls_unsupported_by_agent(url, by_agent):
     assert spec.fetch == payload(service={"command": "x", "job_url": url}).fetch
 
 
-def test_hdfs_configuration_is_fetched():
+def test_hdfs_configuration_is_fetched() -> None:
     """Next to the program, where Hadoop's clients look."""
     service = {"command": "x", "hdfs": {"config_uri": "http://host/endpoints/"}}
     spec = to_spec(resolve({"service": service}))
@@ -106,7 +106,7 @@ def test_hdfs_configuration_is_fetched():
     assert "." == payload(service=service).environment["HADOOP_CONF_DIR"]
 
 
-def test_liveness_applies_to_named_jobs():
+def test_liveness_applies_to_named_jobs() -> None:
     """By default for tasks that train: a parameter server reports no progress."""
     health = {"liveness": "http", "target": "http://127.0.0.1:{port}/", "interval": 1, "failures": 2}
 
@@ -115,14 +115,14 @@ def test_liveness_applies_to_named_jobs():
     assert None is payload().liveness
 
 
-def test_output_limits_arrive():
+def test_output_limits_arrive() -> None:
     """For every task."""
     decoded = payload(executor={"output_bytes": 1 << 20, "output_backups": 1})
 
     assert (1 << 20, 1) == (decoded.output_bytes, decoded.output_backups)
 
 
-def test_minimal_spec_has_minimal_payload():
+def test_minimal_spec_has_minimal_payload() -> None:
     """Empty defaults everywhere."""
     spec = a_spec()
     decoded = payload_of(spec, spec.jobs[0], record(), CLUSTER)
@@ -137,7 +137,7 @@ def test_minimal_spec_has_minimal_payload():
     )
 
 
-def test_placeholder_payload_runs_only_its_command():
+def test_placeholder_payload_runs_only_its_command() -> None:
     """The environment stays, so that an operator can inspect it."""
     original = payload(worker={"pre_command": "a", "post_command": "b", "gpus": 1, "environment": {"A": "1"}})
     placeholder = placeholder_payload(original, "sleep 1")
@@ -164,7 +164,7 @@ def launch(state, **options):
     return plan_launches(state, PLACEMENTS, 9.0, iter(map(str, range(9))).__next__, **options)
 
 
-def test_launches_share_cluster_and_serial():
+def test_launches_share_cluster_and_serial() -> None:
     launches = launch(NEW)
     clusters = [Payload.decode(item.payload).tf_config["cluster"] for item in launches]
 
@@ -175,27 +175,27 @@ def test_launches_share_cluster_and_serial():
     }
 
 
-def test_launch_belongs_to_plan_of_its_task():
+def test_launch_belongs_to_plan_of_its_task() -> None:
     plans = {item.record.name: item.record.plan for item in launch(NEW, purposes={"worker-1": "some"})}
 
     assert {"ps-0": "deploy", "worker-0": "deploy", "worker-1": "some", "chief-0": "deploy"} == plans
 
 
-def test_relaunch_at_same_addresses_keeps_generation():
+def test_relaunch_at_same_addresses_keeps_generation() -> None:
     """Then no peer must restart."""
     launched = apply(NEW, *(TaskLaunched(item.record) for item in launch(NEW)))
 
     assert {(2, 1)} == {(item.record.serial, item.record.generation) for item in launch(launched)}
 
 
-def test_paused_task_is_launched_as_placeholder():
+def test_paused_task_is_launched_as_placeholder() -> None:
     placeholders = {item.record.name: item for item in launch(with_fields(NEW, paused={"worker-0": 1.0}))}
 
     assert ["worker-0"] == [name for name, item in placeholders.items() if item.record.is_placeholder]
     assert "sleep 3600" in Payload.decode(placeholders["worker-0"].payload).command
 
 
-def test_accepts_is_one_call_per_agent():
+def test_accepts_is_one_call_per_agent() -> None:
     """Mesos merges only offers of one agent."""
     calls = accepts(PLACEMENTS, launch(NEW), 5.0)
 
@@ -204,7 +204,7 @@ def test_accepts_is_one_call_per_agent():
     assert {5.0} == {call.refuse_seconds for call in calls}
 
 
-def test_task_environment_has_current_addresses():
+def test_task_environment_has_current_addresses() -> None:
     state = a_running_state(a_spec())
     task = state.stored.tasks["worker-1"]
     environment = task_environment(state, task, state.spec.job_of(task.job, task.index))

@@ -39,7 +39,7 @@ def service(strategy, **counts):
         (Strategy.BETWEEN_GRAPH, {"chief-0": "0", "worker-0": "1", "worker-1": "2"}),
     ],
 )
-def test_training_tasks_have_data_shards(strategy, shards):
+def test_training_tasks_have_data_shards(strategy, shards) -> None:
     """A chief with parameter servers only distributes steps; otherwise it is the first that trains."""
     variables = environments(service(strategy, ps=1, worker=2, chief=1, evaluator=1))
 
@@ -47,7 +47,7 @@ def test_training_tasks_have_data_shards(strategy, shards):
     assert {str(len(shards))} == {variables[name]["NUM_SHARDS"] for name in shards}
 
 
-def test_gpu_workers_have_shards_after_cpu_workers():
+def test_gpu_workers_have_shards_after_cpu_workers() -> None:
     """Indexes are those of the job, shared by both sections."""
     jobs = (a_job(WORKER, 2, section="worker"), a_job(WORKER, 1, section="gpu_worker", first_index=2))
     variables = environments(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs))
@@ -55,7 +55,7 @@ def test_gpu_workers_have_shards_after_cpu_workers():
     assert ["0", "1", "2"] == [variables[f"worker-{index}"]["SHARD_INDEX"] for index in range(3)]
 
 
-def test_pytorch_gets_rendezvous_and_rank():
+def test_pytorch_gets_rendezvous_and_rank() -> None:
     """As torchrun sets it, with one process per node; rank 0 listens at its own port."""
     variables = environments(service(Strategy.PYTORCH_DDP, worker=2))
 
@@ -70,7 +70,7 @@ def test_pytorch_gets_rendezvous_and_rank():
         }.items() <= around.items()
 
 
-def test_horovod_gets_rendezvous_and_rank():
+def test_horovod_gets_rendezvous_and_rank() -> None:
     """As horovodrun sets it for hosts with one slot each; the chief is rank 0 and its executor serves."""
     spec = service(Strategy.HOROVOD, worker=1, chief=1)
     variables = environments(spec)
@@ -90,14 +90,14 @@ def test_horovod_gets_rendezvous_and_rank():
 
 
 @pytest.mark.parametrize("strategy", [item for item in Strategy if item.has_servers or item is Strategy.INDEPENDENT])
-def test_other_strategies_get_no_world_size(strategy):
+def test_other_strategies_get_no_world_size(strategy) -> None:
     """A library that sees WORLD_SIZE waits for the others."""
     variables = environments(service(strategy, worker=2, chief=1))
 
     assert not {"RANK", "WORLD_SIZE", "HOROVOD_RANK"} & {name for around in variables.values() for name in around}
 
 
-def test_side_jobs_have_no_rank():
+def test_side_jobs_have_no_rank() -> None:
     """They do not train."""
     spec = service(Strategy.PYTORCH_DDP, worker=2)
 
@@ -105,7 +105,7 @@ def test_side_jobs_have_no_rank():
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD])
-def test_rendezvous_without_chief_is_first_worker(strategy):
+def test_rendezvous_without_chief_is_first_worker(strategy) -> None:
     """Until then the first worker is the rendezvous."""
     spec = service(strategy, worker=2, chief=1)
     workers = [record for record in records(spec) if record.job is WORKER]

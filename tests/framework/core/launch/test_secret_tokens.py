@@ -53,7 +53,7 @@ def payload(launch):
 class Launched:
     """A service whose tasks are launched."""
 
-    def __init__(self, *secrets, **delivery):
+    def __init__(self, *secrets, **delivery) -> None:
         self.launches, self.state = launched(a_service(*secrets, **delivery))
         self.id = self.launches["worker-0"].record.id
         self.token = payload(self.launches["worker-0"]).secrets_token
@@ -73,7 +73,7 @@ def world():
     return Launched()
 
 
-def test_only_tasks_with_secrets_have_a_token(world):
+def test_only_tasks_with_secrets_have_a_token(world) -> None:
     """Each task has its own; only a digest of it is stored."""
     payloads = {name: payload(launch) for name, launch in world.launches.items()}
 
@@ -87,7 +87,7 @@ def test_only_tasks_with_secrets_have_a_token(world):
         assert not any(token.encode() in write.value for write in stored[:1] for token in tokens if token)
 
 
-def test_service_without_secrets_creates_no_tokens():
+def test_service_without_secrets_creates_no_tokens() -> None:
     """Nor ids for them: it costs nothing."""
     launches, _ = launched(a_spec(workers=2, ps=1, chief=0))
 
@@ -95,7 +95,7 @@ def test_service_without_secrets_creates_no_tokens():
     assert {""} == {payload(launch).secrets_url for launch in launches.values()}
 
 
-def test_token_use_is_stored_before_secrets_are_sent(world):
+def test_token_use_is_stored_before_secrets_are_sent(world) -> None:
     """Another nonce comes too late, whichever client sends it, also after a restart of the scheduler."""
     first = world.ask()
     assert (Reply.OK, (SecretTokenRedeemed(world.id, secret_tokens.digest("mine")),)) == (
@@ -115,7 +115,7 @@ def test_token_use_is_stored_before_secrets_are_sent(world):
     assert not world.gets_secrets(nonce="theirs")
 
 
-def test_lost_secret_response_is_repeated(world):
+def test_lost_secret_response_is_repeated(world) -> None:
     """With the same nonce, without another write."""
     assert world.gets_secrets()
     again = world.ask()
@@ -133,13 +133,13 @@ def test_lost_secret_response_is_repeated(world):
         (TaskState.UNREACHABLE, False),
     ],
 )
-def test_only_starting_task_gets_secrets(world, state, expected):
+def test_only_starting_task_gets_secrets(world, state, expected: bool) -> None:
     """A program that reads its own launch cannot request them again."""
     world.state = apply(world.state, StatusStored(a_status(world.id, state)))
     assert expected is world.gets_secrets()
 
 
-def test_token_of_another_task_is_rejected(world):
+def test_token_of_another_task_is_rejected(world) -> None:
     """The answer reveals no more than to any other client."""
     other = payload(world.launches["worker-1"]).secrets_token
     answers = [
@@ -156,7 +156,7 @@ def test_token_of_another_task_is_rejected(world):
     assert all(world.token not in outcome.message for one in answers for outcome in one.outcomes)
 
 
-def test_tokens_are_compared_in_constant_time(world, monkeypatch):
+def test_tokens_are_compared_in_constant_time(world, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hmac.compare_digest; the test replaces it, and its answer decides."""
     compared = []
     monkeypatch.setattr(hmac, "compare_digest", lambda *pair: compared.append(tuple(map(len, pair))))
@@ -165,7 +165,7 @@ def test_tokens_are_compared_in_constant_time(world, monkeypatch):
     assert [(64, 64)] * 2 == compared
 
 
-def test_token_of_earlier_launch_is_rejected(world):
+def test_token_of_earlier_launch_is_rejected(world) -> None:
     """Its token ended with it; so did the record of its use."""
     assert world.gets_secrets()
     again = replace(world.launches["worker-0"].record, id="worker-0__again", token=secret_tokens.digest("new"))
@@ -177,7 +177,7 @@ def test_token_of_earlier_launch_is_rejected(world):
     assert f"given/{world.id}" in [write.key for write in forgotten]
 
 
-def test_token_expires():
+def test_token_expires() -> None:
     """token_seconds after the launch."""
     world = Launched(expires=60.0)
     assert not world.gets_secrets(now=NOW + 61)
@@ -198,7 +198,7 @@ def running(*secrets, **delivery):
     return world
 
 
-def test_token_user_gets_reloadable_secrets_while_running():
+def test_token_user_gets_reloadable_secrets_while_running() -> None:
     """Any number of times, only those secrets, without a log entry; no other client gets them."""
     world = running(*SECRETS, FILE)
     again = world.ask(now=NOW + 10_000)
@@ -210,7 +210,7 @@ def test_token_user_gets_reloadable_secrets_while_running():
     assert not world.gets_secrets(token="wrong")
 
 
-def test_token_of_running_program_is_rejected():
+def test_token_of_running_program_is_rejected() -> None:
     """If its executor has not used it, no other client can."""
     world = Launched(*SECRETS, FILE)
     world.state = apply(world.state, StatusStored(a_status(world.id, TaskState.RUNNING)))
@@ -218,14 +218,14 @@ def test_token_of_running_program_is_rejected():
 
 
 @pytest.mark.parametrize("state", [TaskState.KILLING, TaskState.FINISHED, TaskState.UNREACHABLE])
-def test_ended_task_gets_no_reloaded_secrets(state):
+def test_ended_task_gets_no_reloaded_secrets(state) -> None:
     """Nor does an unresponsive task."""
     world = running(FILE)
     world.state = apply(world.state, StatusStored(a_status(world.id, state)))
     assert not world.gets_secrets()
 
 
-def test_only_tasks_with_reloadable_secrets_poll():
+def test_only_tasks_with_reloadable_secrets_poll() -> None:
     """With the interval of the options."""
     world = Launched(*SECRETS, FILE, reload_every=5.0)
     assert {"worker-0": 5.0, "ps-0": 0.0}.items() <= {
@@ -234,7 +234,7 @@ def test_only_tasks_with_reloadable_secrets_poll():
     assert {0.0} == {payload(launch).secrets_reload for launch in Launched().launches.values()}
 
 
-def test_operator_can_request_immediate_reload():
+def test_operator_can_request_immediate_reload() -> None:
     """By every executor with reloadable secrets, and no other."""
     world = running(*SECRETS, FILE)
 
@@ -256,7 +256,7 @@ def test_operator_can_request_immediate_reload():
         (Launched, Reply.BAD_REQUEST),
     ],
 )
-def test_reload_without_reloadable_secrets_is_refused(world, reply):
+def test_reload_without_reloadable_secrets_is_refused(world, reply) -> None:
     """No program runs; no secret reloads."""
     decision = handle(world().state, ReloadSecrets(), NOW, str)
 
@@ -270,13 +270,13 @@ def test_reload_without_reloadable_secrets_is_refused(world, reply):
     ("address", "expected"),
     [("10.0.0.1", True), ("::ffff:10.0.0.1", True), ("10.0.0.2", False), ("127.0.0.1", False), ("", False)],
 )
-def test_only_agent_of_launch_gets_secrets(address, expected):
+def test_only_agent_of_launch_gets_secrets(address: str, expected: bool) -> None:
     """By its address, unless the options disable the check."""
     assert expected is Launched().gets_secrets(address=address)
     assert Launched(from_agent_only=False).gets_secrets(address=address)
 
 
-def test_agent_on_scheduler_host_may_use_loopback():
+def test_agent_on_scheduler_host_may_use_loopback() -> None:
     """If the name of its host resolves to loopback."""
     world = Launched()
     spec = replace(world.state.spec, secret_delivery=SecretDelivery("http://agent-1:8080"))
@@ -284,7 +284,7 @@ def test_agent_on_scheduler_host_may_use_loopback():
     assert world.gets_secrets(address="127.0.1.1")
 
 
-def test_references_are_only_names(world):
+def test_references_are_only_names(world) -> None:
     """The agent resolves them without a token, and the executor gets the variables to mask."""
     launches, _ = launched(a_service(SecretSpec("reference:team/key#user", env="USER_NAME")))
     launch = launches["ps-0"]
@@ -305,7 +305,7 @@ def networked(agent_address, **options):
     return world
 
 
-def reports(world, *addresses):
+def reports(world, *addresses) -> None:
     """The agent reports the addresses of the container."""
     status = a_status(world.id, TaskState.STARTING, addresses=addresses)
     world.state = handle(world.state, StatusUpdated(status), NOW, str).state
@@ -315,7 +315,7 @@ def reports(world, *addresses):
     ("address", "expected"),
     [("9.0.1.5", True), ("fd01::5", True), ("10.0.0.1", True), ("10.0.0.2", False), ("127.0.0.1", False), ("", False)],
 )
-def test_virtual_network_agent_and_container_get_secrets(address, expected):
+def test_virtual_network_agent_and_container_get_secrets(address: str, expected: bool) -> None:
     """Packets of a container have its own source address, or that of its agent."""
     world = networked("10.0.0.1")
     reports(world, "9.0.1.5", "fd01::5")
@@ -328,7 +328,7 @@ def test_virtual_network_agent_and_container_get_secrets(address, expected):
 
 
 @pytest.mark.parametrize("agent_address", ["", "agent-1", "10.0.0.1"])
-def test_no_secrets_before_container_address_is_known(agent_address):
+def test_no_secrets_before_container_address_is_known(agent_address: str) -> None:
     """The client is asked to retry, without a log entry; a host name of the agent is not resolved."""
     world = networked(agent_address)
     early = world.ask(address="9.0.1.5")
@@ -339,7 +339,7 @@ def test_no_secrets_before_container_address_is_known(agent_address):
     assert world.gets_secrets(address="9.0.1.5")
 
 
-def test_container_address_is_kept_by_later_status():
+def test_container_address_is_kept_by_later_status() -> None:
     """A status without addresses, as the master sends it, does not remove them; nor does a new scheduler."""
     world = networked("10.0.0.1")
     reports(world, "9.0.1.5")
@@ -354,7 +354,7 @@ def test_container_address_is_kept_by_later_status():
     assert (StatusStored(replace(status, addresses=())),) == records.changes({write.key: older})
 
 
-def test_agent_address_is_stored_for_named_tasks():
+def test_agent_address_is_stored_for_named_tasks() -> None:
     """Otherwise their own address contains it."""
     _, named = launched(replace(a_service(), network=VirtualNetwork("dcos")))
     _, plain = launched(a_service())

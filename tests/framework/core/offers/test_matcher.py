@@ -45,14 +45,14 @@ def with_failed_round(state):
     return with_fields(state, offer_round=OfferRound(1))
 
 
-def test_lost_task_returns_to_previous_address():
+def test_lost_task_returns_to_previous_address() -> None:
     (placement,) = match(lost(), OTHER, HOME).placements
 
     assert ("agent-1", (31000,)) == (placement.agent.hostname, tuple(ports_of(placement.task_resources)))
 
 
 @pytest.mark.parametrize(("now", "expected"), [(24.0, []), (25.0, ["agent-2"])])
-def test_lost_task_waits_for_previous_address_until_deadline(now, expected):
+def test_lost_task_waits_for_previous_address_until_deadline(now: float, expected) -> None:
     result = match(lost(), OTHER, now=now)
 
     assert expected == hosts(result)
@@ -69,7 +69,7 @@ def test_lost_task_waits_for_previous_address_until_deadline(now, expected):
     ],
     ids=["port taken", "too small", "maintenance"],
 )
-def test_unusable_previous_address_is_awaited(home):
+def test_unusable_previous_address_is_awaited(home) -> None:
     assert ["worker-0"] == list(match(lost(), home, OTHER).reasons)
 
 
@@ -78,22 +78,22 @@ def test_unusable_previous_address_is_awaited(home):
     [lost(must_move=True), lost(bad_addresses=("10.0.0.1:31000",)), with_fields(lost(), agent_failures=FAILURES)],
     ids=["moved by operator", "crash loop", "unreliable agent"],
 )
-def test_avoided_address_is_not_awaited(state):
+def test_avoided_address_is_not_awaited(state) -> None:
     assert ["worker-0"] == [item.task.name for item in match(state, OTHER).placements]
 
 
-def test_virtual_network_has_no_previous_address():
+def test_virtual_network_has_no_previous_address() -> None:
     """The name goes with the task."""
     assert ["agent-2"] == hosts(match(lost(replace(SPEC, network=VirtualNetwork("dcos"))), OTHER))
 
 
-def test_moved_task_returns_to_its_agent_only_after_failed_round():
+def test_moved_task_returns_to_its_agent_only_after_failed_round() -> None:
     state = lost(must_move=True)
 
     assert ([], ["agent-1"]) == (hosts(match(state, HOME)), hosts(match(with_failed_round(state), HOME)))
 
 
-def test_least_bad_agents_are_used_first():
+def test_least_bad_agents_are_used_first() -> None:
     failures = {**FAILURES, "agent-2-id": AgentFailures("agent-2-id", "agent-2", (1.0, 2.0), 50.0)}
     state = with_fields(lost(must_move=True), agent_failures=failures)
     avoided = [set(agents) for agents in map(dict, matcher.relaxations(with_failed_round(state), [TASK], NOW))]
@@ -103,14 +103,14 @@ def test_least_bad_agents_are_used_first():
     assert {"agent-1-id": OperatorMovesTask("worker-0")} == first
 
 
-def test_agent_is_avoided_for_limited_time():
+def test_agent_is_avoided_for_limited_time() -> None:
     state = with_fields(a_running_state(SPEC), agent_failures=FAILURES)
 
     assert [{"agent-1-id": Unreliable(1, 1.0)}] == list(matcher.relaxations(state, (), 49.0))
     assert [{}] == list(matcher.relaxations(state, (), 50.0))
 
 
-def test_ports_of_crash_loops_are_not_used():
+def test_ports_of_crash_loops_are_not_used() -> None:
     state = lost(bad_addresses=("10.0.0.1:31000", "10.0.0.9:31001"))
     agents = merge_offers([HOME], "digits")
 
@@ -122,7 +122,7 @@ def test_ports_of_crash_loops_are_not_used():
     assert (31001, 31000) == (first, later)
 
 
-def test_gangs_are_matched_in_order_and_independently():
+def test_gangs_are_matched_in_order_and_independently() -> None:
     """A gang that does not fit does not block the next one."""
     spec = a_spec(workers=2, ps=0, chief=0)
     one, two = spec.tasks()
@@ -134,7 +134,7 @@ def test_gangs_are_matched_in_order_and_independently():
     assert (["worker-1"], ["worker-0"]) == ([item.task.name for item in result.placements], list(result.reasons))
 
 
-def test_usable_agents_could_run_one_task_alone():
+def test_usable_agents_could_run_one_task_alone() -> None:
     small = an_offer("offer-2", "agent-2", cpus=0.5)
 
     assert {"agent-1-id"} == matcher.usable_agents(lost(), [Gang("deploy", (TASK,))], [HOME, small], NOW)

@@ -57,7 +57,7 @@ def ids(world, name):
     return [operation.id for call in world.calls_of(Accept) for operation in getattr(call, name)]
 
 
-def test_reservation_is_stored_then_acknowledged(world):
+def test_reservation_is_stored_then_acknowledged(world) -> None:
     """Each reservation is an operation of its own, with its id."""
     first, second = reserve(world)
 
@@ -75,7 +75,7 @@ def test_reservation_is_stored_then_acknowledged(world):
     assert {} == world.mesos.operations
 
 
-def test_repeated_operation_status_is_only_acknowledged(world):
+def test_repeated_operation_status_is_only_acknowledged(world) -> None:
     """The acknowledgement may be lost, or the scheduler before it sends one."""
     first, _ = reserve(world)
     again = OperationStatus(first.operation, OperationState.FINISHED, first.agent_id, uuid="uuid-9")
@@ -87,7 +87,7 @@ def test_repeated_operation_status_is_only_acknowledged(world):
     assert (AcknowledgeOperation(first.operation, first.agent_id, "uuid-9"),) == decision.calls
 
 
-def test_refused_reservation_is_dropped_with_reason(world):
+def test_refused_reservation_is_dropped_with_reason(world) -> None:
     """The message is the master's, for example about an access list; then the service backs off."""
     world.mesos.refusal = "not authorized"
 
@@ -103,7 +103,7 @@ def test_refused_reservation_is_dropped_with_reason(world):
 
 
 @pytest.mark.parametrize("state", OperationState)
-def test_only_final_operation_failure_drops_reservation(world, state):
+def test_only_final_operation_failure_drops_reservation(world, state) -> None:
     """An unreachable agent may have made it. If so, it is offered, and released."""
     first, _ = reserve(world)
 
@@ -115,7 +115,7 @@ def test_only_final_operation_failure_drops_reservation(world, state):
     assert len(world.state.stored.reservations) == (1 if lost else 2)
 
 
-def test_agent_without_operation_feedback_gets_no_ids(world):
+def test_agent_without_operation_feedback_gets_no_ids(world) -> None:
     """The master refuses the id, not the reservation: without the id it succeeds."""
     for agent in world.mesos.agents.values():
         agent.mute = True
@@ -131,7 +131,7 @@ def test_agent_without_operation_feedback_gets_no_ids(world):
     assert ["", ""] == ids(world, "unreserve")
 
 
-def test_pending_operation_is_reconciled_after_subscription(world):
+def test_pending_operation_is_reconciled_after_subscription(world) -> None:
     """With its agent. Mesos answers that the operation is unknown: reservations offered later are released."""
     items = reserve(world, hear=False)
     world.mesos.operations.clear()
@@ -148,7 +148,7 @@ def test_pending_operation_is_reconciled_after_subscription(world):
     assert [] == reserved(world)
 
 
-def test_operation_on_recovering_agent_is_reconciled_again(world):
+def test_operation_on_recovering_agent_is_reconciled_again(world) -> None:
     """The master says so, and it may take minutes."""
     items = reserve(world, hear=False)
     world.mesos.operations.clear()
@@ -163,7 +163,7 @@ def test_operation_on_recovering_agent_is_reconciled_again(world):
     assert 2 == len(world.state.stored.reservations)
 
 
-def test_acknowledged_operation_is_not_reconciled(world):
+def test_acknowledged_operation_is_not_reconciled(world) -> None:
     """After its acknowledgement Mesos does not know it any more."""
     reserve(world)
 
@@ -174,7 +174,7 @@ def test_acknowledged_operation_is_not_reconciled(world):
     assert 2 == len(world.state.stored.reservations)
 
 
-def test_unreserved_reservation_is_forgotten_with_status(world):
+def test_unreserved_reservation_is_forgotten_with_status(world) -> None:
     """Without the status it would be forgotten after a timeout."""
     items = reserve(world)
 
@@ -188,7 +188,7 @@ def test_unreserved_reservation_is_forgotten_with_status(world):
     assert world.now < world.state.process.unreserved_at + UNRESERVE_SETTLE_SECONDS
 
 
-def test_failed_unreserve_is_reported(world):
+def test_failed_unreserve_is_reported(world) -> None:
     """It is offered again, and released again."""
     first, _ = reserve(world)
 

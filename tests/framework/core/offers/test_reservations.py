@@ -34,7 +34,7 @@ def a_world(*agents, workers=3, principal=""):
     return world
 
 
-def join(world, name):
+def join(world, name) -> None:
     agent = an_agent(name, cpus=2)
     world.mesos.agents[agent.id] = agent
 
@@ -63,7 +63,7 @@ def changes(world, kind):
     return [change for decision in world.decisions for change in decision.changes if isinstance(change, kind)]
 
 
-def test_reservation_is_stored_before_it_is_made():
+def test_reservation_is_stored_before_it_is_made() -> None:
     """For the service's role and by its principal; nothing is launched."""
     world = a_world("a", "b", principal="digits-principal")
 
@@ -78,7 +78,7 @@ def test_reservation_is_stored_before_it_is_made():
     }
 
 
-def test_reserved_gang_launches_when_complete():
+def test_reserved_gang_launches_when_complete() -> None:
     """In one ACCEPT per agent, which unreserves and launches: nothing stays reserved."""
     world = a_world("a", "b")
     pass_time(world, 20)
@@ -101,7 +101,7 @@ def test_reserved_gang_launches_when_complete():
     assert {} == reserved(world) == dict(world.state.stored.reservations)
 
 
-def test_pending_task_reports_its_reservation():
+def test_pending_task_reports_its_reservation() -> None:
     """And the others list their shortages."""
     world = a_world("a", "b")
 
@@ -112,7 +112,7 @@ def test_pending_task_reports_its_reservation():
     assert reasons_by_task["worker-2"].startswith("agent a: needs cpus 1.6, has 0.4")
 
 
-def test_reservations_are_released_at_deadline():
+def test_reservations_are_released_at_deadline() -> None:
     """And the service backs off for a while, so that another can run."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 1)
@@ -125,7 +125,7 @@ def test_reservations_are_released_at_deadline():
     assert world.now < world.state.process.offer_round.back_off_until
 
 
-def test_restarted_scheduler_uses_its_reservations():
+def test_restarted_scheduler_uses_its_reservations() -> None:
     """The deadline is stored, too."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -141,7 +141,7 @@ def test_restarted_scheduler_uses_its_reservations():
     assert {} == dict(world.state.stored.reservations)
 
 
-def test_restart_after_deadline_releases_reservations():
+def test_restart_after_deadline_releases_reservations() -> None:
     """Reservations outlive the scheduler, but not for long."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -157,7 +157,7 @@ def test_restart_after_deadline_releases_reservations():
     assert {} == dict(world.state.stored.reservations)
 
 
-def test_reservation_is_stored_until_unreserve_is_confirmed():
+def test_reservation_is_stored_until_unreserve_is_confirmed() -> None:
     """UNRESERVE may be lost with the scheduler: the next one reads the reservation from its state, and releases it."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -171,7 +171,7 @@ def test_reservation_is_stored_until_unreserve_is_confirmed():
     assert {} == dict(world.state.stored.reservations), "their agents offer without them"
 
 
-def test_unknown_reservation_of_service_is_released():
+def test_unknown_reservation_of_service_is_released() -> None:
     """The state was lost: a reservation with the service's label, without a record."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -187,7 +187,7 @@ def test_unknown_reservation_of_service_is_released():
     assert len([call for call in other.calls_of(Accept) if call.unreserve]) == 2
 
 
-def test_uninstall_unreserves_before_teardown():
+def test_uninstall_unreserves_before_teardown() -> None:
     """UNRESERVE, a moment to process it, then TEARDOWN: a removed framework cannot unreserve."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -208,7 +208,7 @@ def test_uninstall_unreserves_before_teardown():
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_reservation_on_lost_agent_does_not_block_uninstall(stops):
+def test_reservation_on_lost_agent_does_not_block_uninstall(stops: bool) -> None:
     """After a timeout the operator gets a list of reservations that may be left."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 1)
@@ -224,7 +224,7 @@ def test_reservation_on_lost_agent_does_not_block_uninstall(stops):
     assert stops is world.state.process.finished
 
 
-def test_gang_that_fits_immediately_is_not_reserved():
+def test_gang_that_fits_immediately_is_not_reserved() -> None:
     """Reservations are for gangs that do not fit."""
     world = a_world("a", "b", "c")
 
@@ -244,7 +244,7 @@ def between_rounds(world, name):
     return agent, [entry for entry in agent.free.entries() if "reservations" in entry.shape]
 
 
-def take_away(world, name, keep=0):
+def take_away(world, name, keep=0) -> None:
     """Another process in the role unreserves the service's reservation, and keeps `keep` thousandths of a cpu."""
     agent, ours = between_rounds(world, name)
     agent.free = traded_in(Operation(tuple(ours)), agent.free, reserve=False)
@@ -252,7 +252,7 @@ def take_away(world, name, keep=0):
     agent.free -= Pool.of([replace(cpus, value=keep)])
 
 
-def test_reservation_lost_to_another_framework_is_remade():
+def test_reservation_lost_to_another_framework_is_remade() -> None:
     """For a pending task of the gang; the loss is reported. Other reservations keep their deadline."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -271,7 +271,7 @@ def test_reservation_lost_to_another_framework_is_remade():
     assert lost.message.startswith("reservation for worker-0 on a lost to another framework in")
 
 
-def test_lost_reservation_is_remade_on_another_agent():
+def test_lost_reservation_is_remade_on_another_agent() -> None:
     """And the gang starts when it is complete."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -286,7 +286,7 @@ def test_lost_reservation_is_remade_on_another_agent():
     assert ("b", {"b", "c", "d"}, 3) == (placed["worker-1"], set(placed.values()), len(placed))
 
 
-def test_reservation_offered_to_another_service_is_kept():
+def test_reservation_offered_to_another_service_is_kept() -> None:
     """Another service in the role gets it offered, too."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -302,7 +302,7 @@ def test_reservation_offered_to_another_service_is_kept():
     assert {} == world.state.session.missing_reservations
 
 
-def test_reservation_too_small_for_its_task_is_released():
+def test_reservation_too_small_for_its_task_is_released() -> None:
     """The options have grown while the scheduler was down; the next reservation is large enough."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
@@ -318,7 +318,7 @@ def test_reservation_too_small_for_its_task_is_released():
     assert [100, 1800, 100, 1800] == [entry.value for entry in reserved_now]
 
 
-def test_reserved_resources_are_offered_again_immediately():
+def test_reserved_resources_are_offered_again_immediately() -> None:
     """The agents' other resources are not refused: the gang may need them."""
     world = a_world("a", "b")
 
@@ -330,7 +330,7 @@ def test_reserved_resources_are_offered_again_immediately():
     assert {0.0} == {call.refuse_seconds for call in accepts}
 
 
-def test_static_reservation_is_not_reserved_again():
+def test_static_reservation_is_not_reserved_again() -> None:
     """An operator's static reservation: no other role gets it, and Mesos would refuse."""
     static = json.dumps({"reservations": [{"type": "STATIC", "role": "digits-role"}]})
     world = a_world("a", workers=4)

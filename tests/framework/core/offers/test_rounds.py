@@ -30,7 +30,7 @@ def state():
     )
 
 
-def test_every_agent_that_offered_is_remembered(state):
+def test_every_agent_that_offered_is_remembered(state) -> None:
     """With the offered resources, also when no task was to be placed there."""
     assert {"agent-1-id", "agent-2-id"} == set(state.session.agent_snapshots)
     amounts = {"cpus": thousandths(4), "mem": thousandths(8192), "gpus": thousandths(2)}
@@ -40,7 +40,7 @@ def test_every_agent_that_offered_is_remembered(state):
     )
 
 
-def test_last_offer_of_agent_counts(state):
+def test_last_offer_of_agent_counts(state) -> None:
     """Simultaneous offers of an agent to two roles count as one."""
     halves = (an_offer("offer-3", "agent-2", cpus=1), an_offer("offer-4", "agent-2", cpus=2, gpus=1))
     snapshot = after(state, OffersReceived(halves), now=1001.0).session.agent_snapshots["agent-2-id"]
@@ -48,17 +48,17 @@ def test_last_offer_of_agent_counts(state):
     assert (thousandths(3), thousandths(1), 1001.0) == (snapshot.cpus, snapshot.gpus, snapshot.at)
 
 
-def test_removed_agent_is_forgotten(state):
+def test_removed_agent_is_forgotten(state) -> None:
     """Mesos reports it to every framework."""
     assert ["agent-1-id"] == list(after(state, AgentFailed("agent-2-id")).session.agent_snapshots)
 
 
-def test_lost_connection_clears_snapshots(state):
+def test_lost_connection_clears_snapshots(state) -> None:
     """Agents may be removed meanwhile."""
     assert {} == after(state, Disconnected("the master went away")).session.agent_snapshots
 
 
-def test_number_of_snapshots_is_limited():
+def test_number_of_snapshots_is_limited() -> None:
     """The agents that offered last."""
     state = SchedulerState(a_spec())
     first = rounds.record_offers(
@@ -90,12 +90,12 @@ def receive(state, *offers, now=1000.0):
     return rounds.on_offers(state, offers, now, new_id, view_of(state))
 
 
-def test_declines_is_one_call_or_none():
+def test_declines_is_one_call_or_none() -> None:
     assert (Decline(("o-1", "o-2"), 5.0),) == rounds.declines([OfferId("o-1"), OfferId("o-2")], 5.0)
     assert () == rounds.declines([], 5.0)
 
 
-def test_round_lasts_from_first_to_last_offer():
+def test_round_lasts_from_first_to_last_offer() -> None:
     first = hold(NEW, "o-1")
     second = hold(first, "o-1", "o-2", now=1003.0)
 
@@ -103,7 +103,7 @@ def test_round_lasts_from_first_to_last_offer():
     assert None is rounds.hold(second, {}).session.round_started
 
 
-def test_failed_rounds_back_off_longer_each_time():
+def test_failed_rounds_back_off_longer_each_time() -> None:
     once = rounds.decline_and_wait(hold(NEW, "o-1"), 1000.0, new_id)
     twice = rounds.decline_and_wait(hold(once.state, "o-2"), 1000.0, new_id)
     first, second = (decision.state.process.offer_round for decision in (once, twice))
@@ -113,7 +113,7 @@ def test_failed_rounds_back_off_longer_each_time():
     assert (Decline(("o-2",), second.back_off_until - 1000.0),) == twice.calls
 
 
-def test_expire_ends_round_after_hold_seconds():
+def test_expire_ends_round_after_hold_seconds() -> None:
     state, end = hold(NEW, "o-1"), 1000.0 + NEW.spec.gang.hold_seconds
     early, late = (rounds.expire(state, now, new_id, view_of(state).gangs) for now in (end - 0.1, end))
 
@@ -121,7 +121,7 @@ def test_expire_ends_round_after_hold_seconds():
     assert [("o-1",)] == [call.offer_ids for call in late.calls]
 
 
-def test_expire_warns_once_without_offers():
+def test_expire_warns_once_without_offers() -> None:
     state, due = with_fields(NEW, no_offers_since=1000.0), 1000.0 + rounds.NO_OFFER_WARNING_SECONDS
     early, late = (rounds.expire(state, now, new_id, view_of(state).gangs) for now in (due - 0.1, due))
 
@@ -130,7 +130,7 @@ def test_expire_warns_once_without_offers():
     assert (NAMES, None) == (set(late.state.session.pending), late.state.session.no_offers_since)
 
 
-def test_on_offers_launches_gang_that_fits():
+def test_on_offers_launches_gang_that_fits() -> None:
     decision = receive(NEW, an_offer())
     (call,) = decision.calls
 
@@ -140,7 +140,7 @@ def test_on_offers_launches_gang_that_fits():
     assert ({}, {}) == (decision.state.session.offers, decision.state.session.pending)
 
 
-def test_on_offers_holds_offer_for_incomplete_gang():
+def test_on_offers_holds_offer_for_incomplete_gang() -> None:
     """One task fits, so the offer may be useful together with others."""
     decision = receive(NEW, an_offer(cpus=1))
 
@@ -148,7 +148,7 @@ def test_on_offers_holds_offer_for_incomplete_gang():
     assert (["offer-1"], NAMES) == (list(decision.state.session.offers), set(decision.state.session.pending))
 
 
-def test_on_offers_declines_offer_too_small_for_any_task():
+def test_on_offers_declines_offer_too_small_for_any_task() -> None:
     """Its agent stays part of the reasons."""
     decision = receive(NEW, an_offer(cpus=0.2))
 
@@ -161,24 +161,24 @@ def test_on_offers_declines_offer_too_small_for_any_task():
     [(a_running_state(NEW.spec), rounds.REFUSE_LONG), (with_fields(NEW, offer_round=OfferRound(1, 1010.0)), 10.0)],
     ids=["no pending task", "back-off"],
 )
-def test_on_offers_declines_when_nothing_may_launch(state, seconds):
+def test_on_offers_declines_when_nothing_may_launch(state, seconds) -> None:
     assert (Decline(("offer-1",), seconds),) == receive(state, an_offer()).calls
 
 
-def test_on_rescinded_forgets_only_that_offer():
+def test_on_rescinded_forgets_only_that_offer() -> None:
     after_event = rounds.on_rescinded(hold(NEW, "o-1", "o-2"), "o-1").state
 
     assert ["o-2"] == list(after_event.session.offers)
 
 
-def test_on_agent_failed_forgets_its_rejected_offer():
+def test_on_agent_failed_forgets_its_rejected_offer() -> None:
     """Otherwise reasons would name an agent that does not exist."""
     declined = receive(NEW, an_offer(cpus=0.2)).state
 
     assert {} == rounds.on_agent_failed(declined, "agent-1-id").state.session.rejected_offers
 
 
-def test_unreserve_unneeded_keeps_offers_without_reservations():
+def test_unreserve_unneeded_keeps_offers_without_reservations() -> None:
     state = hold(NEW, "o-1")
 
     assert state == rounds.unreserve_unneeded(state, [an_offer("o-1")], (), 1000.0).state

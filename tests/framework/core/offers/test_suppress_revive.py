@@ -12,14 +12,14 @@ PENDING = with_fields(SchedulerState(a_spec()), connected=True)
 GANGS = view_of(PENDING).gangs
 
 
-def test_no_pending_task_suppresses_once():
+def test_no_pending_task_suppresses_once() -> None:
     decision = update(a_running_state(a_spec()), 1.0, ())
 
     assert (Suppress(),) == decision.calls
     assert () == update(decision.state, 2.0, ()).calls
 
 
-def test_held_offers_are_declined_before_suppressing():
+def test_held_offers_are_declined_before_suppressing() -> None:
     offer = an_offer()
     state = with_fields(a_running_state(a_spec()), offers={offer.id: offer}, round_started=1.0)
 
@@ -29,14 +29,14 @@ def test_held_offers_are_declined_before_suppressing():
     assert ({}, None) == (decision.state.session.offers, decision.state.session.round_started)
 
 
-def test_pending_task_revives_once():
+def test_pending_task_revives_once() -> None:
     decision = update(PENDING, 1.0, GANGS)
 
     assert (Revive(),) == decision.calls
     assert () == update(decision.state, 2.0, GANGS).calls
 
 
-def test_revive_waits_for_token():
+def test_revive_waits_for_token() -> None:
     state = with_fields(PENDING, revive_tokens=TokenBucket(0.0, 1.0, 1.0))
 
     decision = update(state, 2.0, GANGS)

@@ -30,7 +30,7 @@ def merged(*resources, service="digits"):
     return agent
 
 
-def test_entries_of_one_name_are_merged():
+def test_entries_of_one_name_are_merged() -> None:
     """Reserved and unreserved entries add up; reserved ones are used first, because no other role can use them."""
     static = shape(reservations=[{"type": "STATIC", "role": "digits-role"}])
 
@@ -42,12 +42,12 @@ def test_entries_of_one_name_are_merged():
     assert [static, static, "{}", "{}"] == [entry.shape for entry in agent.resources]
 
 
-def test_operator_reservation_for_role_is_used():
+def test_operator_reservation_for_role_is_used() -> None:
     """Dynamic, but without the labels of any framework."""
     assert (1000, 0, 0, 0, 0) == amounts_in(merged(scalar("cpus", 1, dynamic())).resources)
 
 
-def test_revocable_resources_and_volumes_are_not_used():
+def test_revocable_resources_and_volumes_are_not_used() -> None:
     """The first may be revoked and do not mix with others; the second are data."""
     agent = merged(
         scalar("cpus", 4, shape(revocable={})),
@@ -61,14 +61,14 @@ def test_revocable_resources_and_volumes_are_not_used():
 @pytest.mark.parametrize(
     "labels", [{"resource_id": "1", "namespace": "other"}, {"resource_id": "1"}, {"framework_id": "other"}]
 )
-def test_reservations_of_other_frameworks_are_not_used(labels):
+def test_reservations_of_other_frameworks_are_not_used(labels) -> None:
     """Frameworks of one role recognize their reservations by labels."""
     agent = merged(scalar("cpus", 4, dynamic(**labels)))
 
     assert (agent.resources, agent.reserved) == ((), {})
 
 
-def test_reservations_of_service_are_listed_by_id():
+def test_reservations_of_service_are_listed_by_id() -> None:
     """By their ids; a task uses only its own."""
     agent = merged(scalar("cpus", 1), scalar("cpus", 4, dynamic(resource_id="id-1", namespace="digits")))
 
@@ -76,14 +76,14 @@ def test_reservations_of_service_are_listed_by_id():
     assert {"id-1": (4000, 0, 0, 0, 0)} == {key: amounts_in(entries) for key, entries in agent.reserved.items()}
 
 
-def test_offers_to_different_roles_are_not_merged():
+def test_offers_to_different_roles_are_not_merged() -> None:
     """Mesos accepts no ACCEPT over several roles."""
     offers = [an_offer("offer-1", role="a", cpus=0.4), an_offer("offer-2", role="b", cpus=0.4)]
 
     assert [("offer-1",), ("offer-2",)] == [agent.offer_ids for agent in merge_offers(offers)]
 
 
-def test_earliest_maintenance_window_of_agent_counts():
+def test_earliest_maintenance_window_of_agent_counts() -> None:
     """Each offer contains its window."""
     offers = [an_offer("offer-1"), an_offer("offer-2", unavailability=Unavailability(9.0))]
 
@@ -96,7 +96,7 @@ amounts = st.integers(1, 4_000).map(lambda thousand: thousand / 1000)
 
 
 @given(st.lists(amounts, min_size=1, max_size=6), st.integers(1, 9), amounts)
-def test_sums_are_exact_to_three_digits(parts, tasks, cpus):
+def test_sums_are_exact_to_three_digits(parts, tasks, cpus) -> None:
     """Mesos keeps three digits: offers in parts hold as many tasks as their sum, to the last thousandth."""
     offers = [
         an_offer(

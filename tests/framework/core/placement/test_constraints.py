@@ -46,18 +46,18 @@ def rack(name):
         ("rack:GROUP_BY", "a", True),
     ],
 )
-def test_operator_accepts_or_rejects_value(text, value, expected):
+def test_operator_accepts_or_rejects_value(text: str, value: str, expected: bool) -> None:
     """Regular expressions match the whole value, as in the SDK."""
     assert expected is allows(rule(text), value)
 
 
 @pytest.mark.parametrize("operator", list(Operator))
-def test_only_negations_accept_missing_attribute(operator):
+def test_only_negations_accept_missing_attribute(operator) -> None:
     """Marathon refuses agents without it, but for UNLIKE; IS_NOT is its sibling."""
     assert (operator in (Operator.UNLIKE, Operator.IS_NOT)) is allows(Constraint("rack", operator, "1"), None)
 
 
-def test_constraint_fields_of_agent():
+def test_constraint_fields_of_agent() -> None:
     """hostname, the names of the fault domain, and attributes."""
     place = AgentLocation("host", "eu", "", {"rack": "a"})
 
@@ -67,7 +67,7 @@ def test_constraint_fields_of_agent():
 
 
 @pytest.mark.parametrize(("text", "most"), [("rack:UNIQUE", 1), ("rack:MAX_PER:3", 3)])
-def test_max_per_limits_tasks_per_value(text, most):
+def test_max_per_limits_tasks_per_value(text: str, most: int) -> None:
     """Tasks that run already count."""
     rules = rules_for(text, counted=[rack("a")])
     assert most - 1 == rules.remaining(rack("a"))
@@ -93,14 +93,14 @@ def test_max_per_limits_tasks_per_value(text, most):
         ("rack:GROUP_BY:3", "aabc", "bc"),
     ],
 )
-def test_round_robin(text, counted, turns):
+def test_round_robin(text: str, counted: str, turns: str) -> None:
     """The SDK's rule: only values with tasks are known, and the number is the expected number of values."""
     rules = rules_for(text, counted=map(rack, counted))
 
     assert turns == "".join(name for name in "abc" if rules.is_turn_of(rack(name)))
 
 
-def test_round_robin_reason_has_its_numbers():
+def test_round_robin_reason_has_its_numbers() -> None:
     """With the numbers that decided."""
     (uneven,) = rules_for("rack:GROUP_BY", counted=map(rack, "aab")).limits(rack("a"))
     (unknown,) = rules_for("rack:GROUP_BY:3", counted=[rack("a")]).limits(rack("a"))
@@ -117,7 +117,7 @@ def objections(offer, **options):
     return reasons
 
 
-def test_service_stays_in_one_region():
+def test_service_stays_in_one_region() -> None:
     """The master's by default, or the one that the options name."""
     there = an_offer(region="us")
 
@@ -125,7 +125,7 @@ def test_service_stays_in_one_region():
     assert objections(there, circumstances=PlacementContext(EXECUTOR, PlacementSpec(region="us"), "eu")) == ()
 
 
-def test_region_constraint_replaces_default_region():
+def test_region_constraint_replaces_default_region() -> None:
     """It replaces the default."""
     (agent,) = merge_offers([an_offer(region="us")])
     rules = rules_for("@region:LIKE:us|eu", circumstances=PlacementContext(EXECUTOR, region="eu"))
@@ -142,14 +142,14 @@ def test_region_constraint_replaces_default_region():
         (Unavailability(2000.0), ()),
     ],
 )
-def test_draining_agent_is_not_used(window, reason):
+def test_draining_agent_is_not_used(window, reason) -> None:
     """From draining_seconds before its window until the window ends."""
     circumstances = PlacementContext(EXECUTOR, PlacementSpec(draining_seconds=500.0), now=1000.0)
 
     assert reason == objections(an_offer(unavailability=window), circumstances=circumstances)
 
 
-def test_tasks_are_counted_per_section():
+def test_tasks_are_counted_per_section() -> None:
     """A worker on the host does not exclude a parameter server; another parameter server does."""
     unique = (rule("hostname:UNIQUE"),)
     job = a_job(JobKind.PS, section="parameter_server", constraints=unique, needs=needs())

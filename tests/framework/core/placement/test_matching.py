@@ -20,21 +20,21 @@ def where(match_result):
     return {placement.task.name: placement.agent.hostname for placement in match_result.placements}
 
 
-def test_gang_that_fits_one_agent_stays_together():
+def test_gang_that_fits_one_agent_stays_together() -> None:
     """Few agents are better than many."""
     match_result = match(a_spec(), an_offer(agent="agent-1"), an_offer("offer-2", "agent-2"))
 
     assert {"agent-1"} == set(where(match_result).values())
 
 
-def test_gang_spills_over_to_next_agent():
+def test_gang_spills_over_to_next_agent() -> None:
     """2 cpus hold three tasks of 0.6 with their executors; the fourth is placed on another agent."""
     match_result = match(a_spec(), an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2))
 
     assert sorted(where(match_result).values()) == ["agent-1", "agent-1", "agent-1", "agent-2"]
 
 
-def test_tasks_on_one_agent_get_different_ports():
+def test_tasks_on_one_agent_get_different_ports() -> None:
     """Two services, or two tasks, on one host never share a port."""
     match_result = match(a_spec(), an_offer())
 
@@ -42,7 +42,7 @@ def test_tasks_on_one_agent_get_different_ports():
     assert 4 == len(set(given_ports)) == len(given_ports)
 
 
-def test_gang_is_not_placed_if_one_task_does_not_fit():
+def test_gang_is_not_placed_if_one_task_does_not_fit() -> None:
     """All or none; the reason has the task, the need and the best value of any agent."""
     spec = a_spec(jobs=(a_job(JobKind.PS), a_job(JobKind.WORKER, 1, needs=needs(cpus=64))))
 
@@ -58,7 +58,7 @@ def test_gang_is_not_placed_if_one_task_does_not_fit():
     )
 
 
-def test_reason_lists_usage_of_same_gang():
+def test_reason_lists_usage_of_same_gang() -> None:
     """The agent is large enough for one of them: the reason lists the usage of the others."""
     match_result = match(a_spec(workers=3, ps=0, chief=0), an_offer(cpus=1.3))
 
@@ -69,7 +69,7 @@ def test_reason_lists_usage_of_same_gang():
     )
 
 
-def test_missing_offers_are_a_reason():
+def test_missing_offers_are_a_reason() -> None:
     """Missing offers are reported too."""
     match_result = match(a_spec(workers=1, ps=0, chief=0))
 
@@ -78,7 +78,7 @@ def test_missing_offers_are_a_reason():
     ]
 
 
-def test_cpu_tasks_avoid_gpu_agents():
+def test_cpu_tasks_avoid_gpu_agents() -> None:
     """GPUs are scarce: tasks without GPUs use other agents, or wait."""
     gpu = an_offer("offer-1", "a-gpu", gpus=2)
 
@@ -88,7 +88,7 @@ def test_cpu_tasks_avoid_gpu_agents():
     )
 
 
-def test_unrestricted_cpu_tasks_use_gpu_agents_last():
+def test_unrestricted_cpu_tasks_use_gpu_agents_last() -> None:
     """Marathon's `unrestricted`."""
     gpu = an_offer("offer-1", "a-gpu", gpus=2)
     spec = a_spec(placement=PlacementSpec(gpu_scheduling_behavior=GpuScheduling.UNRESTRICTED))
@@ -97,7 +97,7 @@ def test_unrestricted_cpu_tasks_use_gpu_agents_last():
     assert {"a-gpu"} == set(where(match(spec, gpu)).values())
 
 
-def test_offers_of_one_agent_are_merged():
+def test_offers_of_one_agent_are_merged() -> None:
     """Mesos may offer an agent in parts; a task may need both."""
     spec = a_spec(workers=1, ps=0, chief=0)
 
@@ -121,7 +121,7 @@ offers = st.lists(
 
 
 @given(offers, st.integers(0, 4), st.integers(0, 3), st.integers(0, 2))
-def test_no_agent_is_overdrawn(raw, workers, ps, gpus):
+def test_no_agent_is_overdrawn(raw, workers, ps, gpus) -> None:
     """For any offers: all tasks are placed or none, and no agent is overdrawn."""
     agents_offers = [
         an_offer(f"offer-{n}", f"agent-{agent}", cpus, mem, 0, g, ((31000 + 10 * n, 31000 + 10 * n + count),))

@@ -75,7 +75,7 @@ placements = st.builds(
 
 @given(gangs(), offer_lists(), placements)
 @settings(max_examples=150, deadline=None)
-def test_match_respects_offers_and_constraints(tasks, offers, placement):
+def test_match_respects_offers_and_constraints(tasks, offers, placement) -> None:
     """Every task once, in the agent's offers, with exactly its needs, and every constraint holds."""
     circumstances = PlacementContext(EXECUTOR, placement)
 
@@ -88,7 +88,7 @@ def test_match_respects_offers_and_constraints(tasks, offers, placement):
 
 @given(gangs(), offer_lists(), placements)
 @settings(max_examples=80, deadline=None)
-def test_every_unplaced_task_has_reasons(tasks, offers, placement):
+def test_every_unplaced_task_has_reasons(tasks, offers, placement) -> None:
     """Unplaced tasks list what each agent lacks; the others list the tasks they wait for."""
     match = match_gang(tasks, offers, PlacementContext(EXECUTOR, placement))
 
@@ -101,7 +101,7 @@ def test_every_unplaced_task_has_reasons(tasks, offers, placement):
 
 @given(gangs(), offer_lists(), placements, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_placement_ignores_order_of_offers(tasks, offers, placement, random):
+def test_placement_ignores_order_of_offers(tasks, offers, placement, random) -> None:
     """Deterministic: equal offers, equal placement."""
     circumstances = PlacementContext(EXECUTOR, placement)
     shuffled = random.sample(offers, len(offers))
@@ -120,7 +120,7 @@ alike = gangs(most=3).map(
 
 @given(alike, offer_lists(most=4))
 @settings(max_examples=120, deadline=None)
-def test_uniform_gang_is_placed_whenever_possible(tasks, offers):
+def test_uniform_gang_is_placed_whenever_possible(tasks, offers) -> None:
     """Without constraints, and with one kind of task, the greedy search misses nothing."""
     circumstances = PlacementContext(EXECUTOR)
     tasks = tuple(task for task in tasks if task.job.group == "worker")

@@ -46,7 +46,7 @@ def instance(chance):
     return tuple(tasks), offers
 
 
-def test_search_misses_few_feasible_gangs():
+def test_search_misses_few_feasible_gangs() -> None:
     """Bin packing is hard, so a greedy search misses some: up to one in two hundred feasible gangs."""
     chance = random.Random(1)
     possible = missed = 0

@@ -9,7 +9,7 @@ from tf_scheduler.core.placement.agents import amounts_in, consume, ports_of, sh
 from tf_scheduler.model.resources import Needs, Shortage
 
 
-def test_shortages_lists_everything_that_is_missing():
+def test_shortages_lists_everything_that_is_missing() -> None:
     """All shortages are reported, not only the first."""
     offered = (scalar("cpus", 1), scalar("mem", 100))
 
@@ -24,7 +24,7 @@ def test_shortages_lists_everything_that_is_missing():
     assert str(missing[2]) == "needs gpus 1, has 0"
 
 
-def test_entries_of_one_name_add_up_and_keep_their_shape():
+def test_entries_of_one_name_add_up_and_keep_their_shape() -> None:
     """A name is not unique in an offer: both entries are used, each sent back in its original shape."""
     reserved, free = scalar("cpus", 1, '{"reservations": [{"role": "a"}]}'), scalar("cpus", 2)
 
@@ -34,7 +34,7 @@ def test_entries_of_one_name_add_up_and_keep_their_shape():
     assert (scalar("cpus", 1.5),) == rest
 
 
-def test_lowest_ports_are_used_over_several_ranges():
+def test_lowest_ports_are_used_over_several_ranges() -> None:
     """Three ports out of a range of two and a range of many."""
     used, rest = consume((ports((31000, 31001), (31005, 31009)),), Needs(ports=3))
 
@@ -42,14 +42,14 @@ def test_lowest_ports_are_used_over_several_ranges():
     assert (ports((31006, 31009)),) == rest
 
 
-def test_unneeded_resources_are_not_used():
+def test_unneeded_resources_are_not_used() -> None:
     """Sets and unknown resources stay in the rest."""
     entries = (scalar("bandwidth", 10), ports((1, 2)))
 
     assert ((), entries) == consume(entries, Needs())
 
 
-def test_consume_rejects_missing_resources():
+def test_consume_rejects_missing_resources() -> None:
     """The caller should have checked shortages: nothing is consumed in part."""
     with pytest.raises(ValueError, match="cpus 2"):
         consume((scalar("cpus", 1),), Needs(cpus=2000))
@@ -60,7 +60,7 @@ spans = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5)), max_size=4)
 
 
 @given(amounts, spans, st.integers(0, 2 * 10**7), st.integers(0, 20))
-def test_used_and_rest_are_exactly_the_offer(cpus, widths, milli_cpus, count):
+def test_used_and_rest_are_exactly_the_offer(cpus, widths, milli_cpus, count) -> None:
     """The sums match, and the consumed resources are exactly the needed ones."""
     begin, ranges = 1000, []
     for gap, width in widths:
@@ -80,6 +80,6 @@ def test_used_and_rest_are_exactly_the_offer(cpus, widths, milli_cpus, count):
     assert sorted(ports_of(offered)) == sorted(ports_of(used) + ports_of(rest))
 
 
-def test_needs_add_up():
+def test_needs_add_up() -> None:
     """A task and its executor share an agent."""
     assert Needs(1, 2, 3, 4, 5) == Needs(1, 1, 1, 1, 1) + Needs(0, 1, 2, 3, 4)

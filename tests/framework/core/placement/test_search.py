@@ -62,24 +62,24 @@ def hosts(*arguments, **options):
     return sorted(where(*arguments, **options).values())
 
 
-def test_smallest_agent_that_holds_gang_is_chosen():
+def test_smallest_agent_that_holds_gang_is_chosen() -> None:
     """Large ones stay free for tasks that need them."""
     assert ["a-1"] * 3 == hosts([workers(3)], agents(16, 3, 8))
 
 
-def test_fewer_agents_are_preferred():
+def test_fewer_agents_are_preferred() -> None:
     """Two large ones rather than four small ones, and the small one for the rest."""
     assert ["a-0"] * 4 + ["a-3"] * 4 + ["a-4"] == hosts([workers(9)], agents(4, 2, 2, 4, 1))
 
 
-def test_agent_that_holds_whole_gang_is_preferred():
+def test_agent_that_holds_whole_gang_is_preferred() -> None:
     """Not the one that only holds the workers."""
     gang = [a_job(JobKind.PS, 1), workers(3), a_job(JobKind.CHIEF, 1)]
 
     assert {"a-1"} == set(where(gang, agents(3, 6, 3)).values())
 
 
-def test_parameter_servers_spread_over_used_agents():
+def test_parameter_servers_spread_over_used_agents() -> None:
     """And need no agent of their own."""
     placed = where([a_job(JobKind.PS, 2), workers(6)], agents(5.7, 5.7, 5.7))
 
@@ -87,19 +87,19 @@ def test_parameter_servers_spread_over_used_agents():
     assert placed["ps-0"] != placed["ps-1"]
 
 
-def test_workers_are_placed_in_one_rack():
+def test_workers_are_placed_in_one_rack() -> None:
     """One rack that holds them all is better than the first agents by name."""
     assert {"a-1", "a-3"} == set(hosts([workers(8)], racks("abcb")))
 
 
-def test_rack_that_needs_fewer_agents_is_preferred():
+def test_rack_that_needs_fewer_agents_is_preferred() -> None:
     """Both racks would do."""
     offers = [*racks("aaa", cpus=2), an_offer("o-9", "z", cpus=6, mem=100_000, attributes={"rack": "b"})]
 
     assert ["z"] * 6 == hosts([workers(6)], offers)
 
 
-def test_rack_is_chosen_within_zone():
+def test_rack_is_chosen_within_zone() -> None:
     """The zone that holds all, and in it the rack that holds most."""
     offers = [
         an_offer(f"o-{n}", f"a-{n}", cpus=2, mem=100_000, zone=zone, attributes={"rack": rack})
@@ -109,7 +109,7 @@ def test_rack_is_chosen_within_zone():
     assert ["a-1"] * 1 + ["a-2"] * 2 + ["a-3"] * 2 == hosts([workers(5)], offers)
 
 
-def test_late_task_is_placed_near_its_peers():
+def test_late_task_is_placed_near_its_peers() -> None:
     """A relaunched worker is near those that run."""
     standing = (
         PlacedTask("worker", "gone", AgentLocation("gone")),
@@ -119,7 +119,7 @@ def test_late_task_is_placed_near_its_peers():
     assert ["a-2"] == hosts([workers(1)], racks("abc"), standing=standing)
 
 
-def test_neighbourhoods_are_configurable():
+def test_neighbourhoods_are_configurable() -> None:
     """`placement.near` names them."""
     offers = racks("ab")
 
@@ -135,19 +135,19 @@ def test_neighbourhoods_are_configurable():
         ((8, 8, 1), 9, ["a-0"] * 8 + ["a-2"]),
     ],
 )
-def test_smallest_gpu_box_that_holds_all_is_chosen(boxes, count, expected):
+def test_smallest_gpu_box_that_holds_all_is_chosen(boxes, count: int, expected) -> None:
     """The smallest that holds them all."""
     assert expected == hosts([workers(count, gpus=1)], gpu_boxes(*boxes))
 
 
-def test_unique_workers_use_boxes_with_fewest_spare_gpus():
+def test_unique_workers_use_boxes_with_fewest_spare_gpus() -> None:
     """UNIQUE makes all boxes equal but for their spare GPUs."""
     unique = Constraint("hostname", Operator.UNIQUE)
 
     assert ["a-1", "a-2"] == hosts([workers(2, 0.9, 1, unique)], gpu_boxes(8, 1, 2))
 
 
-def test_gpu_and_cpu_workers_are_one_job():
+def test_gpu_and_cpu_workers_are_one_job() -> None:
     """gpu_worker: indexes follow, and each section is placed where it fits."""
     jobs = [
         a_job(JobKind.WORKER, 2, section="worker"),
@@ -158,7 +158,7 @@ def test_gpu_and_cpu_workers_are_one_job():
     assert {"worker-0": "cpu", "worker-1": "cpu", "worker-2": "a-0", "worker-3": "a-0"} == where(jobs, offers)
 
 
-def test_gpu_model_is_chosen_by_attribute():
+def test_gpu_model_is_chosen_by_attribute() -> None:
     """A constraint like any other."""
     boxes = [
         an_offer(f"o-{n}", f"a-{n}", gpus=1, attributes={"gpu_model": model})
@@ -169,19 +169,19 @@ def test_gpu_model_is_chosen_by_attribute():
     assert ["a-1", "a-2"] == hosts([workers(2, 0.9, 1, like)], boxes)
 
 
-def test_spread_uses_as_many_agents_as_possible():
+def test_spread_uses_as_many_agents_as_possible() -> None:
     """Every agent gets one task before any gets two."""
     assert ["a-0", "a-1", "a-1", "a-2"] == hosts([workers(4)], agents(2, 8, 2), SPREAD)
 
 
-def test_group_by_spreads_evenly_over_values():
+def test_group_by_spreads_evenly_over_values() -> None:
     """Evenly over racks, whatever the capacity of their agents."""
     by_rack = Constraint("rack", Operator.GROUP_BY)
 
     assert ["a-0", "a-0", "a-1", "a-1", "a-2", "a-2"] == hosts([workers(6, 0.9, 0, by_rack)], racks("abc", cpus=16))
 
 
-def test_group_by_skips_value_too_small_for_even_share():
+def test_group_by_skips_value_too_small_for_even_share() -> None:
     """Rack c holds only one: three each on the others is even, too."""
     by_rack = Constraint("rack", Operator.GROUP_BY)
     offers = [*racks("ab"), an_offer("o-9", "tiny", cpus=1.1, attributes={"rack": "c"})]
@@ -189,7 +189,7 @@ def test_group_by_skips_value_too_small_for_even_share():
     assert ["a-0"] * 3 + ["a-1"] * 3 == hosts([workers(6, 0.9, 0, by_rack)], offers)
 
 
-def test_group_by_number_needs_that_many_values():
+def test_group_by_number_needs_that_many_values() -> None:
     """With two racks of three on offer, two tasks are placed; a third waits."""
     three = Constraint("rack", Operator.GROUP_BY, "3")
     spec = a_spec(jobs=(workers(3, 0.9, 0, three),))
@@ -200,7 +200,7 @@ def test_group_by_number_needs_that_many_values():
     assert "agent a-0: rack a has tasks (1), not all 3 values have any" == str(match.reasons["worker-2"][0])
 
 
-def test_task_blocked_by_its_gang_is_placed_first():
+def test_task_blocked_by_its_gang_is_placed_first() -> None:
     """Workers fit anywhere and are placed first; the parameter server must be in rack a."""
     in_a = Constraint("rack", Operator.IS, "a")
     gang = [a_job(JobKind.PS, 1, needs=needs(cpus=0.9), constraints=(in_a,)), workers(2)]
@@ -210,7 +210,7 @@ def test_task_blocked_by_its_gang_is_placed_first():
     assert placed["ps-0"] == "a-0"
 
 
-def test_every_placement_is_explained():
+def test_every_placement_is_explained() -> None:
     """In words, for the log and the API."""
     spec = a_spec(jobs=(a_job(JobKind.PS, 1), workers(2)))
 
@@ -246,23 +246,23 @@ def packed(*sizes, rest=(0,) * 5):
 
 
 @pytest.mark.parametrize(("left", "expected"), [(1, "a-1"), (3, "a-2"), (9, "a-0")])
-def test_packed_queue_prefers_smallest_that_takes_all(left, expected):
+def test_packed_queue_prefers_smallest_that_takes_all(left, expected) -> None:
     """Otherwise the one that takes the most."""
     assert expected == packed(8, 2, 4).pop(left).agent.hostname
 
 
-def test_packed_queue_prefers_agent_for_whole_gang_first():
+def test_packed_queue_prefers_agent_for_whole_gang_first() -> None:
     """Only for the first task: afterwards the gang has its agent."""
     queue = packed(8, 2, 4, rest=(5000, 0, 0, 0, 0))
 
     assert ["a-0", "a-1"] == [queue.pop(1).agent.hostname, queue.pop(1).agent.hostname]
 
 
-def test_packed_queue_returns_none_when_all_are_full():
+def test_packed_queue_returns_none_when_all_are_full() -> None:
     assert None is packed().pop(1)
 
 
-def test_spread_queue_prefers_agent_with_fewest_tasks():
+def test_spread_queue_prefers_agent_with_fewest_tasks() -> None:
     """A room that is pushed back has its new count."""
     queue = SpreadQueue(free_cpus, shuns_gpus=False, group="worker", stays=False)
     queue.fill([(room, free_cpus(room)) for room in capacities(agents(4, 4))])
@@ -276,7 +276,7 @@ def test_spread_queue_prefers_agent_with_fewest_tasks():
     assert ["a-0", "a-1", "a-0"] == names
 
 
-def test_candidate_pool_alternates_between_group_by_values():
+def test_candidate_pool_alternates_between_group_by_values() -> None:
     three = demand(3, Constraint("rack", Operator.GROUP_BY))
     rules = DemandRules(three, PlacementContext(EXECUTOR))
     pool = CandidatePool(three, rules, lambda: PackedQueue(free_cpus, shuns_gpus=False, rest=(0,) * 5))
@@ -291,7 +291,7 @@ def test_candidate_pool_alternates_between_group_by_values():
     assert [["a", "b"], "a"] == [values[:2], values[2]]
 
 
-def test_rank_neighbourhoods_prefers_rack_for_whole_gang():
+def test_rank_neighbourhoods_prefers_rack_for_whole_gang() -> None:
     rooms = capacities([*racks("ab", cpus=2), *(an_offer("o-9", "z", cpus=8, attributes={"rack": "c"}),)])
     profile = GangProfile(tasks=4, takes=[free_cpus(room) for room in rooms], total=(4000, 0, 0, 0, 0))
 
@@ -302,13 +302,13 @@ def test_rank_neighbourhoods_prefers_rack_for_whole_gang():
 @pytest.mark.parametrize(
     ("sizes", "tasks", "expected"), [((4, 4, 4), 6, 3), ((4, 4, 1), 6, 2), ((3, 3, 2), 7, 3), ((1,), 3, 1), ((), 3, 0)]
 )
-def test_group_by_quota_is_largest_even_spread(sizes, tasks, expected):
+def test_group_by_quota_is_largest_even_spread(sizes, tasks, expected) -> None:
     """All values if no even spread exists."""
     assert expected == group_by_quota(sizes, tasks)
 
 
 @pytest.mark.parametrize(("sizes", "missing", "is_hopeless"), [((2, 2), 0, False), ((2,), 1, True)])
-def test_search_reports_unplaced_tasks(sizes, missing, is_hopeless):
+def test_search_reports_unplaced_tasks(sizes, missing, is_hopeless) -> None:
     three = demand(3)
     result = search([three], merge_offers(agents(*sizes)), PlacementContext(EXECUTOR))
 

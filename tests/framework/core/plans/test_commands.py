@@ -40,19 +40,19 @@ def control(decision, plan="deploy"):
         ((Verb.CONTINUE, "deploy"), Reply.ALREADY),
     ],
 )
-def test_command_without_target_or_effect_is_refused(arguments, expected):
+def test_command_without_target_or_effect_is_refused(arguments, expected) -> None:
     decision = send(PENDING, *arguments)
 
     assert (expected, ()) == (decision.answer.reply, decision.changes)
 
 
-def test_parameters_require_start_and_valid_names():
+def test_parameters_require_start_and_valid_names() -> None:
     assert Reply.BAD_REQUEST is send(PENDING, Verb.RESTART, EPOCHS="1").answer.reply
     assert Reply.BAD_REQUEST is send(PENDING, Verb.START, **{"1-x": "1"}).answer.reply
     assert {"EPOCHS": "1"} == control(send(PENDING, Verb.START, EPOCHS="1")).parameters
 
 
-def test_ended_job_accepts_only_uninstall_commands():
+def test_ended_job_accepts_only_uninstall_commands() -> None:
     ended = apply(RUNNING, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
 
     replies = [send(ended, verb, "uninstall").answer.reply for verb in (Verb.RESTART, Verb.STOP, Verb.INTERRUPT)]
@@ -61,7 +61,7 @@ def test_ended_job_accepts_only_uninstall_commands():
     assert [Reply.CONFLICT, Reply.CONFLICT, Reply.OK] == replies
 
 
-def test_interrupt_lasts_until_continue():
+def test_interrupt_lasts_until_continue() -> None:
     interrupted = send(PENDING, Verb.INTERRUPT, phase="worker")
     again = send(interrupted.state, Verb.INTERRUPT, phase="worker")
     continued = send(interrupted.state, Verb.CONTINUE, phase="worker")
@@ -71,7 +71,7 @@ def test_interrupt_lasts_until_continue():
     assert set() == control(continued).interrupted
 
 
-def test_continue_releases_one_canary_then_all():
+def test_continue_releases_one_canary_then_all() -> None:
     state = SchedulerState(a_spec(plans={"deploy": PlanSpec("deploy", PlanStrategy.CANARY)}))
 
     first = send(state, Verb.CONTINUE, phase="worker")
@@ -81,7 +81,7 @@ def test_continue_releases_one_canary_then_all():
     assert {("worker", "worker-0"), ("worker", "*")} == control(second).released
 
 
-def test_restart_marks_all_earlier_launches_as_outdated():
+def test_restart_marks_all_earlier_launches_as_outdated() -> None:
     tasks = {name: replace(record, serial=7) for name, record in RUNNING.stored.tasks.items()}
 
     restarted = control(send(with_fields(RUNNING, tasks=tasks), Verb.RESTART, phase="worker"))
@@ -89,7 +89,7 @@ def test_restart_marks_all_earlier_launches_as_outdated():
     assert ({("worker",): 7}, "") == (restarted.restarted, restarted.completed)
 
 
-def test_restart_of_step_keeps_siblings_forced():
+def test_restart_of_step_keeps_siblings_forced() -> None:
     forced = with_fields(RUNNING, controls={"deploy": PlanControl(forced=frozenset({()}), target=TARGET)})
 
     restarted = control(send(forced, Verb.RESTART, phase="worker", step="worker-0"))
@@ -97,7 +97,7 @@ def test_restart_of_step_keeps_siblings_forced():
     assert {("ps",), ("chief",), ("worker", "worker-1")} == restarted.forced
 
 
-def test_restart_of_phase_discards_orders_below_it():
+def test_restart_of_phase_discards_orders_below_it() -> None:
     """Forced and released steps of other phases stay."""
     nodes = frozenset({("worker", "worker-0"), ("ps", "ps-0")})
     ordered = with_fields(RUNNING, controls={"deploy": PlanControl(forced=nodes, released=nodes, target=TARGET)})
@@ -107,14 +107,14 @@ def test_restart_of_phase_discards_orders_below_it():
     assert ({("ps", "ps-0")}, {("ps", "ps-0")}) == (restarted.forced, restarted.released)
 
 
-def test_force_complete_is_stored_once():
+def test_force_complete_is_stored_once() -> None:
     forced = send(PENDING, Verb.FORCE_COMPLETE, phase="worker")
 
     assert {("worker",)} == control(forced).forced
     assert Reply.ALREADY is send(forced.state, Verb.FORCE_COMPLETE, phase="worker").answer.reply
 
 
-def test_user_plan_starts_and_stops():
+def test_user_plan_starts_and_stops() -> None:
     plan = PlanSpec("some", phases=(PhaseSpec("first", "worker"),))
     started = send(SchedulerState(a_spec(plans={"some": plan})), Verb.START, "some")
     stopped = send(started.state, Verb.STOP, "some")

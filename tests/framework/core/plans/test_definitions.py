@@ -22,14 +22,14 @@ def phases(plan):
     return [phase.name for phase in plan.phases]
 
 
-def test_decommission_stops_removed_jobs_then_highest_indexes():
+def test_decommission_stops_removed_jobs_then_highest_indexes() -> None:
     plan = decommission_plan(a_spec(workers=1, ps=0), STATE.stored.tasks)
 
     assert ["ps-0", "worker-2", "worker-1"] == phases(plan)
     assert ["kill-ps-0", "erase-ps-0"] == [step.name for step in plan.phases[0].steps]
 
 
-def test_current_tasks_are_not_decommissioned():
+def test_current_tasks_are_not_decommissioned() -> None:
     assert () == decommission_plan(SPEC, STATE.stored.tasks).phases
 
 
@@ -37,7 +37,7 @@ def test_current_tasks_are_not_decommissioned():
     ("reservations", "expected"),
     [({}, [KILL_TASKS, DEREGISTER]), ({"r": "worker-0"}, [KILL_TASKS, UNRESERVE, DEREGISTER])],
 )
-def test_uninstall_deregisters_after_all_other_phases(reservations, expected):
+def test_uninstall_deregisters_after_all_other_phases(reservations, expected) -> None:
     class Item:
         task = "worker-0"
 
@@ -47,7 +47,7 @@ def test_uninstall_deregisters_after_all_other_phases(reservations, expected):
     assert {DEREGISTER: tuple(expected[:-1])} == plan.after
 
 
-def test_recovery_plan_has_lost_tasks_until_relaunch_or_result():
+def test_recovery_plan_has_lost_tasks_until_relaunch_or_result() -> None:
     relaunched = apply(LOST, TaskLaunched(a_record(SPEC, "worker-1", "2")))
     ended = apply(LOST, ResultDecided(Result(Verdict.FAILED, "x", 10.0)))
 
@@ -56,14 +56,14 @@ def test_recovery_plan_has_lost_tasks_until_relaunch_or_result():
     assert [[], ["worker-1"], [], []] == [phases(plan) for plan in plans]
 
 
-def test_recovery_plan_has_paused_tasks():
+def test_recovery_plan_has_paused_tasks() -> None:
     placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)
     state = with_fields(apply(STATE, TaskLaunched(placeholder)), paused={"worker-0": 1.0})
 
     assert ["worker-0"] == phases(view_of(state).recovery.plan)
 
 
-def test_job_does_not_need_launches_that_a_plan_replaces():
+def test_job_does_not_need_launches_that_a_plan_replaces() -> None:
     retired = apply(STATE, LaunchRetired("worker-0__1", "update"))
     outdated = apply(STATE, TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), config="old")))
 
@@ -73,7 +73,7 @@ def test_job_does_not_need_launches_that_a_plan_replaces():
     assert "deploy" == view_of(outdated).replacing_plan(outdated.stored.tasks["worker-0"])
 
 
-def test_update_follows_completed_deploy():
+def test_update_follows_completed_deploy() -> None:
     spec = a_spec(plans={"some": PlanSpec("some", phases=(PhaseSpec("first", "worker"),))})
     state = a_running_state(spec)
     deployed = with_fields(state, controls={"deploy": PlanControl(completed="target")})
@@ -85,7 +85,7 @@ def test_update_follows_completed_deploy():
     assert {"some"} == view_of(state).unstarted_plans()
 
 
-def test_state_without_relevant_change_keeps_view():
+def test_state_without_relevant_change_keeps_view() -> None:
     """Plans of 10,000 tasks are computed once."""
     view = view_of(STATE)
 

@@ -23,20 +23,20 @@ def run(state, now=100.0):
     return advance(state, now, view_of(state))
 
 
-def test_outdated_launch_is_retired_and_killed():
+def test_outdated_launch_is_retired_and_killed() -> None:
     decision = run(OUTDATED)
 
     assert (LaunchRetired("worker-0__2", "deploy"),) == decision.changes
     assert (Kill("worker-0__2", "a"),) == decision.calls
 
 
-def test_nothing_happens_without_connection():
+def test_nothing_happens_without_connection() -> None:
     decision = run(with_fields(OUTDATED, connected=False))
 
     assert ((), ()) == (decision.changes, decision.calls)
 
 
-def test_kill_is_repeated_until_launch_ends():
+def test_kill_is_repeated_until_launch_ends() -> None:
     first = run(OUTDATED)
     early, late = (run(first.state, 100.0 + KILL_INTERVAL - seconds) for seconds in (1.0, 0.0))
     ended = run(apply(first.state, StatusStored(a_status("worker-0__2", TaskState.KILLED))), 200.0)
@@ -44,11 +44,11 @@ def test_kill_is_repeated_until_launch_ends():
     assert ((), first.calls, ()) == (early.calls, late.calls, ended.calls)
 
 
-def test_kill_deadline_is_cleared_without_launches():
+def test_kill_deadline_is_cleared_without_launches() -> None:
     assert 0.0 == kill_tasks(with_fields(STATE, next_kill_at=5.0), (), 9.0).state.session.next_kill_at
 
 
-def test_completed_deploy_completes_update():
+def test_completed_deploy_completes_update() -> None:
     """Update has no work until the options change."""
     changes = run(STATE).changes
 
@@ -57,7 +57,7 @@ def test_completed_deploy_completes_update():
     assert () == run(run(STATE).state).changes
 
 
-def test_decommissioned_task_is_killed_then_forgotten():
+def test_decommissioned_task_is_killed_then_forgotten() -> None:
     smaller = replace(run(STATE).state, spec=a_spec(workers=1))
     killing = run(smaller)
     ended = apply(killing.state, StatusStored(a_status("worker-1__1", TaskState.KILLED)))

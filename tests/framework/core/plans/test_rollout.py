@@ -22,36 +22,36 @@ SPEC = a_spec()
 DEPLOY = index_of(SPEC).launch_plans[0]
 
 
-def test_all_tasks_are_open_before_first_launch():
+def test_all_tasks_are_open_before_first_launch() -> None:
     assert {task.name for task in SPEC.tasks()} == view_of(SchedulerState(SPEC)).open_tasks
 
 
-def test_running_tasks_with_current_options_are_not_open():
+def test_running_tasks_with_current_options_are_not_open() -> None:
     assert set() == view_of(a_running_state(SPEC)).open_tasks
 
 
-def test_outdated_parameter_server_opens_chief():
+def test_outdated_parameter_server_opens_chief() -> None:
     """The chief restarts with it (core/state/restart_units.py)."""
     state = apply(a_running_state(SPEC), TaskLaunched(replace(a_record(SPEC, "ps-0", "2"), config="old")))
 
     assert {"ps-0", "chief-0"} == view_of(state).open_tasks
 
 
-def test_finished_task_is_not_open_although_outdated():
+def test_finished_task_is_not_open_although_outdated() -> None:
     state = apply(a_running_state(SPEC), TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), config="old")))
     state = apply(state, StatusStored(a_status("worker-0__2", TaskState.FINISHED)))
 
     assert set() == view_of(state).open_tasks
 
 
-def test_new_address_opens_chief():
+def test_new_address_opens_chief() -> None:
     """Only the chief needs every address."""
     state = apply(a_running_state(SPEC), TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), generation=2)))
 
     assert {"chief-0"} == view_of(state).open_tasks
 
 
-def test_forced_nodes_are_void_for_other_options():
+def test_forced_nodes_are_void_for_other_options() -> None:
     old = PlanControl(forced=frozenset({()}), released=frozenset({("worker", "*")}), target="old")
     current = replace(old, target=index_of(SPEC).target)
 
@@ -62,14 +62,14 @@ def test_forced_nodes_are_void_for_other_options():
     assert current == current_control(SPEC, {"deploy": current}, DEPLOY)
 
 
-def test_update_is_active_after_first_deployment():
+def test_update_is_active_after_first_deployment() -> None:
     completed = PlanControl(completed=completion_target(SPEC, DEPLOY))
 
     assert ("deploy", "update") == (active_rollout({}), active_rollout({"deploy": completed}))
     assert (False, True) == tuple(was_completed(SPEC, DEPLOY, control) for control in (PlanControl(), completed))
 
 
-def test_launch_is_newer_than_every_ordered_restart():
+def test_launch_is_newer_than_every_ordered_restart() -> None:
     """In any plan; otherwise a restarted task would count as the old one."""
     controls = {"deploy": PlanControl(restarted={("worker",): 7, ("ps",): 2}), "update": PlanControl()}
 

@@ -25,31 +25,31 @@ def children(strategy, complete="", **options):
         (PlanStrategy.PARALLEL_CANARY, "", ""),
     ],
 )
-def test_eligible_children_follow_strategy(strategy, complete, expected):
+def test_eligible_children_follow_strategy(strategy, complete: str, expected: str) -> None:
     assert expected == "".join(eligible(children(strategy, complete)))
 
 
-def test_dependencies_wait_for_named_children():
+def test_dependencies_wait_for_named_children() -> None:
     after = {"c": ("a", "b"), "d": ("c",)}
 
     assert ("b",) == eligible(children(PlanStrategy.DEPENDENCY, "a", after=after))
     assert ("c",) == eligible(children(PlanStrategy.DEPENDENCY, "ab", after=after))
 
 
-def test_serial_waits_for_incomplete_child_that_is_not_open():
+def test_serial_waits_for_incomplete_child_that_is_not_open() -> None:
     """It may have been launched, and not run yet."""
     waiting = Children(PlanStrategy.SERIAL, NAMES, frozenset("cd"), lambda name: name == "a")
 
     assert () == eligible(waiting)
 
 
-def test_released_canaries_run():
+def test_released_canaries_run() -> None:
     released = children(PlanStrategy.CANARY, released=frozenset("a"))
 
     assert (("a",), ("b",)) == (eligible(released), held_back(released))
 
 
-def test_all_released_canaries_continue_serially_or_in_parallel():
+def test_all_released_canaries_continue_serially_or_in_parallel() -> None:
     serial, parallel = (
         children(strategy, "a", released=frozenset("a"), all_released=True)
         for strategy in (PlanStrategy.CANARY, PlanStrategy.PARALLEL_CANARY)
@@ -59,6 +59,6 @@ def test_all_released_canaries_continue_serially_or_in_parallel():
     assert () == held_back(serial)
 
 
-def test_only_first_two_canaries_are_held_back():
+def test_only_first_two_canaries_are_held_back() -> None:
     assert ("a", "b") == held_back(children(PlanStrategy.CANARY))
     assert () == held_back(children(PlanStrategy.SERIAL))

@@ -44,7 +44,7 @@ def relaunched(**options):
         ({"state": TaskState.FAILED}, Status.ERROR),
     ],
 )
-def test_wanted_launch_decides_status(options, expected):
+def test_wanted_launch_decides_status(options, expected) -> None:
     assert expected is status(apply(STATE, StatusStored(a_status(WORKER, **options))))
 
 
@@ -61,17 +61,17 @@ def test_wanted_launch_decides_status(options, expected):
     ],
     ids=["unlaunched", "launched", "outdated", "retired", "forced", "delayed", "lost"],
 )
-def test_records_and_commands_decide_before_statuses(state, expected):
+def test_records_and_commands_decide_before_statuses(state, expected) -> None:
     assert expected is status(state)
 
 
-def test_forced_nodes_apply_to_their_steps_only():
+def test_forced_nodes_apply_to_their_steps_only() -> None:
     state = with_fields(SchedulerState(SPEC), controls={"deploy": FORCED})
 
     assert (Status.COMPLETE, Status.PENDING) == (status(state), status(state, task="ps-0"))
 
 
-def test_completed_rollout_ignores_lost_tasks():
+def test_completed_rollout_ignores_lost_tasks() -> None:
     """Recovery works on them."""
     control = PlanControl(completed=index_of(SPEC).target, target=index_of(SPEC).target)
     state = with_fields(LOST, controls={"deploy": control, "update": control})
@@ -81,7 +81,7 @@ def test_completed_rollout_ignores_lost_tasks():
     ]
 
 
-def test_erase_follows_end_of_decommissioned_task():
+def test_erase_follows_end_of_decommissioned_task() -> None:
     smaller = replace(STATE, spec=a_spec(workers=1))
     ended = apply(smaller, StatusStored(a_status("worker-1__1", TaskState.KILLED)))
     plan = decommission_plan(smaller.spec, smaller.stored.tasks)
@@ -93,7 +93,7 @@ def test_erase_follows_end_of_decommissioned_task():
     assert [[Status.PENDING, Status.PENDING], [Status.COMPLETE, Status.PENDING]] == statuses
 
 
-def test_deregistering_is_complete_when_finished_not_when_forced():
+def test_deregistering_is_complete_when_finished_not_when_forced() -> None:
     """TEARDOWN is sent nevertheless; otherwise the framework would stay registered."""
     control = {"uninstall": PlanControl(forced=frozenset({()}))}
     state = with_fields(apply(STATE, ResultDecided(Result(Verdict.STOPPED, "x", 9.0))), controls=control)

@@ -8,19 +8,19 @@ from tf_scheduler.model.plan import Status, Verb
 from tf_scheduler.model.task import TaskState
 
 
-def test_every_situation_has_a_status():
+def test_every_situation_has_a_status() -> None:
     assert set(TaskState) == set(tables.LAUNCHED)
     assert set(tables.LaunchSituation) == set(tables.SITUATIONS)
     assert set(tables.EndSituation) == set(tables.ENDINGS)
     assert set(Verb) == set(tables.ALREADY)
 
 
-def test_same_status_is_not_a_transition():
+def test_same_status_is_not_a_transition() -> None:
     for status in Status:
         check_transition(status, status)
 
 
-def test_illegal_transition_raises():
+def test_illegal_transition_raises() -> None:
     with pytest.raises(IllegalStepTransitionError):
         check_transition(Status.PREPARED, Status.ERROR)
 
@@ -39,5 +39,5 @@ def test_illegal_transition_raises():
         ({Status.DELAYED}, {Status.DELAYED}, False, Status.DELAYED),
     ],
 )
-def test_aggregate_status_of_children(children, turn, interrupted, expected):
+def test_aggregate_status_of_children(children, turn, interrupted: bool, expected) -> None:
     assert expected is aggregate(ChildStatuses(frozenset(children), frozenset(turn), interrupted))

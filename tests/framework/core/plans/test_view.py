@@ -25,7 +25,7 @@ def displayed(state, name="deploy"):
     return plan
 
 
-def test_plan_omits_tasks_that_do_not_exist():
+def test_plan_omits_tasks_that_do_not_exist() -> None:
     """The plan was written for a larger job."""
     plan = PlanSpec("some", phases=(PhaseSpec("first", "worker", indexes=(5, 1)),))
 
@@ -34,11 +34,11 @@ def test_plan_omits_tasks_that_do_not_exist():
     assert [["worker-1"]] == [[step.name for step in phase.steps] for phase in phases]
 
 
-def test_unknown_plan_is_none():
+def test_unknown_plan_is_none() -> None:
     assert find_plan(RUNNING, "unknown") is None
 
 
-def test_uninstall_is_first_plan_after_result():
+def test_uninstall_is_first_plan_after_result() -> None:
     assert ["deploy", "recovery", "decommission"] == [plan.name for plan in plans(RUNNING)]
     assert "uninstall" == plans(ENDED)[0].name
 
@@ -52,19 +52,19 @@ def test_uninstall_is_first_plan_after_result():
         (("ps",), Status.COMPLETE),
     ],
 )
-def test_status_of_plan_phase_and_step(node, expected):
+def test_status_of_plan_phase_and_step(node, expected) -> None:
     state = with_fields(RUNNING, tasks={"ps-0": RUNNING.stored.tasks["ps-0"]})
 
     assert expected is status_at(displayed(state), node)
 
 
-def test_rejected_options_are_errors_of_rollout():
+def test_rejected_options_are_errors_of_rollout() -> None:
     plan = displayed(with_fields(RUNNING, rejected=("bad option",)))
 
     assert (Status.ERROR, ("bad option",)) == (plan.status, plan.errors)
 
 
-def test_interrupted_and_canary_steps_wait():
+def test_interrupted_and_canary_steps_wait() -> None:
     canary = a_spec(plans={"deploy": PlanSpec("deploy", PlanStrategy.CANARY)})
     interrupted = {"deploy": PlanControl(interrupted=frozenset({("worker", "worker-1")}))}
 
@@ -76,20 +76,20 @@ def test_interrupted_and_canary_steps_wait():
     assert Status.PENDING is status_at(stopped, ("worker", "worker-0"))
 
 
-def test_paused_task_has_override():
+def test_paused_task_has_override() -> None:
     plan = displayed(apply(RUNNING, TaskPaused("worker-0", 1.0)))
 
     overrides = {step.name: step.override for phase in plan.phases for step in phase.steps if step.override}
     assert {"worker-0": Override.PAUSING} == overrides
 
 
-def test_teardown_is_due_after_last_task_has_ended():
+def test_teardown_is_due_after_last_task_has_ended() -> None:
     ends = [StatusStored(a_status(record.id, TaskState.KILLED)) for record in RUNNING.stored.tasks.values()]
 
     assert (False, True) == (view.is_teardown_due(apply(ENDED, *ends[1:])), view.is_teardown_due(apply(ENDED, *ends)))
 
 
-def test_sdk_plan_is_complete_after_state_is_erased():
+def test_sdk_plan_is_complete_after_state_is_erased() -> None:
     """DC/OS removes the app then."""
     ends = [StatusStored(a_status(record.id, TaskState.KILLED)) for record in RUNNING.stored.tasks.values()]
     finished = with_fields(apply(ENDED, *ends), finished=True)

@@ -39,15 +39,15 @@ def reduced(state, now=NOW):
 
 
 @pytest.mark.parametrize(("cpus", "expected"), [(1.2, 2), (1.8, 3)])
-def test_cluster_restarts_with_workers_that_fit(cpus, expected):
+def test_cluster_restarts_with_workers_that_fit(cpus: float, expected: int) -> None:
     assert (Resized(expected, NOW),) == reduced(lost(cpus))
 
 
-def test_cluster_is_not_smaller_than_minimum():
+def test_cluster_is_not_smaller_than_minimum() -> None:
     assert () == reduced(lost(cpus=0.6))
 
 
-def test_cluster_waits_for_all_workers_before_it_shrinks():
+def test_cluster_waits_for_all_workers_before_it_shrinks() -> None:
     assert () == reduced(lost(cpus=1.2), now=79.0)
     assert (Resized(2, 80.0),) == reduced(lost(cpus=1.2), now=80.0)
 
@@ -62,11 +62,11 @@ def test_cluster_waits_for_all_workers_before_it_shrinks():
     ],
     ids=["no offers", "a worker runs", "ended", "not elastic"],
 )
-def test_cluster_keeps_its_size(state):
+def test_cluster_keeps_its_size(state) -> None:
     assert () == reduced(state)
 
 
-def test_restart_restores_full_size():
+def test_restart_restores_full_size() -> None:
     small = apply(lost(1.2), Resized(2, 10.0))
     later = apply(lost(1.2), Resized(2, 30.0))
 

@@ -39,12 +39,12 @@ FAILED = "TASK_FAILED"
         (LaunchEnd("TASK_KILLED", signal=15), Cause.INFRASTRUCTURE),
     ],
 )
-def test_end_has_expected_cause(end, cause):
+def test_end_has_expected_cause(end, cause) -> None:
     """The cause in the user's terms."""
     assert cause is cause_of(end)
 
 
-def test_restart_exit_codes_are_configurable():
+def test_restart_exit_codes_are_configurable() -> None:
     """A custom list replaces TensorFlow's."""
     assert Cause.RESTART_ASKED is cause_of(LaunchEnd(FAILED, exit_code=75), frozenset({75}))
     assert Cause.USER_ERROR is cause_of(LaunchEnd(FAILED, exit_code=42), frozenset({75}))
@@ -61,12 +61,12 @@ ends = st.builds(
 
 
 @given(ends)
-def test_every_end_has_a_cause(end):
+def test_every_end_has_a_cause(end) -> None:
     """Total: also for reasons unknown today."""
     assert cause_of(end) in Cause
 
 
-def test_no_row_is_shadowed_by_earlier_rows():
+def test_no_row_is_shadowed_by_earlier_rows() -> None:
     """Each row decides at least one end."""
     samples = [
         LaunchEnd("TASK_FINISHED"),
@@ -88,7 +88,7 @@ def test_no_row_is_shadowed_by_earlier_rows():
     assert list(CAUSE_RULES) == first
 
 
-def test_only_user_errors_count_and_only_fatal_ends_stop():
+def test_only_user_errors_count_and_only_fatal_ends_stop() -> None:
     """Counted against restart.max_failures; retried at all."""
     assert {Cause.USER_ERROR} == {cause for cause in Cause if cause.is_counted}
     assert {Cause.FINISHED, Cause.STOPPED, Cause.INVALID_TASK} == {cause for cause in Cause if not cause.is_retryable}

@@ -32,20 +32,20 @@ def hosts(world):
     return {name: task.launch.record.hostname for name, task in world.mesos.live().items()}
 
 
-def plan_window(world, hostname, start, end=None):
+def plan_window(world, hostname, start, end=None) -> None:
     world.decisions.clear()
     world.mesos.maintain(hostname, Unavailability(world.now + start, end))
     world.settle()
 
 
-def pass_time(world, seconds):
+def pass_time(world, seconds) -> None:
     for _ in range(seconds):
         world.mesos.allocate(world.now)
         world.settle()
         world.wait(1.0)
 
 
-def test_inverse_offer_is_accepted():
+def test_inverse_offer_is_accepted() -> None:
     """The window is the operator's; Mesos repeats the inverse offer, so that a cancelled one is noticed."""
     world = a_world("a", "b", "c")
 
@@ -56,7 +56,7 @@ def test_inverse_offer_is_accepted():
     assert ["agent a goes into maintenance"] == [outcome.message for outcome in world.outcomes]
 
 
-def test_tasks_are_moved_shortly_before_window():
+def test_tasks_are_moved_shortly_before_window() -> None:
     """Training runs as long as possible; the grace period and the relaunch end before the window."""
     world = a_world("a", "b", "c")
     begun = world.now
@@ -71,7 +71,7 @@ def test_tasks_are_moved_shortly_before_window():
     assert world.now < begun + 600.0
 
 
-def test_near_window_moves_tasks_immediately():
+def test_near_window_moves_tasks_immediately() -> None:
     """In the decision on the inverse offer."""
     world = a_world("a", "b", "c")
 
@@ -80,7 +80,7 @@ def test_near_window_moves_tasks_immediately():
     assert [world.state.stored.recoveries["worker-0"].launch] == [call.task_id for call in world.calls_of(Kill)]
 
 
-def test_move_counts_no_failure():
+def test_move_counts_no_failure() -> None:
     """No failure is counted."""
     world = a_world("a", "b", "c")
 
@@ -94,7 +94,7 @@ def test_move_counts_no_failure():
     assert world.state.stored.result is None
 
 
-def test_move_restarts_dependent_tasks():
+def test_move_restarts_dependent_tasks() -> None:
     """Collective training stops as a whole; tasks on other agents stay there."""
     world = a_world("a", "b", "c", strategy=Strategy.MULTI_WORKER_MIRRORED)
     before = {name: task.launch.record.id for name, task in world.mesos.live().items()}
@@ -107,7 +107,7 @@ def test_move_restarts_dependent_tasks():
     assert set() == {*before.values()} & {*after.values()}
 
 
-def test_chief_restarts_with_moved_worker():
+def test_chief_restarts_with_moved_worker() -> None:
     """Only a restarted chief finds the new address; it stays at its own."""
     jobs = (a_job(JobKind.WORKER, 1, needs=needs(cpus=1.5)), a_job(JobKind.CHIEF, 1, needs=needs(cpus=1.5)))
     world = deployed_on(a_spec(jobs=jobs), "a", "b", "c")
@@ -123,7 +123,7 @@ def test_chief_restarts_with_moved_worker():
     assert before["worker-0"] != hosts(world)["worker-0"]
 
 
-def test_finished_task_does_not_restart_with_move():
+def test_finished_task_does_not_restart_with_move() -> None:
     """Its work is done."""
     jobs = (a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5)),)
     world = deployed_on(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED), "a", "b", "c", "d")
@@ -138,7 +138,7 @@ def test_finished_task_does_not_restart_with_move():
     assert {"worker-0", "worker-2"} == world.mesos.live().keys()
 
 
-def test_drained_agent_is_not_used_again():
+def test_drained_agent_is_not_used_again() -> None:
     """Its offers contain the reason."""
     world = a_world("a", "b")
 
@@ -153,7 +153,7 @@ def test_drained_agent_is_not_used_again():
 
 
 @pytest.mark.parametrize("how", ["rescinded", "offered without a window", "reconnected"])
-def test_cancelled_window_moves_no_task(how):
+def test_cancelled_window_moves_no_task(how: str) -> None:
     """Reported by Mesos, seen in an offer, or missing after a new subscription."""
     world = a_world("a", "b", "c")
     plan_window(world, "a", 600.0)

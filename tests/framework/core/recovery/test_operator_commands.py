@@ -46,20 +46,20 @@ def placeholder(state, name):
         (PAUSED, PodVerb.RESTART, "chief-0", Reply.BAD_REQUEST),
     ],
 )
-def test_command_without_meaning_is_refused(state, verb, task, expected):
+def test_command_without_meaning_is_refused(state, verb, task: str, expected) -> None:
     decision = send(state, verb, task)
 
     assert (expected, ()) == (decision.answer.reply, decision.changes)
 
 
-def test_restart_relaunches_at_previous_address_without_failure():
+def test_restart_relaunches_at_previous_address_without_failure() -> None:
     (item,) = recoveries(send(STATE, PodVerb.RESTART)).values()
 
     assert ("worker-0", Cause.ORDERED, False, ()) == (item.task, item.cause, item.must_move, item.failures)
     assert item.previous_address_until > 20.0
 
 
-def test_replaced_task_moves_and_restarts_its_dependents():
+def test_replaced_task_moves_and_restarts_its_dependents() -> None:
     """Only a new chief learns the new address."""
     items = recoveries(send(STATE, PodVerb.REPLACE))
 
@@ -67,7 +67,7 @@ def test_replaced_task_moves_and_restarts_its_dependents():
     assert (True, 20.0) == (items["worker-0"].must_move, items["worker-0"].previous_address_until)
 
 
-def test_command_ends_back_off_of_lost_task():
+def test_command_ends_back_off_of_lost_task() -> None:
     lost = send(STATE, PodVerb.RESTART).state
     item = replace(lost.stored.recoveries["worker-0"], ready_at=99.0, consecutive_failures=4)
 
@@ -76,7 +76,7 @@ def test_command_ends_back_off_of_lost_task():
     assert (30.0, 0) == (after.ready_at, after.consecutive_failures)
 
 
-def test_pause_and_resume_relaunch_dependents():
+def test_pause_and_resume_relaunch_dependents() -> None:
     paused = send(STATE, PodVerb.PAUSE, "ps-0")
     resumed = send(placeholder(placeholder(PAUSED, "ps-0"), "chief-0"), PodVerb.RESUME, "ps-0")
 
@@ -84,7 +84,7 @@ def test_pause_and_resume_relaunch_dependents():
     assert ({"ps-0": 20.0}, {}) == (paused.state.stored.paused, resumed.state.stored.paused)
 
 
-def test_dependents_resume_when_paused_task_is_removed():
+def test_dependents_resume_when_paused_task_is_removed() -> None:
     """The options no longer have it."""
     state = placeholder(PAUSED, "chief-0")
 

@@ -33,7 +33,7 @@ def questions(world: World) -> list[set[str]]:
     return [{name_of(task) for task in call.tasks} for call in world.calls_of(Reconcile)]
 
 
-def test_unanswered_reconciliation_is_repeated_with_back_off():
+def test_unanswered_reconciliation_is_repeated_with_back_off() -> None:
     """After a master failover an agent may not be back: the master does not report its tasks."""
     world = on_two_agents()
     world.mesos.missing = {"agent-2-id"}
@@ -50,7 +50,7 @@ def test_unanswered_reconciliation_is_repeated_with_back_off():
     assert [FIRST_WAIT, 10, 20, 40, LONGEST_WAIT, LONGEST_WAIT] == waits
 
 
-def test_answered_reconciliation_is_not_repeated():
+def test_answered_reconciliation_is_not_repeated() -> None:
     """Any update counts as an answer."""
     world = on_two_agents()
     world.mesos.missing = {"agent-2-id"}
@@ -66,7 +66,7 @@ def test_answered_reconciliation_is_not_repeated():
     assert world.state.session.reconciliation.started_at + FULL_INTERVAL == next_deadline(world.state)
 
 
-def test_new_connection_restarts_reconciliation():
+def test_new_connection_restarts_reconciliation() -> None:
     """One run at a time: requests to the previous master are void."""
     world = on_two_agents()
     world.mesos.missing = {"agent-2-id"}
@@ -76,7 +76,7 @@ def test_new_connection_restarts_reconciliation():
     assert world.now + FIRST_WAIT == next_deadline(world.state)
 
 
-def test_full_reconciliation_runs_every_quarter_hour():
+def test_full_reconciliation_runs_every_quarter_hour() -> None:
     """Both ways: known tasks may be gone, and unknown tasks may run."""
     world = on_two_agents()
 
@@ -87,7 +87,7 @@ def test_full_reconciliation_runs_every_quarter_hour():
     assert [ALL, set()] == questions(world)
 
 
-def test_unchanged_status_is_not_stored():
+def test_unchanged_status_is_not_stored() -> None:
     """Ten thousand tasks would be ten thousand transactions, every quarter of an hour."""
     world = on_two_agents()
 
@@ -97,7 +97,7 @@ def test_unchanged_status_is_not_stored():
     assert [] == [decision.changes for decision in world.decisions if decision.changes]
 
 
-def test_full_reconciliation_detects_lost_task():
+def test_full_reconciliation_detects_lost_task() -> None:
     """Its last update never came."""
     world = on_two_agents()
     lost = world.mesos.tasks.pop(world.id_of("worker-1"))

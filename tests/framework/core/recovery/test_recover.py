@@ -40,7 +40,7 @@ def with_history(state=STATE, name="worker-0", **options):
     return apply(state, RecoveryDecided(replace(base, **options)))
 
 
-def test_failed_worker_is_relaunched_alone():
+def test_failed_worker_is_relaunched_alone() -> None:
     (item,) = recoveries(end(STATE)).values()
 
     assert ("worker-0", Cause.USER_ERROR, (NOW,), 1, NOW) == (
@@ -52,7 +52,7 @@ def test_failed_worker_is_relaunched_alone():
     )
 
 
-def test_tasks_that_depend_on_lost_task_restart_with_it():
+def test_tasks_that_depend_on_lost_task_restart_with_it() -> None:
     """The chief ends with its ps."""
     items = recoveries(end(STATE, "ps-0"))
 
@@ -65,7 +65,7 @@ def test_tasks_that_depend_on_lost_task_restart_with_it():
     ("launched_at", "expected"),
     [(NOW - recover.STEADY_SECONDS, 1), (NOW - recover.STEADY_SECONDS + 1, 2)],
 )
-def test_steady_launch_resets_back_off(launched_at, expected):
+def test_steady_launch_resets_back_off(launched_at: float, expected: int) -> None:
     state = with_history()
     tasks = {name: replace(record, launched_at=launched_at) for name, record in state.stored.tasks.items()}
 
@@ -73,27 +73,27 @@ def test_steady_launch_resets_back_off(launched_at, expected):
 
 
 @pytest.mark.parametrize(("failures", "expected"), [((15.0,), None), ((15.0, 16.0), Verdict.FAILED)])
-def test_job_fails_after_too_many_failures(failures, expected):
+def test_job_fails_after_too_many_failures(failures, expected) -> None:
     state = with_history(a_running_state(replace(SPEC, restart=RestartPolicy(max_failures=2))), failures=failures)
 
     assert expected is verdict(end(state))
 
 
-def test_job_fails_if_relaunch_is_not_allowed():
+def test_job_fails_if_relaunch_is_not_allowed() -> None:
     never = a_running_state(replace(SPEC, restart=RestartPolicy(when=RestartWhen.NEVER)))
 
     assert Verdict.FAILED is verdict(end(never))
     assert Verdict.FAILED is verdict(end(STATE, task_state=TaskState.ERROR))
 
 
-def test_failed_side_job_does_not_fail_job():
+def test_failed_side_job_does_not_fail_job() -> None:
     jobs = (a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR))
     decision = end(a_running_state(a_spec(jobs=jobs)), "evaluator-0", TaskState.ERROR)
 
     assert (None, ()) == (verdict(decision), decision.changes)
 
 
-def test_finished_peer_makes_recovery_impossible():
+def test_finished_peer_makes_recovery_impossible() -> None:
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
     finished = apply(a_running_state(spec), StatusStored(a_status("worker-1__1", TaskState.FINISHED)))
 
@@ -109,7 +109,7 @@ def test_finished_peer_makes_recovery_impossible():
         (1.0, Strategy.INDEPENDENT, Cause.USER_ERROR),
     ],
 )
-def test_failure_soon_after_loss_of_peer_is_collateral(seconds, strategy, cause):
+def test_failure_soon_after_loss_of_peer_is_collateral(seconds: float, strategy, cause) -> None:
     state = with_history(a_running_state(replace(SPEC, strategy=strategy)), "worker-1", since=NOW - seconds)
 
     item = recoveries(end(state))["worker-0"]
@@ -117,7 +117,7 @@ def test_failure_soon_after_loss_of_peer_is_collateral(seconds, strategy, cause)
     assert (cause, cause is Cause.USER_ERROR) == (item.cause, bool(item.failures))
 
 
-def test_second_crash_at_one_address_avoids_it():
+def test_second_crash_at_one_address_avoids_it() -> None:
     """Another process may hold the port."""
     address = STATE.stored.tasks["worker-0"].address
 
@@ -131,14 +131,14 @@ def test_second_crash_at_one_address_avoids_it():
 
 
 @pytest.mark.parametrize(("ran", "moves"), [(True, False), (False, True)])
-def test_launch_lost_before_its_start_moves(ran, moves):
+def test_launch_lost_before_its_start_moves(ran: bool, moves: bool) -> None:
     decision = end(STATE, task_state=TaskState.LOST, ran=ran, exit_code=None)
 
     assert moves is recoveries(decision)["worker-0"].must_move
     assert any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
 
 
-def test_unreachable_task_is_lost_after_timeout():
+def test_unreachable_task_is_lost_after_timeout() -> None:
     timeout = SPEC.recovery.unreachable_timeout
     state = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0)))
 
@@ -148,7 +148,7 @@ def test_unreachable_task_is_lost_after_timeout():
     assert ("worker-0__1", TaskState.LOST) == (status.id, status.state)
 
 
-def test_launch_is_ready_after_its_back_off():
+def test_launch_is_ready_after_its_back_off() -> None:
     state = with_history(launch="worker-0__1", ready_at=30.0)
 
     assert 30.0 == min(recover.deadlines(state))

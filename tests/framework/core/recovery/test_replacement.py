@@ -19,7 +19,7 @@ from tf_scheduler.model.task import Cause, TaskState
 STATE = a_running_state(a_spec())
 
 
-def test_replaced_launch_keeps_failure_history():
+def test_replaced_launch_keeps_failure_history() -> None:
     before = replace_launch(STATE, STATE.stored.tasks["worker-0"], "x", 1.0)
     state = apply(STATE, RecoveryDecided(before))
 
@@ -33,7 +33,7 @@ def test_replaced_launch_keeps_failure_history():
     )
 
 
-def test_restart_group_skips_finished_and_replaced_tasks():
+def test_restart_group_skips_finished_and_replaced_tasks() -> None:
     """A lost ps restarts the chief, once."""
     chief = STATE.stored.tasks["chief-0"]
     finished = apply(STATE, StatusStored(a_status(chief.id, TaskState.FINISHED)))
@@ -44,7 +44,7 @@ def test_restart_group_skips_finished_and_replaced_tasks():
     assert [[replace_launch(STATE, chief, "restarts with ps-0", 9.0)], [], []] == groups
 
 
-def test_previous_address_wait_restarts_when_launch_ends():
+def test_previous_address_wait_restarts_when_launch_ends() -> None:
     """Only then is the address free; a lost agent is not awaited."""
     worker = STATE.stored.tasks["worker-0"]
     state = apply(STATE, RecoveryDecided(replace_launch(STATE, worker, "x", 1.0)))
@@ -67,7 +67,7 @@ def test_previous_address_wait_restarts_when_launch_ends():
         (RestartWhen.EXIT_CODE, Cause.USER_ERROR, 130, True),
     ],
 )
-def test_restart_policy_decides_about_retry(when, cause, code, retries):
+def test_restart_policy_decides_about_retry(when, cause, code: int | None, retries: bool) -> None:
     status = a_status("worker-0__1", TaskState.FAILED, exit_code=code)
 
     assert retries is (no_retry_reason(RestartPolicy(when=when), cause, status) == "")

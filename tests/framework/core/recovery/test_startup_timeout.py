@@ -44,13 +44,13 @@ def late(decision):
         (a_status("x", timestamp=10.0, healthy=True), (0.0, True)),
     ],
 )
-def test_start_time_is_that_of_first_running_status(stored, expected):
+def test_start_time_is_that_of_first_running_status(stored, expected) -> None:
     status = with_start_time(a_status("x"), stored, 50.0)
 
     assert expected == (status.timestamp, status.healthy)
 
 
-def test_task_that_misses_its_peers_is_relaunched_after_timeout():
+def test_task_that_misses_its_peers_is_relaunched_after_timeout() -> None:
     assert [10.0 + TIMEOUT] == list(startup_timeout.deadlines(WAITING))
     assert () == expire(WAITING, 9.0 + TIMEOUT).changes
     assert (Cause.NOT_JOINED, 1) == (
@@ -59,7 +59,7 @@ def test_task_that_misses_its_peers_is_relaunched_after_timeout():
     )
 
 
-def test_ready_tasks_are_counted():
+def test_ready_tasks_are_counted() -> None:
     assert (0, 3) == (startup_timeout.ready_count(STARTING), startup_timeout.ready_count(WAITING))
 
 
@@ -74,16 +74,16 @@ def test_ready_tasks_are_counted():
     ],
     ids=["progress", "stopping", "disconnected", "unlimited", "replaced"],
 )
-def test_task_is_not_late_without_need_to_join(state):
+def test_task_is_not_late_without_need_to_join(state) -> None:
     assert ([], ()) == (list(startup_timeout.deadlines(state)), expire(state).changes)
 
 
-def test_reconnect_delays_timeout():
+def test_reconnect_delays_timeout() -> None:
     """Progress is unknown after a reconnect."""
     assert [500.0 + RECONNECT_GRACE] == list(startup_timeout.deadlines(with_fields(WAITING, connected_at=500.0)))
 
 
-def test_too_many_late_launches_fail_job():
+def test_too_many_late_launches_fail_job() -> None:
     before = replace(
         replace_launch(WAITING, WAITING.stored.tasks["worker-0"], "x", 1.0),
         launch="worker-0__0",
@@ -95,7 +95,7 @@ def test_too_many_late_launches_fail_job():
     assert Verdict.FAILED is decision.state.stored.result.verdict
 
 
-def test_missing_servers_of_all_tasks_are_a_single_warning():
+def test_missing_servers_of_all_tasks_are_a_single_warning() -> None:
     """The programs may have no server."""
     first = expire(STARTING)
 
@@ -103,7 +103,7 @@ def test_missing_servers_of_all_tasks_are_a_single_warning():
     assert () == expire(first.state, 11.0 + TIMEOUT).outcomes
 
 
-def test_silent_launch_is_lost_after_timeout():
+def test_silent_launch_is_lost_after_timeout() -> None:
     state = apply(WAITING, TaskLaunched(a_record(SPEC, "worker-0", "2")))
 
     assert () == startup_timeout.unstarted_launches(state, 4.0 + TIMEOUT)

@@ -36,7 +36,7 @@ def kinds(decision):
         ("worker-9__1", TaskState.FINISHED, [Acknowledge]),
     ],
 )
-def test_unknown_launch_is_killed_unless_it_has_ended(task_id, task_state, expected):
+def test_unknown_launch_is_killed_unless_it_has_ended(task_id: str, task_state, expected) -> None:
     assert expected == kinds(update(STATE, task_id, task_state))
 
 
@@ -44,31 +44,31 @@ def test_unknown_launch_is_killed_unless_it_has_ended(task_id, task_state, expec
     ("uuid", "expected"),
     [("new", [StatusStored, Acknowledge]), ("uuid", [Acknowledge]), ("", [])],
 )
-def test_only_news_are_stored_and_only_updates_acknowledged(uuid, expected):
+def test_only_news_are_stored_and_only_updates_acknowledged(uuid: str, expected) -> None:
     """A repeated update has the stored uuid; an answer to reconciliation has none."""
     assert expected == kinds(update(STATE, uuid=uuid))
 
 
-def test_launch_that_counts_as_lost_is_killed():
+def test_launch_that_counts_as_lost_is_killed() -> None:
     lost = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.LOST)))
 
     assert [Acknowledge, Kill] == kinds(update(lost))
 
 
-def test_unreachable_time_is_that_of_first_status():
+def test_unreachable_time_is_that_of_first_status() -> None:
     first = update(STATE, task_state=TaskState.UNREACHABLE, timestamp=1.0)
     second = update(first.state, task_state=TaskState.UNREACHABLE, uuid="other", now=150.0)
 
     assert 110.0 == second.state.stored.statuses["worker-0__1"].timestamp
 
 
-def test_status_without_addresses_keeps_known_ones():
+def test_status_without_addresses_keeps_known_ones() -> None:
     known = update(STATE, addresses=("10.0.0.9",))
 
     assert ("10.0.0.9",) == update(known.state, uuid="other").state.stored.statuses["worker-0__1"].addresses
 
 
-def test_exited_placeholder_has_failed():
+def test_exited_placeholder_has_failed() -> None:
     """The program of the paused task did not finish."""
     placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)
     state = with_fields(apply(STATE, TaskLaunched(placeholder)), paused={"worker-0": 1.0})
@@ -78,27 +78,27 @@ def test_exited_placeholder_has_failed():
     assert TaskState.FAILED is after.stored.statuses["worker-0__2"].state
 
 
-def test_finished_chief_ends_job_and_finished_worker_does_not():
+def test_finished_chief_ends_job_and_finished_worker_does_not() -> None:
     worker, chief = (update(STATE, f"{name}__1", TaskState.FINISHED).state for name in ("worker-0", "chief-0"))
 
     assert worker.stored.result is None
     assert Verdict.SUCCEEDED is chief.stored.result.verdict
 
 
-def test_failed_task_is_recovered():
+def test_failed_task_is_recovered() -> None:
     decision = update(STATE, task_state=TaskState.FAILED, exit_code=1)
 
     assert ["worker-0"] == [c.recovery.task for c in decision.changes if isinstance(c, RecoveryDecided)]
 
 
 @pytest.mark.parametrize(("now", "expected"), [(119.0, ("worker-0",)), (121.0, ())])
-def test_failures_soon_after_failed_job_are_collateral(now, expected):
+def test_failures_soon_after_failed_job_are_collateral(now: float, expected) -> None:
     after = update(FAILED, task_state=TaskState.FAILED, now=now).state
 
     assert expected == after.stored.result.collateral
 
 
-def test_unstarted_launch_is_lost_and_killed():
+def test_unstarted_launch_is_lost_and_killed() -> None:
     """Its agent may start it later."""
     spec = replace(SPEC, recovery=RecoveryPolicy(start_timeout=1.0))
     state = apply(a_running_state(spec), TaskLaunched(a_record(spec, "worker-0", "2")))
@@ -111,7 +111,7 @@ def test_unstarted_launch_is_lost_and_killed():
     assert (Kill("worker-0__2", "a"),) == late.calls
 
 
-def test_message_names_task_agent_state_and_reason():
+def test_message_names_task_agent_state_and_reason() -> None:
     status = a_status("worker-0__1", TaskState.FAILED, message="exit code 3")
 
     assert "worker-0 on a has failed: exit code 3" == updates.describe(STATE.stored.tasks["worker-0"], status)

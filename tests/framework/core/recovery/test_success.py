@@ -35,15 +35,15 @@ def completed(state):
         (SuccessPolicy.ANY_WORKER, ["chief-0", "worker-0", "worker-1"]),
     ],
 )
-def test_policy_decides_which_completion_ends_job(policy, expected):
+def test_policy_decides_which_completion_ends_job(policy, expected) -> None:
     assert expected == sorted(completed(a_state(policy)))
 
 
-def test_worker_0_leads_without_chief():
+def test_worker_0_leads_without_chief() -> None:
     assert ["worker-0"] == completed(a_state(SuccessPolicy.CHIEF, jobs=(a_job(JobKind.WORKER, 2),)))
 
 
-def test_all_workers_policy_completes_with_last_worker():
+def test_all_workers_policy_completes_with_last_worker() -> None:
     state = a_state(SuccessPolicy.ALL_WORKERS)
     for name in ("worker-0", "worker-1", "chief-0"):
         state = apply(state, StatusStored(a_status(f"{name}__1", TaskState.FINISHED)))
@@ -51,13 +51,13 @@ def test_all_workers_policy_completes_with_last_worker():
     assert completes_job(state, state.stored.tasks["worker-1"])
 
 
-def test_independent_strategy_ends_with_all_workers():
+def test_independent_strategy_ends_with_all_workers() -> None:
     spec = a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 2),))
 
     assert SuccessPolicy.ALL_WORKERS is success_policy(spec)
 
 
-def test_job_survives_side_jobs_and_spare_workers():
+def test_job_survives_side_jobs_and_spare_workers() -> None:
     state = a_state(SuccessPolicy.ANY_WORKER)
     strict = a_state()
 

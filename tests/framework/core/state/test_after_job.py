@@ -23,29 +23,29 @@ def retained(state):
     return [record.name for record in after_job.retained_tasks(state)]
 
 
-def test_evaluator_continues_after_success():
+def test_evaluator_continues_after_success() -> None:
     state = ended(evaluator_seconds=30.0)
 
     assert ["evaluator-0"] == retained(state)
     assert [130.0] == list(after_job.deadlines(state))
 
 
-def test_evaluator_stops_after_failure():
+def test_evaluator_stops_after_failure() -> None:
     assert [] == retained(ended(Verdict.FAILED, evaluator_seconds=30.0))
 
 
-def test_tensorboard_is_kept_if_configured():
+def test_tensorboard_is_kept_if_configured() -> None:
     state = ended(after_finish=AfterFinish.KEEP_TENSORBOARD, evaluator_seconds=0.0, keep_seconds=None)
 
     assert ["tensorboard-0"] == retained(state)
     assert [] == list(after_job.deadlines(state))
 
 
-def test_cleanup_none_keeps_all_tasks():
+def test_cleanup_none_keeps_all_tasks() -> None:
     assert 3 == len(retained(ended(cleanup=CleanupPolicy.NONE, keep_seconds=60.0)))
 
 
-def test_tasks_stop_at_their_end_time():
+def test_tasks_stop_at_their_end_time() -> None:
     state = ended(evaluator_seconds=30.0)
     records = list(state.stored.tasks.values())
 
@@ -53,12 +53,12 @@ def test_tasks_stop_at_their_end_time():
     assert 3 == len(after_job.tasks_to_stop(state, records, 130.0))
 
 
-def test_requested_stop_retains_no_task():
+def test_requested_stop_retains_no_task() -> None:
     assert [] == retained(with_fields(ended(evaluator_seconds=30.0), stop_requested=True))
     assert [] == retained(ended(Verdict.STOPPED, evaluator_seconds=30.0))
 
 
-def test_forced_uninstall_ends_idle_service():
+def test_forced_uninstall_ends_idle_service() -> None:
     state = ended(after_finish=AfterFinish.IDLE)
     forced = with_fields(state, controls={UNINSTALL: PlanControl(forced=frozenset({()}))})
 

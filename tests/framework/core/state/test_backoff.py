@@ -18,7 +18,7 @@ from tf_scheduler.core.state.backoff import (
 from tf_scheduler.model.offer import FULL_TOKEN_BUCKET, TokenBucket
 
 
-def test_first_token_is_available_immediately():
+def test_first_token_is_available_immediately() -> None:
     """The bucket starts full."""
     assert TokenBucket(CAPACITY - 1, 1000.0, 1000.0) == take_token(FULL_TOKEN_BUCKET, 1000.0)
 
@@ -32,14 +32,14 @@ def bucket_after(count):
     return bucket
 
 
-def test_full_bucket_gives_several_tokens_immediately():
+def test_full_bucket_gives_several_tokens_immediately() -> None:
     """A task lost right after another is placed immediately."""
     bucket = bucket_after(int(BURST))
 
     assert CAPACITY - BURST == bucket.tokens
 
 
-def test_later_tokens_are_five_seconds_apart():
+def test_later_tokens_are_five_seconds_apart() -> None:
     """However many are left."""
     bucket = bucket_after(int(BURST))
 
@@ -49,14 +49,14 @@ def test_later_tokens_are_five_seconds_apart():
     assert take_token(bucket, 1000.0 + MIN_TOKEN_INTERVAL) is not None
 
 
-def test_unused_bucket_fills_again():
+def test_unused_bucket_fills_again() -> None:
     """Not beyond its capacity."""
     later = take_token(bucket_after(int(BURST)), 1000.0 + 2 * BURST * SECONDS_PER_TOKEN)
 
     assert CAPACITY - 1 == later.tokens
 
 
-def test_empty_bucket_fills_slowly():
+def test_empty_bucket_fills_slowly() -> None:
     """One token in 256 seconds."""
     empty = TokenBucket(0.0, 1000.0, 900.0)
 
@@ -68,7 +68,7 @@ def test_empty_bucket_fills_slowly():
 
 
 @given(st.lists(st.floats(0.0, 500.0), max_size=400))
-def test_tokens_never_exceed_capacity_and_rate(pauses):
+def test_tokens_never_exceed_capacity_and_rate(pauses) -> None:
     """For any times of requests: at most the capacity, and one per 256 s."""
     now, bucket, count = 1000.0, FULL_TOKEN_BUCKET, 0
     for pause in pauses:
@@ -84,24 +84,24 @@ def test_tokens_never_exceed_capacity_and_rate(pauses):
 
 
 @given(st.integers(1, 10_000), st.floats(0.0, 60.0), st.floats(0.0, 1.0, exclude_max=True))
-def test_offer_back_off_is_bounded(failures, hold, luck):
+def test_offer_back_off_is_bounded(failures, hold, luck) -> None:
     """It never exceeds the longest window, for any number of failures."""
     assert MIN_DELAY <= round_delay(failures, hold, luck) <= MIN_DELAY + MAX_WINDOW
 
 
-def test_back_off_window_doubles():
+def test_back_off_window_doubles() -> None:
     """From hold_seconds, up to a minute."""
     assert [5.0, 10.0, 20.0, 40.0, 60.0, 60.0] == [round_delay(n, 5.0, 1.0) - MIN_DELAY for n in range(1, 7)]
 
 
 @given(st.uuids().map(str))
-def test_jitter_depends_on_id(unique):
+def test_jitter_depends_on_id(unique) -> None:
     """The same id gives the same number, from 0 to 1."""
     assert jitter_from_id(unique) == jitter_from_id(unique)
     assert 0.0 <= jitter_from_id(unique) < 1.0
 
 
-def test_jitter_is_spread():
+def test_jitter_is_spread() -> None:
     """Ids that differ in one digit give numbers over the whole range."""
     numbers = sorted(jitter_from_id(f"id-{number}") for number in range(1000))
 

@@ -15,13 +15,13 @@ SPEC = a_spec()
 PS_0 = TaskName("ps-0")
 
 
-def test_parameter_server_pauses_chief():
+def test_parameter_server_pauses_chief() -> None:
     """The chief cannot train without it."""
     assert {"ps-0", "chief-0"} == pause.sleeping_tasks(SPEC, {PS_0: 1.0})
     assert (True, False) == tuple(pause.is_sleeping(SPEC, {PS_0: 1.0}, name) for name in ("chief-0", "worker-0"))
 
 
-def test_override_shows_pausing_then_paused():
+def test_override_shows_pausing_then_paused() -> None:
     state = apply(a_running_state(SPEC), TaskPaused("worker-0", 1.0))
     placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)
     paused = apply(state, TaskLaunched(placeholder), StatusStored(a_status(placeholder.id)))
@@ -30,14 +30,14 @@ def test_override_shows_pausing_then_paused():
     assert pause.override_of(paused, "worker-1") is None
 
 
-def test_finished_task_has_no_override():
+def test_finished_task_has_no_override() -> None:
     state = apply(a_running_state(SPEC), TaskPaused("worker-0", 1.0))
     state = apply(state, StatusStored(a_status("worker-0__1", TaskState.FINISHED)))
 
     assert pause.override_of(state, "worker-0") is None
 
 
-def test_placeholder_prints_how_to_resume():
+def test_placeholder_prints_how_to_resume() -> None:
     state = with_fields(a_running_state(replace(SPEC, name="it's")), paused={"ps-0": 1.0})
     command = pause.placeholder_command(state, state.stored.tasks["chief-0"])
 

@@ -17,25 +17,25 @@ def changed(**options):
     return {name for name in index_of(SPEC).tasks if config_digest(SPEC, name) != config_digest(other, name)}
 
 
-def test_digest_of_options_ignores_their_notation():
+def test_digest_of_options_ignores_their_notation() -> None:
     """A restarted scheduler must not take its own tasks for outdated."""
     assert index_of(a_spec()).target == index_of(a_spec()).target
     assert index_of(a_spec(workers=2)).target != index_of(a_spec(workers=3)).target
 
 
-def test_digest_changes_with_launch_options_of_own_job():
+def test_digest_changes_with_launch_options_of_own_job() -> None:
     assert {"worker-0", "worker-1"} == changed(command="other") == changed(needs=needs(cpus=9))
 
 
-def test_job_size_changes_digest_of_tasks_with_all_addresses():
+def test_job_size_changes_digest_of_tasks_with_all_addresses() -> None:
     assert {"chief-0"} == changed(count=3)
 
 
-def test_digest_of_unknown_task_is_empty():
+def test_digest_of_unknown_task_is_empty() -> None:
     assert "" == config_digest(SPEC, "worker-9")
 
 
-def test_side_jobs_are_not_members():
+def test_side_jobs_are_not_members() -> None:
     jobs = (a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR), a_job(JobKind.TENSORBOARD))
     index = index_of(a_spec(jobs=jobs))
 
@@ -43,20 +43,20 @@ def test_side_jobs_are_not_members():
     assert {"worker-0"} == index.members
 
 
-def test_strategy_decides_which_tasks_need_all_addresses():
+def test_strategy_decides_which_tasks_need_all_addresses() -> None:
     together = index_of(a_spec(strategy=Strategy.BETWEEN_GRAPH))
 
     assert {"chief-0"} == index_of(SPEC).knowers
     assert together.members == together.knowers
 
 
-def test_deploy_launches_sections_of_its_phases_only():
+def test_deploy_launches_sections_of_its_phases_only() -> None:
     deploy = PlanSpec("deploy", phases=(PhaseSpec("first", "worker"),))
 
     assert {"worker-0", "worker-1"} == index_of(a_spec(plans={"deploy": deploy})).scope
 
 
-def test_update_has_phases_of_deploy_by_default():
+def test_update_has_phases_of_deploy_by_default() -> None:
     deploy = PlanSpec("deploy", PlanStrategy.CANARY)
     plans = index_of(a_spec(plans={"deploy": deploy})).launch_plans
 
@@ -65,6 +65,6 @@ def test_update_has_phases_of_deploy_by_default():
     assert {PlanStrategy.CANARY} == {phase.strategy for phase in plans[1].phases}
 
 
-def test_index_is_cached_by_identity():
+def test_index_is_cached_by_identity() -> None:
     """The index of 10,000 tasks is computed once."""
     assert index_of(SPEC) is index_of(SPEC)

@@ -37,7 +37,7 @@ def die_at_request(kind: str, point: int) -> None:
     """Kill this process before or after the bytes of one request are written; heartbeats do not count."""
     submit, counter = ConnectionHandler._submit, count()
 
-    def counted(self, request, timeout, xid=None):
+    def counted(self, request, timeout, xid=None) -> None:
         mine = not _is_heartbeat(request) and next(counter) == point
         if mine and kind == "before":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -27,12 +27,12 @@ from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperTls
         ),
     ],
 )
-def test_address_is_parsed(url, expected):
+def test_address_is_parsed(url: str, expected) -> None:
     """Mesos' form of an address, and this project's options."""
     assert expected == ZooKeeperAddress.parse(url)
 
 
-def test_credentials_are_read_from_file(tmp_path):
+def test_credentials_are_read_from_file(tmp_path: Path) -> None:
     """The list of processes does not show them; the file's last line break does not count."""
     file = tmp_path / "credentials"
     file.write_text("me:secret\n")
@@ -63,7 +63,7 @@ def test_credentials_are_read_from_file(tmp_path):
         ("zks://a?certificate=/c.pem", "set both or neither"),
     ],
 )
-def test_invalid_address_is_explained(url, message):
+def test_invalid_address_is_explained(url: str, message: str) -> None:
     """Each error names what is wrong, and shows what is allowed."""
     with pytest.raises(StoreAddressError, match=message) as caught:
         ZooKeeperAddress.parse(url)
@@ -73,14 +73,14 @@ def test_invalid_address_is_explained(url, message):
 @pytest.mark.parametrize(
     "url", ["zk://me:secret@", "zk://me:secret@a/../x", "zk://me:secret@a?x=secret", "x://me:secret@a"]
 )
-def test_errors_hide_password(url):
+def test_errors_hide_password(url: str) -> None:
     """Errors show the address without login and options."""
     with pytest.raises(StoreAddressError) as caught:
         ZooKeeperAddress.parse(url)
     assert "secret" not in str(caught.value)
 
 
-def test_address_hides_password():
+def test_address_hides_password() -> None:
     """In its text and its representation."""
     place = ZooKeeperAddress.parse("zk://me:secret@a:1/x")
 
@@ -89,7 +89,7 @@ def test_address_hides_password():
 
 
 @given(st.text())
-def test_parsing_raises_address_error_only(text):
+def test_parsing_raises_address_error_only(text) -> None:
     for scheme in ("", "zk://", "zks://", "zk://a/", "zk://a?"):
         try:
             place = ZooKeeperAddress.parse(scheme + text)

@@ -28,7 +28,7 @@ class ZooKeeperAgrees(StoresAgree):
 
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("small", [False, True])
-def test_stores_agree(zookeeper, monkeypatch, small):
+def test_stores_agree(zookeeper, monkeypatch: pytest.MonkeyPatch, small) -> None:
     """With usual nodes, and with nodes so small that entries are always split and merged."""
     if small:
         monkeypatch.setattr(layout, "NODE_LIMIT", 100)

@@ -31,7 +31,7 @@ def left_behind(place: ZooKeeperAddress, acknowledged: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
-def test_kill_at_every_request(zookeeper, tmp_path, kind):
+def test_kill_at_every_request(zookeeper, tmp_path: Path, kind) -> None:
     """Every acknowledged decision is stored, and at most one more."""
     command = [sys.executable, str(CRASHER), zookeeper.servers[0], str(tmp_path), kind, *map(str, range(POINTS))]
     output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, timeout=170).stdout

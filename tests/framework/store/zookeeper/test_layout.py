@@ -45,25 +45,25 @@ writes = st.lists(st.builds(Put, keys(), st.binary(max_size=50)) | st.builds(Del
         ("a%5Fb", "dcos-service-a%255Fb"),
     ],
 )
-def test_service_folder_matches_sdk(service, name):
+def test_service_folder_matches_sdk(service: str, name: str) -> None:
     """So that the DC/OS janitor finds it; only names that Marathon does not allow are escaped."""
     assert name == layout.service_folder(service_key(service))
 
 
 @given(keys(), keys())
-def test_service_folders_are_unique(one, other):
+def test_service_folders_are_unique(one, other) -> None:
     """And one segment of a path."""
     assert (one == other) == (layout.service_folder(one) == layout.service_folder(other))
     assert "/" not in layout.service_folder(one)
 
 
 @given(writes)
-def test_decoding_inverts_encoding(written):
+def test_decoding_inverts_encoding(written) -> None:
     assert written == layout.decode_writes(layout.encode_writes(written), "here")
 
 
 @given(writes, st.data())
-def test_truncated_entry_is_rejected(written, data):
+def test_truncated_entry_is_rejected(written, data) -> None:
     """With the name of the node."""
     whole = layout.encode_writes(written)
     length = data.draw(st.integers(0, len(whole) - 1))
@@ -72,7 +72,7 @@ def test_truncated_entry_is_rejected(written, data):
 
 
 @given(st.binary(max_size=60))
-def test_decoding_raises_store_corrupt_only(data):
+def test_decoding_raises_store_corrupt_only(data) -> None:
     """Any bytes are writes or a StoreCorruptError, as an entry and as a head."""
     for read in (layout.decode_writes, layout.decode_head):
         for content in (data, b"\x01" + data):
@@ -83,7 +83,7 @@ def test_decoding_raises_store_corrupt_only(data):
 
 
 @given(st.binary(max_size=60))
-def test_invalid_content_is_rejected(data):
+def test_invalid_content_is_rejected(data) -> None:
     """Valid compression of other content is a StoreCorruptError, or happens to be writes."""
     try:
         written = layout.decode_writes(b"\x01" + zlib.compress(data), "here")
@@ -92,7 +92,7 @@ def test_invalid_content_is_rejected(data):
     assert data == zlib.decompress(layout.encode_writes(written)[1:])
 
 
-def test_decoding_head_inverts_encoding():
+def test_decoding_head_inverts_encoding() -> None:
     """With all fields and its stored schema."""
     head = Head("abc", 12, 9, "t0", 3, "change", "host 12")
 
@@ -106,13 +106,13 @@ def test_decoding_head_inverts_encoding():
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b"[]", b"null", b'{"schema": 1, "x": 1}', b'{"schema": "1"}', b"\xff", ZERO]
 )
-def test_damaged_head_is_reported(data):
+def test_damaged_head_is_reported(data: bytes) -> None:
     """With the node and a remedy."""
     with pytest.raises(StoreCorruptError, match=r"/place.*state import"):
         layout.decode_head(data, "/place")
 
 
-def test_newer_schema_is_rejected():
+def test_newer_schema_is_rejected() -> None:
     """In the head and in the nodes that it names."""
     with pytest.raises(StoreVersionError, match="newer version"):
         layout.decode_head(b'{"schema": 2}', "here")
@@ -124,7 +124,7 @@ def test_newer_schema_is_rejected():
     st.integers(0, 30).flatmap(lambda last: st.tuples(st.just(last), st.integers(0, last))),
     st.integers(0, 3),
 )
-def test_current_nodes_are_not_garbage(numbers, parts):
+def test_current_nodes_are_not_garbage(numbers, parts) -> None:
     """Nor nodes that a later head could name."""
     last, snapshot = numbers
     head = Head("i", last, snapshot, "token", parts if snapshot else 0)
@@ -135,7 +135,7 @@ def test_current_nodes_are_not_garbage(numbers, parts):
 
 
 @given(st.integers(1, 30), st.integers(1, 30))
-def test_nodes_before_snapshot_are_garbage(snapshot, number):
+def test_nodes_before_snapshot_are_garbage(snapshot, number) -> None:
     """Entries, older snapshots, and unused parts of other writers."""
     head = replace(Head("i"), last=snapshot, snapshot=snapshot, token="t", parts=1)
     names = [layout.entry_name(number), layout.part_name(number, "other", 0)]
@@ -143,7 +143,7 @@ def test_nodes_before_snapshot_are_garbage(snapshot, number):
     assert [number <= snapshot] * 2 == [layout.is_garbage(name, head) for name in names]
 
 
-def test_pieces_fit_node():
+def test_pieces_fit_node() -> None:
     """And join to the whole."""
     data = bytes(range(256)) * 8192
     pieces = layout.split(data)

@@ -65,7 +65,7 @@ def leader() -> Iterator[Callable[[ZooKeeperAddress], subprocess.Popen[str]]]:
         yield start
 
 
-def test_standby_takes_over_after_leader(open_at, zookeeper):
+def test_standby_takes_over_after_leader(open_at, zookeeper) -> None:
     """Immediately; the standby knows the leader, and the first one can no longer write."""
     first, second = open_at(zookeeper), open_at(zookeeper)
     leadership = first.lead()
@@ -83,19 +83,19 @@ def test_standby_takes_over_after_leader(open_at, zookeeper):
         leadership.check()
 
 
-def test_standby_wait_times_out(open_at, zookeeper):
+def test_standby_wait_times_out(open_at, zookeeper) -> None:
     """The error describes the leader."""
     open_at(zookeeper).lead()
     with pytest.raises(StoreUnavailableError, match=f"another scheduler leads this service: process {os.getpid()}"):
         open_at(zookeeper).lead(timeout=0.5)
 
 
-def test_services_have_separate_leaders(open_at, zookeeper):
+def test_services_have_separate_leaders(open_at, zookeeper) -> None:
     for service in ("a", "a/b", "b"):
         open_at(zookeeper, service).lead(timeout=LONG).check()
 
 
-def test_leader_reads_and_writes(open_at, zookeeper):
+def test_leader_reads_and_writes(open_at, zookeeper) -> None:
     """Other schedulers may read."""
     store = open_at(zookeeper)
     store.lead()
@@ -109,7 +109,7 @@ def test_leader_reads_and_writes(open_at, zookeeper):
     assert {} == store.load()
 
 
-def test_write_requires_load_after_election(open_at, zookeeper):
+def test_write_requires_load_after_election(open_at, zookeeper) -> None:
     """The previous leader may have written after an earlier load."""
     store = open_at(zookeeper)
     store.load()
@@ -119,7 +119,7 @@ def test_write_requires_load_after_election(open_at, zookeeper):
         store.apply([Put("a", b"1")])
 
 
-def test_standby_takes_over_killed_leader(zookeeper, open_at, leader):
+def test_standby_takes_over_killed_leader(zookeeper, open_at, leader) -> None:
     """When the session ends, with the whole state."""
     process = leader(replace(zookeeper, session_timeout=2.0))
     standby = Standby(open_at(zookeeper))
@@ -128,7 +128,7 @@ def test_standby_takes_over_killed_leader(zookeeper, open_at, leader):
     standby.join()
 
 
-def test_frozen_leader_stops_acting(zookeeper, open_at, leader):
+def test_frozen_leader_stops_acting(zookeeper, open_at, leader) -> None:
     """The frozen leader stops acting before the standby leads, and can store nothing."""
     process = leader(replace(zookeeper, session_timeout=2.0))
     standby = Standby(open_at(zookeeper))
@@ -145,7 +145,7 @@ def test_frozen_leader_stops_acting(zookeeper, open_at, leader):
     assert "stored nothing" == stored
 
 
-def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at, operator):
+def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at, operator) -> None:
     """Before its session could end: afterwards the session still has its nodes."""
     store = open_at(replace(three_places, session_timeout=8.0))
     lost: queue.Queue[Any] = queue.Queue()
@@ -170,7 +170,7 @@ def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at,
 
 
 @pytest.mark.parametrize("which", ["leader", "ours"])
-def test_leadership_survives_one_server(three_places, ensemble, open_at, server_of, which):
+def test_leadership_survives_one_server(three_places, ensemble, open_at, server_of, which) -> None:
     """The ensemble's leader is killed, or the connected server is frozen."""
     store = open_at(replace(three_places, session_timeout=6.0))
     lost: queue.Queue[Any] = queue.Queue()
@@ -194,7 +194,7 @@ def test_leadership_survives_one_server(three_places, ensemble, open_at, server_
 
 
 @pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "answer"], ["request", "answer", "request"]])
-def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost):
+def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost) -> None:
     """The standby leads and does not wait for itself."""
     with ZooKeeperProxy(zookeeper.servers[0]) as proxy:
         store = open_at(zookeeper, servers=(proxy.address,))
@@ -203,7 +203,7 @@ def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost):
         store.close()
 
 
-def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
+def test_removed_lock_ends_leadership(zookeeper, open_at, operator) -> None:
     """And the scheduler can store nothing."""
     store = open_at(zookeeper)
     lost: queue.Queue[Any] = queue.Queue()
@@ -221,7 +221,7 @@ def test_removed_lock_ends_leadership(zookeeper, open_at, operator):
     assert {} == open_at(zookeeper).load()
 
 
-def test_session_end_ends_leadership(zookeeper, open_at, expire):
+def test_session_end_ends_leadership(zookeeper, open_at, expire) -> None:
     """Immediately. A write in the new session is rejected, even if no other process has written."""
     store = open_at(zookeeper)
     lost: queue.Queue[Any] = queue.Queue()
@@ -244,7 +244,7 @@ def test_session_end_ends_leadership(zookeeper, open_at, expire):
     assert {"a": b"1"} == open_at(zookeeper).load()
 
 
-def test_leader_uses_granted_session_timeout(zookeeper, open_at):
+def test_leader_uses_granted_session_timeout(zookeeper, open_at) -> None:
     """The server allows at most 10 s: a leader that counts on its requested minute would act too long."""
     store = open_at(zookeeper, session_timeout=60.0)
     asked = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -254,7 +254,7 @@ def test_leader_uses_granted_session_timeout(zookeeper, open_at):
     assert 0 < leadership._lease_end - asked < 10.0
 
 
-def test_standbys_lead_one_at_a_time(zookeeper, open_at):
+def test_standbys_lead_one_at_a_time(zookeeper, open_at) -> None:
     leading, most, served = [], [], []
     guard = threading.Lock()
 

@@ -49,7 +49,7 @@ def counted(end: int) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("lost", [["request"], ["answer"], ["answer", "request"], ["request"] * 2, ["answer"] * 2])
 @pytest.mark.parametrize("before", [0, 3])
-def test_unanswered_commit_acts_once(open_at, zookeeper, proxy, operator, lost, before):
+def test_unanswered_commit_acts_once(open_at, zookeeper, proxy, operator, lost, before) -> None:
     """Whether requests or answers get lost."""
     store = open_at(replace(zookeeper, servers=(proxy.address,)))
     store.load()
@@ -62,7 +62,7 @@ def test_unanswered_commit_acts_once(open_at, zookeeper, proxy, operator, lost, 
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
-def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost):
+def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost) -> None:
     """The check stores nothing, so the request may be sent repeatedly."""
     store = open_at(replace(zookeeper, servers=(proxy.address,)))
     store.load()
@@ -76,7 +76,7 @@ def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost):
 
 
 @pytest.mark.parametrize(("lost", "stored"), [("request", 3), ("answer", 4)])
-def test_unknown_outcome_is_a_conflict(open_at, zookeeper, proxy, operator, lost, stored):
+def test_unknown_outcome_is_a_conflict(open_at, zookeeper, proxy, operator, lost, stored) -> None:
     """Writes fail until the next load, which returns the stored state and bars the lost commit."""
     place = replace(zookeeper, servers=(proxy.address,), request_timeout=1.0)
     store = open_at(place)
@@ -100,7 +100,7 @@ def test_unknown_outcome_is_a_conflict(open_at, zookeeper, proxy, operator, lost
     assert counted(6) == open_at(zookeeper).load()
 
 
-def test_unknown_first_change_is_a_conflict(open_at, zookeeper, proxy, operator):
+def test_unknown_first_change_is_a_conflict(open_at, zookeeper, proxy, operator) -> None:
     """Without a head, the next load creates one, so that the lost change cannot act."""
     store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
     store.load()
@@ -115,7 +115,7 @@ def test_unknown_first_change_is_a_conflict(open_at, zookeeper, proxy, operator)
     assert counted(2) == open_at(zookeeper).load()
 
 
-def test_nothing_is_sent_without_connection(open_at, zookeeper, proxy):
+def test_nothing_is_sent_without_connection(open_at, zookeeper, proxy) -> None:
     """So nothing is stored, and the same call may succeed later."""
     store = open_at(replace(zookeeper, servers=(proxy.address,), request_timeout=1.0))
     store.load()
@@ -131,7 +131,7 @@ def test_nothing_is_sent_without_connection(open_at, zookeeper, proxy):
     assert counted(4) == open_at(zookeeper).load()
 
 
-def test_start_without_server_is_unavailable(zookeeper, proxy):
+def test_start_without_server_is_unavailable(zookeeper, proxy) -> None:
     """With the address and the reason."""
     proxy.cut()
     with pytest.raises(StoreUnavailableError, match=f"zk://{proxy.address}/"):
@@ -140,7 +140,7 @@ def test_start_without_server_is_unavailable(zookeeper, proxy):
         ZooKeeperStore(replace(zookeeper, servers=("127.0.0.1:1",), request_timeout=1.0), "tensorflow")
 
 
-def test_writer_continues_after_session_end(open_at, zookeeper, expire):
+def test_writer_continues_after_session_end(open_at, zookeeper, expire) -> None:
     """Without leadership."""
     store = open_at(zookeeper)
     store.load()
@@ -151,7 +151,7 @@ def test_writer_continues_after_session_end(open_at, zookeeper, expire):
     assert counted(4) == open_at(zookeeper).load()
 
 
-def test_apply_survives_killed_zookeeper_leader(ensemble, three_places, open_at):
+def test_apply_survives_killed_zookeeper_leader(ensemble, three_places, open_at) -> None:
     """Every apply succeeds on the other servers."""
     store = open_at(three_places)
     store.load()
@@ -169,7 +169,7 @@ def test_apply_survives_killed_zookeeper_leader(ensemble, three_places, open_at)
     assert counted(400) == open_at(three_places).load()
 
 
-def test_frozen_server_is_replaced(ensemble, three_places, open_at, server_of):
+def test_frozen_server_is_replaced(ensemble, three_places, open_at, server_of) -> None:
     """Before the session ends."""
     store = open_at(three_places)
     store.load()
@@ -186,7 +186,7 @@ def test_frozen_server_is_replaced(ensemble, three_places, open_at, server_of):
     assert session == store._session.number
 
 
-def test_load_is_not_stale(ensemble, three_places, open_at):
+def test_load_is_not_stale(ensemble, three_places, open_at) -> None:
     """A server that was frozen catches up first: a new leader must not start from the past."""
     follower = ensemble.followers()[0]
     writer = open_at(three_places, servers=(ensemble.leader().address,))
@@ -205,7 +205,7 @@ def test_load_is_not_stale(ensemble, three_places, open_at):
         assert counted(end) == loaded[-1]
 
 
-def test_lost_quorum_is_unavailable_until_back(ensemble, three_places, open_at):
+def test_lost_quorum_is_unavailable_until_back(ensemble, three_places, open_at) -> None:
     """Without a majority every call fails in time; with a majority the state is complete."""
     store = open_at(three_places, request_timeout=2.0)
     store.load()
@@ -228,7 +228,7 @@ def test_lost_quorum_is_unavailable_until_back(ensemble, three_places, open_at):
     assert counted(6) == open_at(three_places).load()
 
 
-def test_state_survives_restart_of_all_servers(ensemble, three_places, open_at):
+def test_state_survives_restart_of_all_servers(ensemble, three_places, open_at) -> None:
     store = open_at(three_places)
     store.load()
     count_up(store, 0, 5)
@@ -243,7 +243,7 @@ def test_state_survives_restart_of_all_servers(ensemble, three_places, open_at):
     assert counted(6) == open_at(three_places).load()
 
 
-def test_writers_on_different_servers_lose_no_update(ensemble, three_places, open_at):
+def test_writers_on_different_servers_lose_no_update(ensemble, three_places, open_at) -> None:
     """Three writers, each connected to another server, increment one key and reach the full count."""
     stores = [open_at(three_places, servers=(server.address,)) for server in ensemble.servers]
     increment_concurrently(stores, 20)
@@ -251,7 +251,7 @@ def test_writers_on_different_servers_lose_no_update(ensemble, three_places, ope
     assert {"count": b"60"} == open_at(three_places).load()
 
 
-def test_close_with_frozen_server_returns(ensemble, three_places):
+def test_close_with_frozen_server_returns(ensemble, three_places) -> None:
     server = ensemble.servers[0]
     store = ZooKeeperStore(replace(three_places, servers=(server.address,), session_timeout=2.0), "tensorflow")
     store.load()

@@ -17,7 +17,7 @@ from tf_scheduler.store.zookeeper import ZooKeeperStore
 pytestmark = pytest.mark.zookeeper
 
 
-def test_silent_server_times_out(zookeeper, open_at, monkeypatch):
+def test_silent_server_times_out(zookeeper, open_at, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server only accepts connections, like a frozen one; the next server is tried within the session timeout."""
     monkeypatch.setattr(random, "sample", lambda population, k: list(population)[:k])
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -28,7 +28,7 @@ def test_silent_server_times_out(zookeeper, open_at, monkeypatch):
         assert {} == store.load()
 
 
-def test_close_leaves_no_thread_or_socket(zookeeper, recwarn):
+def test_close_leaves_no_thread_or_socket(zookeeper, recwarn) -> None:
     """ResourceWarning reports a forgotten socket."""
     before = set(threading.enumerate())
     for number in range(5):
@@ -44,7 +44,7 @@ def test_close_leaves_no_thread_or_socket(zookeeper, recwarn):
     assert [] == [str(warning.message) for warning in recwarn]
 
 
-def test_password_is_not_logged(zookeeper, open_at, caplog):
+def test_password_is_not_logged(zookeeper, open_at, caplog: pytest.LogCaptureFixture) -> None:
     """kazoo logs the password at its lowest level."""
     caplog.set_level(logging.DEBUG)
     store = open_at(replace(zookeeper, credentials="me:hunter2"))

@@ -36,7 +36,7 @@ def place(secure_server: ZooKeeperEnsemble, certificates: Certificates, request)
 
 
 @pytest.mark.zookeeper
-def test_store_works_over_tls(place, open_at):
+def test_store_works_over_tls(place, open_at) -> None:
     """Leadership, thousands of values, many concurrent answers, megabytes."""
     store = open_at(place, request_timeout=15.0)
     store.lead()
@@ -50,7 +50,7 @@ def test_store_works_over_tls(place, open_at):
 
 
 @pytest.mark.zookeeper
-def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_server, certificates):
+def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_server, certificates) -> None:
     """Clients without that certificate cannot read them."""
     store = open_at(place)
     store.load()
@@ -69,7 +69,7 @@ def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_ser
     ("name", "authority", "message"),
     [("client", "stranger", "certificate verify failed"), ("unknown", "ca", ""), ("", "ca", "")],
 )
-def test_unknown_certificates_are_rejected(place, certificates, name, authority, message):
+def test_unknown_certificates_are_rejected(place, certificates, name, authority, message) -> None:
     """A server of another authority, and a client with another certificate or none."""
     tls = tls_of(certificates, name, authority) if name else ZooKeeperTls(Path(certificates.ca))
     with pytest.raises(StoreUnavailableError, match=f"zks://127.0.0.1:.*{message}"):
@@ -77,7 +77,7 @@ def test_unknown_certificates_are_rejected(place, certificates, name, authority,
 
 
 @pytest.mark.zookeeper
-def test_wrong_host_name_is_rejected(certificates):
+def test_wrong_host_name_is_rejected(certificates) -> None:
     """Even with a valid certificate."""
     stores = ServerTls(certificates.folder / "elsewhere.both.pem", Path(certificates.ca))
     with ZooKeeperEnsemble(tls=stores) as server:
@@ -87,13 +87,13 @@ def test_wrong_host_name_is_rejected(certificates):
 
 
 @pytest.mark.zookeeper
-def test_plain_client_fails_at_tls_port(place):
+def test_plain_client_fails_at_tls_port(place) -> None:
     """With an error, not with a timeout."""
     with pytest.raises(StoreUnavailableError, match="zk://"):
         ZooKeeperStore(replace(place, tls=None, request_timeout=1.0), "tensorflow")
 
 
-def test_unusable_tls_file_is_named(certificates, tmp_path):
+def test_unusable_tls_file_is_named(certificates, tmp_path: Path) -> None:
     """With its option."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
@@ -108,7 +108,7 @@ def test_unusable_tls_file_is_named(certificates, tmp_path):
             tls_context(tls)
 
 
-def test_answers_in_one_tls_record_are_read(certificates, monkeypatch):
+def test_answers_in_one_tls_record_are_read(certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first answer is read, the second one is in no socket, but readable."""
     waited = []
 

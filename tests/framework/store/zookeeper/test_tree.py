@@ -49,7 +49,7 @@ def folder(client, place):
     return f"{root}/{name}"
 
 
-def test_tree_matches_docstring(open_at, zookeeper, operator):
+def test_tree_matches_docstring(open_at, zookeeper, operator) -> None:
     """One entry per decision; each change raises the version of `head`, which names its writer."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -62,7 +62,7 @@ def test_tree_matches_docstring(open_at, zookeeper, operator):
     )
 
 
-def test_no_node_exists_before_first_change(open_at, zookeeper, operator):
+def test_no_node_exists_before_first_change(open_at, zookeeper, operator) -> None:
     """Reading leaves no trace."""
     store = open_at(zookeeper)
     store.load()
@@ -71,7 +71,7 @@ def test_no_node_exists_before_first_change(open_at, zookeeper, operator):
     assert None is operator(zookeeper).exists(zookeeper.chroot)
 
 
-def test_removed_service_leaves_no_node(open_at, zookeeper, operator):
+def test_removed_service_leaves_no_node(open_at, zookeeper, operator) -> None:
     store = open_at(zookeeper)
     store.lead()
     store.load()
@@ -83,7 +83,7 @@ def test_removed_service_leaves_no_node(open_at, zookeeper, operator):
     assert [zookeeper.chroot] == nodes(operator(zookeeper), zookeeper.chroot)
 
 
-def test_reinstalled_service_is_not_removed(open_at, zookeeper):
+def test_reinstalled_service_is_not_removed(open_at, zookeeper) -> None:
     """By a late removal of its predecessor."""
     store = filled(open_at, zookeeper)
     store.remove()
@@ -96,14 +96,14 @@ def test_reinstalled_service_is_not_removed(open_at, zookeeper):
     assert {"a": b"1"} == open_at(zookeeper).load()
 
 
-def test_missing_chroot_is_created(open_at, zookeeper):
+def test_missing_chroot_is_created(open_at, zookeeper) -> None:
     place = replace(zookeeper, chroot=f"{zookeeper.chroot}/a/b")
     filled(open_at, place)
 
     assert 3 == len(open_at(place).load())
 
 
-def test_nodes_without_credentials_are_open(open_at, zookeeper, operator):
+def test_nodes_without_credentials_are_open(open_at, zookeeper, operator) -> None:
     """As by default in ZooKeeper."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -111,7 +111,7 @@ def test_nodes_without_credentials_are_open(open_at, zookeeper, operator):
     assert {"world"} == {acl.id.scheme for path in nodes(client, zookeeper.chroot) for acl in client.get_acls(path)[0]}
 
 
-def test_nodes_with_credentials_are_private(open_at, zookeeper, operator):
+def test_nodes_with_credentials_are_private(open_at, zookeeper, operator) -> None:
     """Other users can neither read nor write them, and get a helpful error."""
     mine = replace(zookeeper, credentials="me:secret")
     store = filled(open_at, mine)
@@ -131,7 +131,7 @@ def test_nodes_with_credentials_are_private(open_at, zookeeper, operator):
     assert {f"n/{n}": b"%d" % n for n in range(3)} == open_at(mine).load()
 
 
-def test_requests_stay_below_zookeeper_limit(open_at, zookeeper, monkeypatch):
+def test_requests_stay_below_zookeeper_limit(open_at, zookeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """For five thousand tasks in one decision, and for incompressible megabytes."""
     sizes = []
     write = ConnectionHandler._write
@@ -154,7 +154,7 @@ def test_requests_stay_below_zookeeper_limit(open_at, zookeeper, monkeypatch):
     assert max(sizes) < layout.NODE_LIMIT + 1024
 
 
-def test_values_are_compressed_together(open_at, zookeeper, operator):
+def test_values_are_compressed_together(open_at, zookeeper, operator) -> None:
     """Five thousand records of half a kilobyte take one node."""
     record = '{"agent_id": "2b8b2d1e-S%d", "hostname": "10.0.0.%d", "resources": ["cpus", "mem", "ports"], "x": "%s"}'
     store = open_at(zookeeper)
@@ -167,7 +167,7 @@ def test_values_are_compressed_together(open_at, zookeeper, operator):
     assert client.exists(f"{path}/{name}").dataLength < 100_000
 
 
-def test_entries_are_merged_and_removed(open_at, zookeeper, operator):
+def test_entries_are_merged_and_removed(open_at, zookeeper, operator) -> None:
     """The tree stays small for any number of decisions."""
     store = open_at(zookeeper)
     store.load()
@@ -182,7 +182,7 @@ def test_entries_are_merged_and_removed(open_at, zookeeper, operator):
     assert {f"n/{number % 50}": b"%d" % number for number in range(650, 700)} == open_at(zookeeper).load()
 
 
-def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator):
+def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator) -> None:
     """Parts without a head, of this tree and of a removed one, go with the next snapshot."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -197,7 +197,7 @@ def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator):
     assert 4 == len(store.load())
 
 
-def test_removed_tree_is_a_conflict(open_at, zookeeper, operator):
+def test_removed_tree_is_a_conflict(open_at, zookeeper, operator) -> None:
     """As by the DC/OS janitor; even if the tree was created again and has had as many changes."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -215,7 +215,7 @@ def test_removed_tree_is_a_conflict(open_at, zookeeper, operator):
 
 @pytest.mark.parametrize("name", ["head", "entry-0000000002"])
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"\x01" + b"nonsense"])
-def test_damage_is_reported(open_at, zookeeper, operator, name, data):
+def test_damage_is_reported(open_at, zookeeper, operator, name, data) -> None:
     """With node and place; the state is unchanged."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -226,7 +226,7 @@ def test_damage_is_reported(open_at, zookeeper, operator, name, data):
         open_at(zookeeper).load()
 
 
-def test_missing_entry_is_reported(open_at, zookeeper, operator):
+def test_missing_entry_is_reported(open_at, zookeeper, operator) -> None:
     """The state without it must not be used."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
@@ -236,7 +236,7 @@ def test_missing_entry_is_reported(open_at, zookeeper, operator):
         open_at(zookeeper).load()
 
 
-def _in_schema_two(monkeypatch):
+def _in_schema_two(monkeypatch) -> None:
     """Simulate a later version of this program: another field in head, another encoding."""
 
     def upgrade(fields):
@@ -252,7 +252,7 @@ def _in_schema_two(monkeypatch):
     monkeypatch.setattr(layout, "encode_writes", lambda writes: b"\x02" + encode(writes)[1:][::-1])
 
 
-def test_first_change_upgrades_older_schema(open_at, zookeeper, operator, monkeypatch):
+def test_first_change_upgrades_older_schema(open_at, zookeeper, operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first change of a newer program stores everything in its own schema, in one step."""
     older = filled(open_at, zookeeper)
     values = dict(older.load())
