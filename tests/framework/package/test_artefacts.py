@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tf_scheduler.package.sources import PACKAGE_FOLDER
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory):
     target = tmp_path_factory.mktemp("universe")
     universe.build_files(target, PACKAGE_FOLDER)
     return target / universe.ARTEFACTS
@@ -26,7 +27,7 @@ def run(program, *arguments, **environment):
     )
 
 
-def test_digests_match_the_files(folder):
+def test_digests_match_the_files(folder) -> None:
     """As `sha256sum --check` reads them."""
     result = subprocess.run(
         ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True, check=False
@@ -37,7 +38,7 @@ def test_digests_match_the_files(folder):
     assert {path.name for path in folder.iterdir()} - {"SHA256SUMS"} == listed
 
 
-def test_scheduler_file_runs_alone(folder):
+def test_scheduler_file_runs_alone(folder) -> None:
     result = run(folder / artefacts.SCHEDULER, "run", SERVICE_COMMAND="true", HOST="127.0.0.1")
 
     assert (1, "") == (result.returncode, result.stdout)
@@ -45,7 +46,7 @@ def test_scheduler_file_runs_alone(folder):
     assert "Traceback" not in result.stderr
 
 
-def test_scheduler_file_reports_all_invalid_options(folder):
+def test_scheduler_file_reports_all_invalid_options(folder) -> None:
     """Marathon keeps them in the sandbox's stderr."""
     result = run(folder / artefacts.SCHEDULER, "run", WORKER_COUNT="many", WORKER_CPUS="-1")
 
@@ -54,7 +55,7 @@ def test_scheduler_file_reports_all_invalid_options(folder):
     assert "worker.cpus: " in result.stderr
 
 
-def test_scheduler_file_has_no_compiled_module(folder):
+def test_scheduler_file_has_no_compiled_module(folder) -> None:
     """It contains the licences of its dependencies."""
     with zipfile.ZipFile(folder / artefacts.SCHEDULER) as archive:
         names = archive.namelist()
@@ -73,7 +74,7 @@ def test_scheduler_file_has_no_compiled_module(folder):
     } <= licensed
 
 
-def test_second_build_writes_nothing(folder):
+def test_second_build_writes_nothing(folder) -> None:
     before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
     del before["SHA256SUMS"]
 
@@ -82,13 +83,13 @@ def test_second_build_writes_nothing(folder):
     assert before == {name: ((folder / name).stat().st_mtime_ns, (folder / name).read_bytes()) for name in before}
 
 
-def test_scheduler_file_is_reproducible(folder, tmp_path):
+def test_scheduler_file_is_reproducible(folder, tmp_path: Path) -> None:
     again = artefacts.build_scheduler(tmp_path / "other.pyz")
 
     assert again.read_bytes() == (folder / artefacts.SCHEDULER).read_bytes()
 
 
-def test_examples_can_be_extracted(folder, tmp_path):
+def test_examples_can_be_extracted(folder, tmp_path: Path) -> None:
     """By the tool that the Mesos fetcher uses."""
     subprocess.run([sys.executable, "-m", "zipfile", "-e", folder / artefacts.EXAMPLES, tmp_path], check=True)
 
@@ -96,7 +97,7 @@ def test_examples_can_be_extracted(folder, tmp_path):
     assert (tmp_path / "examples" / "digits" / "train.py").is_file()
 
 
-def test_artefacts_stay_small(folder):
+def test_artefacts_stay_small(folder) -> None:
     sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
 
     assert sizes[artefacts.SCHEDULER] < 13_000_000

@@ -15,7 +15,7 @@ FLAT = st.recursive(
 
 
 @pytest.mark.parametrize("tag", ["{{x}}", "{{{x}}}", "{{&x}}", "{{ x }}"])
-def test_no_tag_escapes_html(tag):
+def test_no_tag_escapes_html(tag) -> None:
     assert r"<a href=\"b\">\n" == render(tag, {"x": '<a href="b">\n'})
 
 
@@ -39,12 +39,12 @@ def test_no_tag_escapes_html(tag):
         ("é", "é"),
     ],
 )
-def test_values_have_java_format(value, text):
+def test_values_have_java_format(value, text) -> None:
     """Whole numbers without a fraction, lists as JSON, objects not."""
     assert text == render("{{x}}", {"x": value})
 
 
-def test_missing_name_is_empty():
+def test_missing_name_is_empty() -> None:
     assert '""' == render('"{{a.b}}{{c}}"', {"a": {}})
 
 
@@ -52,40 +52,40 @@ def test_missing_name_is_empty():
     ("value", "is_shown"),
     [(None, 0), (False, 0), ("", 0), ([], 0), (0, 1), ({}, 1), (True, 1), ("x", 1), ([1], 1), (0.0, 1)],
 )
-def test_zero_and_empty_object_are_true(value, is_shown):
+def test_zero_and_empty_object_are_true(value, is_shown) -> None:
     """Unlike in Python's libraries: `{{#gpu_worker.count}}` never means "more than none"."""
     assert ("yes" * is_shown + "no" * (1 - is_shown)) == render("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": value})
 
 
-def test_section_iterates_list_and_scopes_object():
+def test_section_iterates_list_and_scopes_object() -> None:
     """`.` is the item; names are looked up from the inside outward."""
     context = {"name": "out", "items": ["a", 2], "below": {"name": "in"}}
 
     assert '"a",2,in,out' == render("{{#items}}{{.}},{{/items}}{{#below}}{{name}}{{/below}},{{name}}", context)
 
 
-def test_texts_of_listed_objects_have_no_quotes():
+def test_texts_of_listed_objects_have_no_quotes() -> None:
     """So a list of objects can be written into one text, a list of texts cannot."""
     context = {"env": [{"name": "A", "value": '"1"'}, {"name": "B", "value": ""}]}
 
     assert r"A=\"1\";B=;" == render("{{#env}}{{name}}={{value}};{{/env}}", context)
 
 
-def test_dotted_name_stays_in_the_scope_of_its_first_part():
+def test_dotted_name_stays_in_the_scope_of_its_first_part() -> None:
     """The outer `a.b` is not used if an inner `a` lacks b."""
     context = {"a": {"b": "outer"}, "s": {"a": {}}}
 
     assert "|outer" == render("{{#s}}{{a.b}}{{/s}}|{{a.b}}", context)
 
 
-def test_as_json_inserts_a_top_level_option():
+def test_as_json_inserts_a_top_level_option() -> None:
     context = {"labels": '{"a": "b"}', "count": 1, "service": {"x": "1"}}
     template = "{{#asJson}}labels{{/asJson}} {{#asJson}}count{{/asJson}} {{#asJson}}service.x{{/asJson}}"
 
     assert '{"a": "b"} null null' == render(template, context)
 
 
-def test_comments_are_removed():
+def test_comments_are_removed() -> None:
     assert "ab" == render("a{{! one\ntwo }}b", {})
 
 
@@ -100,7 +100,7 @@ def test_comments_are_removed():
         ("{{}}", "has no name"),
     ],
 )
-def test_template_error_names_the_line(template, message):
+def test_template_error_names_the_line(template, message) -> None:
     with pytest.raises(TemplateError) as caught:
         render(template, {})
 
@@ -108,24 +108,24 @@ def test_template_error_names_the_line(template, message):
 
 
 @given(st.text())
-def test_any_text_is_kept_inside_quotes(text):
+def test_any_text_is_kept_inside_quotes(text) -> None:
     """Property: Marathon reads what the user wrote."""
     assert {"x": text} == json.loads(render('{"x": "{{x}}"}', {"x": text}))
 
 
 @given(st.lists(FLAT))
-def test_lists_without_objects_are_json(value):
+def test_lists_without_objects_are_json(value) -> None:
     """Property: an array option may stand unquoted in the template."""
     assert {"x": value} == json.loads(render('{"x": {{x}}}', {"x": value}))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_numbers_keep_their_value(value):
+def test_numbers_keep_their_value(value) -> None:
     """Property: no digit is lost on the way through the environment."""
     assert value == float(format_number(value))
 
 
 @given(FLAT)
-def test_section_and_its_inverse_exclude_each_other(value):
+def test_section_and_its_inverse_exclude_each_other(value) -> None:
     """Property: exactly one of them is rendered."""
     assert is_rendered(value) is (render("{{^x}}no{{/x}}", {"x": value}) == "")

@@ -52,7 +52,7 @@ def refused(options, package=None):
     return caught.value
 
 
-def test_render_order_of_precedence():
+def test_render_order_of_precedence() -> None:
     """The order of Cosmos' own test."""
     package = a_package('{"id": "{{service.name}}", "uri": "{{resource.assets.uris.blob}}"}')
 
@@ -61,7 +61,7 @@ def test_render_order_of_precedence():
     assert ("/a/b", "https://example.com/blob") == (app["id"], app["uri"])
 
 
-def test_labels_hold_package_and_options():
+def test_labels_hold_package_and_options() -> None:
     """The template's own labels remain."""
     options = {"service": {"count": 3, "url": None}}
     with pytest.raises(OptionsMismatchError):
@@ -77,7 +77,7 @@ def test_labels_hold_package_and_options():
     assert labels == render_app(a_package(), options, "https://example.com/repo")["labels"]
 
 
-def test_default_of_object_wins_over_its_properties():
+def test_default_of_object_wins_over_its_properties() -> None:
     inner = {"a": {"default": 1}, "b": {}, "c": {"properties": {"d": {}}}}
 
     assert {"x": {"a": 1}, "y": {"z": 2}} == defaults(
@@ -85,7 +85,7 @@ def test_default_of_object_wins_over_its_properties():
     )
 
 
-def test_objects_merge_and_others_are_replaced():
+def test_objects_merge_and_others_are_replaced() -> None:
     assert {"a": {"b": 1, "c": [2]}, "d": None} == merge(
         {"a": {"b": 1, "c": [1]}, "d": {"e": 1}}, {"a": {"c": [2]}, "d": None}
     )
@@ -102,7 +102,7 @@ def test_objects_merge_and_others_are_replaced():
         ("name", "Test", "pattern", {"regex": "^[a-z]+$", "string": "Test"}),
     ],
 )
-def test_mismatch_has_facts_for_the_dcos_command(option, value, keyword, facts):
+def test_mismatch_has_facts_for_the_dcos_command(option, value, keyword, facts) -> None:
     (mismatch,) = refused({"service": {option: value}}).mismatches
 
     assert facts == {name: mismatch[name] for name in facts}
@@ -110,7 +110,7 @@ def test_mismatch_has_facts_for_the_dcos_command(option, value, keyword, facts):
     assert {"loadingURI": "#", "pointer": f"/properties/service/properties/{option}"} == mismatch["schema"]
 
 
-def test_type_mismatch_is_identical_to_cosmos():
+def test_type_mismatch_is_identical_to_cosmos() -> None:
     """Recorded from DC/OS Enterprise 1.10."""
     assert {
         "type": "JsonSchemaMismatch",
@@ -133,7 +133,7 @@ def test_type_mismatch_is_identical_to_cosmos():
     } == refused({"service": {"cpus": "x"}}).document()
 
 
-def test_unknown_and_missing_options_are_named():
+def test_unknown_and_missing_options_are_named() -> None:
     error = refused({"service": {"nam": 1, "cont": 2}})
     nothing = refused({}, a_package(config={"properties": {"a": {"default": {}, "required": ["c", "b"]}}}))
 
@@ -142,7 +142,7 @@ def test_unknown_and_missing_options_are_named():
     assert "service: object instance has properties which are not allowed" in str(error)
 
 
-def test_whole_float_is_an_integer():
+def test_whole_float_is_an_integer() -> None:
     assert 2 == render_app(a_package(), {"service": {"count": 2.0}})["instances"]
 
 
@@ -156,7 +156,7 @@ def test_whole_float_is_an_integer():
         ({key: value for key, value in a_package().items() if key != "config"}, "OptionsNotAllowed"),
     ],
 )
-def test_render_failure_has_cosmos_type(package, kind):
+def test_render_failure_has_cosmos_type(package, kind) -> None:
     error = refused({"service": {}}, package)
 
     assert kind == error.kind

@@ -66,13 +66,13 @@ ORIGINAL = {
 EXAMPLES = {path.parent.name: json.loads(path.read_text()) for path in (ROOT / "examples").glob("*/options*.json")}
 
 
-def test_repository_is_current():
+def test_repository_is_current() -> None:
     """After a change run scripts/generate-options."""
     for name, content in universe.universe_files(SOURCES).items():
         assert content == (ROOT / "universe" / name).read_bytes(), name
 
 
-def test_repository_has_no_other_files():
+def test_repository_has_no_other_files() -> None:
     committed = {
         path.relative_to(ROOT / "universe").as_posix() for path in (ROOT / "universe").rglob("*") if path.is_file()
     }
@@ -80,12 +80,12 @@ def test_repository_has_no_other_files():
     assert set(universe.universe_files(SOURCES)) == committed
 
 
-def test_sources_are_valid():
+def test_sources_are_valid() -> None:
     assert [] == validate(read_sources())
 
 
 @pytest.mark.parametrize("version", package_sources.VERSIONS)
-def test_documents_match_universe_schemas(fits, version):
+def test_documents_match_universe_schemas(fits, version) -> None:
     """v3 for DC/OS up to 1.9, v4 up to 1.11, v5 from 1.12."""
     document = json.loads(universe.universe_files(SOURCES)[f"universe-{version}.json"])
 
@@ -97,11 +97,11 @@ def test_documents_match_universe_schemas(fits, version):
     ("file", "name"),
     [("package", "package-schema"), ("config", "config-schema"), ("resource", "v3-resource-schema")],
 )
-def test_files_match_universe_schemas(fits, file, name):
+def test_files_match_universe_schemas(fits, file, name) -> None:
     assert [] == fits(getattr(SOURCES, file), f"universe/{name}.json")
 
 
-def test_repository_holds_template_and_digest():
+def test_repository_holds_template_and_digest() -> None:
     template = base64.b64decode(PACKAGE["marathon"]["v2AppMustacheTemplate"]).decode()
     binaries = PACKAGE["resource"]["cli"]["binaries"]
 
@@ -110,13 +110,13 @@ def test_repository_holds_template_and_digest():
         assert [{"algo": "sha256", "value": sha256(command_bytes())}] == platform["x86-64"]["contentHash"]
 
 
-def test_versions_agree():
+def test_versions_agree() -> None:
     """Package, program and sub-command are released together."""
     assert tf_scheduler.__version__ == PACKAGE["version"] == render_app(PACKAGE)["env"]["PACKAGE_VERSION"]
     assert PACKAGE["name"] == render_app(PACKAGE)["env"]["PACKAGE_NAME"]
 
 
-def test_upgrades_name_released_versions():
+def test_upgrades_name_released_versions() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text()
 
     for version in (*PACKAGE["upgradesFrom"], *PACKAGE["downgradesTo"]):
@@ -124,7 +124,7 @@ def test_upgrades_name_released_versions():
 
 
 @pytest.mark.parametrize("options", [*ORIGINAL.values(), *EXAMPLES.values()], ids=[*ORIGINAL, *EXAMPLES])
-def test_marathon_accepts_the_app(fits, options):
+def test_marathon_accepts_the_app(fits, options) -> None:
     """By both of its schemas."""
     app = render_app(PACKAGE, options, "https://example.com/universe.json")
 
@@ -137,7 +137,7 @@ def test_marathon_accepts_the_app(fits, options):
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(options=documents())
-def test_valid_options_reach_the_scheduler(fits, options):
+def test_valid_options_reach_the_scheduler(fits, options) -> None:
     """Property: Marathon accepts the app of valid options, and its environment gives the same options."""
     app = render_app(PACKAGE, options)
 
@@ -145,7 +145,7 @@ def test_valid_options_reach_the_scheduler(fits, options):
     assert resolve(options) == resolve(to_document(app["env"]))
 
 
-def test_omitted_list_fields_have_defaults():
+def test_omitted_list_fields_have_defaults() -> None:
     """Cosmos renders them as empty texts."""
     options = {"service": {"command": "x"}, "volumes": [{"host_path": "/data", "container_path": "/data"}]}
 
@@ -154,7 +154,7 @@ def test_omitted_list_fields_have_defaults():
     assert "RW" == volume["mode"]
 
 
-def test_secrets_and_images_are_optional():
+def test_secrets_and_images_are_optional() -> None:
     """A cluster without a secret store must accept the default app."""
     plain, strict, bare = (render_app(PACKAGE, ORIGINAL[name]) for name in ("none", "strict", "no image"))
 
@@ -168,7 +168,7 @@ def test_secrets_and_images_are_optional():
     )
 
 
-def test_labels_for_dcos():
+def test_labels_for_dcos() -> None:
     """Uninstall by plan, admin router, `dcos service log`; folders stay in the name."""
     labels = render_app(PACKAGE, ORIGINAL["folder"])["labels"]
 
@@ -183,7 +183,7 @@ def test_labels_for_dcos():
     } == {name: text for name, text in labels.items() if not name.startswith("DCOS_PACKAGE_") or "FRAMEWORK" in name}
 
 
-def test_api_with_tls_uses_https():
+def test_api_with_tls_uses_https() -> None:
     """By the admin router, and by Marathon's health check."""
     tls = {"api": {"certificate_file": "a.pem", "key_file": "a.key"}}
     apps = [render_app(PACKAGE, options) for options in ({}, tls)]
@@ -192,12 +192,12 @@ def test_api_with_tls_uses_https():
     assert ["MESOS_HTTP", "MESOS_HTTPS"] == [app["healthChecks"][0]["protocol"] for app in apps]
 
 
-def test_misspelt_option_is_refused():
+def test_misspelt_option_is_refused() -> None:
     with pytest.raises(OptionsMismatchError, match=r'service: .*"nam"'):
         render_app(PACKAGE, {"service": {"nam": "x"}})
 
 
-def test_artefacts_url_is_a_parameter():
+def test_artefacts_url_is_a_parameter() -> None:
     sources = universe.check_and_fill(read_sources(), "https://files.example.com/tf/")
 
     version = sources.package["version"]
@@ -207,7 +207,7 @@ def test_artefacts_url_is_a_parameter():
     )
 
 
-def test_invalid_package_is_not_built(tmp_path):
+def test_invalid_package_is_not_built(tmp_path: Path) -> None:
     sources = read_sources()
     broken = replace(sources, package=merge(sources.package, {"version": "0.1_0"}))
 
@@ -216,7 +216,7 @@ def test_invalid_package_is_not_built(tmp_path):
     assert [] == list(tmp_path.iterdir())
 
 
-def test_unknown_digest_is_an_error():
+def test_unknown_digest_is_an_error() -> None:
     """The digests of other artefacts depend on the build machine."""
     sources = read_sources()
     binaries = sources.resource["cli"]["binaries"]["linux"]["x86-64"]
@@ -227,7 +227,7 @@ def test_unknown_digest_is_an_error():
         universe.check_and_fill(replace(sources, resource=resource))
 
 
-def test_second_generation_changes_nothing(tmp_path):
+def test_second_generation_changes_nothing(tmp_path: Path) -> None:
     for name in ("config.json", "marathon.json.mustache"):
         (tmp_path / name).write_bytes((PACKAGE_FOLDER / name).read_bytes())
 
