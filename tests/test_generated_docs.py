@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import generate_docs
@@ -11,7 +13,7 @@ PAGES = list(generate_docs.pages())
 
 
 @pytest.mark.parametrize(("path", "text"), PAGES, ids=[path.stem for path, _ in PAGES])
-def test_page_is_current(path, text) -> None:
+def test_page_is_current(path: Path, text: str) -> None:
     assert text == path.read_text()
 
 

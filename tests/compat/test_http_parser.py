@@ -18,7 +18,7 @@ ANSWER = (
 
 
 @given(st.lists(st.integers(0, len(ANSWER)), max_size=20))
-def test_any_cutting_gives_the_same_answer(places) -> None:
+def test_any_cutting_gives_the_same_answer(places: list[int]) -> None:
     """Status, headers and body do not depend on how the bytes come."""
     parser, body = HttpParser(), b""
     bounds = sorted({0, len(ANSWER), *places})
