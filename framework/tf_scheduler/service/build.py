@@ -73,10 +73,10 @@ def _compose(
     state = replace(restored, process=replace(restored.process, progress=progress))
     credentials = _credentials(settings, spec)
     metrics, journal, stopping = LoopMetrics(state), EventJournal(store, values=values), threading.Event()
-    patient = RetryingStore(metrics.store(store), stopping, leadership.check)
+    retrying = RetryingStore(metrics.store(store), stopping, leadership.check)
     runner = Runner(
         state,
-        patient,
+        retrying,
         leadership=leadership,
         decide=metrics.decide(handle),
         commit=journal.commit,
@@ -90,7 +90,7 @@ def _compose(
     connection = MesosConnection(connect, state.stored.framework_id)
 
     def snapshot() -> Snapshot:
-        return Snapshot(runner.state, settings.uninstalling, patient.trouble, runner.view)
+        return Snapshot(runner.state, settings.uninstalling, retrying.last_error, runner.view)
 
     statsd = statsd_target(settings.statsd, spec.name, settings.environment)
     meter = Meter(metrics, lambda: runner.state, lambda: snapshot().plans(), statsd, __version__)

@@ -54,35 +54,35 @@ class RetryingStore(StoreWrapper):
     """Retry changes of a store while it is unavailable, until `stop` is set.
 
     The caller's thread blocks meanwhile, so that nothing unstored is acted upon or acknowledged. `check_leadership` is
-    called before each retry and raises LeadershipLostError. `trouble` may be read from any thread.
+    called before each retry and raises LeadershipLostError. `last_error` may be read from any thread.
     """
 
     def __init__(self, store: StateStore, stop: threading.Event, check_leadership: Callable[[], None]) -> None:
         super().__init__(store)
         self._stop, self._check_leadership = stop, check_leadership
         #: Error of the last attempt; empty after a success.
-        self.trouble = ""
+        self.last_error = ""
 
     def _change(self, call: Callable[[], None]) -> None:
         while True:
             try:
                 call()
             except StoreUnavailableError as error:
-                self._set_trouble(str(error))
+                self._set_error(str(error))
                 if self._stop.wait(RETRY_SECONDS):
                     raise
                 self._check_leadership()
             else:
-                self._set_trouble("")
+                self._set_error("")
                 return
 
-    def _set_trouble(self, trouble: str) -> None:
+    def _set_error(self, error: str) -> None:
         """Log each change once."""
-        if trouble and trouble != self.trouble:
-            log.error("state store unavailable, scheduling paused: %s", trouble)
-        if self.trouble and not trouble:
+        if error and error != self.last_error:
+            log.error("state store unavailable, scheduling paused: %s", error)
+        if self.last_error and not error:
             log.warning("state store available again")
-        self.trouble = trouble
+        self.last_error = error
 
 
 class SharedStore(StoreWrapper):

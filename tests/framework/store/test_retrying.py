@@ -40,7 +40,7 @@ def test_unavailable_store_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     store.apply(WRITES)
 
     assert {"framework": b"1"} == dict(store.load())
-    assert "" == store.trouble
+    assert "" == store.last_error
     assert ["state store unavailable, scheduling paused: the disk is full", "state store available again"] == [
         record.message for record in caplog.records
     ]
@@ -54,7 +54,7 @@ def test_stop_ends_retries() -> None:
 
     with pytest.raises(StoreUnavailableError, match="the disk is full"):
         store.apply(WRITES)
-    assert "the disk is full" == store.trouble
+    assert "the disk is full" == store.last_error
 
 
 def test_lost_leadership_ends_retries() -> None:

@@ -124,13 +124,13 @@ def plan_launches(
     placements: Sequence[Placement],
     now: float,
     new_id: NewId,
-    purposes: Mapping[TaskName, str] | None = None,
+    launching_plans: Mapping[TaskName, str] | None = None,
 ) -> tuple[Launch, ...]:
-    """Return one launch per placement, all with the same ClusterSpec; `purposes` is task -> plan (default: deploy).
+    """Return one launch per placement, all with the same ClusterSpec.
 
-    The generation grows unless every task keeps its previous address.
+    The default plan is deploy. The generation grows unless every task keeps its previous address.
     """
-    purposes = purposes or {}
+    launching_plans = launching_plans or {}
     serial = 1 + latest_launch_number(state.stored.tasks, state.stored.controls)
     records = [
         replace(
@@ -138,7 +138,7 @@ def plan_launches(
             is_placeholder=pause.is_sleeping(state.spec, state.stored.paused, placement.task.name),
             serial=serial,
             config=config_digest(state.spec, placement.task.name),
-            plan=purposes.get(placement.task.name, plan.DEPLOY),
+            plan=launching_plans.get(placement.task.name, plan.DEPLOY),
             job_started_at=state.derived.first_launch_at or now,
         )
         for placement in placements

@@ -236,7 +236,7 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     state = state.with_session(pending=match.reasons)
     if not match.placements:
         return decide(state)
-    launches = plan_launches(state, match.placements, now, new_id, view.purposes)
+    launches = plan_launches(state, match.placements, now, new_id, view.launching_plans)
     calls = accepts(match.placements, launches, REFUSE_SHORT if match.reasons else REFUSE_LONG)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
     message = "{0.task.name} goes to {0.agent.hostname} at {1.record.address}: {0.why}"

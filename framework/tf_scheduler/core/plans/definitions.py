@@ -182,7 +182,7 @@ class PlanBase:
         It does not if a plan stops or will stop the launch (peers of a relaunched task may fail with it), if the
         options do not contain the task, or if only a user plan launches the task.
         """
-        deployed, retired = index_of(self.state.spec).scope, self.state.stored.retired
+        deployed, retired = index_of(self.state.spec).deployed, self.state.stored.retired
         return record.name in deployed and record.id not in retired and record.name not in self.open_tasks
 
     def replacing_plan(self, record: TaskRecord) -> str:

@@ -44,10 +44,10 @@ def open_tasks(
 
     shape, stale = index_of(spec), unfinished(facts.stale)
     first = facts.open | unfinished(facts.outdated) | stale
-    mates = set(shape.knowers if stale else ())
+    restarted = set(shape.address_dependents if stale else ())
     for kind in {shape.tasks[name].job.kind for name in first}:
-        mates |= shape.mates[kind]
-    return first | unfinished((mates & facts.launched) - first)
+        restarted |= shape.restart_peers[kind]
+    return first | unfinished((restarted & facts.launched) - first)
 
 
 def _finished(status: TaskStatus | None) -> bool:
@@ -65,9 +65,9 @@ def rollout_facts(
     """Return the open tasks of a roll-out according to the records."""
     nodes = plan.by_task
     shape = index_of(spec)
-    wanted = [name for name in shape.scope if not _forced(control, nodes, name)]
+    wanted = [name for name in shape.deployed if not _forced(control, nodes, name)]
     launched = {name: tasks[name] for name in wanted if name in tasks}
-    newest = max((tasks[name].generation for name in shape.members if name in tasks), default=0)
+    newest = max((tasks[name].generation for name in shape.cluster_members if name in tasks), default=0)
     restarted = frozenset(
         name
         for name, record in launched.items()
@@ -75,7 +75,9 @@ def rollout_facts(
     )
     outdated = frozenset(name for name, record in launched.items() if record.config != shape.configs[name])
     stale = frozenset(
-        name for name in shape.knowers & launched.keys() if tasks[name].generation < newest and name not in restarted
+        name
+        for name in shape.address_dependents & launched.keys()
+        if tasks[name].generation < newest and name not in restarted
     )
     # A roll-out that an operator forced to complete does not launch the rest later.
     was_complete = control.completed == shape.target

@@ -257,17 +257,17 @@ def _lives(state: SchedulerState, name: TaskName) -> bool:
 
 def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
     """Join the tasks that need every address into one gang, and hold them while another address is missing."""
-    knowers = index_of(base.state.spec).knowers
-    together = [gang for gang in groups if any(task.name in knowers for task in gang.tasks)]
+    dependents = index_of(base.state.spec).address_dependents
+    together = [gang for gang in groups if any(task.name in dependents for task in gang.tasks)]
     if not together:
         return tuple(groups)
-    absent = (base.open_tasks | base.recovery.lost) & index_of(base.state.spec).members
+    absent = (base.open_tasks | base.recovery.lost) & index_of(base.state.spec).cluster_members
     # Tasks without an address that can be placed now are launched in the same decision.
     together = [gang for gang in groups if gang in together or any(task.name in absent for task in gang.tasks)]
     one = Gang(together[0].plan, tuple(task for gang in together for task in gang.tasks))
     if not absent - {task.name for task in one.tasks}:
         return (one, *(gang for gang in groups if gang not in together))
-    smaller = (_without(gang, knowers) for gang in groups)
+    smaller = (_without(gang, dependents) for gang in groups)
     return tuple(gang for gang in smaller if gang.tasks)
 
 
@@ -317,7 +317,7 @@ class PlanView(PlanBase):
         return self._choice[0]
 
     @cached_property
-    def purposes(self) -> Mapping[TaskName, str]:
+    def launching_plans(self) -> Mapping[TaskName, str]:
         """Task to place -> its plan."""
         return self._choice[1]
 

@@ -59,7 +59,7 @@ _DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] =
 def _trainers(state: SchedulerState) -> Iterator[TaskName]:
     """Yield training tasks, without those of user plans."""
     index = index_of(state.spec)
-    return (name for name in index.tasks if name in index.scope and index.tasks[name].job.kind in TRAINERS)
+    return (name for name in index.tasks if name in index.deployed and index.tasks[name].job.kind in TRAINERS)
 
 
 def _has_finished(state: SchedulerState, name: TaskName) -> bool:

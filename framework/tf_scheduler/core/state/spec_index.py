@@ -29,26 +29,26 @@ class SpecIndex:
     #: Digest of all launch options; a different one starts an update.
     target: str
     #: Tasks that the deploy plan launches; others are launched by user plans.
-    scope: frozenset[TaskName]
-    #: Tasks of `scope` that are in the ClusterSpec.
-    members: frozenset[TaskName]
+    deployed: frozenset[TaskName]
+    #: Tasks of `deployed` that are in the ClusterSpec.
+    cluster_members: frozenset[TaskName]
     #: Tasks that need every address.
-    knowers: frozenset[TaskName]
+    address_dependents: frozenset[TaskName]
     #: Job -> tasks that restart with a task of the job that returns at its previous address.
-    mates: Mapping[JobKind, frozenset[TaskName]]
+    restart_peers: Mapping[JobKind, frozenset[TaskName]]
     #: Job -> tasks that restart with a task of the job that returns at another address.
-    moved_mates: Mapping[JobKind, frozenset[TaskName]]
+    moved_restart_peers: Mapping[JobKind, frozenset[TaskName]]
     #: deploy, update, and user plans.
     launch_plans: tuple[plans.PlanDef, ...]
 
     def restarts(self, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
         """Return every task that must restart with the lost ones, which are included."""
-        names, mates = frozenset(lost), self.moved_mates if moved else self.mates
-        return names.union(*(mates[self.tasks[name].job.kind] for name in names if name in self.tasks))
+        names, peers = frozenset(lost), self.moved_restart_peers if moved else self.restart_peers
+        return names.union(*(peers[self.tasks[name].job.kind] for name in names if name in self.tasks))
 
     def restarts_with(self, name: TaskName, lost: TaskName) -> bool:
         """Whether a task must restart when `lost` does, even at its previous address."""
-        return name == lost or (lost in self.tasks and name in self.mates[self.tasks[lost].job.kind])
+        return name == lost or (lost in self.tasks and name in self.restart_peers[self.tasks[lost].job.kind])
 
 
 #: Number of cached indexes: a process has one spec, and others while it compares options.
@@ -71,7 +71,7 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
     tasks = {task.name: task for task in spec.tasks()}
     by_group = {job.group: _config(spec, job) for job in spec.jobs}
     configs = {name: by_group[task.job.group] for name, task in tasks.items()}
-    scope = frozenset(name for name, task in tasks.items() if task.job.group in _deployed(spec))
+    deployed = frozenset(name for name, task in tasks.items() if task.job.group in _deployed(spec))
     jobs: dict[JobKind, set[TaskName]] = {}
     for name, task in tasks.items():
         jobs.setdefault(task.job.kind, set()).add(name)
@@ -79,11 +79,13 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
         tasks=tasks,
         configs=configs,
         target=_digest([[name, configs[name]] for name in tasks]),
-        scope=scope,
-        members=frozenset(name for name in scope if tasks[name].job.kind not in OUTSIDE_CLUSTER_SPEC),
-        knowers=frozenset(name for name, task in tasks.items() if task.job.kind in ADDRESS_DEPENDENTS[spec.strategy]),
-        mates={kind: restart_peers(spec.strategy, jobs, kind, moved=False) for kind in jobs},
-        moved_mates={kind: restart_peers(spec.strategy, jobs, kind, moved=True) for kind in jobs},
+        deployed=deployed,
+        cluster_members=frozenset(name for name in deployed if tasks[name].job.kind not in OUTSIDE_CLUSTER_SPEC),
+        address_dependents=frozenset(
+            name for name, task in tasks.items() if task.job.kind in ADDRESS_DEPENDENTS[spec.strategy]
+        ),
+        restart_peers={kind: restart_peers(spec.strategy, jobs, kind, moved=False) for kind in jobs},
+        moved_restart_peers={kind: restart_peers(spec.strategy, jobs, kind, moved=True) for kind in jobs},
         launch_plans=_launch_plans(spec),
     )
 

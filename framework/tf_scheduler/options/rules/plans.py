@@ -111,17 +111,19 @@ def update_covers_deployed_jobs(options: Document) -> Iterator[Problem]:
 def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]:
     """Serial launches would deadlock: each task waits until all tasks have an address."""
     strategy = Strategy(options["service"]["strategy"])
-    knowers = [name for name, kind in JOBS.items() if kind in ADDRESS_DEPENDENTS[strategy]]
+    dependents = [name for name, kind in JOBS.items() if kind in ADDRESS_DEPENDENTS[strategy]]
     if strategy is Strategy.PARAMETER_SERVER:
         return
-    why = f"must be parallel with service.strategy {strategy.value}: {', '.join(knowers)} need each other's addresses"
+    why = (
+        f"must be parallel with service.strategy {strategy.value}: {', '.join(dependents)} need each other's addresses"
+    )
     for name in (DEPLOY, UPDATE):
         if options["plans"][name] != _PARALLEL:
             yield Problem(f"plans.{name}", f"{why}; not {options['plans'][name]}")
     for path, phase in _phases(options):
-        if phase["job"] in knowers and phase["strategy"] not in ("", _PARALLEL):
+        if phase["job"] in dependents and phase["strategy"] not in ("", _PARALLEL):
             yield Problem(f"{path}.strategy", f"{why}; not {phase['strategy']}")
-        if phase["job"] in knowers and phase["plan"] in (DEPLOY, UPDATE) and phase["after"]:
+        if phase["job"] in dependents and phase["plan"] in (DEPLOY, UPDATE) and phase["after"]:
             yield Problem(f"{path}.after", f"must be empty with service.strategy {strategy.value}")
 
 

@@ -176,7 +176,7 @@ def test_launches_share_cluster_and_serial() -> None:
 
 
 def test_launch_belongs_to_plan_of_its_task() -> None:
-    plans = {item.record.name: item.record.plan for item in launch(NEW, purposes={"worker-1": "some"})}
+    plans = {item.record.name: item.record.plan for item in launch(NEW, launching_plans={"worker-1": "some"})}
 
     assert {"ps-0": "deploy", "worker-0": "deploy", "worker-1": "some", "chief-0": "deploy"} == plans
 

@@ -52,4 +52,4 @@ def test_new_address_restarts_tasks_that_know_all_addresses(strategy, lost):
     about = a_spec(strategy=strategy, jobs=tuple(a_job(kind, 1 + (kind is JobKind.WORKER)) for kind in kinds))
     lost = lost if strategy in WITH_PS else "worker-1"
 
-    assert index_of(about).knowers | {lost} == index_of(about).restarts([lost], moved=True)
+    assert index_of(about).address_dependents | {lost} == index_of(about).restarts([lost], moved=True)

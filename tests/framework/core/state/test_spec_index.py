@@ -39,21 +39,21 @@ def test_side_jobs_are_not_members() -> None:
     jobs = (a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR), a_job(JobKind.TENSORBOARD))
     index = index_of(a_spec(jobs=jobs))
 
-    assert {"worker-0", "evaluator-0", "tensorboard-0"} == index.scope
-    assert {"worker-0"} == index.members
+    assert {"worker-0", "evaluator-0", "tensorboard-0"} == index.deployed
+    assert {"worker-0"} == index.cluster_members
 
 
 def test_strategy_decides_which_tasks_need_all_addresses() -> None:
     together = index_of(a_spec(strategy=Strategy.BETWEEN_GRAPH))
 
-    assert {"chief-0"} == index_of(SPEC).knowers
-    assert together.members == together.knowers
+    assert {"chief-0"} == index_of(SPEC).address_dependents
+    assert together.cluster_members == together.address_dependents
 
 
 def test_deploy_launches_sections_of_its_phases_only() -> None:
     deploy = PlanSpec("deploy", phases=(PhaseSpec("first", "worker"),))
 
-    assert {"worker-0", "worker-1"} == index_of(a_spec(plans={"deploy": deploy})).scope
+    assert {"worker-0", "worker-1"} == index_of(a_spec(plans={"deploy": deploy})).deployed
 
 
 def test_update_has_phases_of_deploy_by_default() -> None:
