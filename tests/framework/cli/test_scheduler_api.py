@@ -105,7 +105,7 @@ def test_api_reads_and_controls_a_service(tmp_path: Path, local_cluster) -> None
         assert 403 == api.ask("/v1/state/files/note", "PUT")[0]
         assert 200 == api.ask("/v1/state/files/note", "PUT", "w", b"kept")[0]
         journal = api.ask("/v1/events?task=worker-0")[1]["events"]
-        assert any("restart of worker-0" in event["message"] for event in journal)
+        assert any("restart worker-0" in event["message"] for event in journal)
     audited = [line for line in log if "audit: POST /v1/pod/worker-0/restart" in line]
     assert ["401", "403", "200"] == [line.rstrip().rpartition(": ")[2].split()[0] for line in audited]
     assert "Bearer" not in "".join(log)
