@@ -184,41 +184,6 @@ def test_imports_follow_the_table(root, path) -> None:
     assert set() == {name for name in top & IMPORTERS.keys() if room not in IMPORTERS[name]}
 
 
-#: Layers, the lowest first: a folder imports only itself and lower layers. The last entry is the folder's own modules.
-LAYERS = {
-    "tf_scheduler.core": (("state",), ("placement", "plans"), ("launch",), ("offers",), ("recovery",), ("",)),
-    "tf_scheduler.api": (("views",), ("http",), ("routes",), ("",)),
-    "tf_scheduler.cli": (("common",), ("local_run",), ("commands",), ("",)),
-    "tf_scheduler.options": (("schema",), ("rules",), ("spec",), ("load", "update_rules"), ("update",), ("",)),
-    "tf_scheduler.store": (("interface",), ("retrying",), ("zookeeper", "")),
-    "mesos_local": (("host",), ("libmesos",), ("",)),
-    "tf_executor": (("contract", "user"), ("process",), ("around",), ("",)),
-}
-
-
-def may_import(package, importer, imported):
-    """Whether both modules are of one folder, or `imported` is of a lower layer."""
-    level = {folder: number for number, layer in enumerate(LAYERS[package]) for folder in layer}
-    own, other = (name.removeprefix(package).lstrip(".").split(".")[0] for name in (importer, imported))
-    own, other = own if own in level else "", other if other in level else ""
-    return own == other or level[other] < level[own]
-
-
-@pytest.mark.parametrize("package", LAYERS)
-def test_layers_import_only_lower_ones(package) -> None:
-    """So that a change of a layer cannot affect those below it."""
-    modules = [(module_of(root, path), path) for root, path in FILES]
-    own = [(module, path) for module, path in modules if module.startswith(f"{package}.")]
-
-    assert own
-    assert [] == [
-        f"{module} imports {name}"
-        for module, path in own
-        for name in imports(path, module)
-        if name.startswith(f"{package}.") and not may_import(package, module, name)
-    ]
-
-
 def test_every_package_is_installed() -> None:
     """`packages` in setup.cfg is written by hand, because find: takes one root only."""
     config = configparser.ConfigParser()
