@@ -1,1 +1,1 @@
-"""The scheduler's HTTP API: routes, and pure views of a state snapshot. Paths, keys and codes are the DC/OS SDK's."""
+"""HTTP API of the scheduler, with the paths, keys and codes of the DC/OS SDK."""

@@ -81,7 +81,7 @@ def create_app(
 
 
 class _ViewCache:
-    """Cache of view answers, valid until the state changes; expensive answers stay valid longer."""
+    """Cache of view answers until the state changes, or longer for expensive answers."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look

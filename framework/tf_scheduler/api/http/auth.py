@@ -1,4 +1,4 @@
-"""Access control of the API: authentication, authorization, browser protection and the audit log."""
+"""Access control of the API: authentication, permissions, CSRF checks, audit log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Policy:
         return bool(self.read_token or self.write_token or self.client_certificates)
 
     def authenticate(self, headers: Mapping[str, str], peer: str | None) -> Principal:
-        """Return the client with the union of its token's and its certificate's permissions.
+        """Return the client with the permissions of both its token and its certificate.
 
         A wrong token removes all permissions.
 
@@ -99,7 +99,7 @@ class Policy:
 
 
 def _credentials(authorization: str) -> tuple[str, str | None]:
-    """Return name and token of bearer or basic authentication; the token is None for other schemes."""
+    """Return name and token of bearer or basic authentication; token None for others."""
     scheme, _, rest = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return "a bearer", rest.strip()
@@ -113,13 +113,13 @@ def _credentials(authorization: str) -> tuple[str, str | None]:
 
 
 def _token_matches(candidate: str, token: str) -> bool:
-    """Compare in constant time, also for different lengths. An empty `token` never matches."""
+    """Compare in constant time, for any lengths. An empty `token` never matches."""
     left, right = (hashlib.sha256(text.encode()).digest() for text in (candidate, token))
     return hmac.compare_digest(left, right) and bool(token)
 
 
 def _is_cross_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends the request for another site (W3C Fetch Metadata; RFC 6454 for older browsers)."""
+    """Whether a browser sends the request for another site (W3C Fetch Metadata)."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in _SAME_SITE
@@ -200,7 +200,7 @@ class Guard:
 
 
 class ResponseRecorder:
-    """ASGI send function that adds the security headers and records the status in `code`."""
+    """ASGI send function that adds security headers and records the status in `code`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -83,7 +83,7 @@ class _Curve:
 
 
 class CurveRecorder:
-    """Observer that records the training curve of each task. Other threads may read it.
+    """Observer that records the training curve of each task, readable by any thread.
 
     `before`: curves stored by earlier schedulers.
     """
@@ -124,7 +124,7 @@ class JournalReader(Protocol):
         """Return the entries with greater numbers, oldest first."""
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after new entries, from any thread; it must not block. Returns the unsubscribe function."""
+        """Call `callback` from any thread; it must not block. Returns the unsubscriber."""
 
 
 class OperatorFileStore(Protocol):
@@ -162,7 +162,7 @@ class Backend:
     preview_update: PreviewUpdate | None = None
 
     async def ask(self, command: Command) -> Answer | None:
-        """Send a command; return the loop's answer, or None without one. Raises SchedulerTimeoutError."""
+        """Send a command; None if the loop has finished. Raises SchedulerTimeoutError."""
         if self.put is None or self.snapshot().state.process.finished:
             return None
         return await self.bus.send(self.put, command)

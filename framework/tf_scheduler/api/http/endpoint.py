@@ -1,4 +1,4 @@
-"""Endpoints, requests and responses. SDK endpoints answer errors as plain text; see docs/api.md."""
+"""Endpoint, request and response types; SDK endpoints answer errors in plain text."""
 
 from __future__ import annotations
 

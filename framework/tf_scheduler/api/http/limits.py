@@ -1,4 +1,4 @@
-"""Resource limits of the HTTP server: sizes, timeouts, connections and event streams."""
+"""Resource limits of the HTTP server: sizes, timeouts, connections, event streams."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Quota:
 
 
 class LimitedStream(StreamingResponse):
-    """Streaming response that calls `on_end` when it ends, even if the client disconnects before the first part."""
+    """Streaming response that calls `on_end` when it ends, even before the first part."""
 
     def __init__(self, content: AsyncIterator[bytes | str], on_end: Callable[[], None], **options: Any) -> None:
         super().__init__(content, **options)
@@ -61,7 +61,7 @@ class LimitedStream(StreamingResponse):
 
 
 def connection_limit() -> int:
-    """Return the maximum number of connections; raises the soft limit of file descriptors if necessary."""
+    """Return the connection limit; may raise the soft limit of file descriptors."""
     wanted = MAX_CONNECTIONS + _RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -72,7 +72,7 @@ def connection_limit() -> int:
 
 
 def limit_body(receive: Receive) -> Receive:
-    """Limit bodies without a declared length. Raises HTTPException 413 above BODY_LIMIT."""
+    """Limit bodies of undeclared length. Raises HTTPException 413 above BODY_LIMIT."""
     received = 0
 
     async def counted() -> Message:
@@ -87,13 +87,13 @@ def limit_body(receive: Receive) -> Receive:
 
 
 class _StrictHttp(h11.Connection):
-    """Parser that rejects requests of ambiguous length, which a proxy could split differently (request smuggling).
+    """Parser that rejects requests of ambiguous length, against request smuggling.
 
     RFC 9112, 6.1: a length together with a transfer coding, or a transfer coding in HTTP/1.0.
     """
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return the next event. Raises RemoteProtocolError, which uvicorn answers with 400."""
+        """Return the next event. uvicorn answers the raised RemoteProtocolError with 400."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             names = {name for name, _ in event.headers}
@@ -103,10 +103,10 @@ class _StrictHttp(h11.Connection):
 
 
 class LimitedConnection(H11Protocol):
-    """Connection with a timeout for request heads; at the limit, the oldest idle connection is closed.
+    """Connection with a timeout for request heads and a limit on open connections.
 
     Sets two keys of the ASGI scope's state: `peer`, the common name of the verified client certificate, and
-    `overloaded`: all connections are busy, so only the health check is answered.
+    `overloaded`: all connections are busy, so only the health check is answered. Closes idle connections at the limit.
     """
 
     def __init__(self, others: dict[LimitedConnection, None], limit: int, **options: Any) -> None:

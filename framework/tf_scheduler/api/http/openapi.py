@@ -1,4 +1,4 @@
-"""OpenAPI document of the API, generated from the endpoints and the types of their bodies."""
+"""OpenAPI document of the API, generated from endpoints and types of bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Schemas:
         self.named: dict[str, Any] = {}
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """Return the schema of a TypedDict, list, dict, Literal, Enum, union, plain type or Any."""
+        """Return the schema of a TypedDict, list, dict, Literal, Enum, union, scalar, Any."""
         if kind is Any:
             return {}
         if kind in _PLAIN:
@@ -155,7 +155,7 @@ def _response(row: Endpoint, code: int, kind: Any, schemas: Schemas) -> dict[str
 
 
 def _events(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
-    """Describe a stream; the schemas are in the extension `x-events`, because OpenAPI 3.1 has no field for them."""
+    """Describe a stream in the extension `x-events`: OpenAPI 3.1 cannot describe it."""
     description = f"Server-sent events with JSON data: {', '.join(row.events)}; x-events has their schemas."
     events = {name: schemas.of(kind) for name, kind in row.events.items()}
     return {"type": "string", "description": description, "x-events": events}

@@ -26,7 +26,7 @@ class ApiError(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """Paths of the server's PEM files; with `client_ca`, client certificates are requested and verified."""
+    """Paths of the server's PEM files; `client_ca` verifies client certificates."""
 
     certificate: str
     key: str
@@ -46,9 +46,9 @@ class ServerTls:
 
 
 def listen_address(host: str) -> str:
-    """Return the address to listen at: all interfaces, or loopback if the agent's `host` name is a loopback name.
+    """Return the listen address: loopback if `host` is loopback, else all interfaces.
 
-    Mesos checks the health of tasks over loopback; clients use the network.
+    Mesos checks the health of tasks over loopback; clients use the network. `host`: the agent's name.
     """
     try:
         return host if ipaddress.ip_address(host).is_loopback else "0.0.0.0"  # noqa: S104
@@ -57,7 +57,7 @@ def listen_address(host: str) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen immediately; `port` 0 selects a free port. Raises ApiError if the port is not available."""
+    """Listen immediately; port 0: any free port. Raises ApiError if it is in use."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -73,9 +73,9 @@ _SHUTDOWN_TIMEOUT = 2  # seconds, for open requests
 
 
 class ApiServer:
-    """Context manager that serves an app in its own thread. Earlier connections wait from construction on.
+    """Context manager that serves an app in its own thread.
 
-    Raises ApiError if the port is not available. `port` 0 selects a free port, see the attribute `port`.
+    Connections wait from construction on. Raises ApiError if the port is not available. `port` 0 selects a free port.
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, tls: ServerTls | None = None) -> None:
@@ -96,7 +96,7 @@ class ApiServer:
 
 
 class _Server(uvicorn.Server):
-    """Listens with LimitedConnection and a handshake timeout, for which uvicorn has no settings."""
+    """Listens with LimitedConnection and a handshake timeout, which uvicorn lacks."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         connections: dict[limits.LimitedConnection, None] = {}

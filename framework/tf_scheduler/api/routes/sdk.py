@@ -1,4 +1,4 @@
-"""Endpoints of the DC/OS SDK: its paths, keys and codes (dcos-commons, http/endpoints/*)."""
+"""Endpoints of the DC/OS SDK (dcos-commons, http/endpoints/*)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def _plan_command(verb: Verb, request: ApiRequest) -> ApiAnswer:
 
 
 def _check_parameters(parameters: object) -> None:
-    """Raise BadRequestError for anything but an object of strings, which become environment variables."""
+    """Raise BadRequestError unless `parameters` is an object of strings without NUL."""
     if not isinstance(parameters, dict):
         raise BadRequestError("Couldn't parse parameters: expected a JSON object of strings")
     for name, value in parameters.items():
@@ -148,7 +148,7 @@ def _check_parameters(parameters: object) -> None:
 
 
 async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
-    """Run a command; a pod is one task, so the optional list of tasks can only name that task (PodResource)."""
+    """Run a command on a pod; its optional list of tasks may only name its one task."""
     name, tasks = request.params["pod"], request.body
     if tasks is not None and not (isinstance(tasks, list) and all(item == name for item in tasks)):
         raise BadRequestError(f"invalid body: expected a JSON list of tasks; the pod has one task: {name}")
@@ -164,7 +164,7 @@ async def _reload_secrets(request: ApiRequest) -> ApiAnswer:
 
 
 async def _run(request: ApiRequest, command: Command) -> ApiAnswer:
-    """Send a command to the loop and return its answer with the SDK's status. Raises SchedulerTimeoutError."""
+    """Return the loop's answer with the SDK's status. Raises SchedulerTimeoutError."""
     answer = await request.backend.ask(command) or SERVICE_ENDED
     body: types.MessageBody = {"message": answer.message}
     code = int(answer.reply.value)

@@ -26,7 +26,7 @@ _READ_TIMEOUT = 10.0
 
 
 def with_secrets(app: ASGIApp, give: SecretHandler) -> ASGIApp:
-    """Add the route for executors to an app, outside of the app's access control: executors have no API token."""
+    """Add the route for executors, which have no API token: it skips access control."""
 
     async def secrets(request: Request) -> Response:
         code, answer = await _answer(request, give)

@@ -1,4 +1,4 @@
-"""Endpoints that the DC/OS SDK does not have: tasks, training, events, update preview, metrics."""
+"""Endpoints unknown to the SDK: tasks, training, events, update preview, metrics."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def metric_routes(prometheus: Callable[[], bytes], dropwizard: Callable[[], Any]
 
 
 class RequestCounter:
-    """ASGI middleware that calls `count` with method and status of each request; status 0: no answer was sent."""
+    """ASGI middleware: `count` receives method and status of requests; 0: no answer."""
 
     def __init__(self, app: ASGIApp, count: Callable[[str, int], None]) -> None:
         self._app, self._count = app, count

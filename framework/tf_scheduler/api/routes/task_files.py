@@ -1,4 +1,4 @@
-"""Endpoint `GET /v1/tasks/{name}/logs`: files of a task, read from its agent, as text or as a stream."""
+"""Endpoint `GET /v1/tasks/{name}/logs`: a task's files, as text or as a stream."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Agent:
 
 
 class AgentFileReader:
-    """Reads agent files in threads, with limits for all agents and for each agent. For one event loop."""
+    """Threaded reader of agent files, limited in total and per agent; one event loop."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(MAX_READS)
@@ -48,7 +48,7 @@ class AgentFileReader:
         self._threads = ThreadPoolExecutor(MAX_READS, "files of tasks")
 
     async def read(self, name: AgentId, read: Callable[[], FileChunk]) -> FileChunk:
-        """Run `read` in a thread. Raises FileError, also if the agent times out for another reader meanwhile."""
+        """Run `read` in a thread. Raises FileError, also after another reader's timeout."""
         with self._agent(name) as agent:
             silent = agent.silent
             await agent.turns.acquire()
@@ -169,7 +169,7 @@ def _is_over(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _check_path(file: str) -> None:
-    """Raise BadRequestError for an invalid path. The agent confines paths to the sandbox, too."""
+    """Raise BadRequestError if the path is invalid. The agent confines paths as well."""
     plain = all(part not in ("", ".", "..") for part in file.split("/"))
     if not plain or len(file) > 1000 or not file.isprintable():
         raise BadRequestError(f"file: {file[:80]!r}: expected a path below the working directory, such as stdout")

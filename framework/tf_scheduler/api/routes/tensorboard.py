@@ -1,4 +1,4 @@
-"""Reverse proxy for TensorBoard that isolates its pages from the API (docs/page.md, TensorBoard)."""
+"""TensorBoard reverse proxy that isolates its pages from the API (docs/page.md)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class UpstreamResponse:
 
 
 async def fetch(address: str, method: str, target: str, headers: Headers, body: bytes = b"") -> UpstreamResponse:
-    """Request `target` (path and query) from `host:port` without following redirects. Raises UpstreamTimeoutError."""
+    """Request `target` from `host:port`; no redirects. Raises UpstreamTimeoutError."""
     host, _, port = address.rpartition(":")
     try:
         connecting = asyncio.open_connection(host.strip("[]"), int(port))
@@ -134,7 +134,7 @@ _RESPONSE_HEADERS = (
 
 
 class TensorBoardProxy:
-    """Routes of the proxy, and the endpoint with its address. The random key in the path authorizes browsers."""
+    """Routes of the proxy and its address; the path's random key authorizes browsers."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
@@ -142,7 +142,7 @@ class TensorBoardProxy:
         self._requests = Quota(MAX_REQUESTS, "requests to TensorBoard")
 
     def is_authorized_path(self, path: str) -> bool:
-        """Whether the path has the key, because browsers send no token when they follow a link."""
+        """Whether the path has the key; browsers send no token when they follow a link."""
         folder, _, rest = path.removeprefix("/").partition("/")
         return folder == FOLDER and hmac.compare_digest(rest.partition("/")[0].encode(), self._key.encode())
 
@@ -215,7 +215,7 @@ class TensorBoardProxy:
 
 
 def _response_headers(answer: UpstreamResponse, service: str) -> dict[str, str]:
-    """Return the header fields without Content-Length, so that clients detect a truncated answer by its encoding."""
+    """Return the headers without Content-Length, so that clients detect truncation."""
     fields = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
     theirs = answer.headers.get("content-security-policy")
     return {**fields, "content-security-policy": ", ".join(filter(None, (content_security_policy(service), theirs)))}
@@ -235,7 +235,7 @@ async def _pieces(answer: UpstreamResponse) -> AsyncIterator[bytes]:
 
 
 def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
-    """Return the record of the running TensorBoard; the proxy connects to no other address."""
+    """Return the record of the running TensorBoard, the proxy's only upstream."""
     wanted = next((task for task in state.spec.tasks() if task.job.kind is JobKind.TENSORBOARD), None)
     record = next((record for record in state.stored.tasks.values() if record.job is JobKind.TENSORBOARD), None)
     if record is None and wanted is None:
@@ -251,7 +251,7 @@ def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
 
 
 def content_security_policy(service: str) -> str:
-    """Return the Content-Security-Policy that confines TensorBoard's pages to its own path.
+    """Return the Content-Security-Policy that limits TensorBoard's pages to its path.
 
     Sources are paths instead of 'self', because other paths of this origin can command the scheduler. The host is a
     wildcard, because the scheduler does not know its name behind a proxy. Frames are forbidden: after a redirect, paths

@@ -1,1 +1,1 @@
-"""Views: pure functions from a snapshot of the state to a JSON body and an HTTP status."""
+"""Views: pure functions from a state snapshot to a JSON body and an HTTP status."""

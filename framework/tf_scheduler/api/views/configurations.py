@@ -1,4 +1,4 @@
-"""Configurations of the service in the format of the SDK's service specification, with secrets masked.
+"""Configurations of the service as SDK service specifications, secrets masked.
 
 Previous configurations are stored with their options. The id is derived from the content, so the same options have the
 same id after a restart.
@@ -35,7 +35,7 @@ def target_ids(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def target(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """Target configuration; `rejected`: the problems with the options of this start, if the scheduler rejected them."""
+    """Target configuration; `rejected`: errors of the options rejected at this start."""
     state = snapshot.state
     stored = state.stored.configurations.get(target_id(snapshot.state))
     rejected = {"rejected": list(state.process.rejected)} if state.process.rejected else {}
@@ -90,7 +90,7 @@ def _service(spec: ServiceSpec, stored: Configuration | None) -> dict[str, Any]:
 
 
 def _zookeeper(options: Mapping[str, Any]) -> str | None:
-    """ZooKeeper servers in the SDK's format; None for another store. Options with default values are not stored."""
+    """ZooKeeper servers in the SDK's format; None for another kind of store."""
     state = str(options.get("scheduler", {}).get("state", _DEFAULT_STATE))
     if not state.startswith(_ZOOKEEPER):
         return None
@@ -172,7 +172,7 @@ def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
 
 
 def _health_check(liveness: LivenessCheck) -> dict[str, Any]:
-    """Health check in the SDK's format; the field `kind` is an extension for URLs and progress."""
+    """Health check in the SDK's format, with an additional field `kind`."""
     return {
         "command": redact_text(liveness.target),
         "kind": liveness.kind.value,

@@ -54,7 +54,7 @@ def _outcomes(evaluation: Evaluation) -> Iterator[OfferOutcomeBody]:
 
 
 def plans(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
-    """Plans, filtered by `plan`, `phase` and `step`. An invalid filter has status 200, as in the SDK."""
+    """Plans, filtered by `plan`, `phase`, `step`; an invalid filter has status 200."""
     all_plans = list(snapshot.plans().values())
     chosen, problem = _filtered(all_plans, params)
     if problem:

@@ -24,13 +24,13 @@ def event_body(entry: JournalEntry) -> EventBody:
 
 @dataclass(frozen=True, slots=True)
 class JournalPosition:
-    """Last entry that a client has received. `journal`: id of its journal, empty if unknown."""
+    """Last entry that a client has received. `journal`: its journal's id, or empty."""
 
     number: int
     journal: str = ""
 
     def resolve(self, journal: str, last: int) -> int:
-        """Return the number of the last entry in common with a journal that ends with `last`; 0 for another journal."""
+        """Return the last number shared with `journal`, which ends at `last`; 0 if none."""
         return 0 if self.number > last or (self.journal and self.journal != journal) else self.number
 
     @classmethod

@@ -172,7 +172,7 @@ def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
 
 
 def _unused_agents(state: SchedulerState) -> Sequence[AgentSnapshot]:
-    """Return agents without tasks of the service; none while disconnected, because losses would go unnoticed."""
+    """Return agents without tasks of the service; none while disconnected from Mesos."""
     if not state.session.connected:
         return ()
     hosts = {record.hostname for record in state.stored.tasks.values()}

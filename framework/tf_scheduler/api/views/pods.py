@@ -1,4 +1,4 @@
-"""Pods in the format of the SDK (dcos-commons, PodQueries). A pod is one task, and its type is the job."""
+"""Pods in the format of the SDK (PodQueries): a pod is one task, its type the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health, endpoints and stored properties of the service (dcos-commons, StateResource, EndpointsResource)."""
+"""Health, endpoints and stored properties of the service, in the SDK's format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMED_PLANS = (("back", 320, "backing up"), ("restor", 321, "restoring"))
 
 
 def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
-    """Health of the service; the HTTP status is the value. Marathon treats 200 to 399 as healthy.
+    """Health of the service as HTTP status; to Marathon, 200 to 399 is healthy.
 
     An uninstalling service is healthy, because Marathon would otherwise wait forever for its deployment.
     """
@@ -78,7 +78,7 @@ def _deployed(snapshot: Snapshot) -> tuple[int, str]:
 
 
 def _recovering(recovery: Plan) -> str:
-    """Return the reason of an active recovery plan; a plan with only paused tasks is reported as paused."""
+    """Return why recovery is active; a plan with only paused tasks counts as paused."""
     steps = [step for phase in recovery.phases for step in phase.steps if step.status is not Status.COMPLETE]
     names = ", ".join(step.name for step in steps)
     return f"paused until resumed: {names}" if all(step.override for step in steps) else "recovering"
@@ -106,13 +106,13 @@ def endpoint(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def framework_id(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """List with the framework id; empty before the registration and after an uninstall."""
+    """List with the framework id; empty before registration and after an uninstall."""
     registered = snapshot.state.stored.framework_id
     return View([] if registered is None else [registered])
 
 
 def properties(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the SDK's properties by name; api/routes/operator_files.py adds the files."""
+    """Return the SDK's properties by name, without the operators' files."""
     state = snapshot.state
     values: dict[str, Any] = {
         f"{record.name}:task-status": asdict(status)

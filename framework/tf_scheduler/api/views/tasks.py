@@ -23,7 +23,7 @@ _LAUNCH = ("id", "agent_id", "hostname", "address", "generation", "launched_at",
 
 
 def tasks(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """All tasks in the order of the options, then launched tasks that the options no longer have."""
+    """All tasks in the order of the options, then launched tasks missing from them."""
     body: TasksBody = {"tasks": list(_tasks(snapshot.state))}
     return View(body)
 
@@ -47,7 +47,7 @@ def _tasks(state: SchedulerState) -> Iterator[TaskBody]:
 
 
 def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
-    """Return the last launch of a task, or the options of a task that was never launched."""
+    """Return a task's last launch, or its options if it was never launched."""
     status = state.status(item.name)
     own: Any
     if isinstance(item, TaskSpec):
@@ -101,7 +101,7 @@ _WAITING = (Status.PENDING, Status.PREPARED, Status.WAITING, Status.DELAYED, Sta
 
 
 def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
-    """Yield each waiting task once, with the first started plan that has a step for the task."""
+    """Yield each waiting task once, with the first started plan that has its step."""
     listed: set[str] = set()
     asleep = scheduling.view_of(snapshot.state, snapshot.view).unstarted_plans()
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
@@ -121,7 +121,7 @@ def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
 
 
 def _waits(step: Step) -> bool:
-    """Whether a step waits. An incomplete step of a paused task waits for the operator."""
+    """Whether a step waits; a paused task's incomplete step waits for the operator."""
     return step.status in _WAITING or (step.override is not None and step.status is not Status.COMPLETE)
 
 
