@@ -1,4 +1,4 @@
-"""State store interface, its errors and key rules; one contract suite tests all stores.
+"""State store interface, errors and key rules; one test suite covers all stores.
 
 A store contains one service's state: a flat set of string keys with bytes, such as `framework` or `tasks/worker-0`.
 The writer of a value versions its format.
@@ -27,20 +27,20 @@ class StoreError(SchedulerError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store is temporarily unavailable (locked, disk full, no answer); the same call may succeed later."""
+    """The store is unavailable (locked, disk full, no answer); a retry may succeed."""
 
     kind = "store_unavailable"
     http_status = 503
 
 
 class StoreConflictError(StoreError):
-    """Another writer changed this service's state since it was loaded here; every write fails until the next load."""
+    """Another writer changed the service's state; writes fail until the next load."""
 
     kind = "store_conflict"
 
 
 class LeadershipLostError(StoreConflictError):
-    """Another scheduler may lead this service: stop acting for it, exit, and restart as a standby."""
+    """Another scheduler may lead this service: exit and restart as a standby."""
 
     kind = "leadership_lost"
 
@@ -52,7 +52,7 @@ class StoreCorruptError(StoreError):
 
 
 class StoreVersionError(StoreCorruptError):
-    """A newer version of this program wrote the state; this version leaves it unchanged."""
+    """A newer version of this program wrote the state, which stays unchanged."""
 
     kind = "store_too_new"
 
@@ -76,7 +76,7 @@ class InvalidKeyError(StoreError, ValueError):
 
 
 class StoreAddressError(StoreError, ValueError):
-    """The address of the state is invalid. The message shows the address without its password."""
+    """The address of the state is invalid; the message hides its password."""
 
 
 #: Not allowed in a ZooKeeper node name (ZooKeeper programmer's guide, "The ZooKeeper Data Model"). The server checks
@@ -99,7 +99,7 @@ def check_key(key: str) -> str:
 
 
 def service_key(service: str) -> str:
-    """Return the service's name as a key, without the leading slash of a DC/OS name `/group/name`."""
+    """Return the service's name as a key, without the leading slash of `/group/name`."""
     return check_key(service.removeprefix("/"))
 
 
@@ -138,13 +138,13 @@ class StateStore(Protocol):
     """
 
     def load(self) -> Mapping[str, bytes]:
-        """Return all keys and values of the service as one consistent, read-only snapshot; empty for a new service.
+        """Return all keys and values of the service as a consistent, read-only snapshot.
 
-        Raises StoreUnavailableError, StoreCorruptError, StoreError.
+        Empty for a new service. Raises StoreUnavailableError, StoreCorruptError, StoreError.
         """
 
     def apply(self, writes: Sequence[Write]) -> None:
-        """Store all writes, in their order, as one transaction: all or none, durable when this returns.
+        """Store all writes in order, as one durable transaction: all or none.
 
         An empty list only checks for a conflict. Raises StoreConflictError if another writer changed the service since
         the last `load` or write, or nothing is loaded; another StoreError if storing failed. Nothing was stored then.
@@ -153,12 +153,12 @@ class StateStore(Protocol):
         """
 
     def erase(self) -> None:
-        """Delete all keys of the service (uninstall), as one transaction; raises as `apply` does."""
+        """Delete all keys of the service in one transaction; raises as `apply` does."""
 
     def remove(self) -> None:
-        """Erase the service for good; only `close` may follow, which removes the last traces.
+        """Erase the service permanently; only `close` may follow.
 
-        A SQLite file keeps the version, to reject late writers of the removed service.
+        `close` removes the last traces. A SQLite file keeps the version, to reject late writers of the removed service.
         """
 
     def close(self) -> None:
@@ -166,15 +166,15 @@ class StateStore(Protocol):
 
 
 class Leadership(Protocol):
-    """The right of one live scheduler to act for a service. A scheduler that has lost this right does not regain it."""
+    """The right of one live scheduler to act for a service; once lost, never regained."""
 
     def check(self) -> None:
-        """Raise LeadershipLostError unless this scheduler certainly leads; after a loss, always."""
+        """Raise LeadershipLostError unless certainly leading; always raise after a loss."""
 
     def on_lost(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` once with the reason, from any thread, when leadership is or has been lost.
+        """Call `callback` once with the reason when leadership is or has been lost.
 
-        It must not block.
+        The call may come from any thread and must not block.
         """
 
 
@@ -186,7 +186,7 @@ _T = TypeVar("_T")
 
 
 def read_extra(item: str, data: bytes, schema: int, read: Callable[[dict[str, Any]], _T], default: _T) -> _T:
-    """Return `read` of a stored JSON object that is not part of the state; if it is corrupt, warn and use `default`."""
+    """Return `read` of an extra JSON value; if it is corrupt, warn and use `default`."""
     try:
         document: dict[str, Any] = json.loads(data)
         if document["schema"] != schema:

@@ -1,4 +1,4 @@
-"""Event journal: numbered outcomes of decisions, published only after they are stored.
+"""Event journal: numbered outcomes of decisions, stored before they are published.
 
 Outcomes are stored in the transaction of their decision's changes, before calls are sent. Outcomes without a change
 wait for the next transaction, or up to a second for a background thread. A published number is therefore never reused,
@@ -103,7 +103,7 @@ def _entries(key: str, data: bytes) -> list[JournalEntry]:
 
 
 class EventJournal(BackgroundWriter):
-    """Context manager that stores new entries in the background. Reading is thread-safe.
+    """Context manager: store new entries in the background. Reading is thread-safe.
 
     Args:
         store: A thread-safe store (`SharedStore`); None keeps the journal in memory.
@@ -131,7 +131,7 @@ class EventJournal(BackgroundWriter):
         self._lock, self._store_lock = threading.Lock(), threading.Lock()
 
     def commit(self, store: StateStore, changed: Sequence[Write], decided: Sequence[tuple[Event, Decision]]) -> None:
-        """Store changes and outcomes of decisions in one transaction, or later if nothing changed (a CommitHook)."""
+        """CommitHook: store changes and outcomes together, outcomes alone a little later."""
         for event, decision in decided:
             for outcome in decision.outcomes:
                 self._add(event.kind, outcome)
@@ -142,13 +142,13 @@ class EventJournal(BackgroundWriter):
             self._wake()
 
     def note(self, kind: str, message: str, *, warning: bool = False) -> None:
-        """Add an entry that does not come from a decision, such as the start of the scheduler."""
+        """Add an entry that no decision caused, such as the start of the scheduler."""
         self._add(kind, Outcome("Note", message, warning=warning))
         self._wake()
 
     @property
     def id(self) -> str:
-        """Id of the journal, which is constant from installation to uninstall; numbers are unique in a journal."""
+        """Id from installation to uninstall; entry numbers are unique within one id."""
         return self._records.id
 
     @property
@@ -170,7 +170,7 @@ class EventJournal(BackgroundWriter):
             return tuple(entry for entry in self._entries if entry.number > number)
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback`, which must not block, after new entries. Return a function to unsubscribe."""
+        """Call `callback` after new entries; it must not block. Returns the unsubscriber."""
         with self._lock:
             self._listeners = (*self._listeners, callback)
 
@@ -197,7 +197,7 @@ class EventJournal(BackgroundWriter):
         self._wakeup.set()
 
     def _store_with(self, store: StateStore, changed: Sequence[Write]) -> None:
-        """Store the writes and pending entries, then publish these. Requires `_store_lock`."""
+        """Store the writes with pending entries, then publish. Requires `_store_lock`."""
         with self._lock:
             pending = tuple(self._pending)
         store.apply([*changed, *self._records.writes(pending)])

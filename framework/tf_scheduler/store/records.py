@@ -107,7 +107,7 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
 
 
 def changes(stored: Mapping[str, bytes]) -> tuple[effects.Change, ...]:
-    """Return the changes that rebuild the stored state, records before statuses. Raises StoreCorruptError."""
+    """Return the state's changes, records before statuses. Raises StoreCorruptError."""
     return tuple(
         _decoded(key, stored[key], decoder)
         for prefix, decoder in _DECODERS.items()

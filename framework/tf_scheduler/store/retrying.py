@@ -1,4 +1,4 @@
-"""State store wrappers: retry while the backend is unavailable, share among threads, write in the background."""
+"""State store wrappers: retry an unavailable backend, share, write in background."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WRITE_INTERVAL, _WRITE_RETRY = 1.0, 10.0
 
 
 class StoreWrapper:
-    """Pass each call on to another store; subclasses override `_call`, or `_change` for changes."""
+    """Pass calls to another store; subclasses override `_call` or `_change`."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
@@ -98,7 +98,7 @@ class SharedStore(StoreWrapper):
 
 
 class BackgroundWriter(ABC):
-    """Context manager with a thread that stores `what` when woken, every `interval` seconds, and at exit."""
+    """Context manager; its thread stores `what` on wake-up, periodically and at exit."""
 
     def __init__(self, what: str, interval: float | None = None) -> None:
         self._what, self._interval, self._failed = what, interval, False

@@ -1,11 +1,11 @@
-"""SQLite state store: one file, durable against kill -9 and power loss (WAL, one fsync per apply).
+"""SQLite state store: one file, durable against kill -9 and power loss.
 
     schema_version   one row: number of applied MIGRATIONS
     service          name, version: grows with every change of the service, survives its erasure
     entry            service, key, value
 
-Several services may share a file. Each write compares the service's version in its transaction, which stops a second
-scheduler from overwriting the first one's state.
+The file uses WAL and one fsync per apply. Several services may share it. Each write compares the service's version in
+its transaction, which stops a second scheduler from overwriting the first one's state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from . import interface
 
 @contextmanager
 def directory_lock(folder: Path) -> Iterator[bool]:
-    """Let one process at a time open a file in the folder: SQLite does not wait while another process enables WAL.
+    """Lock the folder of a file being opened: SQLite does not wait for WAL set-up.
 
     Yields whether the folder is locked. On file systems without locks, two simultaneous first starts may raise
     StoreUnavailableError; the state is safe.
@@ -53,7 +53,7 @@ _TABLES = {"schema_version", "service", "entry"}
 
 
 def open_file(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    """Open the state file in autocommit mode, and create it with its folder if missing.
+    """Open the state file in autocommit mode, creating it and its folder if missing.
 
     Raises StoreError; a file of another program stays unchanged.
     """
@@ -116,7 +116,7 @@ def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
 
 
 def _adopt(connection: sqlite3.Connection, path: Path) -> None:
-    """Verify the file's owner and integrity before any write, then upgrade it to the current schema."""
+    """Verify the file's owner and integrity, then upgrade it to the current schema."""
     _schema_version(connection, path)
     if (check := connection.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
         raise _corrupt(path, str(check[0]))
@@ -178,10 +178,10 @@ _SET_VERSION = (
 
 
 class SqliteStore:
-    """StateStore in the SQLite file at `path`, created with its folder if missing, readable by the owner only (0600).
+    """StateStore in the SQLite file at `path`, readable by the owner only (0600).
 
-    `busy_timeout`: seconds that a call waits for another process's write. Raises InvalidKeyError for an invalid service
-    name, StoreCorruptError for a foreign or damaged file, another StoreError if the file cannot be opened.
+    Creates the file and its folder if missing. `busy_timeout`: seconds that a call waits for another process's write.
+    Raises InvalidKeyError for an invalid service, StoreCorruptError for a foreign or damaged file, else StoreError.
     """
 
     def __init__(self, path: Path, service: str, *, busy_timeout: float = 5.0) -> None:
@@ -222,7 +222,7 @@ class SqliteStore:
 
     @contextmanager
     def _change(self, *, advance: bool) -> Iterator[None]:
-        """Run the body in a write transaction, if the service's version is unchanged, and advance the version."""
+        """Run the body in a write transaction; check and advance the service's version."""
         with self._transaction("BEGIN IMMEDIATE"):
             version = self._version()
             if version != self._seen:

@@ -1,4 +1,4 @@
-"""Stored training curves and the last progress of each launch, for the next scheduler.
+"""Stored training curves and last progress of each launch, for the next scheduler.
 
 One value, `curves`, which is not part of the state: if it is corrupt, only the curves are lost. A background thread
 writes it periodically, and immediately when a task or the job ends.
@@ -34,7 +34,7 @@ _LAST = tuple(field.name for field in fields(Progress) if field.name != "sequenc
 
 
 def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[TaskId, Progress]) -> Put:
-    """Return the write that stores curves and progress; above MAX_TASKS, curves with a loss take precedence."""
+    """Return the write of curves and progress; curves with a loss take precedence."""
     names = sorted(curves, key=lambda name: (not any(point.loss is not None for point in curves[name].points), name))
     tasks = {name: _fields(curves[name]) for name in names[:MAX_TASKS]}
     launches = sorted(progress)[:MAX_LAUNCHES]

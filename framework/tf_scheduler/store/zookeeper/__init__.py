@@ -1,4 +1,4 @@
-"""ZooKeeper state store: one small transaction per decision, one live scheduler per service.
+"""ZooKeeper state store: one transaction per decision, one leader per service.
 
     <chroot>/dcos-service-<name>    as in the DC/OS SDK: '/' as '__' (a literal '_' as '%5F')
       head                          JSON, the current state. Its data version is the service's version: every change

@@ -1,4 +1,4 @@
-"""Parse `zk://` addresses of a ZooKeeper, with timeouts, credentials and TLS files."""
+"""Parse `zk://` addresses of ZooKeeper with timeouts, credentials and TLS files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GRAMMAR = (
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTls:
-    """PEM files: CA of the servers (None: the system's CAs), client certificate and its key."""
+    """PEM files: the servers' CA (None: the system's), client certificate and its key."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -55,9 +55,9 @@ class ZooKeeperAddress:
 
     @classmethod
     def parse(cls, url: str) -> ZooKeeperAddress:
-        """Parse an address (`_GRAMMAR`), and read the credentials file if it names one. Raises StoreAddressError.
+        """Parse an address (`_GRAMMAR`) and read its credentials file, if any.
 
-        A credentials file keeps the password out of the list of processes. On DC/OS: zk://master.mesos:2181.
+        The file hides the password from the process list. DC/OS: zk://master.mesos:2181. Raises StoreAddressError.
         """
         scheme, _, rest = url.partition("://")
         if scheme not in (PLAIN, SECURE):

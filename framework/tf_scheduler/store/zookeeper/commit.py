@@ -1,4 +1,4 @@
-"""Read and change the state in ZooKeeper: one compare-and-set of `head` per decision."""
+"""Read and change the state in ZooKeeper with one compare-and-set per decision."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Commit:
 
     @classmethod
     def of_snapshot(cls, seen: HeadVersion, parts: Sequence[bytes]) -> Commit:
-        """Return a change that replaces the state by a snapshot; without parts, by an empty state."""
+        """Return a change that replaces the state by a snapshot, empty without parts."""
         head = _next(seen)
         return cls(seen, replace(head, snapshot=head.last, token=_unique(), parts=len(parts)), parts=parts)
 
@@ -138,7 +138,7 @@ def _unique() -> str:
 
 
 class ServiceTree:
-    """The nodes of one service. `guard`: the leader's node, checked by every change; None without a leader."""
+    """Nodes of one service. `guard`: leader's node that each change checks, or None."""
 
     def __init__(self, session: ZooKeeperSession, service: str) -> None:
         self._session = session
@@ -163,7 +163,7 @@ class ServiceTree:
             self._make(f"/{'/'.join(names[:count])}", deadline, own=count == len(names))
 
     def commit(self, commit: Commit, deadline: Deadline) -> CommitOutcome:
-        """Make the change. After the deadline raises StoreUnavailableError, and `commit.sent` is set if it may act."""
+        """Make the change. Raises StoreUnavailableError; `commit.sent`: it may still act."""
         folder = self.folder(commit.head)
         if commit.seen.head is None or commit.seen.head.last == 0:
             self.ensure(deadline)
@@ -196,7 +196,7 @@ class ServiceTree:
         return _outcome_of(results, guarded=self.guard is not None)
 
     def invalidate(self, seen: HeadVersion, deadline: Deadline) -> None:
-        """Set `head` without changing the state, so that no pending change on this version can act."""
+        """Set `head` without changing the state, so that no pending change can act."""
         head = replace(seen.head or Head(_unique()[:12]), change=_unique())
         if seen.head is None:
             self.ensure(deadline)

@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The current state. Entries and snapshots are numbered together, from 1; `snapshot` is 0 without one."""
+    """Current state. Entries and snapshots share numbers from 1; 0: no snapshot."""
 
     incarnation: str
     last: int = 0
@@ -79,7 +79,7 @@ def encode_head(head: Head) -> bytes:
 
 
 def decode_head(data: bytes, node: str) -> tuple[Head, int]:
-    """Return the head and its stored schema. Raises StoreCorruptError or StoreVersionError naming the node."""
+    """Return the head and its schema. Raises StoreCorruptError or StoreVersionError."""
     try:
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
@@ -100,7 +100,7 @@ def encode_writes(writes: Iterable[Write]) -> bytes:
 
 
 def decode_writes(data: bytes, node: str) -> list[Write]:
-    """Decode the result of `encode_writes`. Raises StoreCorruptError or StoreVersionError naming the node."""
+    """Decode `encode_writes`' result. Raises StoreCorruptError or StoreVersionError."""
     decoder = DECODERS.get(data[0]) if data else None
     if decoder is None:
         if data and data[0] > SCHEMA:
@@ -138,7 +138,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _decode(data: bytes) -> list[Write]:
-    """Decode schema 1: zlib of `P key value` or `D key`, each key and value after its length."""
+    """Decode schema 1: zlib of `P key value` or `D key`, each with a length prefix."""
     unpacker = zlib.decompressobj()
     content = unpacker.decompress(data)
     if not unpacker.eof:

@@ -71,7 +71,7 @@ class ZooKeeperLeadership:
         callback(reason)
 
     def acquire(self, timeout: float | None, waiting: Callable[[str], None] | None) -> None:
-        """Wait for the leadership; raise StoreUnavailableError after `timeout` seconds (None: unlimited)."""
+        """Wait to lead; StoreUnavailableError after `timeout` seconds (None: unlimited)."""
         deadline = Deadline(_UNLIMITED if timeout is None else timeout)
         reported = ""
         while (holder := self._try(deadline)) is not None:
@@ -90,7 +90,7 @@ class ZooKeeperLeadership:
         return self._lock, self.node
 
     def stop(self) -> None:
-        """Resign; the nodes disappear with the session, which the caller closes next. May be called again."""
+        """Resign; the caller closes the session next, which removes the nodes. Idempotent."""
         with self._state:
             self._reason = self._reason or "it has resigned"
         self._ended.set()
@@ -98,7 +98,7 @@ class ZooKeeperLeadership:
             self._thread.join()
 
     def _try(self, deadline: Deadline) -> str | None:
-        """Return None if this scheduler leads now, else describe the leader; `_changed` is set when it may change."""
+        """Return None if leading, else describe the leader; a change sets `_changed`."""
         while True:
             try:
                 is_owner = self._created(deadline) or self._owned(deadline)
@@ -122,7 +122,7 @@ class ZooKeeperLeadership:
         return not failures
 
     def _owned(self, deadline: Deadline) -> bool:
-        """Whether this session owns the leader node: an earlier attempt may have acted without an answer."""
+        """Whether this session owns the leader node, perhaps from an unanswered attempt."""
         stat = self._session.ask(lambda client: client.exists_async(self.node), deadline)
         return stat is not None and stat.ephemeralOwner == self._session.number
 
@@ -165,7 +165,7 @@ class ZooKeeperLeadership:
             self._lose("ZooKeeper did not answer in time")
 
     def _confirmed(self, deadline: Deadline) -> bool:
-        """Check with a majority that the leader node exists, and extend the lease if so. Raises as submit does."""
+        """Extend the lease if a majority has the leader node. Raises as `submit` does."""
         sent = _now()
         results = self._session.submit(self._confirm, deadline)
         if any(isinstance(result, Exception) for result in results):

@@ -33,7 +33,7 @@ from .address import ZooKeeperAddress, ZooKeeperTls
 
 
 class KazooSockets(SequentialThreadingHandler):  # type: ignore[misc]
-    """Create kazoo's connections. `timeout`: seconds to connect to one server, TLS handshake included."""
+    """Create kazoo's connections. `timeout`: seconds per server, with TLS handshake."""
 
     def __init__(self, tls: ZooKeeperTls | None, timeout: float) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class KazooSockets(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class KazooConnection(ConnectionHandler):  # type: ignore[misc]
-    """Remember the session timeout that the server granted, which may differ from the requested one."""
+    """Remember the session timeout that the server granted, not the requested one."""
 
     #: Seconds; 0 before the first answer.
     session_timeout = 0.0
@@ -95,7 +95,7 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
 
 
 def observe_connection(client: KazooClient, greeting_timeout: float) -> KazooConnection:
-    """Replace the client's connection, before it starts, by one that exposes its session timeout."""
+    """Give the unstarted client a connection that exposes its session timeout."""
     old = client._connection
     connection = KazooConnection(client, old.retry_sleeper, logger=old.logger)
     connection.greeting_timeout = greeting_timeout
@@ -104,7 +104,7 @@ def observe_connection(client: KazooClient, greeting_timeout: float) -> KazooCon
 
 
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
-    """Return a TLS context that verifies the server's host name. Raises StoreError naming an unusable file."""
+    """Return a TLS context that verifies host names. Raises StoreError for a bad file."""
     name, file = "ca", tls.ca
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca)
@@ -178,7 +178,7 @@ class ZooKeeperSession:
 
     @property
     def timeout(self) -> float:
-        """Session timeout that the server granted, in seconds; 0 before the server's first answer."""
+        """Session timeout granted by the server, in seconds; 0 before its first answer."""
         return self._connection.session_timeout
 
     @property
@@ -188,15 +188,15 @@ class ZooKeeperSession:
         return int(client_id[0]) if client_id and client_id[0] else None
 
     def on_expired(self, callback: Callable[[], None]) -> None:
-        """Call `callback`, in another thread, when the session and its ephemeral nodes are gone."""
+        """Call `callback`, in another thread, when session and ephemeral nodes are gone."""
         self._client.add_listener(lambda state: callback() if state == KazooState.LOST else None)
 
     def submit(self, request: Request, deadline: Deadline) -> Any:
-        """Send a request once. Raises StoreUnavailableError if nothing was sent, ZooKeeperTimeoutError without an
-        answer, KazooException as the server's answer.
+        """Send a request once and return the answer.
 
-        A connection is dropped after a silence of a quarter of the session timeout: with kazoo's own, slower detection
-        a leader would lose its leadership.
+        Raises StoreUnavailableError if nothing was sent, ZooKeeperTimeoutError without an answer, KazooException as the
+        server's answer. A connection is dropped after a silence of a quarter of the session timeout: with kazoo's own,
+        slower detection a leader would lose its leadership.
         """
         if not self._connected.wait(deadline.left) or deadline.left == 0:
             raise self.unavailable()
@@ -221,7 +221,7 @@ class ZooKeeperSession:
                 self.pause(deadline)
 
     def ask_all(self, requests: Sequence[Request], deadline: Deadline) -> list[Any]:
-        """Send many idempotent requests concurrently and return the answers; raises as `ask` does."""
+        """Send idempotent requests concurrently, return the answers; raises as `ask` does."""
         answers: list[Any] = []
         for start in range(0, len(requests), _IN_FLIGHT):
             answers += self.ask(partial(_RequestBatch, requests[start : start + _IN_FLIGHT]), deadline)

@@ -1,4 +1,4 @@
-"""ZooKeeperStore: the state store in ZooKeeper; the package docstring describes its nodes."""
+"""ZooKeeperStore: the state store in ZooKeeper; the package describes its nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLEANUP_TIMEOUT = 5.0  # seconds
 
 
 def collect_garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head) -> None:
-    """Remove nodes that the stored `head` does not need. The next snapshot retries after a failure."""
+    """Remove nodes that the stored `head` does not need; a later snapshot retries."""
     try:
         for path in list(_garbage(tree, session, head, Deadline(_CLEANUP_TIMEOUT))):
             session.send(methodcaller("delete_async", path))
@@ -33,7 +33,7 @@ def collect_garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head) ->
 
 
 def remove_nodes(tree: ServiceTree, session: ZooKeeperSession, seen: HeadVersion, leader_nodes: Sequence[str]) -> None:
-    """Remove all nodes of an erased service, with the `leader_nodes`, unless it was installed again meanwhile.
+    """Remove an erased service's nodes and `leader_nodes`, unless it is reinstalled.
 
     Nodes that cannot be removed for lack of rights are empty.
     """
@@ -81,10 +81,10 @@ _MIN_LOG_COST = 256 * 1024
 
 
 class ZooKeeperStore:
-    """StateStore in the ZooKeeper at `address`, with leader election. The first change creates its nodes.
+    """StateStore in the ZooKeeper at `address`, with leader election.
 
-    Raises InvalidKeyError for an invalid service name, StoreUnavailableError if no server answers within
-    `address.request_timeout`, StoreError for unusable TLS files.
+    The first change creates its nodes. Raises InvalidKeyError for an invalid service name, StoreUnavailableError if no
+    server answers within `address.request_timeout`, StoreError for unusable TLS files.
     """
 
     def __init__(self, address: ZooKeeperAddress, service: str) -> None:
@@ -151,7 +151,7 @@ class ZooKeeperStore:
     def lead(
         self, *, timeout: float | None = None, waiting: Callable[[str], None] | None = None
     ) -> ZooKeeperLeadership:
-        """Become the service's one live scheduler; every later write requires the leadership.
+        """Become the service's one live scheduler; all writes require the leadership.
 
         Waits as a standby, up to `timeout` seconds (default: unlimited), and calls `waiting` with a description of the
         leader. Raises StoreUnavailableError after the timeout. Call `load` afterwards, not before.
@@ -172,7 +172,7 @@ class ZooKeeperStore:
         return self._session, Deadline(self._session.address.request_timeout)
 
     def _loaded(self) -> HeadVersion:
-        """Return the loaded version, which may be outdated. Raises StoreConflictError if nothing is loaded."""
+        """Return the loaded, perhaps outdated version. Raises StoreConflictError if none."""
         self._open()
         if self._seen is None:
             raise interface.conflict_error(self._service, self._tree.address, is_loaded=False)
