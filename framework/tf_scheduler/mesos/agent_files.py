@@ -32,7 +32,7 @@ _MISSING = "{}: file does not exist in the task's working directory"
 
 
 class AgentFiles:
-    """Reader of task files, thread-safe. `master` returns the base URL of the current master, or None."""
+    """Thread-safe reader of task files. `master` returns the master's URL, or None."""
 
     def __init__(
         self, master: Callable[[], str | None], credentials: Credentials | None = None, tls: Tls | None = None
@@ -42,7 +42,7 @@ class AgentFiles:
         self._addresses: dict[AgentId, tuple[float, str]] = {}
 
     def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
-        """Return up to `length` bytes from `offset` (None: the last `length` bytes). Raises FileError."""
+        """Return bytes from `offset` (None: the last `length` bytes). Raises FileError."""
         try:
             return self._read(state, record, name, offset, length)
         except FileError as error:
@@ -62,7 +62,7 @@ class AgentFiles:
         return FileChunk(start, piece.data, max(size, start + len(piece.data)))
 
     def _check(self, agent: str, path: str, name: str) -> None:
-        """Reject everything but regular files: an agent that opens a named pipe blocks forever, for all files."""
+        """Reject all but regular files: opening a named pipe blocks the agent forever."""
         folder = quote(path.rpartition("/")[0], safe="")
         listing = self._ask(agent, f"/files/browse?path={folder}", name, _MAX_LISTING)
         modes = {entry["path"]: entry["mode"] for entry in listing}
@@ -78,7 +78,7 @@ class AgentFiles:
         return FileChunk(int(answer["offset"]), answer["data"].encode(errors="surrogateescape"), 0)
 
     def _ask(self, agent: str, request: str, name: str, max_size: int = _MAX_RESPONSE) -> Any:
-        """Return the agent's answer about a file, without the text of an error, which may contain the agent's paths."""
+        """Return the agent's answer; errors omit its text, which may contain agent paths."""
         status, content = self._get(agent, request, f"agent {agent}", max_size)
         if status == http.client.NOT_FOUND:
             raise FileError(404, _MISSING.format(name))
@@ -87,7 +87,7 @@ class AgentFiles:
         return _json(status, content, f"agent {agent}")
 
     def _address(self, record: TaskRecord) -> str:
-        """Return the agent's URL, such as `http://10.0.0.1:5051`; the port may change when the agent restarts."""
+        """Return the agent's URL, `http://10.0.0.1:5051`; a restart may change the port."""
         cached = self._addresses.get(record.agent_id)
         if cached is not None and time.monotonic() < cached[0] + _ADDRESS_TTL:
             return cached[1]

@@ -77,7 +77,7 @@ class MesosDriver:
         self._driver.stop()
 
     def perform(self, call: Call) -> SendResult:
-        """Send one call. A failure is not an error: reconciliation and repeated calls repair it."""
+        """Send one call; reconciliation and repeated calls repair a failed call."""
         if not isinstance(call, Teardown):
             body = encode.call(call, FrameworkId(self._driver.framework_id or ""))
             return self._driver.send(body, self._subscription)

@@ -33,7 +33,7 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202
 
 
 def sanitize_text(value: Any) -> str:
-    """Return up to `MAX_TEXT_LENGTH` characters, unsafe ones as U+FFFD; empty if `value` is not text."""
+    """Return text of bounded length, unsafe characters as U+FFFD; empty if not text."""
     if not isinstance(value, str):
         return ""
     text = value if len(value) <= MAX_TEXT_LENGTH else value[: MAX_TEXT_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
@@ -41,7 +41,7 @@ def sanitize_text(value: Any) -> str:
 
 
 def base64_bytes(value: Any) -> bytes:
-    """Return the decoded bytes; empty if invalid, cut if longer than any executor report."""
+    """Return the decoded bytes; empty if invalid, cut above an executor report's size."""
     if not isinstance(value, str):
         return b""
     try:
@@ -63,7 +63,7 @@ _LAST_SECOND = 253_402_300_800
 
 
 def progress(raw: Mapping[str, Any]) -> events.ProgressReported | None:
-    """Decode an executor's progress message; None if invalid, or about a task of another executor."""
+    """Decode an executor's progress message; None if invalid or of a foreign task."""
     report = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log.warning)
     if report is None:
         return None
@@ -95,7 +95,7 @@ _ACL_ERRORS: Mapping[str, tuple[str, str]] = {
 
 
 def explain_acl_error(message: str) -> str:
-    """Prefix a message of a refusal with the missing permission; a suffix could be cut off."""
+    """Prefix a refusal with the missing permission, because a suffix may be cut off."""
     for pattern, (acl, permission) in _ACL_ERRORS.items():
         if match := re.search(pattern, message):
             return f"needs the permission {acl} (DC/OS: {permission.format(match[1])}): {message}"
@@ -117,7 +117,7 @@ def event(raw: Json) -> events.Event | None:
 
 
 def offer(raw: Json) -> Offer:
-    """Decode an offer. Its address is the agent's IP, because host names may not resolve on other agents."""
+    """Decode an offer. The address is the agent's IP: host names may not resolve."""
     address = raw.get("url", {}).get("address", {})
     return Offer(
         id=OfferId(raw["id"]["value"]),
@@ -148,13 +148,13 @@ def unavailability(raw: Json) -> Unavailability:
 
 
 def resource(raw: Json) -> Resource:
-    """Decode a resource; all fields but name and value go unchanged into `shape`, to be sent back."""
+    """Decode a resource; other fields than name and value are kept in `shape` as JSON."""
     shape = {key: value for key, value in raw.items() if key not in _VALUE_FIELDS}
     return Resource(raw["name"], _value(raw), json.dumps(shape, sort_keys=True))
 
 
 def attribute(raw: Json) -> str:
-    """Format an attribute like the agent's --attributes flag: text, `1.5`, `[1-3,5-9]`."""
+    """Format an attribute like the agent's `--attributes`: text, `1.5`, `[1-3,5-9]`."""
     if "text" in raw:
         return str(raw["text"]["value"])
     if "scalar" in raw:
@@ -201,7 +201,7 @@ def _addresses(container: Json) -> tuple[str, ...]:
 
 
 def _message(raw: Json) -> str:
-    """Explain a permission error of Mesos, but leave a program's own message unchanged."""
+    """Explain a permission error of Mesos; messages of programs stay unchanged."""
     text = sanitize_text(raw.get("message"))
     return explain_acl_error(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 

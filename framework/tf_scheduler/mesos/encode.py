@@ -1,4 +1,4 @@
-"""Encode model calls as Mesos v1 scheduler calls (JSON); the driver adds framework_id."""
+"""Encode calls as Mesos v1 scheduler calls (JSON); the driver adds framework_id."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _ids(**ids: str) -> Json:
 
 
 def container(launch: effects.Launch) -> Json:
-    """Return ContainerInfo (mesos.proto) of a launch; empty without an image, network and volumes."""
+    """Return a launch's ContainerInfo; empty without an image, network and volumes."""
     image, network, volumes = launch.image, launch.network, launch.volumes
     if not image and network is None and not volumes:
         return {}
@@ -61,10 +61,10 @@ _PSEUDO = {HOSTNAME: "HOSTNAME", REGION: "REGION", ZONE: "ZONE"}
 
 
 def offer_filters(spec: ServiceSpec) -> Json:
-    """Return FrameworkInfo.offer_filters: the needs of one task of any job with its executor, at most MINIMUM_OFFER.
+    """Return FrameworkInfo.offer_filters: needs of a task with executor, for each job.
 
-    Agents too small for a task are still offered, so that the scheduler can report their size. Masters before 1.9
-    ignore the filters (Mesos documentation, app-framework-development-guide).
+    At most MINIMUM_OFFER: agents too small for a task are still offered, so that the scheduler can report their size.
+    Masters before 1.9 ignore the filters (Mesos documentation, app-framework-development-guide).
     """
     if spec.gang.mode is GangMode.RESERVE:
         return {}
@@ -82,10 +82,10 @@ def _quantities(needs: Needs) -> Json:
 
 
 def offer_constraints(spec: ServiceSpec) -> Json:
-    """Return OfferConstraints of SUBSCRIBE: the agents that may run a task of any job (mesos.proto, since 1.11).
+    """Return OfferConstraints of SUBSCRIBE: agents that may run a task of any job.
 
     Empty if a job may run anywhere. Regular expressions are not sent: one beyond the master's limits would end the
-    subscription.
+    subscription. For Mesos 1.11 or newer.
     """
     groups = [_predicates(spec, job) for job in spec.jobs if job.count]
     if spec.gang.mode is GangMode.RESERVE or not groups or not all(groups):
@@ -101,7 +101,7 @@ def _predicates(spec: ServiceSpec, job: JobSpec) -> list[Json]:
 
 
 def _predicate(rule: Constraint) -> Json | None:
-    """Return the condition on an agent, independent of other tasks; None if the rule has none."""
+    """Return the condition on an agent regardless of other tasks, or None."""
     if rule.operator in (Operator.IS, Operator.CLUSTER):
         return _equals(rule.field, rule.parameter)
     if rule.operator is Operator.IS_NOT:
@@ -126,7 +126,7 @@ SHUTDOWN_MARGIN = 5.0
 def framework_info(
     spec: ServiceSpec, framework_id: FrameworkId | None, hostname: str = "", webui_url: str = ""
 ) -> Json:
-    """Return FrameworkInfo. Mesos allows adding capabilities later, but hardly removing them.
+    """Return FrameworkInfo; Mesos hardly allows removing a capability later.
 
     GPU_RESOURCES is set only for services with GPUs, because it attracts offers of GPU agents (Mesos documentation,
     gpu-support). REGION_AWARE is set only if agents of other regions may be used.
@@ -150,7 +150,7 @@ def framework_info(
 
 
 def call(item: effects.Call, framework_id: FrameworkId) -> Json:
-    """Return the body of one call, except Teardown: the driver sends it with `teardown`."""
+    """Return the body of one call; the driver sends Teardown with `teardown` instead."""
     kind, content = _content(item, framework_id)
     return {"type": kind, kind.lower(): content}
 
@@ -219,7 +219,7 @@ def task_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
 
 
 def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
-    """Return ExecutorInfo: the agent fetches the bundle and runs it with the configured interpreter.
+    """Return ExecutorInfo: the agent runs the bundle with the configured interpreter.
 
     The interpreter runs isolated and without site-packages: the bundle is complete, and starts faster.
     """
@@ -244,7 +244,7 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
 
 
 def _references(references: Mapping[str, SecretSource]) -> Json:
-    """Return secret references, which the agent resolves; values would be visible in the master's state."""
+    """Return secret references for the agent; the master's state would show values."""
     variables = [
         {"name": name, "type": "SECRET", "secret": {"type": "REFERENCE", "reference": _reference(source)}}
         for name, source in references.items()
