@@ -53,7 +53,7 @@ def api_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 def uninstall_api_settings(
     options: Mapping[str, Any], environment: Mapping[str, str], *, closed: bool
 ) -> tuple[ApiSettings, list[Problem]]:
-    """Return the settings of an uninstalling service, and the problems with its options; no problem is raised.
+    """Return an uninstalling service's settings and option problems; raises nothing.
 
     With invalid options, or `closed`, every token is rejected; only health and the deploy plan, which DC/OS polls, are
     served.
@@ -69,7 +69,7 @@ def uninstall_api_settings(
 
 
 def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[ApiSettings, list[Problem]]:
-    """Return the settings and the problems with the options; a missing token is replaced by a random one."""
+    """Return settings and option problems; a missing token becomes a random one."""
     api, problems = options["api"], list[Problem]()
     directory = Path(options["secret_delivery"]["directory"])
     near = SecretSources({"env": environment_reader(environment), "file": directory_reader(directory)})

@@ -1,4 +1,4 @@
-"""Composition of the scheduler process: all parts are constructed first, then the threads are started.
+"""Compose the scheduler process: build all parts, then start the threads.
 
 The loop may end before the process: the job has finished, or the service is uninstalled. The API stays available,
 because DC/OS asks for the plan of a finished service, and Marathon restarts a process that exits.
@@ -106,7 +106,7 @@ def _compose(
 
 
 def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:
-    """Return the credentials for Mesos; during uninstall None for invalid ones, because Mesos may require none."""
+    """Return the credentials for Mesos; during uninstall, None if they are invalid."""
     try:
         return credentials_of(spec, settings.environment)
     except SchedulerError as error:
@@ -143,7 +143,7 @@ class SchedulerProcess:
     _stopping: threading.Event
 
     def run(self) -> None:
-        """Run until `stop`; running tasks continue, and the next scheduler takes them over.
+        """Run until `stop`; tasks keep running for the next scheduler.
 
         Raises JobError when Mesos refuses the framework before the job has finished, and errors of the state store.
         """
@@ -171,7 +171,7 @@ class SchedulerProcess:
             self._finish(final)
 
     def _run_framework(self) -> SchedulerState:
-        """Run one framework to its final state; first reset a removed framework if the operator has requested it."""
+        """Run a framework to its final state; first reset a removed one if requested."""
         if self._must_reset(self.runner.state):
             self.runner.reset(self.connection.driver)
             self.connection.reconnect(self.runner.state.stored.framework_id)

@@ -1,4 +1,4 @@
-"""Options of the scheduler process: load, select among the stored configurations, preview updates."""
+"""Options of the scheduler process: load, choose a configuration, preview updates."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ServiceSettings:
 
 
 def load_settings(document: Document, environment: Mapping[str, str], reset: str = "") -> ServiceSettings:
-    """Return the settings from the options document and the variables of the Marathon app. Configures the log.
+    """Configure the log and return the settings from the options and the environment.
 
     An uninstall tolerates invalid and missing options. Raises OptionsError with all problems.
     """
@@ -130,7 +130,7 @@ def _tls(options: Mapping[str, Any]) -> Tls | None:
 
 
 def _load(document: Document, environment: Mapping[str, str], uninstalling: bool) -> tuple[Document, ApiSettings]:
-    """Return the options and the API's settings. During uninstall, invalid and missing options are only logged."""
+    """Return options and API settings; an uninstall only logs invalid or missing ones."""
     defaults, problems = package_defaults(document, environment), list[Problem]()
     if uninstalling:
         options, invalid = load_lenient(document, defaults)
@@ -151,7 +151,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
 def spec_of(
     environment: Mapping[str, str], port: int, scheme: str, uninstalling: bool, options: Document
 ) -> ServiceSpec:
-    """Return the spec with the API's address for tasks. An uninstall reads no certificates, as it launches no tasks."""
+    """Return the spec with the API's address; an uninstall needs no certificates."""
     spec = to_spec(options)
     if uninstalling:
         spec = replace(spec, secret_delivery=replace(spec.secret_delivery, ca_file=""))
@@ -159,9 +159,9 @@ def spec_of(
 
 
 def package_defaults(document: Document, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the package's defaults: the executor, and an example program if the options name none.
+    """Return the package's defaults: executor, and an example if no program is set.
 
-    The program checks that the tasks can reach each other, so the package can be installed without options.
+    The example checks that the tasks can reach each other, so the package can be installed without options.
     """
     defaults = {"executor": {"url": environment.get("EXECUTOR_URI", "")}}
     named = {name for section in document.values() if isinstance(section, dict) for name in section}
@@ -172,7 +172,7 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
 
 @dataclass(slots=True)
 class OptionsHistory:
-    """Stored configurations of a service. `options`: options of this start; after `activate`, the active options."""
+    """Stored configurations. `options`: of this start; after `activate`, active ones."""
 
     options: Document
     environment: Mapping[str, str]
@@ -214,7 +214,7 @@ class OptionsHistory:
                 yield Outcome("TargetChanged", f"new target configuration {change.configuration.id}: {effects}")
 
     def preview(self, update: Document, state: SchedulerState) -> dict[str, Any]:
-        """Return the effects of an update with new `options`, or with the `environment` of a Marathon app.
+        """Return an update's effects, with `options` or the Marathon app's `environment`.
 
         Raises OptionsError with all problems.
         """

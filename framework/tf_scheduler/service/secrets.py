@@ -1,4 +1,4 @@
-"""Secrets of the scheduler process: Mesos credentials, sources of task secrets, values to redact in logs."""
+"""Secrets of the scheduler process: Mesos login, task sources, values to redact."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
 
 
 def with_api_address(spec: ServiceSpec, environment: Environment, port: int, scheme: str = "http") -> ServiceSpec:
-    """Return the spec with the API's address, if the options set none, and its CA certificates. Raises OptionsError."""
+    """Return the spec with API address and CA certificates. Raises OptionsError."""
     host = environment.get("HOST") or socket.gethostname()
     url = spec.secret_delivery.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     return replace(
@@ -42,7 +42,7 @@ def _authorities(delivery: SecretDelivery) -> str:
 
 
 def sources_of(access: SecretAccess, environment: Environment) -> SecretSources:
-    """Return all sources that the options and the environment give access to. Raises AccountError."""
+    """Return all accessible sources of task secrets. Raises AccountError."""
     readers = {**_local_readers(access, environment), "option": options_reader(access.inline)}
     if access.vault.address:
         readers["vault"] = _vault(access, SecretSources(_local_readers(access, environment)))
@@ -56,7 +56,7 @@ def _local_readers(access: SecretAccess, environment: Environment) -> dict[str, 
 
 
 def credentials_of(spec: ServiceSpec, environment: Environment) -> Credentials | None:
-    """Return the credentials for Mesos; None: no authentication. Raises AccountError, OptionsError."""
+    """Return credentials for Mesos, None if unset. Raises AccountError, OptionsError."""
     if spec.secret_access.mesos_secret:
         local = SecretSources(_local_readers(spec.secret_access, environment))
         try:
@@ -77,7 +77,7 @@ def _vault(access: SecretAccess, local: SecretSources) -> Reader:
 
 
 def _dcos_login(access: SecretAccess, environment: Environment) -> tuple[str, Credentials] | None:
-    """Return URL and credentials of the cluster of the service account; None without an account."""
+    """Return the service account's cluster URL and credentials; None if it is not set."""
     if not environment.get(_CREDENTIAL):
         return None
     from tf_scheduler.dcos.service_account import ServiceLogin, account_of
@@ -103,7 +103,7 @@ KNOWN_SOURCES = (_SOURCE, "option:")
 
 
 def known_secrets(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> Iterator[str]:
-    """Yield the secrets in resolved options, in the variables that they reference, and the API's tokens."""
+    """Yield secrets of options and their referenced variables, and the API's tokens."""
     for option in OPTIONS:
         value = option.value(options)
         if isinstance(option.field, fields.Environment):

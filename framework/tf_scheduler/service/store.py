@@ -33,7 +33,7 @@ def open_store(url: str | Path, service: str) -> StateStore:
 
 
 def state_file(url: str | Path) -> Path | None:
-    """Return the SQLite file of an address, or None for ZooKeeper. Raises StoreAddressError."""
+    """Return an address's SQLite file, None for ZooKeeper. Raises StoreAddressError."""
     if isinstance(url, Path):
         return url
     scheme, separator, _ = url.partition("://")
