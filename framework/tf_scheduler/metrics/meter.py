@@ -1,4 +1,4 @@
-"""Metrics of one scheduler: recorded by the loop, served by the API, sent to StatsD."""
+"""Metrics of a scheduler: recorded by its loop, served by the API, sent to StatsD."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Decide = Callable[[SchedulerState, Event, float, Callable[[], str], ComputedPlan
 
 
 class LoopMetrics:
-    """Metrics recorded by the loop, its state store and the API; `state`: first state of the loop."""
+    """Metrics of the loop, its store and the API. `state`: the loop's first state."""
 
     def __init__(self, state: SchedulerState) -> None:
         self.registry = CollectorRegistry()
@@ -69,9 +69,9 @@ class LoopMetrics:
 
 
 class Meter:
-    """All metrics of a scheduler. As a context manager, it runs a thread that checks the plans and sends to StatsD.
+    """All metrics of a scheduler; a thread checks the plans and sends to StatsD.
 
-    `state` returns the current state, `plans` the plans as the API shows them.
+    As a context manager, runs the thread. `state` returns the current state, `plans` the plans as the API shows them.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Meter:
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def values(self) -> Iterator[tuple[str, float]]:
-        """Yield the SDK's and the scheduler's own metrics under dotted names that end with label values."""
+        """Yield SDK and scheduler metrics under dotted names that end with label values."""
         yield from self._sdk.counters.items()
         timer = self._sdk.timer(time.monotonic())
         yield from ((f"offers.process.{name}", value) for name, value in timer.items() if not isinstance(value, str))

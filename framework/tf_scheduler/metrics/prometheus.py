@@ -1,4 +1,4 @@
-"""Prometheus metrics: counters and histograms of the loop, gauges of the state, time in each plan status."""
+"""Prometheus metrics: loop counters, histograms, state gauges, plan status times."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ _PAUSE, _AGAIN = 1.0, 50.0
 
 
 class PlanStatusTimes:
-    """Time that each plan spends in each status, sampled, because status changes cause no event. Thread-safe."""
+    """Sampled time of each plan in each status; no event reports changes. Thread-safe."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class StateCollector(Collector):
         self._state, self._watch, self._version = state, watch, version
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return nothing, so that the registry does not call `collect` to check for duplicate names."""
+        """Return nothing: the registry then skips `collect` for its duplicate check."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:

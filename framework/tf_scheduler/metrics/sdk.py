@@ -1,4 +1,4 @@
-"""Metrics of the DC/OS SDK's `/v1/metrics` (dcos-commons, metrics/Metrics.java; Dropwizard).
+"""Metrics of the SDK's `/v1/metrics` (dcos-commons, metrics/Metrics.java).
 
 The loop's thread writes counters and the timer, other threads read them.
 """
@@ -56,7 +56,7 @@ class SdkMetrics:
         return dict(self._counts)
 
     def timer(self, now: float) -> dict[str, Any]:
-        """Return Dropwizard's values; the rates are plain averages, not exponentially weighted."""
+        """Return Dropwizard's values, with plain instead of weighted averages as rates."""
         recent = list(self._recent)
         taken = sorted(seconds for _, seconds in recent)
         return {

@@ -1,4 +1,4 @@
-"""StatsD client. All metrics are gauges, as in the DC/OS SDK, so that a lost packet loses nothing.
+"""StatsD client that sends only gauges, like the SDK: a lost packet loses nothing.
 
 DC/OS runs a server for each container and names it in STATSD_UDP_HOST and STATSD_UDP_PORT.
 """
@@ -27,7 +27,7 @@ _SPECIAL = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True, slots=True)
 class StatsdTarget:
-    """Address of a StatsD server, seconds between two sends, and prefix of metric names."""
+    """StatsD server address, seconds between sends, and prefix of metric names."""
 
     host: str
     port: int
@@ -36,9 +36,9 @@ class StatsdTarget:
 
 
 def statsd_target(option: str, service: str, environment: Mapping[str, str]) -> StatsdTarget | None:
-    """Return the server of the option (host:port), else of DC/OS' variables; None: metrics are not sent.
+    """Return the server from the option or DC/OS' variables; None: send nothing.
 
-    For the option, names start with the service's name, because the server may receive metrics of several services.
+    Option (`host:port`): names start with the service's name, because the server may receive several services' metrics.
     """
     every = _seconds(environment.get("STATSD_POLL_INTERVAL_S", ""))
     if option:
