@@ -1,1 +1,1 @@
-"""Sources of secret values, and the service that delivers them to executors; values are never kept."""
+"""Sources of secret values and delivery to executors; values are not stored."""

@@ -1,4 +1,4 @@
-"""Deliver secrets to executors: the scheduler loop decides and stores, then values are read.
+"""Deliver secrets to executors after the scheduler loop has approved the request.
 
 executor -> API thread -> `give` -> event -> loop: decided, stored -> `observe` -> values -> answer
 """
@@ -40,7 +40,7 @@ DecodeEvent = Callable[[], Event | None]
 
 @dataclass(slots=True)
 class SecretService:
-    """Deliver secrets to executors. `put`: the loop's inbox; `given`: the secrets that a launch may get now."""
+    """Deliver secrets. `put`: the loop's inbox; `given`: a launch's allowed secrets."""
 
     put: Callable[[DecodeEvent], None]
     sources: SecretSources
@@ -55,7 +55,7 @@ class SecretService:
     _state: SchedulerState | None = None
 
     def give(self, document: Any, address: str) -> tuple[int, Any]:
-        """Return HTTP status and {"secrets": [{"env", "file", "value", "reload"}]}, or a message. Blocks."""
+        """Return status and {"secrets": [{"env", "file", "value", "reload"}]}. Blocks."""
         if problem := _problem(document):
             return BAD_REQUEST, problem
         event = SecretsRequested(TaskId(document["task_id"]), document["token"], document["nonce"], address)
@@ -78,14 +78,14 @@ class SecretService:
         return self._values(decision, event)
 
     def observe(self, event: Event, decision: Decision) -> None:  # noqa: ARG002 - an Observer
-        """Observer: pass the decision to the waiting request. Called after the loop has stored the decision."""
+        """Observer: pass the stored decision to the waiting request."""
         self._state = decision.state
         waiting = self._waiting.get(decision.request_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(decision)
 
     def _client_key(self, event: SecretsRequested) -> tuple[str, str]:
-        """Return the rate limit's key: wrong tokens do not count against a launch that sends its valid token."""
+        """Return the rate limit's key; wrong tokens do not block a launch's valid token."""
         is_known = self._state is not None and self.is_known(self._state, event)
         return client_key(event.address), event.task_id if is_known else ""
 
@@ -108,7 +108,7 @@ def _problem(document: Any) -> str:
 
 
 def _is_plain(text: Any) -> bool:
-    """Whether `text` can be encoded and has a valid length; JSON allows lone surrogates, which cannot be encoded."""
+    """Whether `text` has a valid length and no lone surrogate, which JSON allows."""
     return isinstance(text, str) and 0 < len(text) <= _MAX_LENGTH and text.isascii() and text.isprintable()
 
 

@@ -27,7 +27,7 @@ class SecretSources:
         self._readers = readers
 
     def value(self, text: str) -> bytes:
-        """Return the value. Raise SecretError, or SourceUnavailableError if a retry may help."""
+        """Return the value. Raises SecretError, or SourceUnavailableError if temporary."""
         scheme, _, rest = text.partition(":")
         try:
             source = SecretSource(INLINE_SCHEME, rest) if scheme == INLINE_SCHEME else parse_source(text)
@@ -51,7 +51,7 @@ def environment_reader(environment: Mapping[str, str]) -> Reader:
 
 
 def directory_reader(folder: Path) -> Reader:
-    """Read files below a folder, as Docker and Kubernetes mount them; links must not lead out of it."""
+    """Read files below a folder (Docker, Kubernetes mounts); links must stay inside."""
 
     def read(source: SecretSource) -> bytes:
         try:
@@ -87,7 +87,7 @@ _MAX_REQUESTS = 16
 
 @dataclass(frozen=True, slots=True)
 class VaultLogin:
-    """Login with a token, or with role and secret id; both are read again at each login."""
+    """Login with a token, or with role and secret id; each login reads them again."""
 
     token: Callable[[], bytes] = bytes
     role_id: str = ""
@@ -165,7 +165,7 @@ class Vault:
         return (value if isinstance(value, str) else json.dumps(value)).encode()
 
     def _mount(self, path: str) -> tuple[str, int]:
-        """Return mount point and version of the path's engine; requires only read access to the path."""
+        """Return mount point and version of the path's engine; needs only read access."""
         answer: Any = self._client.adapter.get(f"/v1/sys/internal/ui/mounts/{path}")
         about = answer["data"]
         return about["path"].strip("/"), int((about.get("options") or {}).get("version") or 1)
