@@ -21,7 +21,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS run (id TEXT PRIMARY KEY NOT NULL, submitte
 
 
 class RunDatabase:
-    """Database at `path`, created by the first `save`; `now` refreshes the state of a stored run."""
+    """Database at `path`, created by the first `save`; `now` refreshes a run's state."""
 
     def __init__(self, path: Path, limit: int = MAX_RUNS, now: Callable[[Run], Run] = lambda run: run) -> None:
         self._path, self._limit, self._now = path, limit, now
@@ -46,7 +46,7 @@ class RunDatabase:
         return [self._now(from_json(json.loads(text))) for (text,) in rows]
 
     def find(self, name: str) -> Run:
-        """Find a run by id, unique prefix of an id, or `last`. Raises JobError with the newest ids."""
+        """Find a run by id, id prefix or `last`. Raises JobError listing the newest ids."""
         runs = self.runs()
         if not runs:
             raise JobError(NO_RUNS)

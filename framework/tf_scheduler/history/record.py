@@ -52,7 +52,7 @@ class Recorder:
             self._append(text)
 
     def resume(self, state: SchedulerState) -> None:
-        """Add changes that the previous scheduler stored but did not record before it died."""
+        """Add changes that the previous scheduler stored, but died before recording."""
         written = self._written()
         self._torn = bool(written) and not written.endswith("\n")
         recorded = {_key(line) for line in map(model.decode_line, written.splitlines()) if line is not None}
@@ -187,7 +187,7 @@ RUNNING = "running"
 
 
 def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
-    """Return the run of a service's recording; `options` without secrets. Raises JobError for an invalid file.
+    """Return a recording's run; `options` without secrets. Raises JobError if invalid.
 
     The id depends on the first launch only, so a longer copy of a recording replaces a shorter one.
     """

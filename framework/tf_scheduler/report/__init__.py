@@ -1,1 +1,1 @@
-"""HTML report of one run: one file without scripts, for light and dark mode and small screens."""
+"""HTML report of one run: a single file without scripts, light and dark mode."""

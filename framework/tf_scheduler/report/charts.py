@@ -1,4 +1,4 @@
-"""Charts of a run: loss and speed as SVG lines, launches as a timeline, and HTML helpers."""
+"""Charts of a run (loss, speed, launches) as SVG and HTML helpers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Html(str):
 
 
 def tag(name: str, *content: object, **attributes: object) -> Html:
-    """Return an element: `tag("p", "a < b", class_="x")`. Omits attributes with None; `_` in names becomes `-`."""
+    """Return an element: tag("p", "a < b", class_="x"). Omits None; `_` becomes `-`."""
     pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
