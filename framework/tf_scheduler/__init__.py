@@ -1,3 +1,3 @@
-"""The scheduler: places distributed TensorFlow on Mesos. docs/architecture.md has the picture."""
+"""Scheduler of distributed TensorFlow on Mesos; see docs/architecture.md."""
 
 __version__ = "0.1.0"

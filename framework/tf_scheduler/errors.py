@@ -1,4 +1,4 @@
-"""Errors of the scheduler and its commands; expected failures of tasks are events instead.
+"""Errors of the scheduler and its commands; failed tasks are events instead.
 
 SchedulerError                                     `kind`, `exit_code` and `http_status` are attributes of each class
 +-- OptionsError                                   invalid options, with every problem
@@ -78,7 +78,7 @@ class FileError(SchedulerError):
 
 
 class SecretError(SchedulerError):
-    """The source lacks the value or denies access; a retry does not help. Messages never contain the value."""
+    """The source lacks or denies the secret; a retry fails. Messages omit the value."""
 
     kind = "secret_missing"
     http_status = 424
@@ -98,7 +98,7 @@ class PackageError(SchedulerError):
 
 
 class CosmosError(SchedulerError):
-    """Cosmos refuses a request; `kind` and `data` are the `type` and `data` of its error document."""
+    """Cosmos refuses a request; `kind` and `data` come from its error document."""
 
     def __init__(self, kind: str, message: str, data: Mapping[str, Any] | None = None, http_status: int = 400) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ class CosmosError(SchedulerError):
 
 
 class OptionsMismatchError(CosmosError):
-    """Options with defaults do not match config.json; `mismatches` are in Cosmos' format."""
+    """Options with defaults violate config.json; `mismatches` are in Cosmos' format."""
 
     def __init__(self, mismatches: Sequence[Mapping[str, Any]]) -> None:
         super().__init__("JsonSchemaMismatch", "Options JSON failed validation", {"errors": list(mismatches)})

@@ -1,4 +1,4 @@
-"""Protocols of the runner: the Mesos driver, observers of decisions, files of tasks."""
+"""Protocols of the runner: Mesos driver, observers of decisions, task files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Driver(Protocol):
 
 
 class Observer(Protocol):
-    """Called with every decision after it is stored and its calls are sent. Must not block."""
+    """Observer of each stored decision, after its calls are sent. Must not block."""
 
     def __call__(self, event: Event, decision: Decision) -> None: ...
 
@@ -43,4 +43,4 @@ class TaskFiles(Protocol):
     """Reads files of tasks from their agents. Safe for threads; may block for seconds."""
 
     def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
-        """Return `length` bytes from `offset`; from the end if it is None. Raises FileError."""
+        """Return bytes from `offset` (None: the last `length` bytes). Raises FileError."""

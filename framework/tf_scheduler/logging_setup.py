@@ -1,4 +1,4 @@
-"""Log format: one line of text or JSON per record, with structured fields and redacted secrets."""
+"""Log format: one text or JSON line per record, with fields and redacted secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LogFields = dict[str, str]
 
 
 def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[Outcome, LogFields]]:
-    """Yield each outcome with its log fields. `number` counts decisions since the start of the scheduler."""
+    """Yield outcomes with log fields. `number` counts decisions since the start."""
     if not decision.outcomes:
         return
     used = _offers_by_task(decision)
@@ -77,7 +77,7 @@ MIN_SECRET_LENGTH = 6
 
 
 class SecretRedactor:
-    """Redacts the secrets `values` in all their encodings; each line of a multi-line secret is one more secret."""
+    """Redacts secrets in all encodings; each line of a multi-line secret counts."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         parts = {part for value in values for part in _encoded_parts(value) if len(part) >= MIN_SECRET_LENGTH}
@@ -124,7 +124,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """JSON object with time (UTC), level, logger, message and every key of KEYS, null if unknown."""
+    """JSON object with time (UTC), level, logger, message and KEYS, null if unknown."""
 
     def __init__(self, redactor: SecretRedactor) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ def configure_logging(stream: TextIO, form: str, level: str, redactor: SecretRed
 
 
 def parse_line(line: str) -> tuple[str, str] | None:
-    """Return logger and message of a line in either format; None for a continuation or foreign line."""
+    """Return logger and message of a line in either format, None for other lines."""
     if line.startswith("{"):
         try:
             entry = json.loads(line)

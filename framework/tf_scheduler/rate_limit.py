@@ -41,7 +41,7 @@ class RateLimiter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def acquire(self, client: Hashable) -> bool:
-        """Return whether the client may send a request now; a refused request costs no token."""
+        """Return whether the client may send a request now; a refusal costs no token."""
         now = self.clock()
         with self._lock:
             tokens, last = self._buckets.pop(client, (BURST, now))

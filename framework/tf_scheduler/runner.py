@@ -59,7 +59,7 @@ def restore(spec: ServiceSpec, store: StateStore) -> SchedulerState:
 
 
 class Runner:
-    """Owns the state, an immutable value that is replaced as a whole and may be read from any thread.
+    """Owns the state: an immutable value, replaced as a whole, for any thread to read.
 
     When `leadership` is lost, no call is sent any more and `run` raises LeadershipLostError; None: the store has no
     leader election. `checkpoint` is for tests: an exception from it stops the loop at that point.
@@ -101,12 +101,12 @@ class Runner:
         self._inbox.put(decode)
 
     def request_stop(self, reason: str) -> None:
-        """Request a graceful stop of the job. Safe for threads; before `run`, no framework is registered."""
+        """Request a graceful stop; before `run`, nothing is registered. Safe for threads."""
         self._stop = reason
         self.put(lambda: StopRequested(reason))
 
     def abort(self, *, teardown: bool = False) -> None:
-        """Leave the loop immediately; tasks keep running for the next scheduler. Safe for threads.
+        """Leave the loop; tasks keep running for the next scheduler. Safe for threads.
 
         With `teardown` Mesos is asked to kill the tasks, without waiting for them.
         """
@@ -173,7 +173,7 @@ class Runner:
         return self.process_batch(driver, (event,))[0]
 
     def process_batch(self, driver: Driver, events: Sequence[Event]) -> list[Decision]:
-        """Decide events, store all their changes in one transaction, then send their calls."""
+        """Decide events, store their changes in one transaction, then send their calls."""
         before, view = self.state, self.view
         decisions: list[Decision] = []
         stored: list[Write] = []
@@ -211,7 +211,7 @@ class Runner:
 
 
 def mark_batch(events: Sequence[Event]) -> list[Event]:
-    """Mark each status update but the last with `more`: plans are computed for the last only."""
+    """Mark all status updates but the last with `more`, to compute plans only once."""
     last = max((place for place, event in enumerate(events) if isinstance(event, StatusUpdated)), default=0)
     return [
         replace(event, more=True) if isinstance(event, StatusUpdated) and place < last else event

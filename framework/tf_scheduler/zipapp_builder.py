@@ -1,4 +1,4 @@
-"""Build reproducible one-file programs that `python3 FILE` runs, among them the executor's bundle.
+"""Build reproducible one-file programs for `python3 FILE`, such as the executor.
 
 The zip has sources and the byte code of the Python that builds it, so that the same Python compiles nothing at start.
 """
@@ -33,7 +33,7 @@ class BundleError(SchedulerError):
 
 
 def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, bytes]]:
-    """Yield zip name and content of an installed package's files. Raises BundleError if it is not installed."""
+    """Yield zip name and content of a package's files. Raises BundleError if missing."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise BundleError(f"{what}: Python package {package}: not installed")
@@ -66,7 +66,7 @@ def digest(files: Files) -> str:
 
 
 def build(files: Files, target: Path, what: str) -> Path:
-    """Write sources and byte code to `target` unless it is current. `what` names the program in BundleError."""
+    """Write sources and byte code to an outdated `target`. BundleError names `what`."""
     expected = digest(files)
     if _digest_of(target) != expected:
         write(pack({**files, **_compiled(files, what), DIGEST_ENTRY: expected.encode()}), target, what)
@@ -151,7 +151,7 @@ sys.exit(main())
 
 
 def build_bundle(output: Path | None = None) -> Path:
-    """Build the executor's bundle for Python 3.8 or newer, unless `output` is current; return its path.
+    """Build the executor's bundle (Python 3.8+), unless current; return its path.
 
     Default: `dcos-tensorflow/executor/tf_executor-<digest>.pyz` in the user's cache folder (XDG_CACHE_HOME). Agents may
     cache the bundle by name. Safe for concurrent processes. Raises BundleError.

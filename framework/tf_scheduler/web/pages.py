@@ -1,4 +1,4 @@
-"""Routes of the static files of the web page; the page reads all data from the API."""
+"""Static files of the web page, as routes; the page reads its data from the API."""
 
 from __future__ import annotations
 
