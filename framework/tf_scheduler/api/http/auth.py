@@ -119,7 +119,7 @@ def _token_matches(candidate: str, token: str) -> bool:
 
 
 def _is_cross_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser sends the request for another site (W3C Fetch Metadata)."""
+    """Whether a browser sends a cross-site request (Fetch Metadata, RFC 6454)."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in _SAME_SITE

@@ -1,4 +1,4 @@
-"""Endpoints of `/v1/state/files`: small files that operators store in the service."""
+"""Endpoints of `/v1/state/files` (dcos-commons, StateResource): operators' files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _content(request: ApiRequest, name: str) -> bytes | None:
 
 
 def uploaded_file(kind: str, body: bytes) -> bytes | None:
-    """Return the part `file` of a form (None if missing), or the body of another type."""
+    """Return the part `file` of a form (RFC 7578; None if missing), or the whole body."""
     if not kind.lower().startswith(_FORM):
         return body
     form = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body)

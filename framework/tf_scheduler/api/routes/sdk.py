@@ -148,7 +148,7 @@ def _check_parameters(parameters: object) -> None:
 
 
 async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
-    """Run a command on a pod; its optional list of tasks may only name its one task."""
+    """Run a command on a pod (PodResource); the list of tasks may name only its task."""
     name, tasks = request.params["pod"], request.body
     if tasks is not None and not (isinstance(tasks, list) and all(item == name for item in tasks)):
         raise BadRequestError(f"invalid body: expected a JSON list of tasks; the pod has one task: {name}")
