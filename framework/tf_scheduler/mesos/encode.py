@@ -29,7 +29,7 @@ def _ids(**ids: str) -> Json:
 
 
 def container(launch: effects.Launch) -> Json:
-    """Return a launch's ContainerInfo; empty without an image, network and volumes."""
+    """Return ContainerInfo (mesos.proto); empty without image, network and volumes."""
     image, network, volumes = launch.image, launch.network, launch.volumes
     if not image and network is None and not volumes:
         return {}
@@ -85,7 +85,7 @@ def offer_constraints(spec: ServiceSpec) -> Json:
     """Return OfferConstraints of SUBSCRIBE: agents that may run a task of any job.
 
     Empty if a job may run anywhere. Regular expressions are not sent: one beyond the master's limits would end the
-    subscription. For Mesos 1.11 or newer.
+    subscription. For Mesos 1.11 or newer (mesos.proto).
     """
     groups = [_predicates(spec, job) for job in spec.jobs if job.count]
     if spec.gang.mode is GangMode.RESERVE or not groups or not all(groups):

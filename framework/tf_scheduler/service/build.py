@@ -106,7 +106,7 @@ def _compose(
 
 
 def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:
-    """Return the credentials for Mesos; during uninstall, None if they are invalid."""
+    """Return the credentials for Mesos; None if they are invalid during uninstall."""
     try:
         return credentials_of(spec, settings.environment)
     except SchedulerError as error:

@@ -106,7 +106,8 @@ class LimitedConnection(H11Protocol):
     """Connection with a timeout for request heads and a limit on open connections.
 
     Sets two keys of the ASGI scope's state: `peer`, the common name of the verified client certificate, and
-    `overloaded`: all connections are busy, so only the health check is answered. Closes idle connections at the limit.
+    `overloaded`: all connections are busy, so only the health check is answered. The oldest idle connections close at
+    the limit.
     """
 
     def __init__(self, others: dict[LimitedConnection, None], limit: int, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Pods in the format of the SDK (PodQueries): a pod is one task, its type the job."""
+"""Pods as in dcos-commons (PodQueries): a pod is one task, its type is the job."""
 
 from __future__ import annotations
 

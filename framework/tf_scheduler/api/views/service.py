@@ -1,4 +1,7 @@
-"""Health, endpoints and stored properties of the service, in the SDK's format."""
+"""Health, endpoints and stored properties of the service.
+
+Formats: dcos-commons, StateResource and EndpointsResource.
+"""
 
 from __future__ import annotations
 
