@@ -31,7 +31,7 @@ MAX_CONFIGURATIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class SelectedConfiguration:
-    """Resolved target options, the changes to store, and the reasons of a rejected update."""
+    """Target options to use, changes to store, and reasons of a rejected update."""
 
     options: Document
     changes: tuple[Change, ...] = ()
@@ -46,7 +46,7 @@ def select_configuration(
     *,
     strict: bool = True,
 ) -> SelectedConfiguration:
-    """Select the resolved options of the command line, or the previous target if the update is refused.
+    """Resolve the command line's options; keep the previous target if refused.
 
     `defaults` returns the defaults of the environment for a document. Raises OptionsError if the update is refused and
     the previous target cannot be restored because a secret has changed, unless `strict` is false (during uninstall).
@@ -72,7 +72,7 @@ def select_configuration(
 def rollback_options(
     configuration: Configuration, present: Document, defaults: Callable[[Document], Mapping[str, Mapping[str, Any]]]
 ) -> Document | None:
-    """Resolve stored options and fill in masked values from `present`; None if this version rejects the options."""
+    """Resolve stored options and unmask them from `present`; None if now invalid."""
     try:
         old = resolve(configuration.options, defaults(configuration.options))
     except OptionsError:

@@ -17,18 +17,18 @@ from .schema.fields import RECORD_END, UNIT_END, Boolean, Environment, Integer, 
 
 
 def variable_name(option: Option) -> str:
-    """Return the name of the original package's variable, or else the path in capitals."""
+    """Return the original package's variable name, or else the path in capitals."""
     name: str | None = option.metadata("environment")
     return name or "_".join("PS" if part == "parameter_server" else part.upper() for part in option.path)
 
 
 def template_lines() -> list[str]:
-    """Return one `"NAME": "{{path}}"` line per option for `env` in marathon.json.mustache, without commas."""
+    """Return the `"NAME": "{{path}}"` lines for `env` in marathon.json.mustache."""
     return [f"{json.dumps(variable_name(option))}: {json.dumps(_tag(option))}" for option in OPTIONS]
 
 
 def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options document of the variables, without defaults. Unknown variables are ignored.
+    """Convert the known variables to an options document without defaults.
 
     A malformed value stays text, so that the schema rejects it with the name of the option.
     """
@@ -42,7 +42,7 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _default_text(option: Option) -> str:
-    """Return the default as Cosmos renders the option's tag; defaults of other lists than numbers are empty."""
+    """Return the default as Cosmos renders it; empty for lists except of numbers."""
     default = option.default
     if isinstance(default, (tuple, dict)):
         return "".join(f"{item}{RECORD_END}" for item in default)

@@ -1,4 +1,4 @@
-"""Generate config.json (JSON Schema, draft 4) and explanations from the options schema.
+"""Generate config.json (JSON Schema draft 4) and explanations of the options.
 
 config.json omits the rules over several options. Its environments are lists, because DC/OS cannot render an object.
 """
@@ -62,7 +62,7 @@ def _object(schema: Schema) -> Json:
 
 
 def _entry(properties: Json, required: list[str]) -> Json:
-    """Return the type of an object; draft 4 forbids an empty list of required properties."""
+    """Return the type of an object; draft 4 forbids an empty `required` list."""
     needed = {"required": required} if required else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 

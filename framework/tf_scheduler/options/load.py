@@ -25,7 +25,7 @@ _MAX_DEPTH = 64
 
 
 def parse(data: bytes, source: str) -> dict[str, Any]:
-    """Parse one JSON object in UTF-8. Raises OptionsError with `source`, line and column, or repeated names."""
+    """Parse a JSON object in UTF-8. Raises OptionsError, also for repeated names."""
     text = _text(data, source)
     repeated: list[str] = []
     try:
@@ -47,13 +47,13 @@ def parse(data: bytes, source: str) -> dict[str, Any]:
 
 
 def _fits(value: Any, depth: int) -> bool:
-    """Return whether the nesting is at most `depth`; Python's own limit depends on its version."""
+    """Return whether the nesting is at most `depth`; Python's own limit varies."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return depth > 0 and all(_fits(one, depth - 1) for one in inner)
 
 
 def _check_characters(document: dict[str, Any], source: str) -> None:
-    """Reject lone surrogates: JSON can express them, but Mesos refuses text that UTF-8 cannot encode."""
+    """Reject lone surrogates: JSON can express them, but Mesos requires UTF-8."""
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -97,7 +97,7 @@ _Level = Schema | RecordList | None
 
 
 def to_problems(messages: Mapping[str, Any], level: _Level, document: object) -> Iterator[Problem]:
-    """Convert marshmallow's messages, whose structure mirrors the document, to problems with paths."""
+    """Convert marshmallow's messages, nested like the document, to problems."""
     for name, content in messages.items():
         field, value = _field(level, name), document.get(name) if isinstance(document, Mapping) else None
         if not isinstance(content, Mapping):
@@ -152,7 +152,7 @@ def resolve(
     defaults: Mapping[str, Mapping[str, Any]] | None = None,
     more_rules: Iterable[Rule] = (),
 ) -> dict[str, Any]:
-    """Return the document with all options. Raises OptionsError with all problems of fields and rules.
+    """Return the document with all options. Raises OptionsError with all problems.
 
     `more_rules` depend on the machine of the service, such as the existence of a file.
     """
@@ -170,7 +170,7 @@ def resolve(
 
 
 def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the valid fields, with defaults for invalid ones so that the rules can run, and the problems."""
+    """Return the fields, with defaults for invalid ones, and the problems."""
     schema = Options()
     try:
         return schema.load(document), []
@@ -181,7 +181,7 @@ def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge objects at every depth; any other value of `over`, also a list or null, wins."""
+    """Merge objects at every depth; other values of `over`, also lists, win."""
     merged = dict(base)
     for name, value in over.items():
         below = merged.get(name)
@@ -220,7 +220,7 @@ def load_lenient(
 
 
 def _drop(document: dict[str, Any], problem: Problem) -> None:
-    """Drop an invalid option, or all of a list or of `api`. Raises OptionsError for a required option."""
+    """Drop an invalid option, its list or `api`. Raises OptionsError if required."""
     if any(f"{problem.path}.".startswith(f"{name}.") for name in _NEEDED):
         raise OptionsError([problem])
     section: Any = document

@@ -86,7 +86,7 @@ def ports_of(service: Document) -> int:
 
 
 def image_of(service: Document, own: str, has_gpus: bool) -> str:
-    """Return a job's Docker image; empty for the original package's images, which cannot run the executor."""
+    """Return a job's Docker image; empty for images that cannot run the executor."""
     image: str = own or (service["gpu_tf_image"] if has_gpus else service["tf_image"])
     return "" if image in (ORIGINAL_IMAGE, ORIGINAL_GPU_IMAGE) else image
 
@@ -97,7 +97,7 @@ def _needs(section: Document, ports: int = 0) -> Needs:
 
 
 def _environment(service: Document, own: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the job's environment; Hadoop's clients read their configuration from the working directory."""
+    """Return the job's environment; Hadoop's configuration is in the sandbox."""
     hadoop = {"HADOOP_CONF_DIR": "."} if service["hdfs"]["config_uri"] else {}
     return {**hadoop, **service["environment"], **own}
 
@@ -289,7 +289,7 @@ def _liveness(health: Document, section: str) -> model.LivenessCheck | None:
 
 
 def _stalled_after(options: Document, section: str) -> float | None:
-    """Return None for parameter servers and for workers led by a chief: these write nothing while they train."""
+    """Return the stall timeout in seconds; None without one, or for silent jobs."""
     health, led = options["health"], options["service"]["strategy"] == model.Strategy.PARAMETER_SERVER.value
     silent = JOBS[section] is model.JobKind.PS or (led and JOBS[section] is model.JobKind.WORKER)
     watched = split_names(health["jobs"]) or tuple(JOBS)

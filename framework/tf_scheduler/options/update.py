@@ -71,7 +71,7 @@ class Difference:
 
 
 def difference(old: Document, new: Document, state: SchedulerState | None = None) -> Difference:
-    """Compare two resolved documents. `state` has the launches; None: all tasks run with the old options."""
+    """Compare two resolved documents. Without `state`, all tasks run with `old`."""
     changed = tuple(changed_options(old, new))
     if refused := tuple(find_refusals(old, new)):
         return Difference(changed, refused)
@@ -90,7 +90,7 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
 
 
 def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
-    """Return each restarted task of both specs with its first reason, in the order of the new spec."""
+    """Return restarted tasks of both specs with their first reason, in `new` order."""
     before = {task.name: task.job for task in old.tasks()}
     kept = {task.name: task.job for task in new.tasks() if task.name in before}
     reasons: dict[TaskName, str] = {}
@@ -109,9 +109,9 @@ def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
 
 
 def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping[TaskName, str]) -> dict[TaskName, str]:
-    """Return running tasks that the update plan restarts, in the order of the spec, with their first reason.
+    """Return running tasks that the update plan restarts, with their first reason.
 
-    Each task is compared with its own launch: an earlier update may not have reached all tasks.
+    In the order of the spec. Each task is compared with its own launch: an earlier update may have missed some tasks.
     """
     open_tasks = view_of(replace(state, spec=spec, stored=replace(state.stored, full_spec=None))).open_tasks
     names = [task.name for task in spec.tasks() if task.name in open_tasks and _runs(state, task.name)]
@@ -138,7 +138,7 @@ def changed_options(old: Document, new: Document) -> Iterator[OptionChange]:
 
 
 def describe_difference(difference: Difference) -> str:
-    """Return a text such as `worker.count 2 -> 4; chief-0 restarts: its image changed; worker-2 is added`."""
+    """Return a text like `worker.count 2 -> 4; chief-0 restarts: its image changed`."""
     parts = [_some([f"{item.path} {_value(item.old)} -> {_value(item.new)}" for item in difference.changed])]
     reasons: dict[str, list[str]] = {}
     for item in difference.restarted:

@@ -40,7 +40,7 @@ def between_graph_has_worker(options: Document) -> Iterator[Problem]:
 
 
 def other_strategies_have_no_parameter_servers(options: Document) -> Iterator[Problem]:
-    """Synchronous training, PyTorch, Horovod and independent workers share no variables."""
+    """Reject parameter servers if the tasks of the strategy share no variables."""
     strategy, count = options["service"]["strategy"], options["parameter_server"]["count"]
     if strategy not in _WITHOUT_PARAMETER_SERVERS:
         return

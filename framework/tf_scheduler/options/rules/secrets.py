@@ -108,7 +108,7 @@ def secret_urls_are_http(options: Document) -> Iterator[Problem]:
 
 
 def scheduler_secrets_are_local(options: Document) -> Iterator[Problem]:
-    """Reject sources that need other credentials, and credentials in the options, which more people can read."""
+    """Reject credentials in the options: the scheduler reads a variable or file."""
     for section, name in ((section, name) for section, names in _CREDENTIALS.items() for name in names):
         text = options[section][name]
         if text and _scheme(text) not in ("env", "file"):

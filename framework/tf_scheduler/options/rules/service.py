@@ -26,7 +26,7 @@ def service_name_is_marathon_id(options: Document) -> Iterator[Problem]:
 
 
 def service_name_fits_host_name(options: Document) -> Iterator[Problem]:
-    """DC/OS derives host names without slashes: worker-0.<service>.autoip.dcos.thisdcos.directory."""
+    """Limit the name's length: DC/OS uses the name, without slashes, as a DNS label."""
     name = options["service"]["name"].replace("/", "")
     if len(name) > 63:
         yield Problem("service.name", f"must have at most 63 characters, not counting '/', but has {len(name)}")

@@ -1,1 +1,1 @@
-"""Options of the JSON file: fields, types, defaults and descriptions, as marshmallow schemas."""
+"""Fields, types, defaults and descriptions of options, as marshmallow schemas."""

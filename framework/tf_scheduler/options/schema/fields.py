@@ -1,4 +1,4 @@
-"""Strict option fields, their metadata, and error messages with value and allowed values.
+"""Strict option fields with metadata, and errors that name the allowed values.
 
 marshmallow's own fields coerce ("2" becomes 2, true becomes 1), which hides mistakes in an options file.
 """
@@ -102,7 +102,7 @@ class OptionField(fields.Field[_T]):
 
 
 class String(OptionField[str]):
-    """Text: one of `choices`, or a match of `pattern`, which error messages describe as `expected`.
+    """Text: one of `choices`, or a match of `pattern`, described by `expected`.
 
     `parse` raises ValueError for an invalid value; each of its arguments is a message. The value stays text.
     """
@@ -300,7 +300,7 @@ class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
         return loaded
 
     def _loaded(self, value: dict[str, Any]) -> Mapping[str, Any]:
-        """Load an entry; an error carries the entry with defaults for invalid fields, so that the rules can run."""
+        """Load an entry; an error carries the entry with defaults for invalid fields."""
         try:
             loaded: Mapping[str, Any] = self.schema.load(value)
         except ValidationError as error:
@@ -329,14 +329,14 @@ def _each(value: object, expected: str, read: Callable[[object], Any]) -> list[A
 
 
 class Section(Schema):
-    """Schema that rejects unknown names: a misspelled option could waste days of GPU time."""
+    """Schema that rejects unknown names: a misspelled option could waste GPU time."""
 
     class Meta:
         unknown = RAISE
 
 
 def section(schema: type[Section], description: str) -> fields.Nested:
-    """Return a field for a nested section; an omitted section has the defaults of its options."""
+    """Return a field for a nested section; without it, its options have defaults."""
     return fields.Nested(schema, load_default=lambda: schema().load({}), metadata={"description": description})
 
 
@@ -364,9 +364,9 @@ _ENTRY = re.compile(r"\s*(?P<name>[a-z]+)=(?P<soft>unlimited|-1|\d{1,18})(?::(?P
 
 
 def parse_ulimits(text: str) -> dict[str, tuple[int, int]]:
-    """Parse `name=soft:hard,...` or `name=both,...`, as in `docker run --ulimit`, to name -> (soft, hard).
+    """Parse the ulimits of a container to name -> (soft, hard). Raises ValueError.
 
-    Raises ValueError.
+    The form is `name=soft:hard,...` or `name=both,...`, as in `docker run --ulimit`.
     """
     limits = {}
     for entry in text.split(",") if text.strip() else ():

@@ -1,4 +1,4 @@
-"""Schema of the jobs: training, evaluator, TensorBoard and tf.data service; and of `plans`, their launch order."""
+"""Schema of training, evaluator, TensorBoard and tf.data jobs, and of `plans`."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class WorkerSection(VolumeSection):
 
 
 class GpuWorkerSection(VolumeSection):
-    """Further tasks of the job `worker`, with GPUs; their indexes follow those of `worker`."""
+    """Further `worker` tasks, with GPUs; their indexes follow those of `worker`."""
 
     count = Integer("Number of workers with GPUs.", 0, maximum=100_000, update=OnUpdate.SCALE, form_required=True)
     gpus = Integer("Whole GPUs of each task.", 1, minimum=1, maximum=1024, update=OnUpdate.RESTART, form_required=True)

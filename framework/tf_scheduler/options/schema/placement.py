@@ -1,4 +1,4 @@
-"""Schema of `placement`, `gang`, `volumes` and of the network options in `service`."""
+"""Schema of `placement`, `gang`, `volumes` and network options in `service`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema of `restart`, `recovery`, `health` and `finish`: policies for failed, lost and finished tasks."""
+"""Schema of the policies `restart`, `recovery`, `health` and `finish`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema of `secrets`, their delivery to tasks, and their sources `vault` and `dcos`."""
+"""Schema of the `secrets` of tasks, and of their sources `vault` and `dcos`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse option values: Marathon's placement constraints, in the three forms of the DC/OS SDK, and lists of names.
+"""Parse Marathon's placement constraints, in three forms, and lists of names.
 
     [["rack", "MAX_PER", "2"], ["hostname", "UNIQUE"]]     a JSON list of rows
     ["rack", "MAX_PER", "2"]                               one row
@@ -61,7 +61,7 @@ def _texts(row: Sequence[Any]) -> list[str]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """Split at unescaped marks and strip white space; other backslashes stay, for regular expressions."""
+    """Split at unescaped marks and strip white space; keep other backslashes."""
     tokens = re.findall(r"\\.|[^\\]|\\\Z", text, re.DOTALL)
     parts = [""]
     for token in tokens:
