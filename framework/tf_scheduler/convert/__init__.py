@@ -1,1 +1,1 @@
-"""Convert job files of other systems to options files, with a note on each field that has no equivalent."""
+"""Convert other systems' job files to options files; note unsupported fields."""

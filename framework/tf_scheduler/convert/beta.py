@@ -1,4 +1,4 @@
-"""Converter for options of the DC/OS package beta-tensorflow and its Portworx clone."""
+"""Converter for options of DC/OS' beta-tensorflow package and its Portworx clone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert a Kubernetes container and its pod: resources, command, variables, ports, nodes, restarts."""
+"""Convert Kubernetes containers and pods: resources, commands, ports, nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = {
 
 
 def has_gpus(box: Mapping[str, Any]) -> bool:
-    """Return whether the container requests GPUs; `convert_resources` reports an invalid amount."""
+    """Return whether the container requests GPUs; False for an invalid amount."""
     return any(_some(_amount(values.mapping_or_empty(box.get("resources")), (name,))) for name in _GPU)
 
 

@@ -111,7 +111,7 @@ def _number(node: Any) -> Any:
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Count the nodes after expansion of aliases and merges (`<<`). Raises RecursionError for a cycle."""
+    """Count nodes with YAML aliases expanded. Raises RecursionError for a cycle."""
     if id(node) not in sizes:
         inner = node.value if isinstance(node, yaml.CollectionNode) else ()
         parts = chain.from_iterable(inner) if isinstance(node, yaml.MappingNode) else inner

@@ -106,7 +106,7 @@ def _visit(
 
 
 def _expected(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...], node: Any) -> str:
-    """Return the type that nested rows expect; empty if the node has that type or no row is nested."""
+    """Return the type that nested rows expect; empty if the node already has it."""
     depth = len(parts)
     inner = next((path[depth] for path in table if path[:depth] == parts and len(path) > depth), "")
     if inner == "[]":
@@ -180,7 +180,7 @@ def _united(old: Any, new: Any) -> tuple[Any, str]:
 
 
 def option_row(source: str, option: str, note: str, parse: Callable[[Any], Any], warning: str = "") -> Row:
-    """Return a row that sets one option, with a note if `warning` is not empty; `{job}` stands for the section."""
+    """Return a row that sets one option (`{job}`: the section) and adds a warning."""
 
     def converter(value: Any, location: Location) -> Iterator[Action]:
         yield SetOption(tuple(option.format(job=location.section).split(".")), parse(value))

@@ -1,4 +1,4 @@
-"""Converter for Kubeflow's TFJob (v1, v1beta2, v1beta1, v1alpha2, v1alpha1) and PyTorchJob.
+"""Converter for Kubeflow's TFJob (v1alpha1 to v1) and PyTorchJob.
 
 Field names: training-operator, pkg/apis/kubeflow.org/v1; tf-operator, pkg/apis/tensorflow of each version.
 """
@@ -150,7 +150,7 @@ OLDER_ROWS = tuple(_policies("spec"))
 
 
 def convert(document: Mapping[str, Any], program: str) -> Iterator[tables.Action]:
-    """Convert a TFJob or PyTorchJob; `program` is the command line of containers without one."""
+    """Convert a TFJob or PyTorchJob; `program`: command of containers without one."""
     if document.get("kind") == PYTORCH:
         yield tables.SetOption(("service", "strategy"), Strategy.PYTORCH_DDP.value)
     yield from tables.convert_tree((*ROWS, *OLDER_ROWS), document, tables.Location("", program=program))

@@ -244,7 +244,7 @@ _DEFAULTS = (("memory", "mem", 2048), ("vcores", "cpus", 1.0))
 
 
 def convert(properties: Mapping[str, str], program: str) -> Iterator[Action]:
-    """Convert the properties of a tony.xml; `program` is the command line of a file without one."""
+    """Convert the properties of a tony.xml; `program`: command if the file has none."""
     jobs = roles(properties)
     for role in jobs:
         yield from _job(role, properties)

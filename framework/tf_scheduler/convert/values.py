@@ -1,4 +1,4 @@
-"""Parse and check values in job files: amounts, durations, names, command lines, types.
+"""Parse and check amounts, durations, names, commands and types in job files.
 
 Functions raise ValueError with the expected form; the caller omits only that field.
 """
@@ -101,7 +101,7 @@ def _word(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote for the shell, and protect placeholders such as `{task_index}` from replacement (docs/tasks.md)."""
+    """Quote for the shell; escape placeholders such as `{task_index}`."""
     return re.sub(r"\{(?=[a-z_]+\})", "{''", shlex.quote(text))
 
 
@@ -185,7 +185,7 @@ def require_bool(value: Any) -> bool:
 
 
 def one_of(values: Mapping[str, str]) -> Callable[[Any], str]:
-    """Return a parser of the texts in `values`. The parser raises ValueError for other values."""
+    """Return a parser of the keys of `values`; other texts raise ValueError."""
 
     def parse(value: Any) -> str:
         if not isinstance(value, str) or value not in values:
@@ -196,7 +196,7 @@ def one_of(values: Mapping[str, str]) -> Callable[[Any], str]:
 
 
 def each(converter: Converter) -> Converter:
-    """Return a converter of a list of objects; it notes invalid items and converts the others."""
+    """Return a converter of a list of objects that notes and skips invalid items."""
 
     def of_list(value: Any, location: Location) -> Iterator[Action]:
         if not isinstance(value, list):
