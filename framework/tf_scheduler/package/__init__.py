@@ -1,1 +1,1 @@
-"""The DC/OS package: its sources, rendered as Cosmos renders them, checked, and built into a Universe repository."""
+"""The DC/OS package: sources, rendering, checks and the Universe repository."""

@@ -1,4 +1,4 @@
-"""Build the package's artefacts: scheduler, executor, sub-command, examples, icons.
+"""Build the package's files: scheduler, executor, sub-command, examples, icons.
 
 Each artefact is one file. Builds are reproducible: the same sources give the same bytes.
 """
@@ -68,7 +68,7 @@ class Artefact:
 
 
 def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
-    """Build all artefacts in `folder`; unchanged files are not written. Raises BundleError."""
+    """Build all artefacts in `folder`; keep unchanged files. Raises BundleError."""
     build_scheduler(folder / SCHEDULER)
     build_bundle(folder / EXECUTOR)
     write_changed(command_bytes(), folder / COMMAND, "the sub-command", 0o755)
@@ -85,7 +85,7 @@ def sha256(content: bytes) -> str:
 
 
 def build_scheduler(target: Path) -> Path:
-    """Build the scheduler with all its imports and without compiled modules: `python3 FILE run`.
+    """Build the scheduler with its imports, uncompiled: `python3 FILE run`.
 
     It runs on the Python that built it, and newer ones: the required distributions depend on the version.
     """
@@ -124,7 +124,7 @@ def _name(requirement: str) -> str:
 
 
 def command_bytes() -> bytes:
-    """The sub-command `dcos tensorflow` with click; uncompressed, because its digest is part of the package."""
+    """The sub-command `dcos tensorflow` with click; uncompressed for a fixed digest."""
     files = {
         name: content for package in ("dcos_command", "click") for name, content in package_files(package, COMMAND)
     }

@@ -1,4 +1,4 @@
-"""Mustache with the semantics of Cosmos (dcos/cosmos, PackageDefinitionRenderer, on mustache.java).
+"""Mustache with Cosmos' semantics (PackageDefinitionRenderer on mustache.java).
 
 Differences from Python's mustache libraries:
 
@@ -44,7 +44,7 @@ class TemplateVariable:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSection:
-    """`{{#name}}...{{/name}}`, with `{{^` inverted. `source`: the text between the tags."""
+    """`{{#name}}...{{/name}}`, or inverted `{{^name}}`; `source`: text between tags."""
 
     name: str
     inverted: bool
@@ -64,7 +64,7 @@ class _Open:
 
 
 def parse(template: str) -> tuple[Node, ...]:
-    """Parse a template. Raises TemplateError for unmatched sections, partials and changed delimiters."""
+    """Parse a template. Raises TemplateError, also for partials and new delimiters."""
     stack, end = [_Open(None, [])], 0
     for tag in _TAG.finditer(template):
         stack[-1].nodes.append(TemplateText(template[end : tag.start()]))
@@ -152,7 +152,7 @@ def is_rendered(value: Any) -> bool:
 
 
 def lookup(name: str, scopes: Sequence[Any]) -> Any:
-    """Look up the first part of a dotted name from the innermost scope outward, the rest below it."""
+    """Look up a dotted name: its first part from the innermost scope outward."""
     if name == ".":
         return scopes[-1]
     first, *rest = name.split(".")
@@ -176,7 +176,7 @@ def format_value(value: Any) -> str:
 
 
 def format_number(value: float) -> str:
-    """Format a whole number as digits, any other as Java does (java.lang.Double.toString)."""
+    """Format a whole number as digits, others as java.lang.Double.toString."""
     if value == int(value):
         return str(int(value))
     if 1e-3 <= abs(value) < 1e7:

@@ -1,4 +1,4 @@
-"""Defaults of config.json, and problems of options in the form of Cosmos' messages.
+"""Defaults of config.json, and checks of options with the messages of Cosmos.
 
 Cosmos validates with the fge json-schema-validator, draft 4. Its messages carry facts (`found`, `expected`, `unwanted`)
 that the dcos command prints.
@@ -35,7 +35,7 @@ def _validator() -> Any:
 
 
 def defaults(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """The defaults of a schema's properties; an object's default wins over those of its properties."""
+    """The defaults of a schema's properties; an object's own default wins."""
     values = {}
     for name, option in (schema.get("properties") or {}).items():
         if "default" in option:
@@ -133,7 +133,7 @@ _FACTS: Mapping[str, Callable[[ValidationError], Facts]] = {
 
 
 def option_paths(schema: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """Dotted path and schema of every option, depth first; objects with properties are not options."""
+    """Dotted path and schema of every option, depth first, without parent objects."""
     for name, option in schema.get("properties", {}).items():
         if option.get("properties"):
             yield from option_paths(option, f"{prefix}{name}.")

@@ -28,7 +28,7 @@ _DEFINITION_TYPE = "application/vnd.dcos.universe.package+json;charset=utf-8;ver
 def render_app(
     package: Mapping[str, Json], options: Mapping[str, Json] | None = None, source: str = "", app_id: str | None = None
 ) -> dict[str, Json]:
-    """Render the Marathon app of a package (one object of a repository document) with these options.
+    """Render the Marathon app of a package (one object of a repository document).
 
     `source`: URI of its repository. Raises OptionsMismatchError for invalid options, CosmosError otherwise.
     """
@@ -40,7 +40,7 @@ def render_app(
 
 
 def resolve_options(package: Mapping[str, Json], options: Mapping[str, Json] | None) -> dict[str, Json]:
-    """Complete the options with the defaults. Raises OptionsMismatchError, or CosmosError if none are allowed."""
+    """Add the defaults. Raises OptionsMismatchError, or CosmosError without schema."""
     schema = package.get("config")
     merged = merge(defaults(schema or {}), options or {})
     if merged and schema is None:
@@ -51,7 +51,7 @@ def resolve_options(package: Mapping[str, Json], options: Mapping[str, Json] | N
 
 
 def template_of(package: Mapping[str, Json]) -> str:
-    """Return the text of marathon.json.mustache. Raises CosmosError for a package without one."""
+    """Return marathon.json.mustache. Raises CosmosError for a package without one."""
     try:
         encoded = package["marathon"]["v2AppMustacheTemplate"]
     except KeyError:
@@ -63,7 +63,7 @@ def template_of(package: Mapping[str, Json]) -> str:
 
 
 def package_labels(package: Mapping[str, Json], options: Mapping[str, Json], source: str) -> dict[str, str]:
-    """Return the labels by which Cosmos later recognizes the app's package and options."""
+    """Return the labels by which Cosmos recognizes an app's package and options."""
     return {
         "DCOS_PACKAGE_NAME": package["name"],
         "DCOS_PACKAGE_VERSION": package["version"],

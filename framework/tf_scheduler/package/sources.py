@@ -19,7 +19,7 @@ FILES = (PACKAGE, CONFIG, RESOURCE, TEMPLATE)
 
 
 def package_folder(installed: Path, checkout: Path) -> Path:
-    """The folder of the package's sources, next to the examples; a wheel installs both in `installed`."""
+    """The folder of the package's sources; a wheel installs it in `installed`."""
     carried = installed / "dcos_sources" / "package"
     return carried if carried.is_dir() else checkout / "package"
 
@@ -30,7 +30,7 @@ PACKAGE_FOLDER = package_folder(*Path(__file__).resolve().parents[2:4])
 
 @dataclass(frozen=True, slots=True)
 class PackageSources:
-    """The content of the files, and their problems. An invalid JSON file is an empty object here."""
+    """Contents of the files, and their problems; invalid JSON is an empty object."""
 
     package: dict[str, Any]
     config: dict[str, Any]
@@ -86,7 +86,7 @@ def content_type(version: str) -> str:
 
 
 def repository_entry(sources: PackageSources, release: int) -> dict[str, Any]:
-    """Return the package as one object, packaging version 4.0; `release` counts the versions of the package from 0."""
+    """Return the package as an object (packaging 4.0); `release` counts from 0."""
     template = base64.b64encode(sources.template.encode()).decode()
     return {
         **sources.package,
@@ -103,7 +103,7 @@ def repository_document(packages: list[dict[str, Any]], version: str) -> dict[st
 
 
 def _packaging_3(package: Mapping[str, Any]) -> dict[str, Any]:
-    """Packaging version 3.0 has no lists of upgrades; the package uses nothing else of 4.0."""
+    """Convert to packaging version 3.0, which has no lists of upgrades."""
     kept = {name: value for name, value in package.items() if name not in ("upgradesFrom", "downgradesTo")}
     return {**kept, "packagingVersion": "3.0"}
 
@@ -118,7 +118,7 @@ _BLOCK = re.compile(rf"(?m)^(?P<indent>[ ]*){re.escape(BEGIN)}\n.*?^[ ]*{re.esca
 
 
 def with_options_block(template: str) -> str:
-    """Return the template with a newly generated block. Raises PackageError if its comments are missing."""
+    """Replace the options block of the template. Raises PackageError without a block."""
     match = _BLOCK.search(template)
     if match is None:
         raise PackageError(f"missing lines {BEGIN} and {END}")

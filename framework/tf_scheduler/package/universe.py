@@ -1,4 +1,4 @@
-"""Build universe/ from package/: files for a Universe repository, and repository documents.
+"""Build universe/ from package/: Universe files and repository documents.
 
     DIR/repo/packages/T/tensorflow/0/   the four files, addresses and digests filled in
     DIR/universe-v3.json ...            repository documents, see sources.py
@@ -32,7 +32,7 @@ _DIGEST = re.compile(r"\{\{sha256:([^{}]+)\}\}")
 
 
 def check_and_fill(sources: PackageSources, url: str = PLACEHOLDER_URL) -> PackageSources:
-    """Fill in the addresses and digests of resource.json. Raises PackageError if the package breaks a rule."""
+    """Fill in addresses and digests. Raises PackageError for a violated rule."""
     if problems := validate(sources):
         raise PackageError("\n".join(map(str, problems)))
     home = f"{url.rstrip('/')}/{sources.package['version']}"
@@ -42,19 +42,19 @@ def check_and_fill(sources: PackageSources, url: str = PLACEHOLDER_URL) -> Packa
 
 
 def _digest(placeholder: re.Match[str]) -> str:
-    """Return the digest of the sub-command; its sources and click 8.1.8 give the same bytes everywhere."""
+    """Return the sub-command's digest, reproducible with click 8.1.8."""
     if placeholder[1] != COMMAND:
         raise PackageError(f"{RESOURCE}: {placeholder[0]}: unknown; use {{{{sha256:{COMMAND}}}}}")
     return sha256(command_bytes())
 
 
 def packages(sources: PackageSources) -> list[dict[str, Any]]:
-    """Return the packages of a repository document, from the result of `check_and_fill`."""
+    """Return the packages of a repository document from `check_and_fill`'s result."""
     return [package_sources.repository_entry(sources, RELEASE)]
 
 
 def universe_files(sources: PackageSources) -> dict[str, bytes]:
-    """Return path in universe/ -> content, from the result of `check_and_fill`; reproducible."""
+    """Return path in universe/ -> content from `check_and_fill`'s result."""
     name = sources.package["name"]
     home = f"repo/packages/{name[0].upper()}/{name}/{RELEASE}"
     files = {
@@ -68,7 +68,7 @@ def universe_files(sources: PackageSources) -> dict[str, bytes]:
 
 
 def build_universe(sources: PackageSources, folder: Path, url: str = PLACEHOLDER_URL) -> list[str]:
-    """Write universe/ to `folder`; return the changed files. Raises PackageError, BundleError."""
+    """Write universe/; return the changed files. Raises PackageError, BundleError."""
     return _write_changed(universe_files(check_and_fill(sources, url)), folder)
 
 
@@ -88,7 +88,7 @@ def _write_changed(wanted: Mapping[str, bytes], folder: Path) -> list[str]:
 
 
 def build_files(folder: Path, home: Path) -> list[Artefact]:
-    """Write the artefacts and their digests below `folder`; `home`: the folder of the sources."""
+    """Write artefacts and digests below `folder`; `home`: folder of the sources."""
     target = folder / ARTEFACTS
     built = build_artefacts(target, home)
     sums = "".join(f"{artefact.sha256}  {artefact.path.name}\n" for artefact in built)

@@ -238,7 +238,7 @@ def every_option_is_described(sources: PackageSources) -> Iterator[Problem]:
 
 
 def unknown_options_are_refused(sources: PackageSources) -> Iterator[Problem]:
-    """Without additionalProperties Cosmos silently ignores an option with a typing error."""
+    """Require `additionalProperties`, so that Cosmos rejects misspelled options."""
     for path, section in _objects(sources.config):
         if "additionalProperties" not in section:
             yield Problem(f"{CONFIG}: {path or 'top level'}", "missing additionalProperties")
@@ -320,7 +320,7 @@ def _nodes(template: str) -> Sequence[mustache.Node]:
 def _names(
     nodes: Sequence[mustache.Node], options: Mapping[str, Any], members: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each name in the template, with the members of the objects in the lists around it."""
+    """Yield names in the template, each with the members of the lists around it."""
     for node in nodes:
         if isinstance(node, mustache.TemplateText):
             continue
