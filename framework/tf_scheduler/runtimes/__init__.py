@@ -1,1 +1,1 @@
-"""Named virtual environments with one TensorFlow each, so that several versions run on one machine."""
+"""Named virtual environments for several TensorFlow versions on one machine."""

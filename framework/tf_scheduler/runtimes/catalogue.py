@@ -73,13 +73,13 @@ def request_problems(wanted: RuntimeRequest, python: str) -> list[str]:
 
 
 def is_supported_python(python: str) -> bool:
-    """Return whether programs can run on this Python, such as `3`, `3.11` or `3.11.7` (docs/tasks.md)."""
+    """Return whether tasks can run on Python `3`, `3.11` or `3.11.7`, for example."""
     match = re.fullmatch(r"3(\.(\d+)(\.\d+)?)?", python)
     return match is not None and (match[2] is None or int(match[2]) >= OLDEST_PYTHON)
 
 
 def _is_pip_argument(text: str) -> bool:
-    """Return whether pip may accept the text; pip itself checks paths, URLs and options."""
+    """Return whether pip may accept the text; pip checks paths, URLs and options."""
     before = text.partition(";")[0]
     return "/" in before or before.startswith((".", "-")) or _REQUIREMENT.fullmatch(text) is not None
 

@@ -1,4 +1,4 @@
-"""Create, list and remove runtimes: virtual environments in folders of their names.
+"""Create, list and remove runtimes, which are named virtual environments.
 
 A virtual environment cannot be moved, so it is created in place. A file written last marks it as complete; a folder
 without that file is not a runtime and is created again. A file lock serializes concurrent changes to one name.
@@ -51,7 +51,7 @@ class Runtime:
 
 
 def runtimes_folder() -> Path:
-    """`$XDG_DATA_HOME/dcos-tensorflow/runtimes`. A relative value is ignored (XDG base directory specification)."""
+    """`$XDG_DATA_HOME/dcos-tensorflow/runtimes`; XDG ignores a relative value."""
     data_home = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (data_home if data_home.is_absolute() else Path.home() / ".local" / "share") / "dcos-tensorflow" / "runtimes"
 
@@ -59,7 +59,7 @@ def runtimes_folder() -> Path:
 def create_runtime(
     name: str, wanted: RuntimeRequest, python: str = "", begins: Callable[[], None] = lambda: None
 ) -> tuple[Runtime, bool]:
-    """Return the runtime, and whether it was created now; an existing one with the same content is kept.
+    """Return the existing or created runtime, and whether it was created now.
 
     `python`: a version such as `3.11`; empty: the running one. `begins`: called before the creation.
     Raises JobError with all problems of the request, with pip's output, or if the name exists with other content.
@@ -103,7 +103,7 @@ def remove_runtime(name: str) -> None:
 
 
 def _interpreter(python: str) -> tuple[str, str]:
-    """Return path and version of the first working interpreter; pyenv's names on the PATH may not work."""
+    """Return path and version of the first Python that starts (pyenv's may fail)."""
     paths = list(_candidates(python)) if python else [sys.executable]
     if python and not is_supported_python(python):
         raise JobError(f"--python: `{python}`: must be 3.{OLDEST_PYTHON} or newer, such as 3.11")
@@ -128,7 +128,7 @@ def _reason(error: OSError | subprocess.SubprocessError) -> str:
 
 
 def _candidates(python: str) -> Iterator[str]:
-    """Yield interpreters on the PATH and in pyenv, which hides versions that are not selected."""
+    """Yield interpreters on the PATH, and in pyenv also those not selected."""
     program = f"python{python}"
     for folder in os.get_exec_path():
         path = Path(folder) / program
@@ -165,7 +165,7 @@ def _make(folder: Path, wanted: RuntimeRequest, interpreter: str, version: str) 
 
 
 def _run(what: str, command: list[str], programs: Path | None = None) -> None:
-    """Run a program. Raises JobError with the end of its output. `programs`: a folder to put first on the PATH."""
+    """Run a program; `programs`: first in PATH. Raises JobError with the output's end."""
     environment = _environment()
     if programs is not None:
         environment["PATH"] = os.pathsep.join([str(programs), *os.get_exec_path()])
@@ -177,7 +177,7 @@ def _run(what: str, command: list[str], programs: Path | None = None) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without variables that lead the new interpreter to this one's packages."""
+    """Return the environment without variables that lead to this Python's packages."""
     excluded = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if name not in excluded}
 
@@ -194,7 +194,7 @@ def _read(folder: Path) -> Runtime | None:
 
 
 def _delete(folder: Path) -> None:
-    """Remove the marker first, so that other processes never see a partial runtime as complete."""
+    """Remove a runtime, its marker first: a partial one never looks complete."""
     (folder / _COMPLETE).unlink(missing_ok=True)
     if folder.exists():
         shutil.rmtree(folder)
