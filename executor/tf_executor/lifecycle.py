@@ -49,7 +49,7 @@ def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step: 
 
 
 def _announcement(state: LifecycleState) -> tuple[events.Action, ...]:
-    """Report the program's start as TASK_RUNNING, and a slow other stage without a change of state."""
+    """Report TASK_RUNNING for the program, the unchanged state for other stages."""
     if _is_program(state):
         return (SendReport("TASK_RUNNING"),)
     if state.stage in (Stage.FETCH, Stage.PRE):
@@ -69,7 +69,7 @@ def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> 
 
 
 def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) -> Step:
-    """Kill what earlier stages left behind. A program that could not be started has not run."""
+    """Kill leftovers of earlier stages. A program that did not start has not run."""
     state = state.with_failure(event.reason)
     return _sweep(replace(state, stage=None) if _is_program(state) else state, now)
 
@@ -102,7 +102,7 @@ def _ready(state: LifecycleState, event: events.Ready, now: float) -> Step:  # n
 
 
 def _ended(state: LifecycleState, now: float) -> LifecycleState:
-    """Enter ENDED. While disconnected the driver keeps the update; AgentConnected starts the clock."""
+    """Enter ENDED. While disconnected, the deadline waits for AgentConnected."""
     return state.entered(TaskPhase.ENDED, now + ACKNOWLEDGE_LIMIT if state.connected else None)
 
 
@@ -114,7 +114,7 @@ class IllegalTaskTransitionError(RuntimeError):
 
 
 def step(state: LifecycleState, event: events.Event, now: float) -> Step:
-    """Return the next state and the actions in order. Raises IllegalTaskTransitionError."""
+    """Return the next state and the actions. Raises IllegalTaskTransitionError."""
     try:
         handler = _TABLE[state.phase, type(event)]
     except KeyError:
@@ -161,7 +161,7 @@ def _stop_sooner(state: LifecycleState, event: events.TaskStopRequested, now: fl
 
 
 def _exited_on_request(state: LifecycleState, event: events.Exited, now: float) -> Step:  # noqa: ARG001
-    """Wait for the other processes: a shell dies of SIGTERM immediately, its children keep their grace period."""
+    """Wait for other processes: a dead shell's children keep their grace period."""
     return (replace(state, ending=event.ending), ()) if _is_program(state) else (state, ())
 
 

@@ -1,4 +1,4 @@
-"""Run the executor's loop: agent and process events in, actions of `lifecycle` out.
+"""Run the executor's loop: agent and process events in, `lifecycle` actions out.
 
 One thread and one queue: driver callbacks, the reaper and signal handlers only put events into the queue. Call `run`
 in the main thread (see `Supervisor.spawn`).
@@ -76,7 +76,7 @@ class TaskRunner:
             signal.signal(number, handle)
 
     def run(self) -> int:
-        """Run until the agent has acknowledged the task's end or is lost; return the exit code."""
+        """Run until the end is acknowledged or the agent lost; return the exit code."""
         while self._exit_code is None:
             self._receive(self._next())
         return self._exit_code

@@ -1,4 +1,4 @@
-"""Run the commands of the one task, with its environment, watchers and files; `lifecycle` decides when."""
+"""Run a task's commands, watchers and files; `lifecycle` decides when."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskProcess:
-    """The task's processes and resources. `put` gets events from several threads, `send` progress for the scheduler."""
+    """Task processes and resources; `put` gets events from several threads."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class TaskProcess:
         return events.Exited(replace(event.ending, oom=oom or None), message)
 
     def settle(self) -> str:
-        """Release all resources after the last process has exited; return the last output for the final message."""
+        """Release all resources after the last process exits; return the last output."""
         self._checks.stop()
         self._rendezvous.close()
         if self._progress is not None:
@@ -127,7 +127,7 @@ class TaskProcess:
         return replace(paths, temporary=self._temporary.make(self._environ, owner))
 
     def _open_progress(self, folder: Path) -> str:
-        """Return the path of the progress pipe, or an empty string: the task also runs without it."""
+        """Return the progress pipe's path; empty on failure, which the task survives."""
         try:
             pipe = around_environment.make_pipe(folder)
             self._progress = ProgressReader(pipe, self._task_id, self._send)
@@ -168,7 +168,7 @@ class TaskProcess:
             self._progress.detect(ProgressDetector(folders, time.time(), lambda: descendants(me), own).scan)
 
     def _is_own_port(self) -> bool:
-        """Return False if another process listens on the port: its answer says nothing about the program."""
+        """Return False if another process instead of the task listens on the port."""
         port = int(self._payload.readiness.rpartition(":")[2])
         if not is_port_held_by_others(port, descendants(os.getpid())):
             return True

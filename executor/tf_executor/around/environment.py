@@ -43,7 +43,7 @@ class Interpreter:
 
 
 def find_interpreter(python: str, search_path: str, sandbox: str) -> Interpreter:
-    """Find the interpreter and make sure that the commands `python` and `python3` start it.
+    """Find the interpreter and make the commands `python` and `python3` start it.
 
     `python`: a path, a name in `search_path`, or empty for the executor's own. Many systems have only `python3`, and
     /usr/bin holds several versions; then two scripts are written to the sandbox, because a link would hide the
@@ -110,7 +110,7 @@ class TaskPaths:
 def program_environment(
     payload: Payload, base: Mapping[str, str], paths: TaskPaths, gpus: Sequence[str] | None = ()
 ) -> dict[str, str]:
-    """Return the program's environment; `payload.environment` overrides all other variables.
+    """Return the program's environment; `payload.environment` overrides the rest.
 
     `base`: the executor's own environment, without HOME and LANG, which an agent does not pass on. `gpus`: indices or
     UUIDs of the task's GPUs; None: all that the container shows.
@@ -156,7 +156,7 @@ def _cluster_variables(payload: Payload) -> dict[str, str]:
 
 
 def host_list(addresses: Any) -> str:
-    """Join the addresses of a job: a list, or {index: address} if some indices are missing."""
+    """Join a job's addresses: a list, or {index: address} if indices are missing."""
     if isinstance(addresses, dict):
         addresses = [addresses[index] for index in sorted(addresses, key=int)]
     return ",".join(addresses)
@@ -237,7 +237,7 @@ def _program(payload: Payload, sandbox: str) -> str:
 
 
 def fill_placeholders(text: str, payload: Payload, sandbox: str) -> str:
-    """Replace known placeholders; other braces, such as those of JSON or the shell, stay."""
+    """Replace known placeholders; keep other braces, such as those of JSON."""
     values = placeholders(payload, sandbox)
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
@@ -266,10 +266,10 @@ PIPE_NAME = "progress"
 
 
 def write_user_package(sandbox: str) -> Path:
-    """Install the user package in the sandbox; return the folder for PYTHONPATH. Raises OSError.
+    """Install the user package in the sandbox; return the folder for PYTHONPATH.
 
     The bundle itself cannot be on PYTHONPATH: its libraries would shadow the user's, and most of its modules need a
-    newer Python than TensorFlow 1.
+    newer Python than TensorFlow 1. Raises OSError.
     """
     folder = Path(sandbox).absolute() / PACKAGE_FOLDER
     package = folder / "tf_executor"

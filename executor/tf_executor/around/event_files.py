@@ -47,9 +47,7 @@ class EventFile:
         self._offset = 0
 
     def new_scalars(self) -> list[Scalar]:
-        """Return the scalars added since the last call; the newest ones if many were added. Raises OSError,
-        EventFileError.
-        """
+        """Return the newest scalars since the last call. Raises OSError, EventFileError."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
             data = file.read(READ_BYTES)
@@ -76,7 +74,7 @@ def _records(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _length(data: bytes, position: int) -> int:
-    """Return the length of a record's content. Its checksum distinguishes a record from other data."""
+    """Return a record's length. Raises EventFileError if the checksum is wrong."""
     text = data[position : position + 8]
     if _masked_crc(text) != int.from_bytes(data[position + 8 : position + _HEADER], "little"):
         raise EventFileError(f"invalid TFRecord at offset {position}")
@@ -144,7 +142,7 @@ def _tensor_value(tensor: bytes) -> float | None:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each protobuf field: varints as int, others as bytes. Stops at invalid data."""
+    """Yield number and value of protobuf fields (int, bytes), up to invalid data."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
@@ -192,12 +190,12 @@ _BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
 
 
 class ProgressDetector:
-    """Find the progress of one task in its event files. `processes` returns the ids of the task's processes."""
+    """Find a task's progress in event files; `processes` returns its process ids."""
 
     def __init__(
         self, folders: Iterable[Path], started: float, processes: Callable[[], Sequence[int]], own: Path
     ) -> None:
-        """`started`: Unix time; older files belong to an earlier run. `own`: folder that only this task writes to."""
+        """`started`: Unix time; older files are ignored. `own`: this task's own folder."""
         self._folders = tuple(folders)
         self._started = started
         self._processes = processes
@@ -210,7 +208,7 @@ class ProgressDetector:
         self._begun: float | None = None
 
     def scan(self) -> Mapping[str, float]:
-        """Return `step`, `loss`, `examples` and `begun` as far as known; empty if the step has not changed."""
+        """Return known `step`, `loss`, `examples`, `begun`; empty without a new step."""
         before = self._step
         open_files_now = _OpenFiles(self._processes)
         budget = [MAX_ENTRIES]

@@ -71,7 +71,7 @@ def choose_gpus(count: int, environ: Mapping[str, str], run: RunProgram) -> GpuL
 
 
 def parse_uuids(output: str) -> tuple[str, ...]:
-    """Parse one UUID per line. Raises UnknownGpusError for other output, such as an error message."""
+    """Parse one UUID per line. Raises UnknownGpusError for other output."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     if not all(line.startswith(("GPU-", "MIG-")) for line in lines):
         raise UnknownGpusError(f"unexpected output of {NVIDIA_SMI}: {lines[0][:200]}")
@@ -119,7 +119,7 @@ def _make_shared(where: Path) -> None:
 
 
 def _try_lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock; None if another process does. Raises GpuError for another file."""
+    """Return the lock's descriptor; None if another process has it. Raises GpuError."""
     try:
         descriptor = _open(path)
     except OSError as error:
@@ -140,7 +140,7 @@ def _try_lock(path: Path) -> int | None:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Return whether the path still refers to the descriptor: other executors would lock a new file."""
+    """Return whether the path and the descriptor still refer to the same file."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -148,9 +148,9 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _open(path: Path) -> int:
-    """Open a lock file read-only: in a folder like /tmp the kernel refuses O_CREAT for another user's file.
+    """Open a lock file read-only; create it only if it does not exist.
 
-    O_NONBLOCK: a pipe without a writer must not block.
+    In a folder like /tmp the kernel refuses O_CREAT for another user's file. O_NONBLOCK: a pipe must not block.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -182,7 +182,7 @@ class TaskGpus:
         return None if self._locked is None else self._locked.uuids
 
     def choose(self) -> str:
-        """Allocate the GPUs; return an error message, or an empty string. May wait for the driver."""
+        """Allocate the GPUs; return an error or an empty string. May wait for a driver."""
         payload = self._payload
         try:
             if payload.gpu_devices:

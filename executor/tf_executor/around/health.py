@@ -24,7 +24,7 @@ _CLOSE_TIMEOUT = 1.0
 
 
 def grpc_server_answers(address: str, timeout: float) -> bool:
-    """Return whether an HTTP/2 server at `address` (host:port) answers; `timeout` seconds for each step."""
+    """Return whether HTTP/2 is served at host:port; `timeout`: seconds for each step."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout) as connection:
@@ -84,7 +84,7 @@ class HealthChecks:
         self._stopped.set()
 
     def await_server(self, address: str, is_own: Callable[[], bool]) -> None:
-        """Report Ready when a TensorFlow server answers at `address` and `is_own` returns True."""
+        """Report Ready when a TensorFlow server answers and `is_own` returns True."""
         self._start("readiness", lambda: self._await_server(address, is_own))
 
     def watch(self, liveness: Liveness, probe: Probe) -> None:
@@ -131,7 +131,7 @@ class HealthChecks:
 
 
 def http_problem(url: str, timeout: float) -> str:
-    """Return why a GET of `url` does not give status 200 to 399, or an empty string. No proxy is used."""
+    """Return why a GET without proxy has no status 200 to 399, or an empty string."""
     import urllib.error  # imported only if needed, to save memory
     import urllib.request
 

@@ -78,7 +78,7 @@ class Tracker:
         )
 
     def _sample(self, sample: Sample) -> None:
-        """Add a sample. A count that decreases belongs to a new training in the same program."""
+        """Add a sample; a count that decreases means a new training in the program."""
         if self._samples and _is_before(sample, self._samples[-1]):
             self._samples.clear()
         # Replace a recent sample: programs may report very often.
@@ -123,7 +123,7 @@ def _speed(begin: float, end: float, first: int | None, last: int | None) -> flo
 
 
 class ProgressReader:
-    """Read the progress pipe in a thread. `send` gets encoded messages, may block, and returns whether it sent them."""
+    """Read the progress pipe in a thread. `send` may block and returns its success."""
 
     def __init__(self, pipe: Path, task_id: str, send: Callable[[bytes], bool]) -> None:
         """Open the pipe. Raises OSError."""
@@ -154,7 +154,7 @@ class ProgressReader:
                 self._pipe = -1
 
     def silent_for(self, since: float) -> float:
-        """Return the seconds since the last report, or since `since` without one (time.monotonic)."""
+        """Return the seconds since the last report, or since `since` (time.monotonic)."""
         last = self._tracker.last
         return time.monotonic() - (since if last is None else last)
 

@@ -34,7 +34,7 @@ class SecretFetchError(Exception):
 
 @dataclass(frozen=True)
 class Secret:
-    """One secret and its destination: a variable, a file in the sandbox, or a file whose path is in the variable."""
+    """One secret, delivered as a variable, a file, or a file that a variable names."""
 
     env: str
     file: str
@@ -45,7 +45,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class SecretRequest:
-    """Request for all secrets of a task. `nonce` makes a repeated request of the same executor valid."""
+    """Request for a task's secrets; the executor may repeat it with its `nonce`."""
 
     url: str
     task_id: str
@@ -77,7 +77,7 @@ class TaskSecrets:
         sandbox: str,
         get: Callable[..., Sequence[Secret]] | None = None,
     ) -> None:
-        """`environ`: the executor's own environment. `get`: replaces `fetch_secrets` in tests."""
+        """`environ`: the executor's environment. `get`: test double of `fetch_secrets`."""
         self._request = SecretRequest(
             payload.secrets_url, task_id, payload.secrets_token, uuid.uuid4().hex, payload.secrets_ca
         )
@@ -95,7 +95,7 @@ class TaskSecrets:
         self._wake = threading.Event()
 
     def fetch(self, owner: Owner) -> str:
-        """Fetch the secrets and write the files for `owner`; return an error message, or an empty string."""
+        """Fetch secrets, write files for `owner`; return an error or an empty string."""
         try:
             secrets = self._get(self._request)
             _check(secrets)
@@ -175,7 +175,7 @@ class TaskSecrets:
 
 
 def _send_hangup() -> list[int]:
-    """Send SIGHUP to processes with a handler; others, such as the shell around the program, would die of it."""
+    """Send SIGHUP only to processes with a handler: the others would die of it."""
     pids = [pid for pid in descendants(os.getpid()) if has_signal_handler(pid, signal.SIGHUP)]
     for pid in pids:
         signal_process(pid, signal.SIGHUP)

@@ -10,7 +10,7 @@ from .reports import NO_END, EndReport
 
 
 class Stage(Enum):
-    """Steps of a task, in order; only the program is mandatory. Values appear in messages."""
+    """Steps of a task in order, as in messages; only the program is mandatory."""
 
     #: Fetches secrets from the scheduler, inside the executor.
     SECRETS = "secrets"

@@ -23,7 +23,7 @@ class PayloadError(ValueError):
 
 @dataclass(frozen=True)
 class Liveness:
-    """Liveness check; the task fails after `failures` failed checks. Durations in seconds."""
+    """Liveness check; the task fails after `failures` failures. Times in seconds."""
 
     #: `command`: exit code 0 means alive; `http`: status 200 to 399; `progress`: reports arrive (`target` is unused).
     kind: str
@@ -172,7 +172,7 @@ _LISTS = tuple(item.name for item in fields(Payload) if item.type == "Sequence[s
 
 
 def _check(payload: Payload) -> None:
-    """Check the types of all fields, so that errors appear here and not when the program starts."""
+    """Check all field types, so that errors appear before the program starts."""
     _check_types(payload, "")
     for name in _LISTS:
         _require(all(isinstance(item, str) for item in getattr(payload, name)), name, payload, "a list of strings")

@@ -31,7 +31,7 @@ Check = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class EndReport:
-    """How the program ended: `exit_code` or `signal` is set, or neither if it never started."""
+    """End of a program: `exit_code` or `signal`, or neither if it never started."""
 
     #: 0 to 255.
     exit_code: int | None = None
@@ -87,7 +87,7 @@ class ProgressReport:
 
     @classmethod
     def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> ProgressReport | None:
-        """Decode a report; None if a field is invalid or the version unknown. Never raises."""
+        """Decode a report; None if invalid or of an unknown version. Never raises."""
         values = _parsed(data, on_problem)
         if (values.get("version"), values.get("kind")) != (PROGRESS_VERSION, "progress"):
             return None
@@ -125,7 +125,7 @@ def _parsed(data: bytes, on_problem: OnProblem) -> Mapping[str, Any]:
 
 
 def _checked(values: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[dict[str, Any], list[str]]:
-    """Return the checked fields, None for missing and rejected ones, and the names of the rejected."""
+    """Return checked fields, None for missing and rejected ones, and rejected names."""
     present = {name: values[name] for name in checks if values.get(name) is not None}
     fields = {name: check(present[name]) if name in present else None for name, check in checks.items()}
     return fields, [name for name in present if fields[name] is None]

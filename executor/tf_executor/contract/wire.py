@@ -30,7 +30,7 @@ class TaskLaunch:
 
 
 def task_launch(info: Mapping[str, Any]) -> TaskLaunch:
-    """Convert the `task` of a LAUNCH event. Invalid base64 gives empty data, which `Payload.decode` rejects."""
+    """Convert the `task` of a LAUNCH event; invalid base64 gives empty data."""
     return TaskLaunch(
         info["task_id"]["value"], message(info), kill_grace(info), _seconds(info.get("max_completion_time"))
     )
@@ -45,7 +45,7 @@ def message(body: Mapping[str, Any]) -> bytes:
 
 
 def kill_grace(event: Mapping[str, Any]) -> float | None:
-    """Return the grace period in seconds of a KILL event or TaskInfo, None without a kill_policy."""
+    """Return the kill grace of an event or TaskInfo in seconds; None if unset."""
     return _seconds(event.get("kill_policy", {}).get("grace_period"))
 
 
@@ -60,7 +60,7 @@ def supports_killing(event: Mapping[str, Any]) -> bool:
 
 
 def shutdown_grace(environ: Mapping[str, str]) -> float:
-    """Return the program's grace period in seconds on SHUTDOWN: the agent's less a reserve, at least half."""
+    """Return the SHUTDOWN grace in seconds: the agent's less a reserve, at least half."""
     total = AgentEnvironment.shutdown_grace
     with suppress(ValueError):
         total = parse_duration(environ.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", ""))

@@ -23,7 +23,7 @@ class OomKills:
     limit: int | None = None
 
     def since(self, before: OomKills) -> tuple[bool, str]:
-        """Return whether the kernel killed a process in the container since `before`, and a message."""
+        """Return whether the kernel killed a task process since `before`, and a message."""
         container, host = _grown(before.container, self.container), _grown(before.host, self.host)
         if container:
             limit = f" with its limit of {self.limit >> 20} MB" if self.limit else ""

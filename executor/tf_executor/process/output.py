@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class RotatedFile:
-    """A log file with rotation: when full, its content moves to `<name>.1`, that of `.1` to `.2`, ...
+    """Log file with rotation: a full file moves to `NAME.1`, `NAME.1` to `NAME.2`, ...
 
     The content is copied and the file truncated, so that the inode stays valid for `tail -f`, Mesos' file API and
     inherited descriptors. Nothing is lost, because no other process writes.
@@ -36,7 +36,7 @@ class RotatedFile:
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
-        """Append `data`; backups end with a complete line if possible. Raises OSError when the disk is full."""
+        """Append `data`; a backup ends with a line if possible. Raises OSError."""
         while self._size + len(data) > self._limit:
             space = max(0, self._limit - self._size)
             cut = data.rfind(b"\n", 0, space) + 1
@@ -70,7 +70,7 @@ class RotatedFile:
 
 
 class InheritedFile:
-    """A descriptor of the agent's container logger, which rotates itself (LogrotateContainerLogger)."""
+    """Descriptor of Mesos' LogrotateContainerLogger, which rotates the files itself."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -84,10 +84,10 @@ class InheritedFile:
 
 
 class Output:
-    """One output stream. Processes write to `writer` and are never blocked by errors of the file."""
+    """One output stream; file errors never block processes that write to `writer`."""
 
     def __init__(self, path: Path, descriptor: int, limit: int, backups: int) -> None:
-        """`descriptor`: the executor's own stream of that name; if it is a pipe, it is used instead of `path`."""
+        """`descriptor`: the executor's own stream, which replaces `path` if it is a pipe."""
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._file = RotatedFile(path, limit, backups) if regular else InheritedFile(descriptor)
         self._reader, self.writer = os.pipe()
@@ -101,7 +101,7 @@ class Output:
         self._thread.start()
 
     def finish(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds until all output is written. Call it after the processes have exited."""
+        """Wait up to `timeout` seconds for all output of processes that have exited."""
         os.close(self.writer)
         self._thread.join(timeout)
         if self._lost:
@@ -187,7 +187,7 @@ def _drop_first_line(text: str, secrets: Sequence[str]) -> str:
 
 
 def _as_displayed(line: str) -> str:
-    """Return the line as a terminal displays it: after the last carriage return, without colours."""
+    """Return the line as a terminal displays it: no colours, no overwritten text."""
     visible = _ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2]
     return _CONTROL.sub("", visible).strip()
 

@@ -35,7 +35,7 @@ class LimitsError(ValueError):
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """User, limits and niceness with all names resolved, so that the child only makes system calls."""
+    """User, limits and niceness, resolved: the child only makes system calls."""
 
     nice: int = 0
     #: (resource number, (soft, hard))
@@ -87,7 +87,7 @@ def _amount(limit: int) -> float:
 
 
 def _identity(user: str) -> tuple[int, int, tuple[int, ...]] | None:
-    """Return the user's ids; None if the executor already has the user, or is not root."""
+    """Return the user's ids; None if the executor has the user or is not root."""
     if not user or os.geteuid() != 0:
         return None
     try:
@@ -117,9 +117,9 @@ def preexec(limits: ProcessLimits, after: Callable[[], None], errors: int) -> Ca
 
 
 def chown_sandbox(sandbox: Path, user: int, group: int) -> None:
-    """Give the sandbox and its direct entries to the program's user, as Mesos does. Raises OSError.
+    """Give the sandbox and its direct entries to the program's user, as Mesos does.
 
-    Not deeper entries, which may be a volume with a million files.
+    Not deeper entries, which may be a volume with a million files. Raises OSError.
     """
     for path in (sandbox, *sandbox.iterdir()):
         os.chown(path, user, group, follow_symlinks=False)
@@ -164,15 +164,15 @@ class Supervisor:
         self._reaper.start()
 
     def spawn(self, command: str, context: CommandContext) -> int:
-        """Start `/bin/sh -c command` in a new session; return its process id. Raises SpawnError.
+        """Start `/bin/sh -c command` in a new session; return its process id.
 
-        The process is killed when the calling thread ends, so call this from the main thread.
+        The process is killed when the calling thread ends, so call this from the main thread. Raises SpawnError.
         """
         self._leader = self._start(command, context, lambda ending: self._on_event(Exited(ending)))
         return self._leader
 
     def run(self, command: str, context: CommandContext, timeout: float) -> EndReport | None:
-        """Run a command to its end; return None if it was killed after `timeout` seconds. Raises SpawnError."""
+        """Run a command; return None if it exceeds `timeout` seconds. Raises SpawnError."""
         endings: SimpleQueue[EndReport] = SimpleQueue()
         pid = self._start(command, context, endings.put)
         with suppress(Empty):
@@ -184,7 +184,7 @@ class Supervisor:
         return None
 
     def terminate(self) -> None:
-        """Send SIGTERM to every process once: on a second one many programs skip their checkpoint."""
+        """Send SIGTERM to each process once: many skip their checkpoint on a second."""
         self._close()
         others = [pid for pid in descendants(os.getpid()) if _group_of(pid) != self._leader]
         if self._leader is not None:
@@ -204,7 +204,7 @@ class Supervisor:
             self._changed.notify_all()
 
     def _start(self, command: str, context: CommandContext, on_end: OnEnd) -> int:
-        """Start a command; the lock keeps the reaper from collecting it before it is registered."""
+        """Start and register a command under the lock, before the reaper collects it."""
         with self._changed:
             if self._closing:
                 raise SpawnError("the task is stopping")
@@ -215,7 +215,7 @@ class Supervisor:
         return pid
 
     def _reap(self) -> None:
-        """Collect exited processes, several at a time, because each scan reads all of /proc."""
+        """Collect exited processes in batches, because each scan reads all of /proc."""
         while self._await_children():
             try:
                 self._collect(*os.waitpid(-1, 0))
@@ -235,7 +235,7 @@ class Supervisor:
             return self._has_children
 
     def _check_for_children(self) -> None:
-        """Check again under the lock: a process may have been started since waitpid failed."""
+        """Check again under the lock: a process may have started since waitpid failed."""
         with self._changed:
             try:
                 self._collect(*os.waitpid(-1, os.WNOHANG))

@@ -19,9 +19,9 @@ from .watchdog_process import remove_folder
 
 
 def make_locked_folder(where: Path, prefix: str) -> tuple[Path, int]:
-    """Make a locked folder of mode 0700 in `where`; return it with its lock descriptor. Raises OSError.
+    """Make a locked folder of mode 0700 in `where`; return it and its descriptor.
 
-    Until the folder is locked, another name hides it from `remove_orphans`.
+    Until the folder is locked, another name hides it from `remove_orphans`. Raises OSError.
     """
     draft = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=str(where)))
     try:
@@ -140,7 +140,7 @@ log = logging.getLogger(__name__)
 
 
 class TemporaryFolder:
-    """The task's temporary folder. `watch_folder` makes the watchdog remove it if the executor is killed."""
+    """Temporary folder of a task; the watchdog removes it if the executor is killed."""
 
     def __init__(self, watch_folder: Callable[[str], None]) -> None:
         self._watch_folder = watch_folder
@@ -163,7 +163,7 @@ class TemporaryFolder:
         return str(self._folder)
 
     def remove(self) -> None:
-        """Remove the folder after all processes have exited; it may be huge or on an unresponsive server."""
+        """Remove the folder after all processes have exited; this may take long."""
         if self._folder is None:
             return
         done = threading.Event()

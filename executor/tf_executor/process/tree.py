@@ -29,7 +29,7 @@ def become_subreaper() -> None:
 
 
 def hide_environment() -> None:
-    """Hide memory and /proc/PID/environ, with the agent's token, from other processes of this user.
+    """Hide memory and environment (agent's token) from other processes of this user.
 
     The user's program is one of them, unless it runs as root.
     """
@@ -37,7 +37,7 @@ def hide_environment() -> None:
 
 
 def reset_signals() -> None:
-    """Make sure that started processes receive all signals. Call it before the first fork.
+    """Make started processes receive all signals. Call it before the first fork.
 
     Ignored (as by nohup) and blocked signals stay so after exec (signal(7), execve(2)): a shell could not even set a
     trap. A handler is reset by exec, and keeps this process alive.
@@ -53,7 +53,7 @@ def _discard(number: int, frame: Any) -> None:
 
 
 def die_with_parent() -> Callable[[], None]:
-    """Return a `preexec_fn` after which the child gets SIGKILL when the calling thread ends (prctl(2)).
+    """Return a `preexec_fn` that kills the child with the calling thread (prctl(2)).
 
     Call it from a thread that lives as long as the executor. Between fork and exec only loaded C functions are
     called, which take no lock.
@@ -93,7 +93,7 @@ def _parent(entry: Path) -> int:
 
 
 def read_proc(path: Path) -> str:
-    """Return the content of a file below /proc or /sys; empty if the file or its process does not exist."""
+    """Return the content of a file in /proc or /sys; empty if it does not exist."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -101,7 +101,7 @@ def read_proc(path: Path) -> str:
 
 
 def open_files(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield device and inode of each open file; none if the process has exited or belongs to another user."""
+    """Yield device and inode of each open file; none if unreadable or exited."""
     try:
         entries = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
@@ -115,7 +115,7 @@ def open_files(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def signal_process(pid: int, number: int) -> None:
-    """Send a signal to a process, or to the group -`pid` (kill(2)); ignore other users' and exited ones."""
+    """Signal process `pid` or group -`pid`; ignore other users' and exited ones."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 

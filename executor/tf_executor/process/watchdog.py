@@ -23,7 +23,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - m
 
 
 def start_watchdog(environ: Mapping[str, str]) -> Callable[[str], None]:
-    """Start the watchdog, before threads start and before this process becomes a subreaper.
+    """Start the watchdog; call this before starting threads or subreaping.
 
     Afterwards the watchdog would count as a process of the task. Return a function that adds a folder to remove; it
     raises OSError when the watchdog has exited.

@@ -18,7 +18,7 @@ _KEPT_ON = (OSError, RecursionError)
 
 
 def main() -> None:
-    """Read paths from stdin until it ends; then kill the marked processes and remove the paths.
+    """Read paths from stdin to its end; then kill marked processes and remove paths.
 
     A process is marked if its environment contains all arguments, which are NAME=VALUE.
     """
@@ -48,7 +48,7 @@ def _processes() -> list[int]:
 
 
 def _environment(pid: int) -> set[bytes]:
-    """Return the environment; empty if the process has exited or belongs to another user."""
+    """Return a process's environment; empty if exited or of another user."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
             return set(file.read().split(b"\0"))
@@ -104,7 +104,7 @@ def _remove_entry(entry: os.DirEntry[str], folder: int) -> None:
 
 
 def _enter(name: str, above: int) -> int:
-    """Open a folder that is neither a link nor a mount, with permissions for its owner."""
+    """Open a folder, not a link or mount, and make it accessible to its owner."""
     entry = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
     try:
         if _mount(entry) != _mount(above):

@@ -28,7 +28,7 @@ class ArchiveError(Exception):
 
 
 class ArchiveLimits(NamedTuple):
-    """Limits of the content: `members`, and bytes above both `small` and `ratio` times the archive's size."""
+    """Limits: `members`, and bytes over both `small` and `ratio` * archive size."""
 
     members: int = 1000000
     ratio: int = 200
@@ -40,10 +40,10 @@ LIMITS = ArchiveLimits()
 
 
 def extract(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> bool:
-    """Extract a .zip, .tar, .tar.gz, .tgz, .tar.bz2, .tbz2, .tar.xz, .txz or .gz file, by its name as Mesos does.
+    """Extract an archive with a suffix that Mesos knows, such as .zip or .tar.gz.
 
-    Return False for other names. Raises ArchiveError; nothing is written then, except from a .gz file or a damaged
-    archive.
+    Return False for names other than .zip, .tar, .tar.gz, .tgz, .tar.bz2, .tbz2, .tar.xz, .txz and .gz. Raises
+    ArchiveError; nothing is written then, except from a .gz file or a damaged archive.
     """
     name = archive.name
     lower = name.lower()
@@ -123,7 +123,7 @@ class _Resolver:
             raise _RefusalError(f"{name} is a link, but already exists")
 
     def check_hard_link(self, name: str, target: str) -> None:
-        """Check a hard link: its target is not a link, which would resolve differently (link(2))."""
+        """Check a hard link: a link as target would resolve differently (link(2))."""
         self.check(name)
         if self._follow(target, name)[1]:
             raise _RefusalError(f"{name} is a hard link to a symbolic link, or to a path behind one")

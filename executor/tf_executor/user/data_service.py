@@ -13,7 +13,7 @@ DISPATCHER = "data-dispatcher"
 
 
 def server(service: Any, environ: Mapping[str, str]) -> Any:
-    """Start the dispatcher or worker server; `service` is `tf.data.experimental.service`."""
+    """Start the dispatcher or worker of `service` (tf.data.experimental.service)."""
     port = int(environ["TASK_PORT"])
     if environ["JOB_NAME"] == DISPATCHER:
         return service.DispatchServer(service.DispatcherConfig(port=port, protocol="grpc"))

@@ -16,7 +16,7 @@ def get_num_gpus() -> int:
 
 
 def logdir() -> str:
-    """Return the folder or URL for logs and checkpoints, and create the folder if necessary.
+    """Return the log and checkpoint folder or URL; create the folder if necessary.
 
     The option checkpoint_dir wins. Outside a task the folder is `logs` in the working directory.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def main(expected: int) -> int:
-    """Return the exit code: 0 also if TensorFlow cannot be imported, because the program may not use it."""
+    """Return the exit code; 0 without TensorFlow, which the program may not use."""
     try:
         import tensorflow
     except ImportError as error:

@@ -12,7 +12,7 @@ from . import reporting
 
 
 def _base() -> Any:
-    """Return the Callback class of the Keras that the program has imported or will import."""
+    """Return the Callback class of the Keras that the program imports."""
     names = ["keras", "tensorflow.keras"]
     if "tf_keras" in sys.modules or os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true"):
         names = ["tf_keras", "tensorflow.keras", "keras"]
@@ -76,5 +76,5 @@ class ProgressCallback(_Callback):  # type: ignore[misc,valid-type]
 
 
 def _ready(value: Any) -> Optional[float]:
-    """Return `value` if it is a host number: converting others could wait for the accelerator."""
+    """Return a host number, or None: converting could wait for the accelerator."""
     return float(value) if isinstance(value, (int, float)) or type(value).__module__ == "numpy" else None
