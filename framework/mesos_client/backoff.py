@@ -14,14 +14,14 @@ Uniform = Callable[[float, float], float]
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential back-off with jitter: between half and all of min(maximum, first * factor**n) seconds."""
+    """Back-off with jitter: half to all of min(maximum, first * factor**n) seconds."""
 
     first: float = 0.25
     factor: float = 2.0
     maximum: float = 1.0
 
     def delay(self, attempt: int, uniform: Uniform) -> float:
-        """Return the seconds to wait after failure number `attempt` in a row (0 is the first)."""
+        """Return the seconds to wait after failure `attempt` in a row (from 0)."""
         # The bound on the exponent prevents a float overflow after a day of failures.
         ceiling = min(self.maximum, self.first * self.factor ** min(attempt, 32))
         return uniform(ceiling / 2, ceiling)

@@ -1,4 +1,4 @@
-"""Open TCP and Unix connections that another thread can abort, also during name lookup.
+"""TCP and Unix connections that another thread can abort, also in name lookup.
 
 Standard library only. The system's resolver cannot be interrupted, so it runs in a thread that may outlive its caller.
 """
@@ -23,7 +23,7 @@ Resolved = List[Tuple[Any, ...]]
 
 
 def connect(host: str, port: int, timeout: float, handle: SocketHandle) -> socket.socket:
-    """Connect to the first of the host's addresses that answers; `timeout` seconds for each step.
+    """Connect to the first address that answers; `timeout` seconds for each step.
 
     Raises OSError: the error of the last address or of the resolver, or after `handle` was aborted or interrupted.
     """
@@ -43,7 +43,7 @@ def connect(host: str, port: int, timeout: float, handle: SocketHandle) -> socke
 
 
 def connect_unix(path: str, timeout: float, handle: SocketHandle) -> socket.socket:
-    """Connect to a domain socket, by a relative path if the absolute one is too long. Raises OSError."""
+    """Connect to a domain socket, by relative path if too long. Raises OSError."""
     if len(os.fsencode(path)) >= _UNIX_PATH:
         path = os.path.relpath(path)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -20,16 +20,16 @@ class Credentials:
         self._header = header
 
     def header(self) -> str | None:
-        """Return the Authorization header of the next request; may call a login service, and raise its errors."""
+        """Return the next Authorization header. Raises errors of the login service."""
         return self._header
 
     def renew(self, refused: str | None) -> bool:  # noqa: ARG002
-        """React to a 401 answer to this header; return whether the next `header` may differ."""
+        """React to a 401 answer; return whether the next `header` may differ."""
         return False
 
 
 class BasicCredentials(Credentials):
-    """HTTP Basic for Mesos' own authenticator (Apache Mesos, docs/authentication.md; RFC 7617)."""
+    """HTTP Basic authentication (RFC 7617; Apache Mesos, docs/authentication.md)."""
 
     def __init__(self, principal: str, secret: str) -> None:
         """Raises ValueError for a principal with a colon."""
@@ -89,7 +89,7 @@ class Tls:
     check_hostname: bool = True
 
     def context(self, handle: SocketHandle) -> ssl.SSLContext:
-        """Return a context for connections that `handle` can abort. Raises ValueError naming an unusable file."""
+        """Return a context for connections of `handle`. Raises ValueError for a bad file."""
         context = _Context(ssl.PROTOCOL_TLS_CLIENT)
         context.handle = handle
         context.minimum_version = ssl.TLSVersion.TLSv1_2

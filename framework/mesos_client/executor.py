@@ -39,7 +39,7 @@ _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
 
 
 def parse_duration(text: str) -> float:
-    """Convert a Mesos duration such as `5secs` or `1.5hrs` to seconds. Raises ValueError."""
+    """Convert a Mesos duration such as `1.5hrs` to seconds. Raises ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None or match.group(2) not in _SECONDS:
         raise ValueError(f"invalid duration {text!r}: a number and one of {', '.join(_SECONDS)} is required")
@@ -52,7 +52,7 @@ _ENDPOINT = "MESOS_AGENT_ENDPOINT"
 
 @dataclass(frozen=True)
 class AgentEnvironment:
-    """Environment variables that an agent sets for its executor. Durations are in seconds."""
+    """Variables that an agent sets for its executor; durations in seconds."""
 
     #: Base URL of the agent.
     agent: str
@@ -98,7 +98,7 @@ class AgentEnvironment:
 
 
 def _domain_socket(environ: Mapping[str, str]) -> str | None:
-    """Return the URL of the domain socket of an agent with --http_executor_domain_sockets."""
+    """Return the URL of the socket of agents with --http_executor_domain_sockets."""
     path = environ.get("MESOS_DOMAIN_SOCKET")
     if not path:
         return None
@@ -107,9 +107,9 @@ def _domain_socket(environ: Mapping[str, str]) -> str | None:
 
 
 def _tls(environ: Mapping[str, str]) -> Tls | None:
-    """Parse TLS settings like libprocess: verification is optional, of the host name only with scheme `openssl`.
+    """Parse libprocess' TLS settings; only scheme `openssl` verifies host names.
 
-    The client certificate is used if this user may read it.
+    Verification is optional. The client certificate is used if this user may read it.
     """
 
     def on(name: str) -> bool:
@@ -148,7 +148,7 @@ logger = logging.getLogger(__name__)
 
 # pymesos has no annotations, so the base class is Any for mypy.
 class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
-    """Stay subscribed to the agent named in `environ`, and resend each update until the agent acknowledges it.
+    """Stay subscribed to the agent in `environ`, and resend unacknowledged updates.
 
     `on_event` receives each event except HEARTBEAT as a dict, `on_state` DriverDisconnected and DriverAborted. Both run
     in the driver's thread and should only enqueue. An agent may launch a task twice after it restarts. The driver

@@ -17,12 +17,12 @@ CONNECT_TIMEOUT = 4.0
 
 
 class TransportError(Exception):
-    """Missing or broken answer. The message names the cause, never the request's content."""
+    """Missing or broken answer. The message omits the content of the request."""
 
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """One POST. `timeout`: seconds for each wait on the socket until the response head arrives."""
+    """One POST; `timeout`: seconds for each socket wait up to the response head."""
 
     url: str
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class HttpReply:
 
 
 class SocketHandle:
-    """Let another thread interrupt a thread that is blocked on a socket or on a registered operation.
+    """Handle to interrupt a thread's wait on a socket or a registered operation.
 
     The interrupt shuts the socket down, which is safe at any time; closing a socket is not.
     """
@@ -63,7 +63,7 @@ class SocketHandle:
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Call `interrupt` to end this thread's wait in the block. Raises OSError after `abort`."""
+        """Call `interrupt` to end a wait in the block. Raises OSError after `abort`."""
         with self._lock:
             self._refuse_if_aborted()
             self._interrupt = interrupt

@@ -1,4 +1,4 @@
-"""Addresses of masters: parsing, redirects, and leader detection through ZooKeeper.
+"""Find Mesos masters: addresses, redirects, leader detection with ZooKeeper.
 
 Sources: Apache Mesos, include/mesos/zookeeper, src/zookeeper/url.hpp and src/master/detector/zookeeper.cpp. Standard
 library only.
@@ -17,9 +17,9 @@ DEFAULT_PORT = 5050
 
 
 def parse_masters(text: str, scheme: str = "http") -> tuple[str, ...]:
-    """Return base URLs for a comma-separated list of `host:port`, `host`, `[::1]:5050` or `https://host:port`.
+    """Return the base URLs of a comma-separated list of masters.
 
-    `scheme` is the default scheme. Raises ValueError. For `zk://` see `ZooKeeperUrl`.
+    Forms: `host:port`, `host`, `[::1]:5050`, `https://host`. For `zk://` see `ZooKeeperUrl`. Raises ValueError.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
@@ -50,7 +50,7 @@ def base_url(scheme: str, host: str, port: int) -> str:
 
 
 class MasterList:
-    """Select the master for the next request: a redirect's leader until it fails, else the masters in turn.
+    """Select the next master: a redirect's leader until it fails, else in turn.
 
     Thread-safe; responses to requests from before `replace` are ignored.
     """
@@ -73,7 +73,7 @@ class MasterList:
             self._base_urls, self._index, self._leader = tuple(base_urls), 0, None
 
     def follow(self, asked: str, location: str) -> None:
-        """Use the leader in a Location header of master `asked`; Mesos omits its scheme (`//10.0.0.1:5050/...`).
+        """Follow a master's redirect; Mesos omits the scheme (`//10.0.0.1:5050/...`).
 
         Raises ValueError for an invalid location, and for a redirect from https to http.
         """
@@ -86,7 +86,7 @@ class MasterList:
                 self._leader = leader
 
     def failed(self, asked: str) -> bool:
-        """Record a failure of master `asked`; return whether another master is untried in this round."""
+        """Record a failure of `asked`; return whether a master is untried this round."""
         with self._lock:
             if asked != self._current():
                 return False
@@ -114,7 +114,7 @@ class Leader:
     port: int
 
     def url(self, scheme: str) -> str:
-        """Return the URL: with the IP address for http; for https with the host name, which certificates contain."""
+        """Return the URL with the IP; for https the host name, as in certificates."""
         host = (self.hostname or self.ip) if scheme == "https" else (self.ip or self.hostname)
         return base_url(scheme, host, self.port)
 
@@ -137,7 +137,7 @@ class Detector:
 
 @dataclass(frozen=True)
 class ZooKeeperUrl:
-    """`zk://user:password@host1:port1,host2:port2/path`, as in Mesos' flags --zk and --master."""
+    """`zk://user:password@host1:port1,host2:port2/path`, as in Mesos' flag --master."""
 
     servers: str
     path: str
@@ -172,7 +172,7 @@ def _is_server(text: str) -> bool:
 
 
 def leading_candidate(children: Iterable[str]) -> str | None:
-    """Return the leader's node among the children of the masters' path; None without a leader."""
+    """Return the leader's node among the children of the path; None without one."""
     candidates = {int(match.group(1)): match.group(0) for match in map(_CANDIDATE.fullmatch, children) if match}
     return candidates[min(candidates)] if candidates else None
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Mapping, Union
 
 
 class SendResult:
-    """Outcome of one call: `Sent`, `NotConnected`, `Rejected` or `Failed`. Texts never quote the request's body."""
+    """Outcome of one call: one of the subclasses. Texts never quote the request body."""
 
     ok: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""`SchedulerDriver`: Mesos scheduler driver that finds the leader and resubscribes."""
+"""`SchedulerDriver`, which finds the leading Mesos master and resubscribes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SubscribeRetry:
         self._refused, self._renewed = None, False
 
     def after(self, loss: StreamLoss, now: float) -> tuple[float, bool]:
-        """Return the delay until the next attempt, and whether the master rejected this attempt with a new status."""
+        """Return the seconds to wait, and whether the master's rejection is new."""
         since, self._subscribed_at = self._subscribed_at, None
         if since is not None:
             # All schedulers lose a master simultaneously: jitter starts now.
@@ -59,7 +59,7 @@ class SubscribeRetry:
         return self._delay(loss, refused, now), is_new
 
     def _refreshed(self, loss: StreamLoss) -> bool:
-        """Whether to try a new token without delay: tokens expire, so the first 401 is not a rejection."""
+        """Whether to try a new token immediately: the first 401 may mean an expired one."""
         if loss.status != UNAUTHORIZED or loss.request is None:
             return False
         first, self._renewed = not self._renewed, True
@@ -104,7 +104,7 @@ HEARTBEATS_MISSED = 5
 
 # pymesos has no annotations, so the base class is Any for mypy.
 class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc]
-    """Stay subscribed to the leading master until stopped. Only `teardown` ends the framework.
+    """Stay subscribed to the leading master. Only `teardown` ends the framework.
 
     Args:
         framework: FrameworkInfo. It is copied and sent unchanged, with `id` once that is known.
@@ -171,7 +171,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
             self._detector.start(self._detected)
 
     def send(self, call: Mapping[str, Any], subscription: int | None = None) -> SendResult:
-        """Send a v1 scheduler call, such as {"type": "ACCEPT", "accept": {...}}; the driver adds framework_id.
+        """Send a call such as {"type": "ACCEPT", "accept": {...}}; adds framework_id.
 
         Sends nothing if `subscription`, an earlier value of that property, has ended: decisions on its events are void.
         """

@@ -1,4 +1,4 @@
-"""Event stream of both drivers: RecordIO decoding, reader thread, common driver methods."""
+"""Event stream of both drivers: RecordIO, reader thread, common methods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RecordError(ValueError):
 
 
 class RecordDecoder:
-    """Incremental decoder of RecordIO: `<length in decimal>\\n<length bytes>`, repeated; in linear time.
+    """Incremental RecordIO decoder (`LENGTH\\nBYTES`, repeated), in linear time.
 
     Apache Mesos, docs/scheduler-http-api.md, "RecordIO response format".
     """
@@ -33,7 +33,7 @@ class RecordDecoder:
         self._length = -1  # bytes of the current record; -1 while reading the length
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the records that `chunk` completes. Raises RecordError, after which the decoder is unusable."""
+        """Return completed records. Raises RecordError; the decoder is then unusable."""
         self._buffer += chunk
         records: list[bytes] = []
         while self._has_length() and len(self._buffer) >= self._length:
@@ -137,7 +137,7 @@ class StreamProcess:
             self._wake.clear()
 
     def _attempt(self) -> float | None:
-        """Run one subscription; return the delay before the next, or None to exit. Never raises."""
+        """Run a subscription; return the delay before the next, or None. Never raises."""
         self._clock.wait(self._stopped, self._pace.wait(self._clock.now()))
         restarts, request = self._restarts, None
         try:
@@ -185,7 +185,7 @@ class StreamProcess:
         return StreamLoss("the event stream ended" + ("" if decoder.is_between_records else " inside a record"))
 
     def _subscription(self) -> HttpRequest | None:
-        """Return the SUBSCRIBE call; None without a master: then `restart_stream` starts the next attempt."""
+        """Return the SUBSCRIBE call; None without a master (`restart_stream` continues)."""
         raise NotImplementedError
 
     def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
@@ -213,7 +213,7 @@ class StreamProcess:
 
     @property
     def connected(self) -> bool:
-        """Whether calls can be sent: from SUBSCRIBED until the stream is lost or the driver stops."""
+        """Whether calls can be sent: from SUBSCRIBED to the loss or stop of the stream."""
         return self._session is not None
 
     @property
@@ -223,7 +223,7 @@ class StreamProcess:
 
     @property
     def subscription(self) -> int:
-        """Number of subscriptions so far; it grows before each SUBSCRIBED event is passed on."""
+        """Number of subscriptions, counted before the SUBSCRIBED event is passed on."""
         return self._subscriptions
 
     @property
@@ -253,7 +253,7 @@ class StreamProcess:
         self.stop()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the driver has stopped, unless its own thread calls this or it was not started."""
+        """Wait for the driver's stop, unless it was not started or calls this itself."""
         if self._reader.ident is not None and self._reader is not threading.current_thread():
             self._reader.join(timeout)
 
@@ -327,14 +327,14 @@ class StreamProcess:
         return header, self._transport.send(session, lambda: self._session, authorization(header), body)
 
     def _credential(self) -> str | None:
-        """Return the Authorization header of the next request. Raises TransportError if it is unavailable."""
+        """Return the next Authorization header. Raises TransportError if unavailable."""
         try:
             return self._credentials.header()
         except Exception as error:  # any error of a login service
             raise TransportError(f"no credentials: {type(error).__name__}: {error}") from error
 
     def _send(self, *_arguments: Any, **_options: Any) -> None:
-        """Disable call methods inherited from pymesos, which would open their own connections."""
+        """Disable pymesos' call methods, which would open their own connections."""
         raise NotImplementedError("use send() instead of pymesos' call methods")
 
 

@@ -72,7 +72,7 @@ class Stream:
         return self._response
 
     def _is_connected(self, url: SplitResult) -> bool:
-        """Whether the last request has left a usable connection; a connection closed by the server is readable."""
+        """Whether the connection is usable: readable means that the server closed it."""
         if self._connection is None or self._connection.sock is None or self._peer != url[:2]:
             return False
         poll = select.poll()
@@ -95,7 +95,7 @@ class Stream:
             raise
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield pieces of the body on arrival. Raises TransportError if the stream breaks or is silent for too long."""
+        """Yield the body in pieces. Raises TransportError after a break or long silence."""
         response = self._response
         assert response is not None, "open() first"
         while True:
@@ -118,7 +118,7 @@ class Stream:
         return HttpReply(0, body).text
 
     def read(self) -> bytes:
-        """Return the whole body, after which the connection can be used again. Raises TransportError."""
+        """Return the body and free the connection for reuse. Raises TransportError."""
         assert self._response is not None, "open() first"
         try:
             return self._response.read()
@@ -152,7 +152,7 @@ def _port(url: SplitResult) -> int:
 
 
 class Transport:
-    """Open streams, and send calls one after another, each after the previous answer, over a persistent connection.
+    """Open streams, and send calls one by one over a persistent connection.
 
     Raises ValueError for unusable files of `tls`. `timeout`: seconds that a call waits in the queue.
     """
@@ -175,7 +175,7 @@ class Transport:
         headers: Mapping[str, str],
         body: Mapping[str, Any],
     ) -> SendResult:
-        """POST `body`, after up to `timeout` seconds in the queue, and wait as long for the response.
+        """POST `body`; wait up to `timeout` seconds each for the queue and the answer.
 
         Returns NotConnected without sending if `session` is no longer the `present` one.
         """
@@ -204,7 +204,7 @@ class Transport:
         self._call.interrupt()
 
     def close(self) -> None:
-        """Release all resources; later calls raise TransportError. Thread-safe; may be called again."""
+        """Release resources; later calls raise TransportError. Thread-safe, repeatable."""
         self._closed = True
         self._call.abort()
         # The aborted call, if any, ends now; only then its connection may be closed.

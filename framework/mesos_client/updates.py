@@ -40,7 +40,7 @@ class StatusUpdates:
             self._tasks[task["task_id"]["value"]] = task
 
     def add(self, status: Mapping[str, Any]) -> uuid.UUID:
-        """Enqueue `status` with uuid, timestamp and source. Raises ValueError without task_id or state."""
+        """Add `status` with uuid, timestamp, source. Raises ValueError if incomplete."""
         for name in ("task_id", "state"):
             if name not in status:
                 raise ValueError(f"status update: {name} is required")
@@ -52,7 +52,7 @@ class StatusUpdates:
         return identity
 
     def acknowledged(self, task_id: str, identity: uuid.UUID) -> None:
-        """Drop an update that the agent has stored, and its task, which the agent then knows."""
+        """Drop an acknowledged update, and its task, which the agent then knows."""
         with self._changed:
             self._updates.pop(identity, None)
             self._sent.pop(identity, None)
