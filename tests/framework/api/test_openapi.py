@@ -80,7 +80,7 @@ def test_wrong_method_gets_allow_header() -> None:
 @SCHEMA.parametrize()
 @settings(max_examples=8)
 def test_endpoints_answer_as_documented(case) -> None:
-    """Status, media type and body, with good and bad input. test_streams.py has the streams, which do not end."""
+    """Status, media type and body, with good and bad input (streams: test_streams.py)."""
     case.query.pop("follow", None)
 
     case.call_and_validate(base_url="http://localhost", checks=CHECKS)

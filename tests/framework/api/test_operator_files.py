@@ -1,4 +1,4 @@
-"""The SDK's files over HTTP: as a form, as its tools send them, or as the body itself."""
+"""The SDK's file uploads over HTTP: as a form, as its tools send them, as a body."""
 
 import pytest
 

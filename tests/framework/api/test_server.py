@@ -127,7 +127,7 @@ SECOND = "GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
 def test_ambiguous_length_is_refused(server, fields, version: str) -> None:
-    """A proxy may see another end of the request than the scheduler (RFC 9112, 6.1 and 6.3)."""
+    """A proxy may see another request end than the scheduler (RFC 9112, 6.1 and 6.3)."""
     head = "\r\n".join((f"POST /v1/plans/deploy/continue HTTP/{version}", "Host: localhost", *fields))
     answer = said(server, f"{head}\r\n\r\n0\r\n\r\n{SECOND}".encode())
 
@@ -198,7 +198,7 @@ def asked(stack, server, path):
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch):
-    """A server for four connections, whose path /slow starts to answer and does not continue."""
+    """A server for four connections; its path /slow starts an answer and stalls."""
     monkeypatch.setattr(limits, "connection_limit", lambda: 4)
 
     async def slow(_scope, receive, send) -> None:
@@ -268,7 +268,7 @@ def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_connection_limit_reserves_descriptors(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: int | None, limit: int
 ) -> None:
-    """The state store and the connection to Mesos need some; the soft limit is raised as far as possible."""
+    """State store and Mesos connection need descriptors; the soft limit is raised."""
     calls = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, values: calls.append(values))

@@ -172,7 +172,7 @@ def test_followed_file_continues_after_relaunch(service, port: int) -> None:
 
 @given(st.text(), st.integers(1, 9))
 def test_pieces_of_a_file_join_to_the_text(text, length) -> None:
-    """A length below the size of a character returns it in parts, so that reading continues."""
+    """A length below one character's size returns it in parts, so reading continues."""
     content, offset, received = text.encode(), 0, ""
     while offset < len(content):
         piece = task_files.piece_body(FileChunk(offset, content[offset : offset + length], len(content)))

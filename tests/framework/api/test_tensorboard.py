@@ -156,7 +156,7 @@ def test_proxy_refuses_cross_site_requests(place: str) -> None:
 
 
 def test_proxy_refuses_service_workers(place: str) -> None:
-    """A service worker could bypass the policy; browsers send this header (W3C Service Workers)."""
+    """A service worker could bypass the policy; browsers send this header (W3C)."""
     app = an_app(a_state(place))
 
     assert 403 == ask(app, "/tensorboard/any/worker.js", headers={"Service-Worker": "script"}).code

@@ -14,7 +14,7 @@ from tf_scheduler.model.task import TaskState
 
 
 def a_state(*states, **options):
-    """A chief and one ps; the first `states` of them are launched and have these states."""
+    """A chief and one ps, of which the first `states` are launched with these states."""
     spec = a_spec(workers=0)
     records = [a_record(spec, task.name) for task, _ in zip(spec.tasks(), states, strict=False)]
     statuses = {r.id: a_status(r.id, s) for r, s in zip(records, states, strict=True) if s is not None}
