@@ -13,7 +13,7 @@ from tf_scheduler.cli.main import main
 
 @pytest.fixture
 def home(tmp_path: Path):
-    """Environment with a state folder for this test; downloads and bundles are cached for all tests."""
+    """Environment with a state folder per test; downloads and bundles are shared."""
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
 
 

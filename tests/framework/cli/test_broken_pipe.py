@@ -57,7 +57,7 @@ def test_unread_error_keeps_exit_code(closed) -> None:
 
 @pytest.mark.mesos
 def test_job_with_closed_output_continues(tmp_path: Path, home, closed) -> None:
-    """As in `... 2>&1 | head -1`, or `2> FILE` on a full disk: exit code, history, page and result are complete."""
+    """For `2>&1 | head -1` or a full disk: exit code, history and result are complete."""
     command = WORKER_0.format("echo there >> $CHECKPOINT_DIR/there; exit 3")
     path = options(tmp_path, command, restart={"max_failures": 1, "backoff": 0})
     arguments = [sys.executable, "-m", "tf_scheduler", "local", "run", path, "--report", tmp_path / "page.html"]

@@ -14,7 +14,7 @@ from tf_scheduler.errors import OptionsError
 
 @pytest.mark.parametrize("present", [True, False])
 def test_gpu_check_is_off_without_nvidia_smi(present: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Local agents offer GPUs that the machine may lack; options can still enable the check."""
+    """Local agents offer GPUs that the machine may lack; options can enable the check."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if present or name != "nvidia-smi" else None)
     jobs = {"gpu_worker": {"count": 1}, "worker": {"count": 1, "gpus": 1, "gpu_check": True}}

@@ -1,4 +1,4 @@
-"""Recovery of a real training on a real Mesos: programs are killed with SIGKILL, the job succeeds."""
+"""Recovery of a real training on a real Mesos after SIGKILL to its programs."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def read_until(process, lines, *texts) -> None:
 
 
 def kill(run, task) -> None:
-    """Send SIGKILL to a task's program. When its shell is killed, the executor kills the rest too."""
+    """Send SIGKILL to a task's program; the executor kills what a killed shell leaves."""
     pids = programs(task, run)
     assert pids
     for pid in pids:
@@ -55,20 +55,20 @@ def kill(run, task) -> None:
 
 
 def last_checkpoint(home):
-    """Return the number of the last checkpoint. os.walk, unlike rglob, tolerates folders that are removed meanwhile."""
+    """Return the last checkpoint's number. os.walk tolerates concurrent removal."""
     names = [Path(name) for _, _, files in os.walk(home) for name in files]
     return max((int(name.stem.rpartition("-")[2]) for name in names if name.match("ckpt-*.index")), default=0)
 
 
 def await_checkpoint(process, home, minimum) -> None:
-    """Wait until the chief has written checkpoint `minimum`: one for each epoch, and only the last is kept."""
+    """Wait until the chief has written checkpoint `minimum`, one per epoch."""
     while last_checkpoint(home) < minimum:
         assert process.poll() is None
         threading.Event().wait(0.1)
 
 
 def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path: Path) -> None:
-    """Worker and chief restart alone; a ps restarts the chief too, which resumes from its checkpoint each time."""
+    """Worker and chief restart alone; a ps restarts the chief from its checkpoint too."""
     document = json.loads((DIGITS / "options.json").read_text())
     service = document["service"]
     end = tmp_path / "end"

@@ -118,7 +118,7 @@ def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> No
 
 
 def test_compare_uses_default_options(run, kept) -> None:
-    """Older records have changed options only. `reproduce` warns of defaults that have changed."""
+    """Older records hold changed options only; `reproduce` warns of changed defaults."""
     command = {"service": {"name": "mnist", "command": "true"}}
     full = mask_options(resolve(command))
     then = {**full, "worker": {**full["worker"], "count": 7, "no_more": 1}}
@@ -137,7 +137,7 @@ def test_compare_uses_default_options(run, kept) -> None:
 
 
 def test_run_of_killed_command_is_lost(run, tmp_path: Path, kept) -> None:
-    """It is stored from its start; the history shows all that was recorded, with the result if there is one."""
+    """The run is stored from its start; the history shows its records and any result."""
     begun = {"state": "running", "reason": "", "launches": (), "curves": {}, "seconds": 0.0}
     me = ProcessId.of(os.getpid())
     folders = {name: RunFolder(tmp_path / name) for name in ("going", "gone", "over")}

@@ -146,7 +146,7 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
 
 @pytest.mark.mesos
 def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
-    """The tasks keep running; the next `install` of any service starts the scheduler again."""
+    """The tasks keep running; the next `install` of any service starts the scheduler."""
     assert 0 == run("install", "--options", job("outlives"), "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "outlives"))
     before, first = tasks(cluster), scheduler(cluster, "outlives")
@@ -187,7 +187,7 @@ def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job) -> None:
 
 @pytest.mark.mesos
 def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path) -> None:
-    """By the service's name, without DC/OS: preview, update, describe, rollback, uninstall."""
+    """By service name, without DC/OS: preview, update, describe, rollback, uninstall."""
 
     def command(*arguments):
         return run_command("--name", "changed", *arguments)
@@ -235,7 +235,7 @@ def test_install_reports_all_wrong_options(cluster, job) -> None:
 
 @pytest.fixture
 def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Write what a supervisor, here `sleep`, records about a scheduler with its API at PORT; return the service."""
+    """Return a service whose record has a supervisor (`sleep`) and an API at PORT."""
     service = InstalledService(tmp_path / "cluster", "svc")
     service.folder.parent.parent.mkdir()
     with subprocess.Popen(["sleep", "1000"]) as process:
@@ -290,7 +290,7 @@ def test_install_reports_why_the_scheduler_exits(cluster, job) -> None:
 
 @pytest.mark.mesos
 def test_down_ends_installed_services(tmp_path: Path, job) -> None:
-    """Supervisor, scheduler and tasks. Files with options are readable by their owner only."""
+    """Supervisor, scheduler and tasks stop. Only the owner can read the options files."""
     folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
     agents.write_text(
         json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31960-31979]"}}])

@@ -1,4 +1,4 @@
-"""The scheduler process of a local run: its options, its environment, its restarts."""
+"""The scheduler process of a local run: options, environment and restarts."""
 
 import getpass
 import itertools
@@ -22,7 +22,7 @@ from tf_scheduler.cli.local_run.process import SchedulerLaunch, SupervisedSchedu
 
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The launch of a run with these options, the options that its scheduler reads, and the notices."""
+    """Return the launch of a run, the options of its scheduler, and the notices."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:5050"))
 
@@ -37,7 +37,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_run_replaces_cluster_options(prepared) -> None:
-    """An options file that was written for a cluster runs on a laptop; each option that is not used is reported."""
+    """A cluster's options file runs on a laptop; each unused option is reported."""
     launch, options, notices = prepared(
         {
             "service": {
@@ -83,7 +83,7 @@ def test_run_accepts_environment_object(tmp_path: Path, prepared) -> None:
 
 
 def test_scheduler_gets_only_named_variables(prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables that are sources of secrets are passed by the environment, and written to no file."""
+    """Variables with secrets are passed in the environment and written to no file."""
     monkeypatch.setenv("KEY", "geheim")
     monkeypatch.setenv("OTHER", "x")
     secrets = [{"source": "env:KEY", "env": "KEY"}, {"source": "env:MISSING", "env": "M"}]

@@ -1,4 +1,4 @@
-"""A real scheduler on a real Mesos: its metrics over HTTP and StatsD, and its log, line by line."""
+"""Metrics (HTTP and StatsD) and the log of a real scheduler on a real Mesos."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def statsd():
 
 
 def test_metrics_and_json_log_of_real_scheduler(local_cluster, tmp_path: Path, statsd) -> None:
-    """One worker is launched and restarted; each line is JSON with the same keys, without secrets."""
+    """A worker is launched and restarted; all JSON lines share keys, without secrets."""
     with running(tmp_path, local_cluster.master.address, "json", statsd) as (port, log):
         wait_until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1)
         assert 200 == ask(port, "/v1/pod/worker-0/restart", "POST").status
@@ -99,7 +99,7 @@ def test_metrics_and_json_log_of_real_scheduler(local_cluster, tmp_path: Path, s
 
 
 def test_console_log_of_real_scheduler(local_cluster, tmp_path: Path, statsd) -> None:
-    """Each line has a head, or continues the previous line; lines about a task name it."""
+    """Each line has a head or continues a line; lines about a task name the task."""
     with running(tmp_path, local_cluster.master.address, "console", statsd) as (port, log):
         wait_until(lambda: samples(port).get(("tensorflow_tasks", "TASK_RUNNING")) == 1)
 

@@ -41,7 +41,7 @@ def test_concurrent_clusters_get_different_ports(notes, tmp_path: Path) -> None:
 
 
 def test_ports_of_stopped_cluster_are_free(notes, tmp_path: Path) -> None:
-    """Its process has exited, and nothing runs in its folder. An invalid claim is ignored."""
+    """Its process has exited and its folder is unused. An invalid claim is ignored."""
     folder = tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
     folder.mkdir(mode=0o700)
     for text in (f"1 1 {tmp_path / 'one'}", "nonsense"):

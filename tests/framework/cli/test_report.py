@@ -34,7 +34,7 @@ SEEN = Overview(
     ],
 )
 def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, words) -> None:
-    """The output of tasks with unknown secrets is quoted by their executor only, which redacts it."""
+    """Only the executor, which redacts secrets, quotes output of tasks with secrets."""
     (tmp_path / "stderr").write_text("it is of-the-job\n")
     (tmp_path / "stdout").write_text("it is of-chief\n")
     folder = RunFolder(tmp_path / "run")

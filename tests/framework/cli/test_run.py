@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 @pytest.mark.mesos
 def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path: Path) -> None:
-    """Exit code 0; all tasks had one ClusterSpec; only logs, checkpoints and result are kept."""
+    """Exit code 0; all tasks had one ClusterSpec; only logs and results are kept."""
     last = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo model > $CHECKPOINT_DIR/model"
     command = 'echo "$JOB_NAME $TASK_INDEX $TF_CONFIG"; touch $CHECKPOINT_DIR/$TASK_NAME; ' + WORKER_0.format(last)
 

@@ -61,7 +61,7 @@ def test_frozen_agent_does_not_block_the_command(start, tmp_path: Path, kept) ->
 
 
 def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, kept) -> None:
-    """The programs ignore SIGTERM; command and framework are gone before their grace period."""
+    """The programs ignore SIGTERM; all is gone before their grace period ends."""
     stubborn = "trap '' TERM; while :; do sleep 0.2; done"
     path = options(tmp_path, stubborn, worker={"kill_grace": 60}, parameter_server={"kill_grace": 60})
     process = start("local", "run", path, "--dir", kept.directory)
@@ -80,7 +80,7 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, ke
 
 
 def test_dead_node_ends_the_run(start, tmp_path: Path, home) -> None:
-    """The cluster belongs to the run. The result names the node, and the logs are kept."""
+    """The cluster belongs to the run. The result names the node; the logs are kept."""
     process = start("local", "run", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
     running(process)
     (child,) = [pid for pid in children(process.pid) if "agent" in command_line(pid)]
@@ -98,7 +98,7 @@ def test_dead_node_ends_the_run(start, tmp_path: Path, home) -> None:
 
 
 def test_result_has_reasons_of_pending_tasks(run, start, tmp_path: Path, kept) -> None:
-    """Another job uses the agent. The timeout is long enough for offers on a busy machine."""
+    """Another job uses the agent. The timeout allows for offers on a busy machine."""
     (tmp_path / "other").mkdir()
     other = start(
         "local", "run", options(tmp_path / "other", UNTIL_KILLED, worker={"cpus": 1}), "--dir", kept.directory

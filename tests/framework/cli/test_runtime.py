@@ -34,7 +34,7 @@ def wheel(tmp_path: Path):
 
 
 def test_runtime_is_created_once_and_completely(run, tmp_path: Path, wheel: Path) -> None:
-    """A second creation changes nothing, other content is rejected, a failure leaves nothing."""
+    """Creation is idempotent, rejects other content, and leaves nothing on failure."""
     made = run("runtime", "create", "mine", "--package", wheel, "--json")
     again = run("runtime", "create", "mine", "--package", wheel, "--json")
 

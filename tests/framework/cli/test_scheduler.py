@@ -1,4 +1,4 @@
-"""`dcos-tensorflow scheduler run`, as systemd starts it: an options file, a port, a real Mesos."""
+"""`dcos-tensorflow scheduler run` as a systemd service, on a real Mesos."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unit(name):
 
 
 class Host(SchedulerCommand):
-    """A machine with the unit: starts what the unit starts, with the instance's name filled in."""
+    """A machine with the unit, which starts its command with the instance name set."""
 
     def __init__(self, folder, master, **service) -> None:
         super().__init__(folder / "unit.json", master, service=service)
@@ -63,7 +63,7 @@ def host(tmp_path: Path, local_cluster):
 
 @pytest.mark.mesos
 def test_scheduler_stops_restarts_and_uninstalls(host) -> None:
-    """Tasks survive SIGTERM; SDK_UNINSTALL stops them and deletes the state, even with invalid options.
+    """Tasks survive SIGTERM; SDK_UNINSTALL stops them, even with invalid options.
 
     Invalid access options do not open the API.
     """

@@ -1,4 +1,4 @@
-"""The API of a real scheduler on a real Mesos: logs from the agent, commands, events that survive, who may do what."""
+"""API of a real scheduler on a real Mesos: agent logs, commands, events, access."""
 
 from __future__ import annotations
 

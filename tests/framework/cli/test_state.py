@@ -1,4 +1,4 @@
-"""`dcos-tensorflow state`: show, export, import, on a file and on a real ZooKeeper."""
+"""`dcos-tensorflow state`: show, export, import, for a file and a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(invoke: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[
 
 
 def live(address: str) -> dict[str, bytes]:
-    """Return the state of a scheduler that launched two tasks, got a status of one, and exited."""
+    """Return the state of a scheduler that launched two tasks and got one status."""
     with closing(open_store(address, SPEC.name)) as store:
         acquire_leadership(store)
         numbers = iter(range(100))
@@ -146,7 +146,7 @@ def test_import_replaces_state_only_with_replace(place, command, tmp_path: Path)
 
 
 def test_import_over_state_starts_another_journal(place, command, tmp_path: Path) -> None:
-    """Because numbers of events are used again. In an empty store the journal continues."""
+    """Because event numbers are used again. In an empty store the journal continues."""
     backup = tmp_path / "backup.json"
     live(place("old"))
     with closing(open_store(place("old"), SPEC.name)) as store, EventJournal(store) as journal:

@@ -36,7 +36,7 @@ print("all are there")
 
 
 def test_horovod_processes_meet_at_rank_0(start, tmp_path: Path) -> None:
-    """With a stand-in; tests/examples has the real Horovod. Each task finds the fetched file."""
+    """A stand-in for Horovod (real: tests/examples). Each task finds the fetched file."""
     (tmp_path / "meet.py").write_text(MEET)
     (tmp_path / "numbers.txt").write_text("1 2 3")
     service = {"strategy": "horovod", "job_url": "meet.py", "data": (tmp_path / "numbers.txt").as_uri()}

@@ -1,4 +1,4 @@
-"""Updates of a running service by `update start` through tests/dcos, on a real Mesos."""
+"""Updates of a running service by `update start`, on a real Mesos with tests/dcos."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def installed(local_cluster, tmp_path: Path):
 @pytest.mark.mesos
 @pytest.mark.timeout(600)
 def test_service_is_scaled_and_rolled_back(installed) -> None:
-    """Only tasks that need every address restart. A forbidden change is refused, by preview and by the scheduler."""
+    """Only tasks that need all addresses restart. Forbidden changes are refused."""
     two = ("chief-0", "ps-0", "worker-0", "worker-1")
     wait_until(lambda: installed.is_up(two, "deploy", 1))
     first = installed.tasks()
@@ -165,7 +165,7 @@ def test_service_is_scaled_and_rolled_back(installed) -> None:
 @pytest.mark.mesos
 @pytest.mark.timeout(600)
 def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path: Path) -> None:
-    """All tasks restart together, none while the update is paused. A change of the app is an update, too."""
+    """All tasks restart together, none while paused. A changed app is an update, too."""
     gate, two = tmp_path / "gate", ("worker-0", "worker-1")
     holds = f'trap "until [ -e {gate} ]; do sleep 0.2; done; exit 143" TERM; sleep 1000 & wait'
     none, ring = {"count": 0}, {"strategy": "multi_worker_mirrored", "command": holds}

@@ -1,4 +1,4 @@
-"""TensorFlow 1.15, 2.20 and the newest train at the same time, as three services on one real Mesos.
+"""TensorFlow 1.15, 2.20 and the newest as concurrent services on a real Mesos.
 
 Their runtimes take 2.5 GB. TensorFlow 1.15 needs Python 3.7.
 """
