@@ -1,4 +1,4 @@
-"""A framework that Mesos has removed: its id is never used again, and an operator has to reset it."""
+"""A framework removed by Mesos: its id is not reused; an operator has to reset it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def deployed_job() -> World:
 
 
 def away_for_too_long(world: World) -> World:
-    """Let Mesos remove the framework while no scheduler is connected, then start a scheduler."""
+    """Let Mesos remove a disconnected framework, then start a scheduler."""
     world.mesos.disconnect()
     for task in world.mesos.tasks.values():
         world.mesos.agents[task.launch.record.agent_id].free += task.pool

@@ -1,4 +1,4 @@
-"""Properties of offers, tasks and reservations that hold for every history of events.
+"""Properties of offers, tasks and reservations that hold for all event histories.
 
 The simulated Mesos also rejects answers to unknown or answered offers, launches without offered resources, repeated
 launches, and tasks that run twice.
@@ -189,7 +189,7 @@ class Offers(RuleBasedStateMachine):
 
     @invariant()
     def no_constraint_is_broken(self) -> None:
-        """UNIQUE, MAX_PER, LIKE and UNLIKE hold for all running tasks; GROUP_BY depends on the order of launches."""
+        """UNIQUE, MAX_PER, LIKE, UNLIKE hold for running tasks; GROUP_BY depends on order."""
         jobs = {task.name: task.job for task in self.world.state.spec.tasks()}
         values: dict[tuple[str, Constraint], list[str | None]] = {}
         for name, task in self.world.mesos.live().items():

@@ -87,7 +87,7 @@ def test_framework_id_is_stored_first() -> None:
 
 
 def test_gang_launches_in_one_decision_with_stored_records() -> None:
-    """Intent first: a record per launch is among the changes, and one ACCEPT per agent among the calls."""
+    """Intent first: changes hold a record per launch, calls hold one ACCEPT per agent."""
     world = EventSender()
     world.send(Subscribed("fw-1"))
 
@@ -260,7 +260,7 @@ def test_finished_other_worker_does_not_end_job() -> None:
 
 
 def test_first_fatal_failure_ends_job_with_its_reason() -> None:
-    """TASK_ERROR: the same launch would be refused again. Later consequences do not replace the reason."""
+    """TASK_ERROR: a relaunch would be refused. Later events do not replace the reason."""
     world = EventSender().deployed()
 
     world.status("worker-1", TaskState.ERROR, message="more than was offered")
@@ -417,7 +417,7 @@ def test_unknown_event_raises_error() -> None:
 
 
 def test_missing_offers_are_reported() -> None:
-    """No agent is free, or the constraints exclude all: the API has a reason nevertheless."""
+    """No agent is free, or constraints exclude all: the API still has a reason."""
     world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
     assert world.now + NO_OFFER_WARNING_SECONDS == next_deadline(world.state)
@@ -433,7 +433,7 @@ def test_missing_offers_are_reported() -> None:
 
 
 def test_reasons_include_agents_declined_before() -> None:
-    """An unsuitable agent is declined immediately, and still listed with later ones until it is removed."""
+    """An unsuitable agent is declined immediately, but listed until it is removed."""
     world = EventSender(a_spec(workers=1, ps=0, chief=0))
     world.send(Subscribed("fw-1"))
 

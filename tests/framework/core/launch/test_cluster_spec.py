@@ -12,7 +12,7 @@ def record(job, index, address):
 
 
 def test_addresses_are_ordered_by_index() -> None:
-    """TensorFlow looks up task i of a job at position i, whatever the order of launches."""
+    """TensorFlow looks up task i of a job at position i, whatever the launch order."""
     records = [record(JobKind.WORKER, index, f"h:{index}") for index in (2, 0, 1)] + [record(JobKind.PS, 0, "p:1")]
 
     assert cluster_of(records) == {"ps": ["p:1"], "worker": ["h:0", "h:1", "h:2"]}

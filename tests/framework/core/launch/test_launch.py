@@ -1,4 +1,4 @@
-"""Payload of the executor: every option of a task arrives; and launches with the same ClusterSpec."""
+"""Executor payload: every task option arrives; launches share a ClusterSpec."""
 
 import json
 

@@ -40,7 +40,7 @@ def service(strategy, **counts):
     ],
 )
 def test_training_tasks_have_data_shards(strategy, shards) -> None:
-    """A chief with parameter servers only distributes steps; otherwise it is the first that trains."""
+    """A chief with ps only distributes steps; otherwise it is the first that trains."""
     variables = environments(service(strategy, ps=1, worker=2, chief=1, evaluator=1))
 
     assert shards == {name: around["SHARD_INDEX"] for name, around in variables.items() if "SHARD_INDEX" in around}
@@ -71,7 +71,7 @@ def test_pytorch_gets_rendezvous_and_rank() -> None:
 
 
 def test_horovod_gets_rendezvous_and_rank() -> None:
-    """As horovodrun sets it for hosts with one slot each; the chief is rank 0 and its executor serves."""
+    """As horovodrun for hosts with one slot; the chief is rank 0, its executor serves."""
     spec = service(Strategy.HOROVOD, worker=1, chief=1)
     variables = environments(spec)
 

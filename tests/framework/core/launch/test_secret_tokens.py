@@ -1,4 +1,4 @@
-"""Delivery of secrets: each rule separately; a token works once, and only after its use is stored."""
+"""Delivery of secrets: a token works once, and only after its use is stored."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_service_without_secrets_creates_no_tokens() -> None:
 
 
 def test_token_use_is_stored_before_secrets_are_sent(world) -> None:
-    """Another nonce comes too late, whichever client sends it, also after a restart of the scheduler."""
+    """Another nonce is too late from any client, also after a scheduler restart."""
     first = world.ask()
     assert (Reply.OK, (SecretTokenRedeemed(world.id, secret_tokens.digest("mine")),)) == (
         first.answer.reply,
@@ -199,7 +199,7 @@ def running(*secrets, **delivery):
 
 
 def test_token_user_gets_reloadable_secrets_while_running() -> None:
-    """Any number of times, only those secrets, without a log entry; no other client gets them."""
+    """Repeatedly, only those secrets, without a log entry; no other client gets them."""
     world = running(*SECRETS, FILE)
     again = world.ask(now=NOW + 10_000)
 
@@ -285,7 +285,7 @@ def test_agent_on_scheduler_host_may_use_loopback() -> None:
 
 
 def test_references_are_only_names(world) -> None:
-    """The agent resolves them without a token, and the executor gets the variables to mask."""
+    """The agent resolves them without a token; the executor gets variables to mask."""
     launches, _ = launched(a_service(SecretSpec("reference:team/key#user", env="USER_NAME")))
     launch = launches["ps-0"]
 
@@ -297,7 +297,7 @@ def test_references_are_only_names(world) -> None:
 
 
 def networked(agent_address, **options):
-    """A world whose tasks have names as addresses; Mesos knows the agent as `agent_address`."""
+    """A world with host names as task addresses; Mesos reports `agent_address`."""
     world = Launched(**options)
     record = world.launches["worker-0"].record
     named = replace(record, address="worker-0.service.zone:2222", agent_address=agent_address)
@@ -329,7 +329,7 @@ def test_virtual_network_agent_and_container_get_secrets(address: str, expected:
 
 @pytest.mark.parametrize("agent_address", ["", "agent-1", "10.0.0.1"])
 def test_no_secrets_before_container_address_is_known(agent_address: str) -> None:
-    """The client is asked to retry, without a log entry; a host name of the agent is not resolved."""
+    """The client is asked to retry, without a log entry; host names are not resolved."""
     world = networked(agent_address)
     early = world.ask(address="9.0.1.5")
 
@@ -340,7 +340,7 @@ def test_no_secrets_before_container_address_is_known(agent_address: str) -> Non
 
 
 def test_container_address_is_kept_by_later_status() -> None:
-    """A status without addresses, as the master sends it, does not remove them; nor does a new scheduler."""
+    """Neither a status without addresses nor a new scheduler removes the addresses."""
     world = networked("10.0.0.1")
     reports(world, "9.0.1.5")
     reports(world)

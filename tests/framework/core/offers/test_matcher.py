@@ -1,4 +1,4 @@
-"""Matching of pending gangs with offers: previous addresses, and agents and ports to avoid."""
+"""Matching of pending gangs with offers: addresses to reuse, agents to avoid."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Status of RESERVE and UNRESERVE: stored, then acknowledged; a refused one frees its slot immediately."""
+"""Status of RESERVE and UNRESERVE: stored, acknowledged; a refusal frees its slot."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_repeated_operation_status_is_only_acknowledged(world) -> None:
 
 
 def test_refused_reservation_is_dropped_with_reason(world) -> None:
-    """The message is the master's, for example about an access list; then the service backs off."""
+    """The message is the master's, e.g. about an access list; the service backs off."""
     world.mesos.refusal = "not authorized"
 
     pass_time(world, HOLD + 1)
@@ -132,7 +132,7 @@ def test_agent_without_operation_feedback_gets_no_ids(world) -> None:
 
 
 def test_pending_operation_is_reconciled_after_subscription(world) -> None:
-    """With its agent. Mesos answers that the operation is unknown: reservations offered later are released."""
+    """With its agent. The operation is unknown to Mesos: reservations are released."""
     items = reserve(world, hear=False)
     world.mesos.operations.clear()
 

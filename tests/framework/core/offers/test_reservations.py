@@ -1,4 +1,4 @@
-"""`gang.mode: reserve`: offers are reserved until the gang is complete, and released in every other case."""
+"""`gang.mode: reserve`: offers are reserved until the gang is complete."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_restart_after_deadline_releases_reservations() -> None:
 
 
 def test_reservation_is_stored_until_unreserve_is_confirmed() -> None:
-    """UNRESERVE may be lost with the scheduler: the next one reads the reservation from its state, and releases it."""
+    """UNRESERVE may be lost with the scheduler: the next one releases the reservation."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
 
@@ -188,7 +188,7 @@ def test_unknown_reservation_of_service_is_released() -> None:
 
 
 def test_uninstall_unreserves_before_teardown() -> None:
-    """UNRESERVE, a moment to process it, then TEARDOWN: a removed framework cannot unreserve."""
+    """UNRESERVE, a pause, then TEARDOWN: a removed framework cannot unreserve."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
 
@@ -235,7 +235,7 @@ def test_gang_that_fits_immediately_is_not_reserved() -> None:
 
 
 def between_rounds(world, name):
-    """Return the agent and its reservations at a moment at which the scheduler holds no offer of it."""
+    """Return the agent and its reservations while the scheduler holds no offer of it."""
     while name not in reserved(world):
         world.mesos.allocate(world.now)
         world.settle()
@@ -245,7 +245,7 @@ def between_rounds(world, name):
 
 
 def take_away(world, name, keep=0) -> None:
-    """Another process in the role unreserves the service's reservation, and keeps `keep` thousandths of a cpu."""
+    """Let another process unreserve the reservation and use `keep` millicpus of it."""
     agent, ours = between_rounds(world, name)
     agent.free = traded_in(Operation(tuple(ours)), agent.free, reserve=False)
     (cpus,) = [entry for entry in agent.free.entries() if entry.name == "cpus"]
@@ -253,7 +253,7 @@ def take_away(world, name, keep=0) -> None:
 
 
 def test_reservation_lost_to_another_framework_is_remade() -> None:
-    """For a pending task of the gang; the loss is reported. Other reservations keep their deadline."""
+    """For a pending gang task the loss is reported; other reservations keep deadlines."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     before = {item.location.hostname: item for item in world.state.stored.reservations.values()}
@@ -303,7 +303,7 @@ def test_reservation_offered_to_another_service_is_kept() -> None:
 
 
 def test_reservation_too_small_for_its_task_is_released() -> None:
-    """The options have grown while the scheduler was down; the next reservation is large enough."""
+    """The options grew while the scheduler was down; the next reservation suffices."""
     world = a_world("a", "b")
     pass_time(world, HOLD + 3)
     larger = a_job(JobKind.WORKER, 3, needs=needs(cpus=1.8))

@@ -1,4 +1,4 @@
-"""Offer rounds: which offers are held, used or declined; and snapshots of agents, for display."""
+"""Offer rounds: offers held, used or declined; agent snapshots for display."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def merged(*resources, service="digits"):
 
 
 def test_entries_of_one_name_are_merged() -> None:
-    """Reserved and unreserved entries add up; reserved ones are used first, because no other role can use them."""
+    """Entries add up; reserved ones are used first, as no other role can use them."""
     static = shape(reservations=[{"type": "STATIC", "role": "digits-role"}])
 
     agent = merged(
@@ -97,7 +97,7 @@ amounts = st.integers(1, 4_000).map(lambda thousand: thousand / 1000)
 
 @given(st.lists(amounts, min_size=1, max_size=6), st.integers(1, 9), amounts)
 def test_sums_are_exact_to_three_digits(parts, tasks, cpus) -> None:
-    """Mesos keeps three digits: offers in parts hold as many tasks as their sum, to the last thousandth."""
+    """Mesos keeps three digits: split offers hold as many tasks as their sum."""
     offers = [
         an_offer(
             f"offer-{n}", cpus=part, mem=100_000 if not n else 0, disk=0, port_ranges=((31000, 31099),) if not n else ()

@@ -94,7 +94,7 @@ def test_max_per_limits_tasks_per_value(text: str, most: int) -> None:
     ],
 )
 def test_round_robin(text: str, counted: str, turns: str) -> None:
-    """The SDK's rule: only values with tasks are known, and the number is the expected number of values."""
+    """SDK rule: only values with tasks are known; the number is how many to expect."""
     rules = rules_for(text, counted=map(rack, counted))
 
     assert turns == "".join(name for name in "abc" if rules.is_turn_of(rack(name)))
@@ -150,7 +150,7 @@ def test_draining_agent_is_not_used(window, reason) -> None:
 
 
 def test_tasks_are_counted_per_section() -> None:
-    """A worker on the host does not exclude a parameter server; another parameter server does."""
+    """A worker on the host does not exclude a parameter server, but another ps does."""
     unique = (rule("hostname:UNIQUE"),)
     job = a_job(JobKind.PS, section="parameter_server", constraints=unique, needs=needs())
     task, place = TaskSpec(task_name("ps", 0), 0, job), AgentLocation("agent-1")

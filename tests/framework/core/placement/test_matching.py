@@ -28,7 +28,7 @@ def test_gang_that_fits_one_agent_stays_together() -> None:
 
 
 def test_gang_spills_over_to_next_agent() -> None:
-    """2 cpus hold three tasks of 0.6 with their executors; the fourth is placed on another agent."""
+    """2 cpus hold three tasks of 0.6 with executors; the fourth goes to another agent."""
     match_result = match(a_spec(), an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2))
 
     assert sorted(where(match_result).values()) == ["agent-1", "agent-1", "agent-1", "agent-2"]
@@ -59,7 +59,7 @@ def test_gang_is_not_placed_if_one_task_does_not_fit() -> None:
 
 
 def test_reason_lists_usage_of_same_gang() -> None:
-    """The agent is large enough for one of them: the reason lists the usage of the others."""
+    """The agent is large enough for one of them: the reason lists the others' usage."""
     match_result = match(a_spec(workers=3, ps=0, chief=0), an_offer(cpus=1.3))
 
     assert list(match_result.reasons) == ["worker-2"]

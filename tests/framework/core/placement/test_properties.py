@@ -1,4 +1,4 @@
-"""Properties of placement for random gangs and offers: no overdraft, no broken constraint, all or none."""
+"""Placement of random gangs: no overdraft, no broken constraint, all or none."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ placements = st.builds(
 @given(gangs(), offer_lists(), placements)
 @settings(max_examples=150, deadline=None)
 def test_match_respects_offers_and_constraints(tasks, offers, placement) -> None:
-    """Every task once, in the agent's offers, with exactly its needs, and every constraint holds."""
+    """Every task once, in the agent's offers, with its exact needs and constraints."""
     circumstances = PlacementContext(EXECUTOR, placement)
 
     match = match_gang(tasks, offers, circumstances)
@@ -89,7 +89,7 @@ def test_match_respects_offers_and_constraints(tasks, offers, placement) -> None
 @given(gangs(), offer_lists(), placements)
 @settings(max_examples=80, deadline=None)
 def test_every_unplaced_task_has_reasons(tasks, offers, placement) -> None:
-    """Unplaced tasks list what each agent lacks; the others list the tasks they wait for."""
+    """Unplaced tasks list what each agent lacks; the others list the tasks they await."""
     match = match_gang(tasks, offers, PlacementContext(EXECUTOR, placement))
 
     assume(isinstance(match, NoMatch) and tasks)
@@ -121,7 +121,7 @@ alike = gangs(most=3).map(
 @given(alike, offer_lists(most=4))
 @settings(max_examples=120, deadline=None)
 def test_uniform_gang_is_placed_whenever_possible(tasks, offers) -> None:
-    """Without constraints, and with one kind of task, the greedy search misses nothing."""
+    """Without constraints and with one kind of task, greedy search misses nothing."""
     circumstances = PlacementContext(EXECUTOR)
     tasks = tuple(task for task in tasks if task.job.group == "worker")
     assume(tasks)

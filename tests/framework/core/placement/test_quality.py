@@ -1,4 +1,4 @@
-"""How often the greedy search misses a placement that exists, measured against exhaustive search."""
+"""Rate of placements that greedy search misses, against exhaustive search."""
 
 import random
 
@@ -47,7 +47,7 @@ def instance(chance):
 
 
 def test_search_misses_few_feasible_gangs() -> None:
-    """Bin packing is hard, so a greedy search misses some: up to one in two hundred feasible gangs."""
+    """Bin packing is hard: greedy search misses up to 1 in 200 feasible gangs."""
     chance = random.Random(1)
     possible = missed = 0
     for _ in range(INSTANCES):

@@ -25,7 +25,7 @@ def test_shortages_lists_everything_that_is_missing() -> None:
 
 
 def test_entries_of_one_name_add_up_and_keep_their_shape() -> None:
-    """A name is not unique in an offer: both entries are used, each sent back in its original shape."""
+    """A name may repeat in an offer: both entries are used, in their original shapes."""
     reserved, free = scalar("cpus", 1, '{"reservations": [{"role": "a"}]}'), scalar("cpus", 2)
 
     used, rest = consume((reserved, free), Needs(cpus=1500))

@@ -201,7 +201,7 @@ def test_group_by_number_needs_that_many_values() -> None:
 
 
 def test_task_blocked_by_its_gang_is_placed_first() -> None:
-    """Workers fit anywhere and are placed first; the parameter server must be in rack a."""
+    """Workers fit anywhere and are placed first; the parameter server needs rack a."""
     in_a = Constraint("rack", Operator.IS, "a")
     gang = [a_job(JobKind.PS, 1, needs=needs(cpus=0.9), constraints=(in_a,)), workers(2)]
 

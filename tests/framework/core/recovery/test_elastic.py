@@ -1,4 +1,4 @@
-"""Size of an elastic cluster: reduced if workers cannot be placed, restored at the next restart."""
+"""Size of an elastic cluster: reduced without offers, restored at a restart."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ NOW = 100.0
 
 
 def lost(cpus, spec=SPEC):
-    """All workers are lost at 20, and an agent with room for some is offered: each needs 0.6 cpus."""
+    """All workers are lost at 20; an agent fits some of them, at 0.6 cpus each."""
     state = a_running_state(spec)
     records = state.stored.tasks.values()
     recoveries = (replace(replace_launch(state, item, "x", 20.0), must_move=True) for item in records)

@@ -46,7 +46,7 @@ def pass_time(world, seconds) -> None:
 
 
 def test_inverse_offer_is_accepted() -> None:
-    """The window is the operator's; Mesos repeats the inverse offer, so that a cancelled one is noticed."""
+    """The window is the operator's; Mesos repeats inverse offers to show cancellation."""
     world = a_world("a", "b", "c")
 
     plan_window(world, "a", 3600.0)
@@ -57,7 +57,7 @@ def test_inverse_offer_is_accepted() -> None:
 
 
 def test_tasks_are_moved_shortly_before_window() -> None:
-    """Training runs as long as possible; the grace period and the relaunch end before the window."""
+    """Training runs as long as possible; the relaunch still ends before the window."""
     world = a_world("a", "b", "c")
     begun = world.now
 

@@ -1,4 +1,4 @@
-"""Task reconciliation: which tasks, and how often (Mesos documentation, reconciliation)."""
+"""Task reconciliation: which tasks, and how often (as documented by Mesos)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def questions(world: World) -> list[set[str]]:
 
 
 def test_unanswered_reconciliation_is_repeated_with_back_off() -> None:
-    """After a master failover an agent may not be back: the master does not report its tasks."""
+    """After a master failover, the master omits tasks of agents that are not back."""
     world = on_two_agents()
     world.mesos.missing = {"agent-2-id"}
     play(world, send.restart())

@@ -47,7 +47,7 @@ def test_several_losses_are_one_recovery():
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("lost", ["chief-0", "worker-0", "ps-0"])
 def test_new_address_restarts_tasks_that_know_all_addresses(strategy, lost):
-    """Plans agree: a new generation of the ClusterSpec outdates exactly the tasks that know it."""
+    """Plans agree: a new ClusterSpec outdates exactly the tasks that know it."""
     kinds = (JobKind.PS, JobKind.WORKER, JobKind.CHIEF) if strategy in WITH_PS else (JobKind.WORKER, JobKind.CHIEF)
     about = a_spec(strategy=strategy, jobs=tuple(a_job(kind, 1 + (kind is JobKind.WORKER)) for kind in kinds))
     lost = lost if strategy in WITH_PS else "worker-1"
