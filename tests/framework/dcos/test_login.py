@@ -1,4 +1,4 @@
-"""The login of a service account against a server that checks its signature with PyJWT."""
+"""Login of a service account; the server checks its signature with PyJWT."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_header_has_the_format_of_dcos(dcos) -> None:
     ("lifetime", "after", "logins"), [(7200, 5300, 1), (7200, 5500, 2), (600, 290, 1), (600, 310, 2)]
 )
 def test_token_is_renewed_before_it_expires(dcos, lifetime, after, logins) -> None:
-    """Half an hour before, or after half of a short life; a failed renewal changes nothing."""
+    """Half an hour before, or after half of a short life; failure changes nothing."""
     dcos.lifetime = lifetime
     late = [0.0]
     credentials = ServiceLogin(parse_account(dcos.credential()), clock=lambda: time.time() + late[0]).credentials()
