@@ -1,4 +1,4 @@
-"""Connection to Mesos against a scripted master: events in the inbox, and calls that are not sent."""
+"""Connection to Mesos, with a scripted master: inbox events, and calls not sent."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_known_framework_id_is_sent() -> None:
 
 
 def test_offer_filter_has_minimum_offer() -> None:
-    """Below a task's needs, a CPU and a GB: agents that are too small are still offered and reported."""
+    """One CPU and 1 GB, below a task's needs: agents that are too small are reported."""
     jobs = (a_job(JobKind.PS, 1), a_job(JobKind.WORKER, 1, needs=needs(cpus=64, mem=100_000, disk=10, gpus=8)))
 
     info = encode.framework_info(a_spec(role="dev/digits", jobs=jobs), None)
@@ -262,7 +262,7 @@ def worker_with(*constraints):
 
 
 def test_offer_constraints_exclude_unusable_agents() -> None:
-    """One group per job with all its predicates; regular expressions only require the attribute."""
+    """One group per job with all predicates; regular expressions need the attribute."""
     region, rack = Constraint("@region", Operator.IS, "eu"), Constraint("rack", Operator.IS_NOT, "a")
     like = Constraint("gpu", Operator.LIKE, "V.*")
     spec = a_spec(jobs=(worker_with(region, rack), worker_with(like, Constraint("hostname", Operator.UNIQUE))))
