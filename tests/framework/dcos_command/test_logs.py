@@ -32,7 +32,7 @@ PATIENCE = 60
 
 @pytest.fixture
 def moody(monkeypatch: pytest.MonkeyPatch):
-    """A service that answers `answers` to one request after the other, then 503; `asked`: from where on."""
+    """A service that sends `answers` in order, then 503; `asked`: requested offsets."""
     monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
     asked: list[Any] = []
@@ -107,7 +107,7 @@ def test_first_request_without_answer_is_not_retried(moody) -> None:
 
 @pytest.fixture
 def program(api, tmp_path: Path):
-    """Starts `dcos-tensorflow ARGUMENTS`, or dcos tensorflow; what still runs afterwards is killed by its id."""
+    """Start `dcos-tensorflow ARGUMENTS` or dcos tensorflow; kill leftovers by id."""
     environment = {
         **os.environ,
         "DCOS_TENSORFLOW_URL": api.url,

@@ -17,7 +17,7 @@ from tf_scheduler.package.artefacts import command_bytes
 
 @pytest.fixture
 def api():
-    """An admin router with one service, and some that do not work; `seen`: the tokens that they were sent."""
+    """An admin router with one working service; `seen`: the tokens that were sent."""
     seen = []
 
     async def busy(request):

@@ -68,7 +68,7 @@ def test_raw_text_keeps_its_lines() -> None:
     ],
 )
 def test_terminal_gets_colours_but_no_commands(said: str, expected) -> None:
-    """Commands could write to the clipboard or to the input. Files and pipes get everything."""
+    """Commands could write to clipboard or input. Files and pipes get everything."""
 
     class Terminal(io.StringIO):
         def isatty(self):

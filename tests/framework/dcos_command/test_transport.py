@@ -29,7 +29,7 @@ def a_server(leads_to=""):
 
 
 def test_token_is_not_sent_to_redirect_target() -> None:
-    """Neither to another name for this machine nor to another port; the error names the target."""
+    """Neither to another host name nor to another port; the error names the target."""
     with ExitStack() as stack:
         port, heard = stack.enter_context(a_server())
         for name in ("localhost", "127.0.0.1"):

@@ -28,7 +28,7 @@ def a_plan(status, message):
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch):
-    """A DC/OS with the service dev/digits, which has the plans `plans`, one look after the other, and is gone then."""
+    """A DC/OS with service dev/digits, which shows `plans` in order and is then gone."""
     monkeypatch.setattr(command, "_POLL_SECONDS", 0.0)
     plans: list[Any] = []
 

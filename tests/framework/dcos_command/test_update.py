@@ -18,7 +18,7 @@ preview_start = START.preview
 
 
 class Stored:
-    """What a service and its cluster answer: configurations, newest first, and the options it has."""
+    """Answers of a service and its cluster: configurations, newest first, and options."""
 
     name = "tensorflow"
     installation: LocalInstallation | None = None
@@ -106,7 +106,7 @@ def test_impossible_rollback_names_the_reason(stored, words):
 
 
 class Asked:
-    """A cluster that takes every update, after which it has the options `after`; `bodies`: what it was sent."""
+    """A cluster that takes every update and then has `after`; `bodies`: its requests."""
 
     name, program, installation = "tensorflow", "x", None
 
@@ -128,7 +128,7 @@ class Asked:
     ],
 )
 def test_update_lost_to_another_one_fails(monkeypatch, replace, after, lost):
-    """DC/OS accepts both. Only the changed options are sent, so that those of the other remain."""
+    """DC/OS accepts both. Only changed options are sent, so the other's remain."""
     monkeypatch.setattr(update, "_CHECK_SECONDS", 0.0)
     asked, wanted = Asked(after), {"worker": {"count": 3}}
     params = {"program": "x", "replace": replace, "present": after, "wanted": wanted}
@@ -148,7 +148,7 @@ def test_options_changed_meanwhile_are_not_replaced():
 
 
 class Ahead(Stored):
-    """DC/OS has the options `user`; its scheduler was started with those of the newest configuration."""
+    """DC/OS has the options `user`; its scheduler runs the newest configuration."""
 
     def cosmos(self, name, _path, body):
         return {"marathonJson": {"env": body["options"]}} if name == "package.render" else super().cosmos(name)
@@ -211,7 +211,7 @@ def test_invalid_options_file_is_named(own, tmp_path, content, words):
 
 
 class Local(Stored):
-    """A service of `local install`; `previewed`: the last options that its scheduler was asked about."""
+    """A service of `local install`; `previewed`: the options of the last preview."""
 
     def __init__(self, folder, document):
         super().__init__()
