@@ -1,4 +1,4 @@
-"""On a real Mesos: the scheduler is killed at each kind of point, and the job ends as without a crash."""
+"""A scheduler killed at each kind of point: the job on a real Mesos succeeds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_scheduler_killed_at_every_kind_of_point_completes(
     local_cluster: LocalCluster, state: str, tmp_path: Path
 ) -> None:
-    """The job succeeds, no task was started twice, no task or framework of it is left in Mesos."""
+    """The job succeeds; each task started once, and nothing of it is left in Mesos."""
     checkpoints, points = tmp_path / "checkpoints", tmp_path / "points"
     checkpoints.mkdir()
     points.mkdir()

@@ -1,4 +1,4 @@
-"""Two schedulers of one service, on a real Mesos and a real ZooKeeper: a leader and a standby."""
+"""Leader and standby scheduler of one service, on a real Mesos and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def stored(state: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_standby_takes_over_tasks(start, tmp_path: Path, how) -> None:
-    """The leader is killed, or frozen and resumed: the same framework, the same tasks, each started once."""
+    """A killed or frozen leader is replaced: same framework, each task started once."""
     checkpoints = tmp_path / "checkpoints"
     launch, state = start
     first = launch()

@@ -1,4 +1,4 @@
-"""Recovery on a real master and agents: start-up timeouts, stalls, repeated failures, operator commands."""
+"""Recovery on a real Mesos: start-up timeouts, stalls, crashes, operator commands."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Watched(WatchedScheduler):
     """Waits for its tasks, and commands for worker-1."""
 
     def joined(self, name: TaskName, after: TaskRecord | None = None) -> TaskRecord:
-        """Wait until a launch of this task, later than `after`, has a server that answers; return its record."""
+        """Wait for a launch after `after` with an answering server; return its record."""
 
         def has_joined(state: SchedulerState) -> bool:
             record, status = state.stored.tasks.get(name), state.status(name)
@@ -113,7 +113,7 @@ def a_service(*jobs: Any, **options: Any) -> ServiceSpec:
 
 @pytest.fixture
 def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
-    """A ps and two workers with servers; at its first start worker-1 has none, and the evaluator falls silent."""
+    """A ps and two workers; worker-1 first has no server, the evaluator falls silent."""
     (tmp_path / "server.py").write_text(SERVER)
     serve = f"exec {sys.executable} {tmp_path}/server.py {{port}}"
     first = f'[ "$TASK_NAME" = worker-1 ] && mkdir {tmp_path}/started-1 2>/dev/null'
@@ -130,7 +130,7 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
 
 
 def test_recovery_and_operator_commands_on_mesos(watched, cluster) -> None:
-    """Late start, avoided agent, stall; restart, pause, resume, replace; a port in use by another process.
+    """Late start, avoided agent, stall; restart, pause, resume, replace; busy port.
 
     No other task restarts.
     """
@@ -202,7 +202,7 @@ def runs(state: SchedulerState, count: int) -> bool:
 
 
 def test_collective_training_leaves_drained_agent(cluster, start, tmp_path: Path) -> None:
-    """The drained worker saves a checkpoint; training continues with two of three; a restart makes them three."""
+    """The drained worker saves a checkpoint; two of three train on; a restart adds it."""
     save = f"trap 'sleep 2; echo saved > {tmp_path}/checkpoint; exit 143' TERM"
     command = (
         f'printf "%s" "$TF_CONFIG" > {tmp_path}/$TASK_NAME; '
@@ -234,7 +234,7 @@ def test_collective_training_leaves_drained_agent(cluster, start, tmp_path: Path
 
 
 def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path: Path) -> None:
-    """Its agent does not answer within the timeout: the task is relaunched on another agent, and stays there."""
+    """An agent exceeds its timeout: the task is relaunched on another and stays there."""
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=f"echo $$ >> {tmp_path}/programs; exec sleep 1000")
     recovery = RecoveryPolicy(unreachable_timeout=1.0)
     service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
@@ -283,7 +283,7 @@ def workers_of(folder: Path, task: str) -> int:
     ids=["max_failures", "never", "exit_code", "refused by Mesos"],
 )
 def test_task_without_restarts_left_ends_job(start, tmp_path: Path, options, ends, starts, why) -> None:
-    """By its restart policy, or because Mesos would refuse it again; the result has the reason."""
+    """By its restart policy, or as Mesos would refuse it again; the result says why."""
     log = tmp_path / "starts"
     log.touch()
     command = f"echo started >> {log}; {ends.replace('starts', str(log))}"

@@ -1,4 +1,4 @@
-"""A whole scheduler on a real Mesos whose master is frozen, killed and restarted: tasks keep running."""
+"""A scheduler on a real Mesos with a frozen or killed master: tasks keep running."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class EventCounter:
 
 @pytest.mark.mesos
 def test_tasks_keep_running_during_master_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frozen for longer than the heartbeats last, then killed: the same framework, each task started once."""
+    """Frozen beyond the heartbeat timeout, then killed: each task is started once."""
     checkpoints, events, ended = tmp_path / "checkpoints", EventCounter(), threading.Event()
     checkpoints.mkdir()
     path = options(tmp_path, COMMAND, service={"checkpoint_dir": str(checkpoints), "failover_timeout": 600})

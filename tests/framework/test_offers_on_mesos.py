@@ -1,4 +1,4 @@
-"""Offers on a real master: GPUs, racks, rivals, late agents, maintenance, draining, quota, reservations."""
+"""Offers on a real Mesos: GPUs, racks, maintenance, draining, quota, reservations."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def reserved(cluster: LocalCluster) -> dict[str, list[str]]:
 
 
 def test_gpu_and_cpu_workers_form_one_job_on_mesos(start) -> None:
-    """GPU workers share the GPU agent, all others avoid it. The GPUs are only resources without devices."""
+    """GPU workers share the GPU agent, others avoid it. No GPU devices are involved."""
     service = start(
         a_service(
             a_job(JobKind.PS, 1, needs=HALF, command=FOREVER),
@@ -187,7 +187,7 @@ def test_two_competing_services_both_complete(start) -> None:
 
 
 def test_agent_that_joins_late_completes_gang(cluster, start) -> None:
-    """Without it nothing is launched, and the offers of the others are declined in the meantime."""
+    """Without it nothing is launched, and offers of other agents are declined."""
     cluster.agents["b-1"].stop()
     try:
         service = start(a_service(workers(3, constraints=(Constraint("hostname", Operator.UNIQUE),))))
@@ -201,7 +201,7 @@ def test_agent_that_joins_late_completes_gang(cluster, start) -> None:
 
 
 def test_task_moves_before_maintenance_window(cluster, start) -> None:
-    """The inverse offer is accepted, the task is relaunched on another agent, and the first is not used any more."""
+    """The inverse offer is accepted; the task moves, and its first agent stays unused."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
     first = service.state.stored.tasks["worker-0"].id
@@ -219,7 +219,7 @@ def test_task_moves_before_maintenance_window(cluster, start) -> None:
 
 
 def test_task_moves_from_draining_agent(cluster, start) -> None:
-    """Mesos kills it with a reason of its own, which counts as no failure; it is relaunched on another agent."""
+    """Mesos kills it with its own reason, not as a failure; it moves to another agent."""
     service = start(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
     first = service.state.stored.tasks["worker-0"]
@@ -234,7 +234,7 @@ def test_task_moves_from_draining_agent(cluster, start) -> None:
 
 
 def test_gang_beyond_quota_waits_for_raise(cluster, start) -> None:
-    """A limit of one cpu for the role: offers stop there, and the reasons name the shortage."""
+    """The role's quota is one cpu: offers stop there, and the reasons say so."""
 
     def limit(cpus: float) -> None:
         config = {"role": "offers-role", "limits": {"cpus": {"value": cpus}}}
@@ -257,7 +257,7 @@ def reserving(count: int, timeout: float) -> ServiceSpec:
 
 
 def test_reservations_last_until_gang_is_complete(cluster, start) -> None:
-    """The third agent joins late; running tasks have no reservation any more. Mesos reports each step."""
+    """The third agent joins late; running tasks keep no reservation."""
     cluster.agents["b-1"].stop()
     try:
         service = start(reserving(3, timeout=PATIENCE))
@@ -281,7 +281,7 @@ def test_reservations_last_until_gang_is_complete(cluster, start) -> None:
 
 
 class Thief:
-    """A framework in the same role that releases the service's first reservation that it is offered, and exits."""
+    """A framework in the same role that releases the service's reservation and exits."""
 
     def __init__(self, cluster: LocalCluster, role: str) -> None:
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -354,7 +354,7 @@ def test_reservations_of_incomplete_gang_are_released(cluster, start, how) -> No
 
 
 def test_reservation_refused_by_master_is_reported(tmp_path: Path) -> None:
-    """With the master's message, here about an access list; nothing is reserved, and the service backs off."""
+    """The reason is the master's message; nothing is reserved, the service backs off."""
     agents = [AgentSpec("strict", "cpus:1;mem:1024;disk:1000;ports:[31800-31819]")]
     acls = {"reserve_resources": [{"principals": {"type": "NONE"}, "roles": {"type": "ANY"}}]}
     flags = {**MASTER_FLAGS, "acls": json.dumps(acls)}

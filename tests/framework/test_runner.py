@@ -62,7 +62,7 @@ class Journal:
 
 
 def run(journal, *script):
-    """Run a service over a script of event makers; each is called with the state at that time."""
+    """Run a service over a script of event makers, each called with the current state."""
     runner = Runner(restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id")
     journal.runner = runner
     for make in script:
@@ -91,7 +91,7 @@ SCRIPT = (
 
 
 def test_service_from_start_to_end():
-    """Everything is stored before the call that depends on it; the loop ends with TEARDOWN."""
+    """State is stored before the call that depends on it; the loop ends with TEARDOWN."""
     journal = Journal()
 
     final = run(journal, *SCRIPT)
@@ -147,7 +147,7 @@ def test_next_scheduler_continues():
 
 
 def test_stop_from_another_thread_ends_the_service():
-    """Without a framework it does not connect: Mesos would register one that is never torn down."""
+    """Without a framework, a connection would register one that is never torn down."""
     journal = Journal()
     runner = Runner(restore(SPEC, journal), journal)
     journal.runner = runner

@@ -37,7 +37,7 @@ class Disputed:
 
 
 class Wire:
-    """A driver that writes down what it was asked for; `hook` is called with each call."""
+    """A driver that records its calls; `hook` is called with each call."""
 
     def __init__(self, hook=lambda call: None):
         self.done, self.hook = [], hook
@@ -89,7 +89,7 @@ def test_lost_leadership_wakes_and_ends_the_loop():
 
 
 def calls_of(script, checks):
-    """What was sent until the leadership was lost at the given check, and whether it was."""
+    """Return the calls before leadership was lost at this check, and if it was lost."""
     leadership, wire = Disputed(checks), Wire()
     runner = runner_with(leadership)
     for event in script:

@@ -1,4 +1,4 @@
-"""A scheduler on a real Mesos with its state in three real ZooKeeper servers that are killed and frozen."""
+"""A scheduler on a real Mesos with three ZooKeeper servers, killed and frozen."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def host(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Host]:
 
 
 def test_job_survives_zookeeper_outages(host) -> None:
-    """With two servers all continues; without a majority the scheduler waits; frozen, it exits in time."""
+    """Two servers suffice; without a majority the scheduler waits; frozen, it exits."""
     ensemble = host.ensemble
     first = host.start(session_timeout=LONG)
     host.until_health(200)
