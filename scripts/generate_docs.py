@@ -198,9 +198,9 @@ generated from the code.
    second table).
 5. After two consecutive **crashes** at one address, the task gets other ports, because a process outside Mesos may hold
    the port. A crash is a failure of the program (an exit code that does not request a restart, or SIGABRT) within
-   {recover.CRASH_WINDOW:g} s of its launch, before its server answered and before it reported progress. No task of the
-   service gets the port of repeated crashes on the same agent again, except while rounds of offers fail. The scheduler
-   remembers the last {recover.MAX_BAD_ADDRESSES} addresses with repeated crashes of each task.
+   {recover.CRASH_WINDOW:g} s of its launch, before its server answered and before it reported progress. On that agent, no
+   task of the service gets the port again, unless the tasks cannot be placed otherwise. The scheduler remembers the
+   last {recover.MAX_BAD_ADDRESSES} addresses with repeated crashes of each task.
 
 The scheduler stores each recovery decision before it executes the decision, so back-off and failure counts survive a
 restart of the scheduler.

@@ -41,7 +41,7 @@ The column *update* of the tables is the effect of a new value on a running serv
 
 - *live*: no task restarts.
 - *scale*: tasks are added or removed, and tasks that need every address restart.
-- *restart*: the tasks that the option affects restart.
+- *restart*: the affected tasks restart.
 - *fixed*: the change is refused; install another service instead.
 
 The column *variable* is the environment variable that carries the option to the scheduler. In the variable of a list,

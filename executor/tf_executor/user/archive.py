@@ -120,7 +120,7 @@ class _Resolver:
         self._require_inside(self._place(os.path.join(folder, target)), name)
         place = self._place(name)
         if os.path.lexists(place) and not (os.path.islink(place) and os.readlink(place) == target):
-            raise _RefusalError(f"{name} is a link, but already exists")
+            raise _RefusalError(f"{name} is a link, but another file of this name already exists")
 
     def check_hard_link(self, name: str, target: str) -> None:
         """Check a hard link: a link as target would resolve differently (link(2))."""

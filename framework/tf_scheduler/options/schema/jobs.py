@@ -217,8 +217,8 @@ class PhaseRecord(Section):
     strategy = String("Order in which the steps start; empty: parallel.", choices=(*ORDERS, ""), examples=["canary"])
     tasks = String("Indexes of the tasks in the order of their steps, separated by commas; empty: all.")
     after = String(
-        "Phases of the same plan that must complete first, separated by commas; empty: none. If no phase of a plan "
-        "sets after, plans.deploy or plans.update is the order of the phases; a custom plan starts its phases serially."
+        "Phases of the same plan that must complete first, separated by commas; empty: none. If this option is empty "
+        "in every phase, plans.deploy or plans.update sets the order; a custom plan starts its phases one by one."
     )
 
 
