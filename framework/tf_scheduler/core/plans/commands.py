@@ -1,4 +1,4 @@
-"""Operators' commands for plans, and their answers. Their effects are stored with the plan."""
+"""Operators' commands for plans, and their answers; the plan stores the effects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decision:
-    """Carry out an operator's command, or refuse it; answers are the SDK's (dcos-commons, PlansQueries)."""
+    """Execute or refuse a command; answers are the SDK's (dcos-commons, PlansQueries)."""
     refused = _refused(state, command, view)
     if refused is not None:
         return replace(decide(state), answer=refused)
@@ -54,7 +54,7 @@ def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decis
 
 
 def _no_effect(command: PlanCommand, plan: PlanDef, status: Status, displayed: Plan | None) -> str:
-    """Return why a command that changes nothing is already done; empty if it is accepted nevertheless."""
+    """Return why a command without effect is answered ALREADY; empty to accept it."""
     if status in ALREADY[command.verb]:
         return "Command has already been reported or completed"
     if command.verb is Verb.START and plan.kind is PlanKind.UNINSTALL:
@@ -144,7 +144,7 @@ def _interrupt(target: _Target) -> PlanControl:
 
 
 def _continue(target: _Target) -> PlanControl:
-    """End the interrupt of this node, or else release the next canary of the phase or plan.
+    """End the node's interrupt, or else release the next canary of the plan or phase.
 
     Nodes below are not affected: a phase of canaries is continued by its own name, as in the SDK.
     """
@@ -172,7 +172,7 @@ def _force_complete(target: _Target) -> PlanControl:
 
 
 def _restart(target: _Target) -> PlanControl:
-    """Mark all launches of the node as outdated, and discard its interrupts and orders below it."""
+    """Outdate the node's launches; clear its interrupt, forced and released nodes."""
     view, control, node = target.view, target.control, target.node
     if target.status is Status.PENDING:
         return control
@@ -207,7 +207,7 @@ def _outside(nodes: frozenset[Node], node: Node) -> frozenset[Node]:
 
 
 def _unforced(plan: PlanDef, forced: frozenset[Node], node: Node) -> frozenset[Node]:
-    """Return the forced nodes without `node`; siblings stay forced if their parent was."""
+    """Return the forced nodes except `node`; siblings stay forced if the parent was."""
     for depth in range(len(node)):
         whole = node[:depth]
         if whole in forced:

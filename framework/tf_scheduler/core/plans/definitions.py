@@ -1,4 +1,4 @@
-"""Definitions of plans, and values derived from parts of the state, cached while these parts are unchanged."""
+"""Plan definitions, and derived values cached while their inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def recovery_plan(names: tuple[TaskName, ...]) -> PlanDef:
 
 
 def decommission_plan(spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord]) -> PlanDef:
-    """Return a phase per surplus task: removed jobs first, then the last jobs, each from its highest index."""
+    """Return a phase per surplus task: removed jobs first, then in reverse spec order."""
     current = index_of(spec).tasks
     surplus = [record for name, record in tasks.items() if name not in current]
     order = {job.kind: position for position, job in enumerate(spec.jobs, 1)}
@@ -69,7 +69,7 @@ def _decommission_phase(record: TaskRecord) -> PhaseDef:
 
 
 def uninstall_plan(tasks: Mapping[TaskName, TaskRecord], reservations: Mapping[str, Reservation]) -> PlanDef:
-    """Return the uninstall plan: kill all tasks, unreserve all resources, then deregister."""
+    """Return the uninstall plan: kill tasks, unreserve resources, then deregister."""
     kills = tuple(StepDef(f"kill-{name}", Work.KILL, name) for name in sorted(tasks))
     reserved = sorted(reservations.items())
     unreserves = tuple(StepDef(f"unreserve-{key}", Work.UNRESERVE, item.task) for key, item in reserved)
@@ -141,7 +141,7 @@ class RecoveryView:
 
     @cached_property
     def lost(self) -> frozenset[TaskName]:
-        """Tasks whose launch is lost or restarts with a lost one, without decommissioned tasks."""
+        """Tasks that are lost or restart with a lost task, except decommissioned tasks."""
         if not self.recoveries or self.result is not None:
             return frozenset()
         names = self.recoveries.keys() & index_of(self.spec).tasks.keys() & self.tasks.keys()
@@ -149,7 +149,7 @@ class RecoveryView:
 
     @cached_property
     def plan(self) -> PlanDef:
-        """The recovery plan: lost tasks, and paused tasks, which are relaunched when they are resumed."""
+        """The recovery plan: lost tasks, and paused tasks, which are relaunched on resume."""
         idle = self.tasks if self.paused and self.result is None else {}
         again = self.lost.union(name for name, record in idle.items() if record.is_placeholder)
         return recovery_plan(tuple(name for name in index_of(self.spec).tasks if name in again) if again else ())
@@ -186,7 +186,7 @@ class PlanBase:
         return record.name in deployed and record.id not in retired and record.name not in self.open_tasks
 
     def replacing_plan(self, record: TaskRecord) -> str:
-        """Return the plan that will relaunch a failed task; empty if no plan will, or has stopped the launch."""
+        """Return the plan to relaunch a failed task; empty if none, or a plan stopped it."""
         again = record.id not in self.state.stored.retired and record.name in self.open_tasks
         return self.records.rollout.name if again else ""
 
@@ -197,7 +197,7 @@ class PlanBase:
 
     @cached_property
     def definitions(self) -> tuple[PlanDef, ...]:
-        """Every plan except uninstall, in order of priority for a task that several plans would work on."""
+        """All plans except uninstall, in order of priority for tasks in several plans."""
         launching = index_of(self.state.spec).launch_plans
         deploy = self.state.stored.controls.get(DEPLOY)
         first = launching[:2] if deploy is not None and deploy.completed else launching[:1]

@@ -1,4 +1,4 @@
-"""Actions of plans: stop launches, forget decommissioned tasks, and complete plans.
+"""Actions of plans: stop launches, forget decommissioned tasks, complete plans.
 
 Launches are made by core/offers, which places `PlanView.gangs`.
 """
@@ -26,7 +26,7 @@ KILL_INTERVAL = 10.0
 
 
 def advance(state: SchedulerState, now: float, view: PlanView) -> Decision:
-    """Run all due steps other than launches; without a connection or after the result, none."""
+    """Run due steps except launches; run none while disconnected or after the result."""
     decision = decide(state)
     if not state.session.connected or state.stored.result is not None or state.process.finished:
         return decision
@@ -82,7 +82,7 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
 
 
 def _action(state: SchedulerState, runnable: RunnableSteps, step: StepDef) -> tuple[Change, Outcome] | None:
-    """Return the change of a due step, with its outcome; `None` if nothing can be done yet."""
+    """Return the change and outcome of a due step; `None` if nothing can be done yet."""
     record = None if step.task is None else state.stored.tasks.get(step.task)
     if record is None:
         return None
@@ -114,5 +114,5 @@ def _is_newly_complete(state: SchedulerState, progress: PlanProgress) -> bool:
 
 
 def _with_update(state: SchedulerState, plan: PlanDef) -> tuple[PlanDef, ...]:
-    """Return the plan; deploy also completes update, which has no work until the options change."""
+    """Return the plan; deploy also completes update, idle until the options change."""
     return index_of(state.spec).launch_plans[:2] if plan.name == DEPLOY else (plan,)

@@ -92,7 +92,7 @@ def _forced(control: PlanControl, nodes: Mapping[TaskName, tuple[tuple[str, ...]
 def steps_to_relaunch(
     plan: PlanDef, control: PlanControl, tasks: Mapping[TaskName, TaskRecord], retired: Mapping[TaskId, str]
 ) -> frozenset[str]:
-    """Return the steps whose task was not launched by the plan since its last start or restart."""
+    """Return the steps without a launch by the plan since its last start or restart."""
 
     def is_open(node: Node, step: StepDef) -> bool:
         record = None if step.task is None else tasks.get(step.task)
@@ -117,7 +117,7 @@ _NOT_STARTED = PlanControl(interrupted=frozenset({()}))
 
 
 def current_control(spec: ServiceSpec, stored: Mapping[str, PlanControl], plan: PlanDef) -> PlanControl:
-    """Return the current control of a launch plan: forced and released nodes are void for other options."""
+    """Return a plan's control; changed options void its forced and released nodes."""
     control = stored.get(plan.name, _NOT_STARTED if plan.kind is PlanKind.CUSTOM else NO_CONTROL)
     target = index_of(spec).target
     if plan.kind is not PlanKind.ROLL_OUT or control.target == target:
@@ -137,7 +137,7 @@ def active_rollout(controls: Mapping[str, PlanControl]) -> str:
 
 
 def was_completed(spec: ServiceSpec, plan: PlanDef, control: PlanControl) -> bool:
-    """Return whether the plan was complete for the current options since its last start."""
+    """Return whether the plan has completed the current options since its last start."""
     return control.completed == completion_target(spec, plan) or (plan.name == DEPLOY and bool(control.completed))
 
 

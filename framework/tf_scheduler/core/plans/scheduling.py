@@ -58,7 +58,7 @@ def eligible(children: Children) -> tuple[str, ...]:
 
 
 def held_back(children: Children) -> tuple[str, ...]:
-    """Return the canaries that wait for an operator, in order; the children after them start automatically."""
+    """Return the canaries that await an operator; later children start automatically."""
     if not children.strategy.is_canary or children.all_released:
         return ()
     count = CANARIES - len(children.released)
@@ -71,7 +71,7 @@ def _ready(children: Children, name: str) -> bool:
 
 
 def _first(children: Children) -> tuple[str, ...]:
-    """Return the first open child if all before it are complete; the last of these is checked first."""
+    """Return the first open child if all before it are complete (last checked first)."""
     position = next(place for place, name in enumerate(children.names) if name in children.open)
     before = children.names[:position]
     return (children.names[position],) if all(map(children.complete, reversed(before))) else ()
@@ -89,7 +89,7 @@ class RunnableSteps:
 
 
 def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tuple[RunnableSteps, ...]:
-    """Return the runnable steps of every plan that has some, in the order of the plans.
+    """Return the runnable steps of each plan that has any, in the order of the plans.
 
     One plan at a time works on a task: the one that has started with it, otherwise the first.
     """
@@ -111,7 +111,7 @@ def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tupl
 
 
 def due_steps(progress: PlanProgress) -> tuple[StepDef, ...]:
-    """Return the steps that may run now or have started, even if another plan works on their tasks."""
+    """Return steps that may run or have started, even if another plan owns the tasks."""
     plan, open_now = progress.plan, progress.open()
     interrupted = progress.control.interrupted
     if not open_now or () in interrupted:
@@ -125,7 +125,7 @@ def due_steps(progress: PlanProgress) -> tuple[StepDef, ...]:
 
 
 def _begun(progress: PlanProgress) -> AbstractSet[str]:
-    """Return the tasks that the plan has stopped: their steps continue even if an earlier one is open again."""
+    """Return tasks that the plan stopped: reopened earlier steps do not block them."""
     return {
         name_of(launch) for launch, retiring in progress.state.stored.retired.items() if retiring == progress.plan.name
     }
@@ -182,7 +182,7 @@ def step_children(progress: PlanProgress, phase: PhaseDef, open_now: AbstractSet
 
 
 def owning_plan(state: SchedulerState, progress: Mapping[str, PlanProgress], name: TaskName) -> str | None:
-    """Return the plan that has started with a task and has not completed its step; `None` if no plan has."""
+    """Return the plan whose step for the task has started and is open, or `None`."""
     record = state.stored.tasks.get(name)
     if record is None:
         return None
@@ -234,7 +234,7 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
 
 
 def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
-    """Return the tasks of one plan that can be launched; a gang waits until all its tasks have ended."""
+    """Return a plan's launchable tasks; a gang waits until all its tasks have ended."""
     names = list(_launches(runnable))
     gone = [name for name in names if not _lives(base.state, name) and base.state.is_ready(name)]
     tasks = index_of(base.state.spec).tasks
@@ -256,7 +256,7 @@ def _lives(state: SchedulerState, name: TaskName) -> bool:
 
 
 def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
-    """Join the tasks that need every address into one gang, and hold them while another address is missing."""
+    """Join tasks that need every address; hold them while another address is missing."""
     dependents = index_of(base.state.spec).address_dependents
     together = [gang for gang in groups if any(task.name in dependents for task in gang.tasks)]
     if not together:
@@ -272,7 +272,7 @@ def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
 
 
 def _after_dispatcher(base: PlanBase, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
-    """Hold readers of a data service until its dispatcher has an address or is launched with them."""
+    """Hold data readers until the dispatcher has an address or is in the same gang."""
     tasks = index_of(base.state.spec).tasks
     dispatchers = frozenset(name for name, task in tasks.items() if task.job.kind is JobKind.DISPATCHER)
     if not dispatchers & (base.open_tasks | base.recovery.lost):
@@ -290,7 +290,7 @@ def _without(gang: Gang, names: frozenset[TaskName]) -> Gang:
 
 
 class PlanView(PlanBase):
-    """All plans of one state, computed on first use; `after` keeps the parts that a new state does not change."""
+    """Plans of one state, computed on first use; `after` reuses the unchanged parts."""
 
     def after(self, state: SchedulerState) -> PlanView:
         """Return the view of another state."""

@@ -1,4 +1,4 @@
-"""Status of the steps of a plan, from records, task statuses and commands; and its open steps."""
+"""Step statuses and open steps of a plan, from records, statuses and commands."""
 
 from __future__ import annotations
 

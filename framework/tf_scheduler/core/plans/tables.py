@@ -42,7 +42,7 @@ LAUNCHED: Mapping[TaskState, Status] = {
 
 
 class LaunchSituation(str, Enum):
-    """Situation of a launch step according to records and commands; the first that applies."""
+    """Situation of a launch step, from records and commands; the first match applies."""
 
     FORCED = "an operator forced it to complete"
     UNLAUNCHED = "its task was never launched"

@@ -1,4 +1,4 @@
-"""Plans for display: all statuses, and a message for every step; and the uninstall plan."""
+"""Plans for display, with statuses and a message per step; and the uninstall plan."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ NO_LEFTOVERS = "nothing is left behind"
 
 
 def sdk_uninstall_plan(state: SchedulerState) -> Plan:
-    """Return the uninstall plan for DC/OS: complete when the service is removed from Mesos and its store."""
+    """Return the uninstall plan for DC/OS: complete after the stored state is erased."""
     plan = uninstall_status(state)
     status = plan.status
     if status is Status.COMPLETE and not state.process.is_erased:
@@ -248,7 +248,7 @@ def sdk_uninstall_plan(state: SchedulerState) -> Plan:
 
 
 def leftovers_message(state: SchedulerState) -> str:
-    """Return a message about tasks, reservations and frameworks that remain, for the operator."""
+    """Return a message about the tasks, reservations and frameworks left behind."""
     if left := tuple(_leftovers(state)):
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:
