@@ -1,1 +1,1 @@
-"""Statuses, causes of failures, relaunches, start-up timeout, reconciliation, maintenance and pod commands."""
+"""Recovery of tasks: statuses, failures, timeouts, maintenance and pod commands."""

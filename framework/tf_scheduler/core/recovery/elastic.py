@@ -1,4 +1,4 @@
-"""Elastic collective training: restart with fewer workers if not all can be placed in time.
+"""Elastic collective training: run fewer workers if not all can be placed in time.
 
 A smaller cluster is the same service with other options. It gets its full size back at its next restart.
 """
@@ -29,7 +29,7 @@ def restore_full_size(state: SchedulerState) -> Decision:
 
 
 def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Decision:
-    """Reduce the cluster to the workers that can be placed, if all could not be placed for long enough."""
+    """Reduce the cluster to workers that fit, after `recovery.shrink_after` seconds."""
     job = scalable_job(state.spec)
     if job is None or not state.session.offers or state.stored.result is not None:
         return decide(state)
@@ -57,7 +57,7 @@ def _restarting(state: SchedulerState) -> Iterator[Recovery]:
 
 
 def _maximum(state: SchedulerState, job: JobSpec, now: float, gangs: Sequence[Gang]) -> int | None:
-    """Return the maximum number of workers, fewer than all, that can be placed; `None` if fewer than `min_count`."""
+    """Return how many workers, fewer than all, fit; `None` if fewer than `min_count`."""
     best, low, high = None, job.min_count, job.count - 1
     while low <= high:
         count = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Causes of ended launches, by an ordered table shown in docs/recovery.md; and failures per agent."""
+"""Causes of ended launches (table in docs/recovery.md), and failures per agent."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def record_failure(state: SchedulerState, record: TaskRecord, now: float) -> Age
 
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
-    """Return whether the end may be the agent's fault: the program could not start, or was lost."""
+    """Return whether the agent may be at fault: the program did not start or was lost."""
     if not ran:
         return cause in (Cause.USER_ERROR, Cause.INFRASTRUCTURE) and status.reason not in DRAIN_REASONS
     if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or status.exit_code is not None:

@@ -1,4 +1,4 @@
-"""Maintenance of agents: accept inverse offers, remember windows, and move tasks in time.
+"""Agent maintenance: accept inverse offers, remember windows, move tasks in time.
 
 Draining agents are handled by recovery: Mesos stops offering them, and ends their tasks with its own reason (Mesos
 documentation, maintenance).
@@ -58,7 +58,7 @@ def observe_offers(state: SchedulerState, offers: Iterable[Offer]) -> SchedulerS
 
 
 def drain(state: SchedulerState, now: float) -> Decision:
-    """Move tasks from agents whose window is near, and restart the tasks that depend on them."""
+    """Move tasks off agents whose window is near, and restart their dependent tasks."""
     if not state.session.windows or state.stored.result is not None:
         return decide(state)
     due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not state.is_replaced(record)]

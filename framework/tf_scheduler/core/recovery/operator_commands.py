@@ -60,7 +60,7 @@ def _refused(state: SchedulerState, command: PodCommand) -> Answer | None:
 
 
 def resume_dependents(state: SchedulerState, now: float) -> Decision:
-    """Relaunch the programs of tasks that were paused with a task that the options no longer have."""
+    """Resume tasks that were paused with a task that the options no longer contain."""
     if state.stored.result is not None:
         return decide(state)
     tasks, paused = index_of(state.spec).tasks, state.stored.paused
@@ -99,7 +99,7 @@ def _resume(state: SchedulerState, record: TaskRecord, now: float) -> list[Chang
 def _switched(
     state: SchedulerState, record: TaskRecord, paused: Mapping[TaskName, float], why: str, now: float
 ) -> Iterator[Change]:
-    """Relaunch the tasks whose program must stop, or may run again, once these tasks are paused."""
+    """Relaunch tasks whose program must stop, or may run, given the `paused` tasks."""
     sleepers = pause.sleeping_tasks(state.spec, paused)
     if state.is_replaced(record) or record.is_placeholder is not (record.name in sleepers):
         yield RecoveryDecided(_ordered(state, record, why, now))
@@ -119,13 +119,13 @@ _VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Chan
 
 
 def _ordered(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Recovery:
-    """Return the recovery for an operator's command, which ends a back-off of the task."""
+    """Return the recovery for an operator's command, which ends the task's back-off."""
     recovery = replace_launch(state, record, why, now, Cause.ORDERED)
     return replace(recovery, consecutive_failures=0) if state.is_replaced(record) else recovery
 
 
 def _launch_again(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> list[Change]:
-    """Relaunch the task and its restart group, unless it waits for its relaunch already."""
+    """Relaunch a task and its restart group; only the task if a relaunch is pending."""
     if state.is_replaced(record):
         return [RecoveryDecided(recovery)]
     others = restart_group(state, [record.name], recovery.since, recovery.cause, moved=recovery.must_move)

@@ -1,4 +1,4 @@
-"""Reconciliation of task statuses with Mesos (Mesos documentation, reconciliation).
+"""Reconcile task statuses with Mesos (Mesos documentation, reconciliation).
 
 after subscribing, and every 15 minutes   request the status of each task, then of all tasks
 without an answer                         request it again, with back-off
@@ -25,9 +25,9 @@ FULL_INTERVAL = 900.0
 
 
 def request(state: SchedulerState, now: float) -> Decision:
-    """Request the status of live tasks with their agents: without agents the master ignores those on missing ones.
+    """Request the status of live tasks with their agents, then of all tasks.
 
-    Then request all statuses (an empty list), which reveals unknown tasks.
+    Without agents the master ignores tasks on missing agents. The second (empty) request reveals unknown tasks.
     """
     tasks = _agents(state.live())
     after = state.with_session(reconciliation=PendingReconciliation(frozenset(tasks), now, FIRST_WAIT, now))
@@ -87,7 +87,7 @@ def poll_silent_launches(state: SchedulerState, now: float) -> Decision:
 
 
 def silent_until(state: SchedulerState) -> float | None:
-    """Return the time of the next check of silent launches; `None` if every launch has a status.
+    """Return when to check silent launches next; `None` if all launches have a status.
 
     May be early, because the oldest launch may have got a status since.
     """

@@ -1,4 +1,4 @@
-"""Recover a task that has ended but is still needed: relaunch it with the tasks that depend on it, or fail the job.
+"""Relaunch a needed task that ended, with its dependent tasks, or fail the job.
 
 The recovery is stored with the status that caused it. The recovery plan then stops the other tasks that restart, and
 each is placed, at first only at its previous address.
@@ -38,7 +38,7 @@ _ABORTED = (signal.SIGABRT, 128 + signal.SIGABRT)
 
 
 def record_crash(state: SchedulerState, recovery: Recovery, status: TaskStatus, ready: bool) -> Recovery:
-    """Return the recovery with a crash at its address; `ready`: its server had answered, or it had made progress."""
+    """Record a crash at the task's address; `ready`: the task served or made progress."""
     record, previous = state.stored.tasks[recovery.task], state.stored.recoveries.get(recovery.task)
     bad = previous.bad_addresses if previous else ()
     if state.spec.network is not None or not _has_crashed(record, recovery, status, ready):
@@ -69,7 +69,7 @@ _BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """A stored status of a launch, and what its handlers need in addition to the state."""
+    """A stored status of a launch, and what handlers need in addition to the state."""
 
     record: TaskRecord
     status: TaskStatus
@@ -121,7 +121,7 @@ def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield ends of back-offs, ends of waits for previous addresses, and timeouts of unreachable and silent tasks."""
+    """Yield the ends of back-offs, address waits, unreachable and start-up timeouts."""
     for item in state.stored.recoveries.values():
         if _is_active(state, item):
             yield from (item.ready_at,) if item.launch not in state.process.ready_launches else ()
@@ -131,7 +131,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def unreachable_too_long(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
-    """Return LOST statuses for tasks whose agent did not answer for `recovery.unreachable_timeout`."""
+    """Return LOST statuses for tasks unreachable for `recovery.unreachable_timeout`."""
     return tuple(
         replace(
             status,
@@ -181,9 +181,9 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
 
 
 def _is_excused(state: SchedulerState, record: TaskRecord, now: float) -> bool:
-    """Return whether another task was lost just before, independently of this task's previous launch.
+    """Return whether the end of the task follows from another task's loss just before.
 
-    Otherwise tasks that crash together would excuse each other forever. Independent tasks excuse nothing.
+    Losses together with the task's previous launch do not count: the tasks would excuse each other forever.
     """
     if state.spec.strategy is Strategy.INDEPENDENT:
         return False
@@ -220,13 +220,13 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
 
 
 def _has_joined(state: SchedulerState, record: TaskRecord, now: float) -> bool:
-    """Return whether the launch lived long enough that it did not miss the start-up timeout."""
+    """Return whether the launch outlived the start-up timeout; true without a timeout."""
     timeout = state.spec.recovery.start_timeout
     return timeout is None or now - record.launched_at >= STEADY_SECONDS + timeout
 
 
 def _others(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> Iterator[Recovery]:
-    """Yield recoveries of the tasks that restart with the lost one; none for a placeholder."""
+    """Yield recoveries of the lost task's restart group; none for a placeholder."""
     if record.is_placeholder:
         return
     until = recovery.ready_at + replacement.PREVIOUS_ADDRESS_WAIT
@@ -247,7 +247,7 @@ def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, 
 
 
 def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
-    """Return the recovery whose end most likely caused the others. A plain loop, because a thousand may be lost."""
+    """Return the likely root cause (plain loop, because a thousand tasks may be lost)."""
     best, after, name = recovery, recovery.since - COLLATERAL_SECONDS, recovery.task
     for item in state.stored.recoveries.values():
         if item.since <= after or item.task == name:

@@ -1,4 +1,4 @@
-"""Replace launches, find their restart groups, and read restart policies: used by the other modules of this folder."""
+"""Replace launches, find restart groups, and read restart policies for recovery."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_agent_gone(status: TaskStatus) -> bool:
 def replace_launch(
     state: SchedulerState, record: TaskRecord, why: str, now: float, cause: Cause = Cause.INFRASTRUCTURE
 ) -> Recovery:
-    """Return a recovery that replaces the launch now, with its failures and back-off unchanged."""
+    """Return a recovery that replaces the launch now; failures and back-off stay."""
     before, status = state.stored.recoveries.get(record.name), state.stored.statuses.get(record.id)
     return Recovery(
         task=record.name,
@@ -54,7 +54,7 @@ def replace_launch(
 def restart_group(
     state: SchedulerState, names: Sequence[TaskName], now: float, cause: Cause = Cause.INFRASTRUCTURE, *, moved: bool
 ) -> Iterator[Recovery]:
-    """Replace the launches that must restart with these tasks, except finished tasks and those that restart already."""
+    """Replace launches that must restart with `names`, unless finished or restarting."""
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
@@ -86,7 +86,7 @@ def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
 
 
 def restart_address_wait(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:
-    """Return the recovery with a new wait for the previous address, free since now; `None` if nothing changes."""
+    """Restart the wait for a previous address, free since `now`; `None` if unchanged."""
     item = state.stored.recoveries.get(record.name)
     if item is None or item.launch != record.id or item.previous_address_until <= item.ready_at:
         return None

@@ -1,4 +1,4 @@
-"""Start-up timeout: TensorFlow blocks forever, without an error, on a missing peer.
+"""Start-up timeout: TensorFlow blocks forever, without error, on a missing peer.
 
 A task has joined when its executor reports that its TensorFlow server answers. A program may have no server, so a task
 is late only if it has reported no progress, and if a server is expected: peers have one, an earlier launch had one, or
@@ -30,7 +30,7 @@ RECONNECT_GRACE = 60.0
 
 
 def with_start_time(status: TaskStatus, stored: TaskStatus | None, now: float) -> TaskStatus:
-    """Return the status of a running task with its start time; a task that has joined stays joined."""
+    """Return a running task's status with its start time; joined tasks stay joined."""
     if stored is not None and stored.state is TaskState.RUNNING and stored.healthy is None:
         return replace(status, timestamp=stored.timestamp)
     if stored is not None and stored.healthy:
@@ -47,7 +47,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:
-    """Relaunch late tasks with their restart groups; after too many attempts, fail the job."""
+    """Relaunch late tasks and restart groups; after too many attempts, fail the job."""
     decision = _warn_no_server(state, now)
     for record in [record for record, due in _watched(state) if now >= due]:
         decision = decision.then(partial(_late, record=record, now=now, new_id=new_id))
@@ -86,7 +86,7 @@ def _due(state: SchedulerState, since: float, timeout: float) -> float:
 
 
 def _serves(state: SchedulerState, record: TaskRecord) -> bool:
-    """Return whether a server is expected: an earlier launch had one, or the executor opens it."""
+    """Return whether a server is expected: a launch had one, or the executor opens it."""
     recovery = state.stored.recoveries.get(record.name)
     if recovery is not None and recovery.has_served:
         return True
@@ -96,7 +96,7 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _no_server_warning_at(state: SchedulerState) -> float | None:
-    """Return the time of the warning that no server answers; `None` if one does, or after the warning."""
+    """Return when to warn that no server answers; `None` if one does, or once warned."""
     timeout = state.spec.recovery.start_timeout
     if timeout is None or not _is_watching(state) or ready_count(state) > 0:
         return None
@@ -129,7 +129,7 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
 
 
 def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
-    """Return the task if peers wait for it: it makes no progress, is not paused, and is not being stopped."""
+    """Return the task if peers wait for it; `None` if progressing, paused or stopping."""
     record = state.stored.tasks.get(name_of(launch))
     if record is None or record.id != launch or launch in state.process.progress or launch in state.stored.retired:
         return None

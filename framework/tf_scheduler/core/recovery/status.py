@@ -1,4 +1,4 @@
-"""Handle status updates: store, acknowledge, kill unknown launches, and decide whether the job ends."""
+"""Handle status updates: store, acknowledge, kill unknown launches, end the job."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: P
 
 
 def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
-    """Count launches as lost that have not started in time, and kill them: an agent may start one later."""
+    """Mark launches not started in time as lost; kill them in case they start later."""
     unstarted = startup_timeout.unstarted_launches(state, now)
     kills = tuple(effects.Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
     return _conclude(state, unstarted, now, new_id, view).then(lambda after: decide(after, calls=kills))
@@ -77,7 +77,7 @@ def _conclude(
 
 
 def _acknowledge(status: TaskStatus) -> tuple[effects.Call, ...]:
-    """Updates with a uuid are acknowledged, those without never (Mesos documentation, scheduler HTTP API)."""
+    """Acknowledge only updates with a uuid (Mesos documentation, scheduler HTTP API)."""
     if not status.uuid or status.agent_id is None:
         return ()
     return (effects.Acknowledge(status.id, status.agent_id, status.uuid),)
@@ -117,7 +117,7 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
 
 
 def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[effects.Change, ...]:
-    """Add a task that fails soon after the job to the result, as a consequence of the first failure."""
+    """Add a task that fails soon after the job to the result, as a collateral failure."""
     soon = now - result.decided_at < recover.COLLATERAL_SECONDS
     if result.verdict is not Verdict.FAILED or status.state is not TaskState.FAILED or not soon:
         return ()

@@ -1,4 +1,4 @@
-"""Task completions that end the job, and failures that it survives. Policies are named as in Kubeflow and TonY."""
+"""Success policies, named as in Kubeflow and TonY: which tasks decide the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _is_leader(state: SchedulerState, record: TaskRecord) -> bool:
-    """Return whether the task is the chief; without one, worker 0 is (TensorFlow's convention)."""
+    """Return whether the task is the chief, or else worker 0 (TensorFlow convention)."""
     if any(job.kind is JobKind.CHIEF and job.count for job in state.spec.jobs):
         return record.job is JobKind.CHIEF
     return _is_worker_0(state, record)
