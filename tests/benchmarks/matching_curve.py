@@ -19,7 +19,7 @@ from tf_scheduler.core.placement.matching import Match, match_gang
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 ROUNDS = 3
-#: It takes minutes for more.
+#: More offers would take minutes.
 LARGEST_FOR_BEST_FIT = 10_000
 
 WIDTH, HEIGHT = 640, 400
@@ -36,13 +36,13 @@ def measured() -> tuple[Points, Points, Points]:
     tasks = benchmark.gang()
     for size in SIZES:
         offers = benchmark.cluster(size)
-        took, found = benchmark.seconds(partial(match_gang, tasks, offers, benchmark.ABOUT), ROUNDS)
-        assert isinstance(found, Match)
+        took, result = benchmark.seconds(partial(match_gang, tasks, offers, benchmark.ABOUT), ROUNDS)
+        assert isinstance(result, Match)
         naively, fitted = benchmark.seconds(partial(benchmark.naive, tasks, offers), ROUNDS)
         assert fitted is not None
         ours.append((size, took))
         naive.append((size, naively))
-        row = [took, len({item.agent.id for item in found.placements}), naively, len(set(fitted.values()))]
+        row = [took, len({item.agent.id for item in result.placements}), naively, len(set(fitted.values()))]
         if size <= LARGEST_FOR_BEST_FIT:
             thoroughly, scored = benchmark.seconds(partial(benchmark.naive, tasks, offers, True), 1)
             best.append((size, thoroughly))

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[2]
-#: Of one training.
+#: Maximum seconds of one training.
 PATIENCE = 600
 _PLACE = re.compile(r"(<!-- side by side -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -120,17 +120,17 @@ def by_us(program: Program, steps: int, cluster: Path) -> Took:
         result = json.loads(out)
         assert result["state"] == "succeeded", result["reason"]
         logs = [Path(task["logs"]) / "stdout" for task in result["tasks"] if task["name"].startswith(program.tellers)]
-        found = [json.loads(log.read_text().splitlines()[-1]) for log in logs]
-        known = [sys.executable, "-m", "tf_scheduler", "history", "show", "last", "--json"]
-        with process(known, {"XDG_STATE_HOME": folder}) as asked:
+        results = [json.loads(log.read_text().splitlines()[-1]) for log in logs]
+        command = [sys.executable, "-m", "tf_scheduler", "history", "show", "last", "--json"]
+        with process(command, {"XDG_STATE_HOME": folder}) as asked:
             record = json.loads(asked.communicate(timeout=PATIENCE)[0])
     launched = min(launch["launched"] for launch in record["launches"])
-    return took(found, submitted, total, launched)
+    return took(results, submitted, total, launched)
 
 
-def took(found: Sequence[dict[str, float]], submitted: float, total: float, launched: float | None = None) -> Took:
-    first = min(one["first"] for one in found)
-    examples = sum(one["examples_per_second"] for one in found)
+def took(results: Sequence[dict[str, float]], submitted: float, total: float, launched: float | None = None) -> Took:
+    first = min(one["first"] for one in results)
+    examples = sum(one["examples_per_second"] for one in results)
     return Took(first - submitted, total, examples, None if launched is None else first - launched)
 
 
@@ -187,14 +187,14 @@ def free_ports(count: int) -> list[int]:
 
 
 #: Program and way, and what each round took.
-Found = list[tuple[Program, Mapping[str, list[Took]]]]
+Measurements = list[tuple[Program, Mapping[str, list[Took]]]]
 BY_HAND, BY_US = "by hand", "local run"
 
 
-def measured(given: argparse.Namespace) -> Found:
+def measured(given: argparse.Namespace) -> Measurements:
     programs = [training(workers) for workers in given.workers] + [DIGITS] * given.digits
     subprocess.run([sys.executable, "-m", "compileall", "-q", "framework", "executor"], cwd=HOME, check=True)
-    found: Found = []
+    measurements: Measurements = []
     with tempfile.TemporaryDirectory() as folder, mesos(Path(folder) / "cluster"):
         ways: Mapping[str, Callable[[Program, int], Took]] = {
             BY_HAND: by_hand,
@@ -208,8 +208,8 @@ def measured(given: argparse.Namespace) -> Found:
                 for name in (BY_HAND, BY_US) if number % 2 else (BY_US, BY_HAND):
                     rounds[name].append(ways[name](program, given.steps))
                     print(program.name, program.count("worker"), name, rounds[name][-1], flush=True)
-            found.append((program, rounds))
-    return found
+            measurements.append((program, rounds))
+    return measurements
 
 
 HEAD = (
@@ -218,10 +218,10 @@ HEAD = (
 )
 
 
-def table(found: Found) -> str:
+def table(measurements: Measurements) -> str:
     """Return the table: medians, and the ratio of each round to the same round by hand (median, minimum, maximum)."""
     lines: list[tuple[str, ...]] = [HEAD, ("---",) * len(HEAD)]
-    for program, rounds in found:
+    for program, rounds in measurements:
         for way, each in rounds.items():
             launched = [one.launched for one in each if one.launched is not None]
             lines.append(

@@ -17,9 +17,9 @@ from mesos_client.scheduler import SchedulerDriver
 from wire.peer import PATIENCE, subscribed
 from wire.process import FRAMEWORK
 
-#: 20,000 offers are as many as a very large cluster makes at once.
+#: A very large cluster sends about 20,000 offers in one event.
 OFFERS = 20_000
-#: The best of so many is free of what else the machine does.
+#: Number of rounds; the fastest round is least disturbed by other processes.
 ROUNDS = 7
 LIMIT = 1.3
 

@@ -26,7 +26,7 @@ from tf_executor.around import environment as around_environment
 from tf_scheduler.zipapp_builder import build_bundle
 
 ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "2"))
-#: Of a second each, for either program of a pair.
+#: Number of one-second turns of each program of a pair.
 TURNS = 4 if ROUNDS < 3 else 20
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -55,9 +55,9 @@ def test_size_of_the_bundle(bundle: Path) -> None:
 @pytest.mark.mesos
 def test_start(scheduler: TaskLauncher) -> None:
     """From the start of the container's command to the executor's SUBSCRIBE, by the agent's log."""
-    found = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
+    values = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
     bare = [seconds_of(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)) for _ in range(ROUNDS)]
-    print_numbers("start, milliseconds", median=1000 * statistics.median(found), least=1000 * min(found))
+    print_numbers("start, milliseconds", median=1000 * statistics.median(values), least=1000 * min(values))
     print_numbers("python -c pass, milliseconds", median=1000 * statistics.median(bare), least=1000 * min(bare))
 
 
@@ -176,7 +176,7 @@ def step():
     return loss
 
 def executor():
-    # Processor time of the executor above us; 0: there is none.
+    # Processor time of the parent executor; 0 without an executor.
     pid = os.getpid()
     while pid > 1:
         fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
@@ -186,7 +186,7 @@ def executor():
     return 0.0
 
 def turn(number, seconds):
-    # By turns with the other program, so that each has the machine for itself.
+    # Alternate with the other program, so that only one program runs at a time.
     open(os.environ["GO"]).read()
     begin, cpu, above = time.monotonic(), time.process_time(), executor()
     while time.monotonic() < begin + seconds:
@@ -249,8 +249,8 @@ class Trained:
 
     @classmethod
     def read(cls, path: Path) -> Trained:
-        (found,) = re.findall(r"steps (\S+) seconds (\S+) processor (\S+) executor (\S+) loss (\S+)", path.read_text())
-        return cls(*map(float, found))
+        (values,) = re.findall(r"steps (\S+) seconds (\S+) processor (\S+) executor (\S+) loss (\S+)", path.read_text())
+        return cls(*map(float, values))
 
 
 def pipes(folder: Path, name: str) -> dict[str, str]:

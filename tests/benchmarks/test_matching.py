@@ -62,12 +62,12 @@ def gang(count: int = TASKS, cpus: float = 2) -> tuple[TaskSpec, ...]:
 
 def seconds(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
     """Return the minimal CPU time of several rounds, and the result."""
-    best, found = float("inf"), None
+    best, result = float("inf"), None
     for _ in range(rounds):
         begun = time.process_time()
-        found = work()
+        result = work()
         best = min(best, time.process_time() - begun)
-    return best, found
+    return best, result
 
 
 def naive(tasks: Sequence[TaskSpec], offers: Sequence[Offer], best: bool = False) -> dict[str, str] | None:
@@ -84,12 +84,12 @@ def test_a_thousand_tasks(size: int) -> None:
     """The goal: under a second over 10,000 offers, on one core."""
     tasks, offers = gang(), cluster(size)
 
-    took, found = seconds(lambda: match_gang(tasks, offers, ABOUT))
+    took, result = seconds(lambda: match_gang(tasks, offers, ABOUT))
     naively, fitted = seconds(lambda: naive(tasks, offers))
 
-    assert isinstance(found, Match)
-    used = {item.agent.id for item in found.placements}
-    assert [] == list(violations(found.placements, [offer for offer in offers if offer.agent_id in used], ABOUT))
+    assert isinstance(result, Match)
+    used = {item.agent.id for item in result.placements}
+    assert [] == list(violations(result.placements, [offer for offer in offers if offer.agent_id in used], ABOUT))
     assert fitted is not None
     print_numbers(f"{TASKS} tasks, {size} offers", took, naively, len(used), len(set(fitted.values())))
 
@@ -98,11 +98,11 @@ def test_a_gang_that_does_not_fit() -> None:
     """A failed search with a reason for every agent costs about as much as a placement."""
     tasks, offers = gang(cpus=15.95), cluster(10_000)
 
-    took, found = seconds(lambda: match_gang(tasks, offers, ABOUT))
+    took, result = seconds(lambda: match_gang(tasks, offers, ABOUT))
     naively, fitted = seconds(lambda: naive(tasks, offers))
 
-    assert isinstance(found, NoMatch)
-    assert {task.name for task in tasks} == {*found.reasons, *found.blocked_by_gang}
+    assert isinstance(result, NoMatch)
+    assert {task.name for task in tasks} == {*result.reasons, *result.blocked_by_gang}
     assert fitted is None
     print_numbers("no place for all, 10,000 offers", took, naively, 0, 0)
 
@@ -124,9 +124,9 @@ def test_a_held_offer_more() -> None:
     """Cost of one more offer while 10,000 are held: all are checked again."""
     tasks, offers = gang(cpus=15.95), cluster(10_001)
 
-    took, found = seconds(lambda: match_gang(tasks, [replace(offer) for offer in offers], ABOUT))
+    took, result = seconds(lambda: match_gang(tasks, [replace(offer) for offer in offers], ABOUT))
 
-    assert isinstance(found, NoMatch)
+    assert isinstance(result, NoMatch)
     print(f"\none more offer among 10,000: {1000 * took:.0f} ms")
 
 

@@ -52,5 +52,5 @@ def test_counting_costs_little_beside_deciding() -> None:
     measuring = seconds(lambda: [idle(state, event, 2.0, lambda: "id", None) for event in events])
     each = 1e6 / TASKS
     print(f"\ndecide {deciding * each:.1f} us, count {counting * each:.1f} us, measure {measuring * each:.1f} us")
-    # By ratio: both are slowed alike by what else the machine does.
+    # Compare by ratio, because other processes slow both alike.
     assert counting + measuring < deciding

@@ -27,7 +27,7 @@ from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 COUNTS = (100, 1_000, 10_000)
 ROUNDS = 5
-#: So many updates, one after the other, of tasks spread over all of them.
+#: Number of successive updates, of tasks spread over the whole service.
 UPDATES = 200
 
 
@@ -59,12 +59,12 @@ def _status(record: TaskRecord, state: TaskState, uuid: str) -> TaskStatus:
 
 def best(action: Callable[[], object], rounds: int = ROUNDS) -> float:
     """Return the minimal seconds of a few rounds, to exclude other load."""
-    found = []
+    times = []
     for _ in range(rounds):
         start = time.perf_counter()
         action()
-        found.append(time.perf_counter() - start)
-    return min(found)
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def print_numbers(what: str, count: int, seconds: float) -> None:

@@ -24,7 +24,7 @@ def main() -> None:
     given = parser.parse_args()
     spec = {"ps": given.ps_hosts.split(","), "worker": given.worker_hosts.split(",")}
     tf.disable_eager_execution()
-    # One thread each: with more, one worker would already take all of the machine, and nothing could scale.
+    # One thread per worker: with more threads, one worker would already use all cores.
     config = tf.ConfigProto(
         intra_op_parallelism_threads=1,
         inter_op_parallelism_threads=1,
@@ -66,7 +66,7 @@ def run(
             time.sleep(0.05)
         session.run(train)
         first = time.time()
-        # The workers are measured while all of them work.
+        # Measure the workers only while all of them train.
         while session.run(step) < workers:
             time.sleep(0.01)
         begun = time.time()

@@ -37,8 +37,8 @@ def registered(spec: ServiceSpec | None = None, **fields: Any) -> SchedulerState
 
 def an_app(state: SchedulerState | None = None, **policy: Any) -> ASGIApp:
     """Return the API of a state; default: of a service without tasks. `policy`: fields of Policy."""
-    shown = state or registered()
-    return create_app(lambda: Snapshot(shown), Policy(**policy))
+    current = state or registered()
+    return create_app(lambda: Snapshot(current), Policy(**policy))
 
 
 class ServiceLoop:

@@ -9,13 +9,13 @@ from typing import Any
 
 
 def decode_options(label: str) -> dict[str, Any]:
-    """The options of the label DCOS_PACKAGE_OPTIONS."""
+    """Return the options in the label DCOS_PACKAGE_OPTIONS."""
     options: dict[str, Any] = json.loads(base64.b64decode(label))
     return options
 
 
 def decode_definition(label: str) -> dict[str, Any]:
-    """The package of the label DCOS_PACKAGE_DEFINITION."""
+    """Return the package definition in the label DCOS_PACKAGE_DEFINITION."""
     envelope = json.loads(base64.b64decode(label))
     package: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(envelope["data"])))
     return package

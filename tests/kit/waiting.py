@@ -1,4 +1,4 @@
-"""Wait for what nothing announces."""
+"""Poll for conditions that no event announces."""
 
 from __future__ import annotations
 

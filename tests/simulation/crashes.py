@@ -20,39 +20,39 @@ from tf_scheduler.core.placement.agents import entry_use
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.task import TaskState
 
-#: Rounds of one second each; far more than any story needs.
+#: Maximum number of rounds of one second each; no story needs as many.
 PATIENCE = 400
 
 
 class Crash(BaseException):
-    """SIGKILL."""
+    """Simulated SIGKILL of the scheduler."""
 
 
 @dataclass
-class Fuse:
-    """Counts the points passed, and crashes at some: the n-th of this run, then the m-th of the next."""
+class CrashInjector:
+    """Crash at `crash_points`: counts of passed points until the first crash, then until each next one."""
 
-    lives: Sequence[int] = ()
+    crash_points: Sequence[int] = ()
     passed: list[tuple[str, str]] = field(default_factory=list)
-    burnt: list[tuple[str, str]] = field(default_factory=list)
-    _life: int = 0
+    crashes: list[tuple[str, str]] = field(default_factory=list)
+    _crashes: int = 0
     _count: int = 0
 
     def __call__(self, moment: str, what: str) -> None:
         self.passed.append((moment, what))
         self._count += 1
-        if self._life < len(self.lives) and self._count == self.lives[self._life]:
-            self._life, self._count = self._life + 1, 0
-            self.burnt.append((moment, what))
+        if self._crashes < len(self.crash_points) and self._count == self.crash_points[self._crashes]:
+            self._crashes, self._count = self._crashes + 1, 0
+            self.crashes.append((moment, what))
             raise Crash(f"{moment} {what}")
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """An event; after a crash during it, it happens again, as an operator would repeat a command."""
+    """An event and its goal. After a crash during the event, the event is repeated, like an operator's command."""
 
-    words: str
-    happens: Callable[[World], object]
+    name: str
+    act: Callable[[World], object]
     goal: Callable[[World], bool]
 
 
@@ -66,23 +66,25 @@ class Story:
     kills_at_once: bool = True
     #: Whether updates come in bursts.
     bursts: bool = False
-    #: Tasks that a crash during a gang launch may start once more.
+    #: Tasks that may be launched again after a crash during a gang launch.
     again: frozenset[str] = frozenset()
 
 
-def run_story(story: Story, *lives: int) -> tuple[World, Fuse]:
+def run_story(story: Story, *crash_points: int) -> tuple[World, CrashInjector]:
     """Run the whole story, with a crash at the given points."""
-    fuse = Fuse(lives)
+    injector = CrashInjector(crash_points)
     world = None
     while world is None:
-        world = _alive(lambda: World(story.spec, *story.agents(), kills_at_once=story.kills_at_once, checkpoint=fuse))
+        world = _construct(
+            lambda: World(story.spec, *story.agents(), kills_at_once=story.kills_at_once, checkpoint=injector)
+        )
     world.watches_moves, world.bursts = False, story.bursts
-    _again(world, world.register)
+    _retry_after_crash(world, world.register)
     for chapter in story.chapters:
-        _again(world, partial(chapter.happens, world))
+        _retry_after_crash(world, partial(chapter.act, world))
         _until(world, chapter)
         check(world)
-    return world, fuse
+    return world, injector
 
 
 def points(story: Story) -> int:
@@ -92,32 +94,32 @@ def points(story: Story) -> int:
 
 def _until(world: World, chapter: Chapter) -> None:
     for _ in range(PATIENCE):
-        _again(world, world.settle)
+        _retry_after_crash(world, world.settle)
         if chapter.goal(world) and not world.mesos.events:
             return
-        _again(world, lambda: world.wait(1.0))
+        _retry_after_crash(world, lambda: world.wait(1.0))
         if world.mesos.subscribed:
             world.mesos.allocate(world.now)
-        _again(world, world.settle)
+        _retry_after_crash(world, world.settle)
         for task in world.mesos.live().values():
             if task.state is TaskState.STAGING:
                 world.mesos.report(task.launch.record.id, TaskState.RUNNING)
             elif task.launch.record.id in world.mesos.doomed:
                 world.mesos.report(task.launch.record.id, TaskState.KILLED)
-    raise AssertionError(f"{chapter.words}: {PATIENCE} s were not enough; {world.state}")
+    raise AssertionError(f"{chapter.name}: {PATIENCE} s were not enough; {world.state}")
 
 
-def _again(world: World, do: Callable[[], object]) -> None:
+def _retry_after_crash(world: World, do: Callable[[], object]) -> None:
     """Call `do`; after a crash, restart on the stored state, and call it again."""
     while True:
         try:
             do()
             return
         except Crash:
-            _revive(world)
+            _restart(world)
 
 
-def _revive(world: World) -> None:
+def _restart(world: World) -> None:
     while True:
         try:
             world.decisions.clear()
@@ -129,7 +131,7 @@ def _revive(world: World) -> None:
             continue
 
 
-def _alive(make: Callable[[], World]) -> World | None:
+def _construct(make: Callable[[], World]) -> World | None:
     try:
         return make()
     except Crash:
@@ -137,7 +139,7 @@ def _alive(make: Callable[[], World]) -> World | None:
 
 
 def check(world: World) -> None:
-    """Check what must hold whenever no event is pending."""
+    """Check the invariants of a world without pending events."""
     mesos = world.mesos
     assert not mesos.subscribed or set(mesos.offers) == set(world.state.session.offers), "an offer waits for its answer"
     for task in mesos.tasks.values():

@@ -176,22 +176,22 @@ def cluster(task: str, **counts: int) -> Step:
 
 
 def outcome(words: str) -> Step:
-    """Some outcome contains these words."""
+    """At least one outcome contains these words."""
 
     def check(world: World) -> None:
         value = [entry.message for entry in world.outcomes]
-        assert any(words in message for message in value), f"nothing but {value}"
+        assert any(words in message for message in value), f"outcomes: {value}"
 
     return _step(f"outcome {words!r}", check)
 
 
 def quiet() -> Step:
-    """No call at all."""
+    """The scheduler made no call."""
     return _same("quiet", [], lambda world: world.calls)
 
 
 def result(verdict: Verdict | None) -> Step:
-    """Result of the service; None: not ended."""
+    """The result of the service; None before its end."""
     return _same(
         f"result {verdict}", verdict, lambda world: world.state.stored.result and world.state.stored.result.verdict
     )

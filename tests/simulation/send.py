@@ -134,9 +134,9 @@ def stop(reason: str = "enough") -> Step:
 
 def command(verb: Verb, plan: str, phase: str = "", step: str = "", **parameters: str) -> Step:
     """An operator's command for a plan."""
-    wish = PlanCommand(verb, plan, phase, step, parameters)
+    event = PlanCommand(verb, plan, phase, step, parameters)
     words = " ".join(part for part in (verb.value, plan, phase, step) if part)
-    return _step(words, lambda world: world.step(wish))
+    return _step(words, lambda world: world.step(event))
 
 
 def pod(verb: PodVerb, task: str) -> Step:
@@ -145,5 +145,5 @@ def pod(verb: PodVerb, task: str) -> Step:
 
 
 def event(happened: Event) -> Step:
-    """Any event."""
+    """Send any event."""
     return _step(type(happened).__name__, lambda world: world.step(happened))

@@ -1,7 +1,7 @@
 """Several services on the same agents, with a fair allocator and one clock.
 
 Every second the master offers each agent's free resources to the role that has the least (Mesos documentation,
-allocator: dominant resource fairness). A gang that needs most of the agents gets half of them, and so does its rival.
+allocator: dominant resource fairness). Two gangs that each need most of the agents are each offered half of the agents.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Service:
         return self.world.state.process.finished
 
     def share(self) -> int:
-        """Cpus offered to it or used by it, in thousandths."""
+        """Return the CPUs that the service uses or is offered, in thousandths."""
         offered = [pool for _, pool in self.world.mesos.offers.values()]
         used = [task.pool for task in self.world.mesos.live().values()]
         return sum(amount for pool in (*offered, *used) for (name, _), amount in pool.scalars.items() if name == "cpus")
@@ -104,7 +104,7 @@ class Cluster:
     now: float = 1000.0
 
     def join(self, spec: ServiceSpec, seconds: float) -> Service:
-        """Subscribe a service. Its ids, and with them its jitter, are its own."""
+        """Subscribe a service with its own ids, and therefore its own jitter."""
         views = [View(machine, spec.role) for machine in self.machines]
         world = World(spec, *views)
         world.now, seed = self.now, self.chance.getrandbits(32)

@@ -182,11 +182,11 @@ every_story = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 @every_story
 def test_crash_at_any_point_has_same_result(story: Any) -> None:
     """Same tasks running, none launched twice, every update acknowledged, every offer answered, nothing reserved."""
-    undisturbed, fuse = run_story(story)
+    undisturbed, injector = run_story(story)
     expected = launches(undisturbed)
-    for point, place in enumerate(fuse.passed, 1):
-        world, burnt = run_story(story, point)
-        assert [place] == burnt.burnt
+    for point, place in enumerate(injector.passed, 1):
+        world, injector = run_story(story, point)
+        assert [place] == injector.crashes
         count = launches(world)
         assert expected == count or set(count - expected) <= story.again, f"died at point {point}: {place}"
         assert set(undisturbed.mesos.live()) == set(world.mesos.live())

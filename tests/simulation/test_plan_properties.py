@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from builders import with_fields
 from kit.memory_store import MemoryStore
-from simulation.deeds import Deed, deeds, do, specs
 from simulation.mesos import an_agent
+from simulation.random_events import RandomEvent, apply_event, random_events, specs
 from simulation.world import World
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.plans.view import find_plan, plans
@@ -29,7 +29,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import PodVerb
 from tf_scheduler.runner import Decide, restore
 
-histories = st.lists(deeds(), max_size=20)
+histories = st.lists(random_events(), max_size=20)
 #: No deadline: it says nothing here. The number of examples keeps the quick tests quick.
 BOUNDED = settings(max_examples=25, deadline=None)
 
@@ -56,8 +56,8 @@ def stored_part(state: Any) -> Any:
 def test_restart_needs_only_stored_state(drawn: Any, history: Any) -> None:
     """At any point, the store returns the state without its volatile parts."""
     world = a_world(drawn)
-    for deed in history:
-        do(world, deed, drawn)
+    for event in history:
+        apply_event(world, event, drawn)
 
         again = restore(world.state.spec, MemoryStore(world.state.spec.name, world.disk))
 
@@ -69,22 +69,22 @@ def test_restart_needs_only_stored_state(drawn: Any, history: Any) -> None:
 @BOUNDED
 def test_restart_at_any_point_gives_same_future(drawn: Any, past: Any, future: Any) -> None:
     """Two schedulers with the same past: one loses its connection, the other dies. Both act the same from then on."""
-    lives = [a_world(drawn), a_world(drawn)]
-    for world in lives:
-        for deed in past:
-            do(world, deed, drawn)
-    steady, restarted = lives
+    worlds = [a_world(drawn), a_world(drawn)]
+    for world in worlds:
+        for event in past:
+            apply_event(world, event, drawn)
+    steady, restarted = worlds
     if steady.state.process.finished:
         return
     steady.disconnect()
     restarted.restart()
-    for world in lives:
+    for world in worlds:
         world.decisions.clear()
         # The offer rounds of this run, and its attempts without success, are not stored.
         world.state = with_fields(world.state, revive_tokens=FULL_TOKEN_BUCKET, offer_round=OfferRound())
         world.register()
-        for deed in future:
-            do(world, deed, drawn)
+        for event in future:
+            apply_event(world, event, drawn)
 
     assert deeds_of(steady) == deeds_of(restarted)
     assert stored_part(steady.state) == stored_part(restarted.state)
@@ -110,8 +110,8 @@ def _shown(call: object) -> str:
 def test_task_belongs_to_one_active_plan(drawn: Any, history: Any) -> None:
     """Of all work that plans may do at a moment, no task is in two plans; and no task is requested twice."""
     world = a_world(drawn)
-    for deed in history:
-        do(world, deed, drawn)
+    for event in history:
+        apply_event(world, event, drawn)
 
         claimed = [step.task for runnable in view_of(world.state).runnable for step in runnable.steps]
         names = [task.name for gang in view_of(world.state).gangs for task in gang.tasks]
@@ -131,17 +131,17 @@ def interrupted_plans(state: SchedulerState) -> set[str]:
 def test_interrupted_plan_starts_nothing(drawn: Any, history: Any) -> None:
     """It neither kills a task nor launches one."""
     world = a_world(drawn)
-    for deed in history:
+    for event in history:
         before = interrupted_plans(world.state)
         world.decisions.clear()
-        do(world, deed, drawn)
+        apply_event(world, event, drawn)
         after = interrupted_plans(world.state)
 
         changes = [change for decision in world.decisions for change in decision.changes]
         retired = {change.plan for change in changes if isinstance(change, LaunchRetired)}
         launched = {change.record.plan for change in changes if isinstance(change, TaskLaunched)}
 
-        assert (retired | launched).isdisjoint(before & after) or deed.name == "end"
+        assert (retired | launched).isdisjoint(before & after) or event.name == "end"
 
 
 @given(specs(), histories)
@@ -149,8 +149,8 @@ def test_interrupted_plan_starts_nothing(drawn: Any, history: Any) -> None:
 def test_tally_equals_count_of_statuses(drawn: Any, history: Any) -> None:
     """It is kept next to the statuses, and equals a count of them."""
     world = a_world(drawn)
-    for deed in history:
-        do(world, deed, drawn)
+    for event in history:
+        apply_event(world, event, drawn)
 
         assert Counter(status.state for status in world.state.stored.statuses.values()) == Counter(
             world.state.derived.state_counts
@@ -166,8 +166,8 @@ def test_kill_is_repeated_until_task_ends(drawn: Any, history: Any) -> None:
     Not for one that counts as lost: it is killed if it returns.
     """
     world = a_world(drawn)
-    for deed in history:
-        do(world, deed, drawn)
+    for event in history:
+        apply_event(world, event, drawn)
     if world.state.process.finished or world.state.stored.result:
         return
     world.decisions.clear()
@@ -184,14 +184,19 @@ def test_kill_is_repeated_until_task_ends(drawn: Any, history: Any) -> None:
 def test_every_rollout_completes(drawn: Any, history: Any) -> None:
     """When operators continue every plan, tasks run and resources suffice, deploy and update complete."""
     world = a_world(drawn)
-    for deed in history:
-        do(world, deed, drawn)
+    for event in history:
+        apply_event(world, event, drawn)
     for _ in range(60):
         if world.state.stored.result or world.state.process.finished or complete(world):
             break
         let_go(world)
-        for deed in (Deed("killed"), Deed("offers"), Deed("run_all"), Deed("wait", detail=12.0)):
-            do(world, deed, drawn)
+        for event in (
+            RandomEvent("killed"),
+            RandomEvent("offers"),
+            RandomEvent("run_all"),
+            RandomEvent("wait", detail=12.0),
+        ):
+            apply_event(world, event, drawn)
     note(f"{[(plan.name, plan.status, plan.phases) for plan in plans(world.state)]}")
 
     assert world.state.stored.result or world.state.process.finished or complete(world)
@@ -237,5 +242,5 @@ def decide_twice(
 def test_decision_without_last_view_is_same(drawn: Any, history: Any) -> None:
     """The view is a cache: no stale part of it may affect a decision."""
     world = a_world(drawn, decide=decide_twice)
-    for deed in history:
-        do(world, deed, drawn)
+    for event in history:
+        apply_event(world, event, drawn)

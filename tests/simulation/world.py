@@ -31,7 +31,7 @@ AnyWorld = TypeVar("AnyWorld", bound="World")
 
 
 class World:
-    """Everything of one service."""
+    """A simulated service: scheduler, store, Mesos and clock."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class World:
         self._ids = (f"id-{number}" for number in count(1))
         #: Decisions on the events of the last `send`.
         self.decisions: list[Decision] = []
-        #: It takes most of the time of a step.
+        #: Check the transitions of plan steps, which takes most of the time of a step.
         self.watches_moves = True
-        #: Deliver consecutive updates together, as a burst in the inbox.
+        #: Deliver consecutive status updates as one batch.
         self.bursts = False
         #: Transitions of plan steps.
         self.moves: set[tuple[Status, Status]] = set()
@@ -95,10 +95,10 @@ class World:
                 self._burst()
             else:
                 self.step(self.mesos.events.popleft())
-        raise AssertionError("this does not come to rest")
+        raise AssertionError("the scheduler does not become idle")
 
     def _burst(self) -> None:
-        """Take the next events, as the runner takes them from its inbox."""
+        """Handle consecutive status updates as one batch, like the runner."""
         events = [self.mesos.events.popleft()]
         while isinstance(events[-1], StatusUpdated) and self.mesos.events:
             if not isinstance(self.mesos.events[0], StatusUpdated):

@@ -1,4 +1,4 @@
-"""Random events in the life of a service, as data: the same ones can happen in two worlds."""
+"""Random events of a service as data, so that a test can apply the same events to two worlds."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ CUSTOM = (
     PlanSpec("retune", PlanStrategy.SERIAL, (PhaseSpec("again", "worker", PlanStrategy.SERIAL),)),
     PlanSpec("first", phases=(PhaseSpec("first", "worker", indexes=(0,)), PhaseSpec("ps", "ps")), gang=False),
 )
-#: With strategies under which every task must know all addresses, an order makes no sense.
+#: With other strategies every task must know all addresses, so all tasks start together.
 _ORDERED = st.sampled_from([*PlanStrategy])
 _GANG = st.just(PlanStrategy.PARALLEL)
 
 
 @dataclass(frozen=True)
-class Deed:
-    """An event and its target: `which` is an index into the possible targets."""
+class RandomEvent:
+    """An event and its target: `target` is an index into the possible targets."""
 
     name: str
-    which: int = 0
+    target: int = 0
     detail: object = None
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> list[ServiceSpec]:
-    """Options of a service, and what they change to later: other sizes, commands and orders."""
+    """Generate three specs of a service with different sizes, users and orders; later ones are its updates."""
     strategy = draw(st.sampled_from(Strategy))
     specs = []
     for number in range(3):
@@ -48,15 +48,15 @@ def specs(draw: st.DrawFn) -> list[ServiceSpec]:
     return specs
 
 
-def deeds(*names: str) -> st.SearchStrategy[Deed]:
-    """Random events; only those named, if names are given."""
+def random_events(*names: str) -> st.SearchStrategy[RandomEvent]:
+    """Generate random events of these names; without names, of every name except `stop`."""
     details = {
         "offers": st.none(),
         "run": st.none(),
         "run_all": st.none(),
         "end": st.sampled_from([TaskState.FINISHED, TaskState.FAILED, TaskState.LOST]),
-        "unwell": st.none(),
-        "vanish": st.none(),
+        "unhealthy": st.none(),
+        "unreachable": st.none(),
         "killed": st.none(),
         "command": st.sampled_from(Verb),
         "pod": st.sampled_from([PodVerb.PAUSE, PodVerb.RESUME]),
@@ -66,61 +66,61 @@ def deeds(*names: str) -> st.SearchStrategy[Deed]:
         "stop": st.none(),
     }
     return st.sampled_from(names or [name for name in details if name != "stop"]).flatmap(
-        lambda name: st.builds(Deed, st.just(name), st.integers(0, 50), details[name])
+        lambda name: st.builds(RandomEvent, st.just(name), st.integers(0, 50), details[name])
     )
 
 
-def do(world: World, deed: Deed, specs: list[ServiceSpec]) -> None:
-    """Let it happen, and run the scheduler until it is idle."""
+def apply_event(world: World, event: RandomEvent, specs: list[ServiceSpec]) -> None:
+    """Apply an event to the world, and run the scheduler until no event is pending."""
     if world.state.process.finished:
         return
-    if deed.name == "wait":
-        world.wait(float(str(deed.detail)))
-    elif deed.name == "options":
-        world.restart(specs[deed.which % len(specs)])
+    if event.name == "wait":
+        world.wait(float(str(event.detail)))
+    elif event.name == "options":
+        world.restart(specs[event.target % len(specs)])
         world.register()
-    elif deed.name == "command":
-        world.step(_command(world, deed))
-    elif deed.name == "pod":
+    elif event.name == "command":
+        world.step(_command(world, event))
+    elif event.name == "pod":
         names = [task.name for task in world.state.spec.tasks()]
-        world.step(PodCommand(PodVerb(deed.detail), names[deed.which % len(names)]))
-    elif deed.name == "stop":
+        world.step(PodCommand(PodVerb(event.detail), names[event.target % len(names)]))
+    elif event.name == "stop":
         world.step(StopRequested("enough"))
     else:
-        _to_mesos(world, deed)
+        _to_mesos(world, event)
     world.settle()
 
 
-def _to_mesos(world: World, deed: Deed) -> None:
+def _to_mesos(world: World, event: RandomEvent) -> None:
     mesos = world.mesos
     live = [task for _, task in sorted(mesos.live().items())]
-    if deed.name == "offers":
+    if event.name == "offers":
         mesos.allocate(world.now)
-    elif deed.name == "resend":
+    elif event.name == "resend":
         mesos.resend()
-    elif deed.name == "run_all":
+    elif event.name == "run_all":
         for task in live:
             mesos.report(task.launch.record.id, TaskState.RUNNING)
-    elif deed.name == "killed":
+    elif event.name == "killed":
         for task in [task for task in live if task.launch.record.id in mesos.doomed]:
             mesos.report(task.launch.record.id, TaskState.KILLED)
     elif live:
-        chosen = live[deed.which % len(live)].launch.record.id
-        if deed.name == "unwell":
+        chosen = live[event.target % len(live)].launch.record.id
+        if event.name == "unhealthy":
             mesos.report(chosen, TaskState.RUNNING, healthy=False)
         else:
-            state = {"run": TaskState.RUNNING, "vanish": TaskState.UNREACHABLE}.get(deed.name, deed.detail)
+            state = {"run": TaskState.RUNNING, "unreachable": TaskState.UNREACHABLE}.get(event.name, event.detail)
             mesos.report(chosen, state)
 
 
-def _command(world: World, deed: Deed) -> PlanCommand:
-    """A command for an existing plan, phase or step."""
+def _command(world: World, event: RandomEvent) -> PlanCommand:
+    """Return a command for an existing plan, phase or step."""
     nodes: list[tuple[str, str, str]] = []
     for plan in plans(world.state):
         nodes.append((plan.name, "", ""))
         for phase in plan.phases:
             nodes.append((plan.name, phase.name, ""))
             nodes += [(plan.name, phase.name, step.name) for step in phase.steps]
-    verb = Verb(deed.detail)
-    parameters = {"NUMBER": str(deed.which)} if verb is Verb.START else {}
-    return PlanCommand(verb, *nodes[deed.which % len(nodes)], parameters)
+    verb = Verb(event.detail)
+    parameters = {"NUMBER": str(event.target)} if verb is Verb.START else {}
+    return PlanCommand(verb, *nodes[event.target % len(nodes)], parameters)
