@@ -75,7 +75,7 @@ def test_burst_has_same_result_as_single_updates(strategy: Any, ends: Any) -> No
 
 
 def test_burst_is_stored_before_it_is_acknowledged() -> None:
-    """In one transaction; the calls of the plans follow once."""
+    """All updates are stored in one transaction; the calls of the plans follow once."""
     points: list[tuple[str, str]] = []
     world = training(True, Strategy.MULTI_WORKER_MIRRORED)
     world.checkpoint = lambda moment, what: points.append((moment, what))

@@ -61,7 +61,7 @@ def test_user_plan_passes_parameters_to_its_tasks() -> None:
 
 
 def test_start_of_running_plan_changes_only_parameters() -> None:
-    """As in the SDK: only later launches use the new parameters."""
+    """Only later launches use the new parameters, as in the SDK."""
     play(
         complete_deployment(RETUNE),
         send.command(Verb.START, "retune", RATE="0.1"),
@@ -135,7 +135,7 @@ def test_deploy_has_priority_over_user_plan() -> None:
 
 
 def test_tasks_outside_deploy_are_launched_by_user_plan_only() -> None:
-    """Their failure fails the plan, not the job; a restart of the plan retries."""
+    """A failed task of a user plan fails the plan, not the job; a restart of the plan retries."""
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
     play(
@@ -182,7 +182,7 @@ def test_restarted_deploy_step_is_relaunched() -> None:
 
 
 def test_restarted_mirrored_worker_restarts_all_workers() -> None:
-    """They must know each other's addresses."""
+    """The tasks must know each other's addresses."""
     names = ("worker-0", "worker-1", "worker-2")
     play(
         complete_deployment(workers=3, ps=0, strategy=Strategy.MULTI_WORKER_MIRRORED),
@@ -253,7 +253,7 @@ def test_pending_step_can_be_interrupted() -> None:
 
 
 def test_chief_waits_for_interrupted_workers() -> None:
-    """It must know every address; the rest of the gang starts."""
+    """The chief must know every address; the rest of the gang starts."""
     play(
         a_world(chief=1),
         send.register(),
@@ -317,7 +317,7 @@ def test_plan_without_gang_launches_tasks_that_fit() -> None:
     ],
 )
 def test_invalid_plan_command_gets_sdk_message(command: Any, reply: Any, words: Any) -> None:
-    """And nothing is changed or called."""
+    """A refused command changes no state and makes no call."""
     world = play(complete_deployment(RETUNE))
     before = world.state
 

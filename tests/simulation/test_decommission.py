@@ -22,7 +22,7 @@ def workers(count: Any) -> Any:
 
 
 def test_decommission_starts_with_highest_index() -> None:
-    """One after the other; each is forgotten when it has stopped, in the store too."""
+    """Tasks stop one after the other; a stopped task is removed from the state and the store."""
     world = play(
         deployed(workers(4), kills_at_once=False),
         expect.plan("decommission", COMPLETE),
@@ -51,7 +51,7 @@ def test_decommission_starts_with_highest_index() -> None:
 
 
 def test_removed_jobs_are_decommissioned_before_surplus_tasks() -> None:
-    """As in the SDK."""
+    """The SDK does the same."""
     play(
         deployed(workers(3), kills_at_once=False),
         send.restart(a_spec(workers=2, ps=0, chief=0)),

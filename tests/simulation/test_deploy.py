@@ -70,7 +70,7 @@ def test_restarted_scheduler_takes_over_its_tasks() -> None:
 
 
 def test_lost_connection_voids_offers() -> None:
-    """They are neither accepted nor declined on the next connection."""
+    """Offers of a lost connection are neither accepted nor declined on the next connection."""
     play(
         World(a_spec(), an_agent(cpus=2)),
         send.register(),

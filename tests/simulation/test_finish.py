@@ -72,7 +72,7 @@ def test_default_policy_of_joint_training_is_chief() -> None:
 
 
 def test_chief_counts_as_one_of_all_workers() -> None:
-    """It trains as the workers do if there are no parameter servers to coordinate."""
+    """Without parameter servers the chief trains like a worker."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF, 1))
     world = deployed(a_spec(strategy=Strategy.PYTORCH_DDP, jobs=jobs))
 
@@ -95,7 +95,7 @@ def test_collective_loss_after_a_finish_fails_job(strategy: Any, end: Any) -> No
 
 
 def test_independent_workers_continue_after_a_finish() -> None:
-    """They do not depend on each other."""
+    """Independent workers do not depend on each other."""
     world = deployed(workers(SuccessPolicy.ALL_WORKERS))
 
     play(world, send.status("worker-0", FINISHED))
@@ -117,7 +117,7 @@ def test_any_worker_policy_fails_with_last_worker() -> None:
 
 @pytest.mark.parametrize("kind", [JobKind.EVALUATOR, JobKind.TENSORBOARD])
 def test_side_jobs_do_not_fail_job(kind: Any) -> None:
-    """They are relaunched, and abandoned in the end."""
+    """Side jobs are relaunched, and abandoned after too many failures."""
     spec = between(kind)
     world = deployed(a_spec(strategy=spec.strategy, jobs=spec.jobs, restart=RestartPolicy(max_failures=0)))
 
@@ -129,7 +129,7 @@ def test_side_jobs_do_not_fail_job(kind: Any) -> None:
 
 @pytest.mark.parametrize("clean_up", [CleanupPolicy.RUNNING, CleanupPolicy.ALL])
 def test_running_tasks_are_killed_with_job(clean_up: Any) -> None:
-    """And Mesos forgets the framework."""
+    """The framework is removed from Mesos."""
     world = deployed(between(cleanup=clean_up))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.torn_down())
@@ -145,7 +145,7 @@ def test_tasks_left_running_are_killed_after_timeout() -> None:
 
 
 def test_tasks_without_timeout_run_until_service_ends() -> None:
-    """However long that takes."""
+    """The scheduler waits without a limit."""
     world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=None))
 
     play(world, send.status("worker-0", FINISHED), expect.killed())
@@ -185,7 +185,7 @@ def test_stopped_job_keeps_no_tasks() -> None:
 
 
 def test_evaluator_has_time_for_last_checkpoint() -> None:
-    """Then it is killed; the others are killed immediately."""
+    """After its time the evaluator is killed; the other tasks are killed immediately."""
     world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.alive("evaluator-0"))
@@ -230,7 +230,7 @@ def test_idle_service_stays_until_uninstalled() -> None:
     ],
 )
 def test_ended_job_rejects_commands(command: Any) -> None:
-    """It would never be done; the plans keep their last status. Also while the service stays."""
+    """A command could never complete after the end; plans keep their last status, also in an idle service."""
     world = play(deployed(between(after_finish=AfterFinish.IDLE)), send.status("worker-0", FINISHED), send.wait())
     before = world.state
 
@@ -253,7 +253,7 @@ def test_job_beyond_its_deadline_fails() -> None:
 
 
 def test_deadline_of_unlaunched_job_does_not_run() -> None:
-    """It waits for resources, as the reasons say; the time of the job has not started."""
+    """The gang waits for resources; the time of the job has not started."""
     world = World(workers(finish=FinishPolicy(deadline=100.0)), an_agent(cpus=0.1))
 
     play(world, send.register(), send.offers(), send.wait(1000.0))

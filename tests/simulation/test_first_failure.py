@@ -42,7 +42,7 @@ def test_consequences_are_listed_and_first_failure_is_blamed() -> None:
 
 
 def test_late_failure_is_not_a_consequence() -> None:
-    """Also when the scheduler killed it in between."""
+    """Also when the scheduler killed the task in between."""
     world = without_tolerance()
     play(world, failed("worker-1"), send.killed("chief-0"), send.wait(21.0), failed("worker-0"))
 
@@ -73,7 +73,7 @@ def test_collateral_failure_that_ends_job_names_its_cause() -> None:
 
 
 def test_result_of_older_scheduler_is_read() -> None:
-    """It lists no consequences."""
+    """The result lists no consequences."""
     world = play(without_tolerance(), failed("worker-1"))
     old = json.loads(world.stored()["result"])
     del old["collateral"]

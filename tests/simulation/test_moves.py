@@ -236,7 +236,7 @@ def histories() -> Any:
 
 
 def test_every_step_transition_happens() -> None:
-    """And no other: a row that cannot happen would be misleading."""
+    """The table has no further row: a row that cannot happen would mislead readers."""
     moves = set().union(*(world.moves for world in histories()))
 
     assert {(old, new) for old, row in TRANSITIONS.items() for new in row} == moves

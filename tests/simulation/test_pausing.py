@@ -143,14 +143,14 @@ def test_resumed_task_runs_at_its_old_address() -> None:
 
 
 def test_task_can_be_resumed_before_placeholder_launches() -> None:
-    """Then its program is the next launch there."""
+    """The program is the next launch at the same address."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.pod(RESUME, "worker-1"), send.offers(), expect.launched("worker-1"))
     assert not world.state.stored.tasks["worker-1"].is_placeholder
 
 
 def test_paused_task_has_no_deadlines() -> None:
-    """It never joins its peers, and none of its deadlines is ever due."""
+    """A paused task never joins its peers, so none of its deadlines applies."""
     world = deployed(a_spec())
     for name in ("ps-0", "worker-0", "chief-0"):
         play(world, send.status(name, TaskState.RUNNING, healthy=True))
@@ -163,7 +163,7 @@ def test_paused_task_has_no_deadlines() -> None:
 
 
 def test_crash_looping_task_can_be_paused_and_resumed() -> None:
-    """Its back-off is cleared, and its failures are remembered."""
+    """The back-off of the task is cleared, and its failures are remembered."""
     world = deployed()
     error = send.status("worker-1", TaskState.FAILED, exit_code=3, message="exit code 3")
     play(world, error, send.offers(), send.running(), error, send.pod(PAUSE, "worker-1"))
@@ -176,7 +176,7 @@ def test_crash_looping_task_can_be_paused_and_resumed() -> None:
 @pytest.mark.parametrize("when", RestartWhen)
 @pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.FINISHED, TaskState.KILLED])
 def test_exited_placeholder_is_relaunched(when: Any, state: Any) -> None:
-    """It is relaunched as a placeholder; that is neither a failure nor the end of the job."""
+    """A lost paused task is relaunched as a placeholder, without a failure or the end of the job."""
     restart = RestartPolicy(when=when, max_failures=1)
     jobs = (a_job(JobKind.WORKER, 1),)
     world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs, restart=restart))
@@ -277,7 +277,7 @@ def test_plan_with_paused_task_can_be_forced() -> None:
 
 
 def test_job_with_paused_task_ends() -> None:
-    """Its resources are released with all others."""
+    """The resources of a paused task are released with all others."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     play(world, send.status("chief-0", TaskState.FINISHED), send.wait(60.0), expect.result(Verdict.SUCCEEDED))
@@ -330,7 +330,7 @@ def test_readers_resume_when_dispatcher_is_decommissioned(strategy: Any) -> None
 
 
 def test_dependent_of_removed_paused_task_resumes_once() -> None:
-    """Also while stopping it takes time, and over a restart."""
+    """Also while the stop takes time, and over a restart of the scheduler."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF), a_job(JobKind.DISPATCHER, section="data_dispatcher"))
     world = World(a_spec(jobs=jobs), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running(), send.pod(PAUSE, "data-dispatcher-0"))

@@ -108,7 +108,7 @@ def _shown(call: object) -> str:
 @given(specs(), histories)
 @BOUNDED
 def test_task_belongs_to_one_active_plan(drawn: Any, history: Any) -> None:
-    """Of all work that plans may do at a moment, no task is in two plans; and no task is requested twice."""
+    """At every moment, no two plans may work on the same task, and no task is requested twice."""
     world = a_world(drawn)
     for event in history:
         apply_event(world, event, drawn)
@@ -129,7 +129,7 @@ def interrupted_plans(state: SchedulerState) -> set[str]:
 @given(specs(), histories)
 @BOUNDED
 def test_interrupted_plan_starts_nothing(drawn: Any, history: Any) -> None:
-    """It neither kills a task nor launches one."""
+    """An interrupted plan neither kills nor launches a task."""
     world = a_world(drawn)
     for event in history:
         before = interrupted_plans(world.state)
@@ -147,7 +147,7 @@ def test_interrupted_plan_starts_nothing(drawn: Any, history: Any) -> None:
 @given(specs(), histories)
 @BOUNDED
 def test_tally_equals_count_of_statuses(drawn: Any, history: Any) -> None:
-    """It is kept next to the statuses, and equals a count of them."""
+    """The tally is stored next to the statuses, and must equal a count of them."""
     world = a_world(drawn)
     for event in history:
         apply_event(world, event, drawn)

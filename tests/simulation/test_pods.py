@@ -51,7 +51,7 @@ def test_requested_kill_is_not_a_warning() -> None:
 
 
 def test_restarted_ps_restarts_chief() -> None:
-    """As for a lost one; the answer lists the chief."""
+    """The chief restarts as after a loss of the ps; the answer lists the chief."""
     world = deployed()
 
     play(
@@ -65,7 +65,7 @@ def test_restarted_ps_restarts_chief() -> None:
 
 
 def test_slowly_stopping_task_returns_to_old_address() -> None:
-    """It writes its checkpoint for longer than a lost task would wait for its address."""
+    """The task writes its checkpoint for longer than a lost task waits for its address."""
     world = deployed(kills_at_once=False)
     before = world.state.stored.tasks["worker-1"].address
 
@@ -89,7 +89,7 @@ def test_replaced_task_moves_to_another_agent() -> None:
 
 
 def test_replaced_task_without_other_agent_stays() -> None:
-    """Rather than stay pending: after an offer round without success."""
+    """After a failed offer round the task returns to its agent and does not stay pending."""
     world = World(a_spec(), an_agent("agent-1"))
     play(world, send.register(), send.offers(), send.running())
     before = world.state.stored.tasks["worker-1"]
@@ -122,7 +122,7 @@ def test_replaced_task_without_other_agent_stays() -> None:
     ],
 )
 def test_invalid_pod_command_is_refused_with_reason(verb: Any, task: Any, reply: Any, words: Any) -> None:
-    """And nothing happens."""
+    """A refused command has no effect."""
     world = deployed()
     play(world, send.status("worker-0", TaskState.FINISHED), send.pod(PAUSE, "ps-0"))
 

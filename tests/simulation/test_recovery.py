@@ -57,7 +57,7 @@ def test_lost_worker_restarts_alone_at_its_old_address() -> None:
 
 
 def test_worker_at_new_address_restarts_chief() -> None:
-    """Its agent is gone: only a restarted chief finds the new address. The ps keeps running."""
+    """Without the old agent, only a restarted chief finds the new address. The ps keeps running."""
     world = deployed(None, an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2))
     (name,) = (name for name in ("worker-0", "worker-1", "ps-0", "chief-0") if on(world, name, "agent-2"))
     others = [other for other in ALL if other not in (name, "chief-0")]
@@ -151,7 +151,7 @@ def test_restart_exit_code_is_not_a_failure(code: Any) -> None:
 
 
 def test_finished_task_is_never_relaunched() -> None:
-    """Not even when its whole gang restarts in order."""
+    """A finished task stays finished even when its whole gang restarts."""
     world = deployed(mirrored())
 
     play(
@@ -294,7 +294,7 @@ def test_start_timeout_can_be_disabled() -> None:
 
 
 def test_agent_with_failing_launches_is_avoided() -> None:
-    """Also by tasks with their old address there, and by the next scheduler; until its time is over."""
+    """Tasks with their old address on the agent and a restarted scheduler avoid it, too, until its time is over."""
     world = deployed()
     host = world.state.stored.tasks["worker-1"].hostname
     dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
@@ -342,7 +342,7 @@ ERROR = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
 
 
 def test_job_restart_policy_overrides_service() -> None:
-    """Its tasks are allowed more failures than those of other jobs."""
+    """The tasks of this job may fail more often than the tasks of other jobs."""
     world = deployed(with_worker(restart=RestartPolicy(max_failures=1)))
     play(world, ERROR, send.offers(), expect.launched("worker-1"), expect.result(None))
     play(world, send.wait(60.0), send.status("ps-0", FAILED, exit_code=3), expect.result(Verdict.FAILED))
@@ -360,7 +360,7 @@ def test_job_restart_policy_overrides_service() -> None:
     ],
 )
 def test_job_chooses_when_tasks_restart(when: Any, end: Any, verdict: Any, words: Any) -> None:
-    """As restartPolicy of Kubeflow's jobs."""
+    """The option has the meaning of restartPolicy in Kubeflow."""
     world = deployed(with_worker(restart=RestartPolicy(max_failures=0, when=when)))
     play(world, send.status("worker-1", FAILED, **end), expect.result(verdict))
     assert words in (world.state.stored.result.reason if world.state.stored.result else "")
@@ -411,7 +411,7 @@ def test_hung_program_killed_by_executor_is_blamed() -> None:
 
 
 def test_task_of_drained_agent_moves_immediately() -> None:
-    """Its agent is no longer offered; the task had its grace period, and no failure counts."""
+    """A drained agent is no longer offered; the task had its grace period, and no failure counts."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
     host = world.state.stored.tasks["worker-1"].hostname
     for offer_id in [key for key, (offer, _) in world.mesos.offers.items() if offer.hostname == host]:
@@ -454,7 +454,7 @@ def test_collective_training_shrinks_without_resources() -> None:
 
 
 def test_shrunk_training_grows_at_next_restart() -> None:
-    """Not before, although it would fit: training is not interrupted for it."""
+    """Running training is not interrupted, although more workers would fit."""
     world = shrinking()
     host = world.state.stored.tasks["worker-0"].hostname
     play(world, send.agent_lost(host), *rounds(5), send.running(), send.agent(an_agent("agent-9", cpus=1)))
@@ -467,12 +467,12 @@ def test_shrunk_training_grows_at_next_restart() -> None:
 
 
 def test_fewer_than_minimum_workers_do_not_start() -> None:
-    """One of three, where two are needed."""
+    """One of three workers fits, but two are required."""
     world = shrinking(an_agent("agent-1", cpus=1), an_agent("agent-2", cpus=2))
     play(world, send.agent_lost("agent-2"), *rounds(8), expect.alive())
 
 
 def test_gone_task_is_replaced_immediately() -> None:
-    """It does not wait for an address that is gone with its agent."""
+    """The task does not wait for an address on a removed agent."""
     world = deployed()
     play(world, send.status("worker-1", TaskState.GONE_BY_OPERATOR), send.offers(), expect.launched("worker-1"))

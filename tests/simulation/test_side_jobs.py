@@ -28,7 +28,7 @@ def fed() -> ServiceSpec:
 
 
 def test_training_does_not_wait_for_tensorboard() -> None:
-    """It is too big for this cluster: pending, with its reasons."""
+    """A TensorBoard that is too big for this cluster is pending, with its reasons."""
     world = World(spec(a_job(JobKind.TENSORBOARD, needs=needs(cpus=50))), an_agent())
 
     play(world, send.register(), send.offers(), expect.launched(*TRAINERS))
@@ -47,7 +47,7 @@ def test_tensorboard_gets_its_configured_port_if_offered() -> None:
 
 
 def test_moved_side_job_restarts_no_other_task() -> None:
-    """Its address is not in any ClusterSpec: the generation stays, also for tasks launched later."""
+    """No ClusterSpec has the address of a side job, so the generation stays, also for later launches."""
     world = deployed(spec(a_job(JobKind.TENSORBOARD, port=31007)))
 
     play(world, send.status("tensorboard-0", FAILED, **KILLED_HARD), send.ports_taken("agent-1", (31007, 31007)))
@@ -80,7 +80,7 @@ def test_every_task_knows_the_dispatcher() -> None:
 
 
 def test_lost_dispatcher_restarts_its_readers() -> None:
-    """It forgets the data sets that they have registered. The parameter server keeps its variables."""
+    """A new dispatcher lacks the registered data sets. The parameter server keeps its variables."""
     world = deployed(fed())
     readers = ("worker-0", "worker-1", "chief-0", "data-worker-0", "data-worker-1")
 
@@ -95,7 +95,7 @@ def test_lost_dispatcher_restarts_its_readers() -> None:
 
 
 def test_lost_data_worker_restarts_alone() -> None:
-    """It registers with the dispatcher."""
+    """A new data worker registers with the dispatcher."""
     world = deployed(fed())
 
     play(world, send.status("data-worker-1", FAILED, **KILLED_HARD), expect.killed(), send.offers())

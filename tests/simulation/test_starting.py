@@ -44,7 +44,7 @@ def test_launch_stuck_in_staging_is_lost_and_moves() -> None:
 
 
 def test_stuck_launch_on_only_agent_is_retried_there() -> None:
-    """Rather than stay pending."""
+    """The task is retried on the same agent and does not stay pending."""
     world = World(a_spec(), an_agent("agent-1", cpus=8))
     play(world, send.register(), send.offers(), send.running(*OTHERS), send.wait(600.0))
 
@@ -54,7 +54,7 @@ def test_stuck_launch_on_only_agent_is_retried_there() -> None:
 
 
 def test_launch_without_any_update_is_lost() -> None:
-    """Also after a restart of the scheduler: the launch time is stored."""
+    """The launch time is stored, so the timeout survives a restart of the scheduler."""
     world = play(launched(), send.running(*OTHERS), send.wait(590.0))
     world.mesos.missing.update(world.mesos.agents)
 
@@ -64,7 +64,7 @@ def test_launch_without_any_update_is_lost() -> None:
 
 
 def test_restarted_scheduler_reconciles_before_timeouts() -> None:
-    """Its records of launches are as old as its own end."""
+    """A restarted scheduler has only the launch records of its previous process."""
     world = play(launched(), send.running("ps-0", "worker-0"), *send.joined("ps-0"), send.disconnect())
     world.now += 3600.0
     world.mesos.report(world.id_of("worker-1"), TaskState.RUNNING, healthy=True)
@@ -86,7 +86,7 @@ def test_starting_task_has_no_staging_timeout() -> None:
 
 
 def test_every_launch_has_at_least_a_minute() -> None:
-    """However short start_timeout is; without one the wait is unlimited."""
+    """A shorter start_timeout has no effect; without start_timeout the wait is unlimited."""
     world = play(launched(a_spec(recovery=RecoveryPolicy(start_timeout=4.0))), send.running(*OTHERS))
     play(world, send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
@@ -113,7 +113,7 @@ def test_cluster_without_joined_tasks_is_reported_once() -> None:
 
 
 def test_cluster_with_progress_needs_no_servers() -> None:
-    """Nor does one whose strategy has none."""
+    """A strategy without servers needs no servers either."""
     world = play(launched(), send.running())
     play(world, send.event(ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=3))), send.wait(7_200.0))
     assert [] == world.outcomes
@@ -124,7 +124,7 @@ def test_cluster_with_progress_needs_no_servers() -> None:
 
 
 def test_programs_with_injected_servers_are_late() -> None:
-    """Then the port must open: each task is killed and relaunched."""
+    """With an injected server the port must open: each task is killed and relaunched."""
     jobs = (a_job(JobKind.PS, command=""), a_job(JobKind.WORKER, 2, command=""))
     spec = a_spec(strategy=Strategy.BETWEEN_GRAPH, jobs=jobs, program=Program("train"))
     world = play(launched(spec), send.running(), send.wait(600.0))
@@ -133,7 +133,7 @@ def test_programs_with_injected_servers_are_late() -> None:
 
 
 def test_tasks_that_joined_before_are_late() -> None:
-    """Its program is known to open a server; the next scheduler keeps that."""
+    """The program has opened a server before; a restarted scheduler remembers this."""
     workers = ("worker-0", "worker-1", "worker-2")
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
     world = play(launched(spec), send.running(), *send.joined(*workers))

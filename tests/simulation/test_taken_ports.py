@@ -64,7 +64,7 @@ def test_collective_training_restarts_with_new_address() -> None:
 
 
 def test_failed_port_is_not_used_again() -> None:
-    """Neither by that task nor by another one of the service; the next scheduler keeps the list."""
+    """No task of the service uses the port; a restarted scheduler keeps the list."""
     world = on_one_agent()
     addresses = [address(world)]
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_abort_counts_against_port() -> None:
 
 
 def test_task_that_was_ready_does_not_count_against_port() -> None:
-    """Its server had answered, or it had reported progress, or a minute had passed: then the count restarts."""
+    """An answering server, a progress report or a minute of running resets the count."""
     world = on_one_agent()
     first = address(world)
     ready = send.status("worker-1", TaskState.RUNNING, healthy=True)

@@ -70,7 +70,7 @@ def test_uninstall_step_of_unresponsive_task_can_be_forced() -> None:
 
 
 def test_uninstall_abandons_unresponsive_task_after_timeout() -> None:
-    """Its agent may be gone without Mesos having noticed: the wait is limited."""
+    """The wait is limited, because the agent may be lost without notice to Mesos."""
     world = play(
         deployed(SMALL, kills_at_once=False),
         send.stop(),
@@ -89,7 +89,7 @@ def test_uninstall_abandons_unresponsive_task_after_timeout() -> None:
 
 
 def test_uninstall_waits_briefly_for_unreachable_agent() -> None:
-    """For a moment after the KILL."""
+    """The uninstall waits only briefly after the KILL."""
     play(
         deployed(SMALL, kills_at_once=False),
         send.status("worker-0", TaskState.UNREACHABLE),
@@ -104,7 +104,7 @@ def test_uninstall_waits_briefly_for_unreachable_agent() -> None:
 
 
 def test_uninstall_plan_is_complete_when_state_is_deleted() -> None:
-    """Its app is deleted immediately: anything left in the store then would stay forever."""
+    """DC/OS then deletes the app immediately, so state that is left would stay forever."""
     world = play(deployed(SMALL), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))
 
     before, after = sdk_uninstall_plan(world.state), sdk_uninstall_plan(with_fields(world.state, is_erased=True))
@@ -115,7 +115,7 @@ def test_uninstall_plan_is_complete_when_state_is_deleted() -> None:
 
 
 def test_interrupted_uninstall_kills_nothing() -> None:
-    """Neither kills nor TEARDOWN, until it is continued."""
+    """An interrupted uninstall sends neither KILL nor TEARDOWN until it is continued."""
     play(
         deployed(SMALL, kills_at_once=False),
         send.stop(),
@@ -179,7 +179,7 @@ def test_forced_uninstall_ends_idle_service() -> None:
 
 
 def test_idle_service_reports_that_it_waits_for_operator() -> None:
-    """Not for tasks, when all have ended."""
+    """When all tasks have ended, the service does not wait for tasks."""
     assert "finish.then is idle: waits for an operator" in last_message(idle(), "deregister-service")
     running = play(deployed(SMALL, kills_at_once=False), send.stop())
     assert "waits for the end of all tasks" == last_message(running, "deregister-service")

@@ -81,7 +81,7 @@ def test_update_restarts_dependent_tasks(strategy: Any, kind: Any, restarted: An
     ],
 )
 def test_update_to_new_addresses_restarts_dependents(strategy: Any, kind: Any, first: Any, then: Any) -> None:
-    """Once, and together; then every task has the same ClusterSpec."""
+    """Dependents restart once, together; then every task has the same ClusterSpec."""
     spec = a_spec(strategy=strategy)
     play(
         deployed(spec),
@@ -117,7 +117,7 @@ def test_update_restarts_mirrored_cluster_as_a_whole() -> None:
 
 
 def test_updated_gang_launches_after_last_exit() -> None:
-    """Not in parts: offers in between are not used."""
+    """The gang is not launched in parts: earlier offers are not used."""
     spec = a_spec(chief=0, ps=0)
     play(
         deployed(spec, kills_at_once=False),
@@ -135,7 +135,7 @@ def test_updated_gang_launches_after_last_exit() -> None:
 
 
 def test_lost_kill_is_sent_again() -> None:
-    """Until the task has ended, but not at every event."""
+    """The KILL is repeated until the task has ended, but not at every event."""
     spec = a_spec(workers=1, chief=0, ps=0)
     play(
         deployed(spec, kills_at_once=False),
@@ -195,7 +195,7 @@ def test_serial_update_restarts_one_task_at_a_time() -> None:
 
 
 def test_canary_update_waits_for_operator_twice() -> None:
-    """As in the SDK: the first `continue` releases one task, the second the rest; over restarts of the scheduler."""
+    """The first `continue` releases one task, the second the rest, as in the SDK, also over restarts."""
     spec = a_spec(workers=4, chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
     new = with_plan(changed(spec), PlanStrategy.CANARY)
     play(
@@ -330,7 +330,7 @@ def test_added_workers_launch_next_to_running_ones() -> None:
 
 
 def test_finished_task_is_not_updated() -> None:
-    """Its work is done, with whatever options."""
+    """The work of a finished task is done, with any options."""
     spec = a_spec(chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
     play(
         deployed(spec),

@@ -33,7 +33,7 @@ def test_virtual_addresses_use_default_tensorflow_port() -> None:
 
 
 def test_moved_task_on_virtual_network_restarts_no_other() -> None:
-    """Its name moves with it, so the ClusterSpec stays."""
+    """The name of the task stays, so the ClusterSpec stays."""
     world = on_network(VirtualNetwork("dcos"))
     moved = next(record for record in world.state.stored.tasks.values() if record.job is JobKind.WORKER)
 
