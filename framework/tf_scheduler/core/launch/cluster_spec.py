@@ -24,7 +24,7 @@ NOT_LAUNCHED_ADDRESS = "not-launched.invalid:1"
 
 
 def cluster_of(records: Iterable[TaskRecord]) -> Cluster:
-    """Return the whole cluster including the evaluator, each job from index 0 to the highest."""
+    """Return the cluster with the evaluator, each job from index 0 to the highest."""
     cluster: Cluster = {}
     for record in sorted(records, key=lambda record: (record.job.value, record.index)):
         addresses = cluster.setdefault(record.job.value, [])
@@ -34,7 +34,7 @@ def cluster_of(records: Iterable[TaskRecord]) -> Cluster:
 
 
 def cluster_records(state: SchedulerState, new: Iterable[TaskRecord] = ()) -> Iterable[TaskRecord]:
-    """Return the records of the ClusterSpec without decommissioned tasks; `new` records replace old ones."""
+    """Return ClusterSpec records of tasks in the options; `new` replaces old ones."""
     tasks = index_of(state.spec).tasks
     current = {name: record for name, record in state.stored.tasks.items() if name in tasks}
     return {**current, **{record.name: record for record in new}}.values()
@@ -74,7 +74,7 @@ DATA_SERVICE = "DATA_SERVICE_ADDRESS"
 
 
 def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Variables:
-    """Return the variables of a task that describe its rank; `cluster` has every address."""
+    """Return the variables of a task's rank; `cluster` has every address."""
     variables = {"TASK_ADDRESS": record.address, **_data_service(cluster)}
     rank = rank_of(spec, record.job, record.index)
     if rank is None:
@@ -86,14 +86,14 @@ def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) ->
 
 
 def _size(spec: ServiceSpec, cluster: Cluster) -> int:
-    """Return the number of training tasks; collective training may start with fewer than the options ask for."""
+    """Return the number of training tasks, which may be fewer than in the options."""
     if spec.strategy is Strategy.MULTI_WORKER_MIRRORED:
         return sum(len(cluster.get(kind.value, ())) for kind in training_jobs(spec))
     return sum(job.count for job in spec.jobs if job.kind in training_jobs(spec))
 
 
 def training_jobs(spec: ServiceSpec) -> tuple[JobKind, ...]:
-    """Return the training jobs in order of their ranks. A chief of parameter servers only coordinates."""
+    """Return training jobs in rank order; a parameter server chief only coordinates."""
     if spec.strategy is Strategy.PARAMETER_SERVER:
         return (JobKind.WORKER,)
     chief = any(job.kind is JobKind.CHIEF and job.count for job in spec.jobs)
@@ -107,7 +107,7 @@ def rank_of(spec: ServiceSpec, job: JobKind, index: int) -> int | None:
 
 
 def hosts_rendezvous(spec: ServiceSpec, job: JobKind, index: int) -> bool:
-    """Return whether the task hosts Horovod's rendezvous (`tf_executor.around.rendezvous`)."""
+    """Return whether the task runs Horovod's `tf_executor.around.rendezvous`."""
     return spec.strategy is Strategy.HOROVOD and rank_of(spec, job, index) == 0
 
 
@@ -117,7 +117,7 @@ def _data_service(cluster: Cluster) -> Variables:
 
 
 def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str, str]:
-    """Return host and port of rank 0, or of the first launched task if a user plan launches rank 0 later."""
+    """Return host and port of rank 0, or of the first task if rank 0 launches later."""
     present = (addresses[0] for kind in training_jobs(spec) if (addresses := cluster.get(kind.value)))
     host, _, port = next(present, record.address).rpartition(":")
     return host, port
@@ -162,15 +162,15 @@ ZONE = "containerip.dcos.thisdcos.directory"
 
 
 def host_and_port(spec: ServiceSpec, placement: Placement) -> tuple[str, int]:
-    """Return the agent's address and an offered port; on a virtual network the DNS name and a fixed port."""
+    """Return agent host and offered port; with a CNI network DNS name and fixed port."""
     if spec.network is not None:
         return dns_name(spec.name, placement.task.name), PORT
     return placement.agent.address, ports_of(placement.task_resources)[0]
 
 
 def dns_name(service: str, task: TaskName) -> str:
-    """Return the DNS name of a task; slashes of the service name are removed, as in the DC/OS SDK.
+    """Return the DNS name of a task, without the slashes of the service name.
 
-    Example: `worker-0.devmnist.containerip...` for service dev/mnist.
+    Same as in the DC/OS SDK. Example: `worker-0.devmnist.containerip...` for service dev/mnist.
     """
     return f"{task}.{service.replace('/', '')}.{ZONE}"

@@ -33,7 +33,7 @@ CHECKPOINT_DIR = "CHECKPOINT_DIR"
 
 
 def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster) -> payload.Payload:
-    """Return the executor's payload for a task of the cluster, without secrets and parameters of plans."""
+    """Return the executor's payload for a task, without secrets and plan parameters."""
     config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     folder = {CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
     return payload.Payload(
@@ -70,7 +70,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
 
 
 def placeholder_payload(original: payload.Payload, command: str) -> payload.Payload:
-    """Return the payload of a placeholder: only `command` runs, without hooks or checks.
+    """Return a placeholder's payload: runs only `command`, without hooks or checks.
 
     Resources, limits and environment stay, so that an operator can inspect them.
     """
@@ -155,7 +155,7 @@ def plan_launches(
 
 
 def accepts(placements: Sequence[Placement], launches: Sequence[Launch], refuse_seconds: float) -> tuple[Accept, ...]:
-    """Return one ACCEPT per agent, with all offers of the agent merged (Mesos requires this)."""
+    """Return one ACCEPT per agent for all of its offers, merged as Mesos requires."""
     pairs = sorted(zip(placements, launches, strict=True), key=lambda pair: pair[0].agent.offer_ids)
     return tuple(
         _accept(offer_ids, list(group), refuse_seconds)
@@ -223,7 +223,7 @@ def _parameters(state: SchedulerState, plan_name: str) -> Mapping[str, str]:
 
 
 def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) -> Mapping[str, str]:
-    """Return the environment variables of a task for display, without values of secrets.
+    """Return a task's environment variables for display, without values of secrets.
 
     Addresses are current: those at the launch of an older generation may differ.
     """

@@ -34,7 +34,7 @@ from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 
 def matches(record: TaskRecord, status: TaskStatus | None, address: str, url: str) -> bool:
-    """Return whether a request from the address can come from the launch; `url` is the requested URL."""
+    """Return whether a request to `url` from `address` can come from the launch."""
     origin = _ip(address)
     if origin is None or origin in map(_ip, _known_addresses(record, status)):
         return origin is not None
@@ -43,7 +43,7 @@ def matches(record: TaskRecord, status: TaskStatus | None, address: str, url: st
 
 
 def is_unknown(record: TaskRecord, status: TaskStatus | None) -> bool:
-    """Return whether the container's address is still unknown. Names are not resolved: DNS can be manipulated."""
+    """Return whether the container's address is still unknown (DNS is not trusted)."""
     return _ip(_host(record)) is None and not _container_addresses(status)
 
 
@@ -111,7 +111,7 @@ def with_digest(record: TaskRecord, tokens: Mapping[TaskName, str]) -> TaskRecor
 
 
 def with_secrets(payload: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> Payload:
-    """Return the payload with the location of secrets and the names of masked variables."""
+    """Return the payload with the secrets' location and masked variable names."""
     masked = tuple(references(spec, job))
     if not token:
         return replace(payload, secrets=masked)
