@@ -110,7 +110,7 @@ def place_at_previous_address(
     now: float,
     avoided: Collection[AgentId] = (),
 ) -> PreviousAddressMatch:
-    """Place relaunched tasks at their previous address if it is offered and its agent is not avoided."""
+    """Place relaunched tasks at their previous address if offered and not avoided."""
     left = dict(agents)
     placements: list[Placement] = []
     others: list[TaskSpec] = []
@@ -130,7 +130,7 @@ def place_at_previous_address(
 
 
 def _previous_address_deadline(state: SchedulerState, name: TaskName, avoided: Collection[AgentId]) -> float | None:
-    """Return until when a task waits for its previous address; `None` if it cannot use it.
+    """Return until when a task waits for its previous address; `None` if unusable.
 
     Lost tasks wait; moved tasks do not use it. Tasks that a plan relaunches use it if offered, so that the ClusterSpec
     stays and no peer restarts.
@@ -154,7 +154,7 @@ def _unless_draining(state: SchedulerState, agent: Agent | None, now: float) -> 
 def _at_previous_address(
     state: SchedulerState, task: TaskSpec, record: TaskRecord, agent: Agent | None
 ) -> tuple[Placement, Agent] | None:
-    """Return the placement and the remaining agent; `None` if the port or other resources are taken."""
+    """Return placement and remaining agent; `None` if port or resources are taken."""
     needs, executor = task.job.needs, state.spec.executor.needs
     port = int(record.address.rpartition(":")[2])
     if agent is None or port not in ports_of(agent.resources):
@@ -233,7 +233,7 @@ def _match_gang(
     about: PlacementContext,
     passed: Sequence[Agent],
 ) -> tuple[PreviousAddressMatch, Match | NoMatch]:
-    """Match one gang without agents to avoid; after a failed round with the least bad of them."""
+    """Match one gang; after a failed round also on avoided agents, least bad first."""
     first: tuple[PreviousAddressMatch, Match | NoMatch] | None = None
     for avoided in relaxations(state, gang.tasks, about.now):
         came = place_at_previous_address(state, tasks, agents, about.now, avoided)
@@ -252,7 +252,7 @@ def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], n
 
 
 def usable_agents(state: SchedulerState, gangs: Sequence[Gang], offers: Sequence[Offer], now: float) -> set[AgentId]:
-    """Return agents that could run one of the tasks alone: only their offers are worth holding."""
+    """Return agents that could run a task alone: only their offers are worth holding."""
     about = placement_context(state, (), now)
     demands = demands_of((task for gang in gangs for task in gang.tasks), about.executor)
     rules = [(demand, DemandRules(demand, about)) for demand in demands]
@@ -268,7 +268,7 @@ def usable_agents(state: SchedulerState, gangs: Sequence[Gang], offers: Sequence
 def _use_reservations(
     state: SchedulerState, gang: Gang, agents: Mapping[AgentId, Agent], reservations: Mapping[TaskName, Reservation]
 ) -> tuple[list[TaskSpec], dict[TaskName, Placement]]:
-    """Return tasks without a reservation, and placements of those whose reserved resources are offered."""
+    """Return tasks without a reservation, and placements on offered reservations."""
     pinned: dict[TaskName, Placement] = {}
     for task in gang.tasks:
         kept = reservations.get(task.name)

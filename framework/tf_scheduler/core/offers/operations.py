@@ -31,7 +31,7 @@ _MAX_MESSAGE = 200
 
 
 def on_status(state: SchedulerState, status: OperationStatus, now: float, new_id: NewId) -> effects.Decision:
-    """Apply an operation status, and acknowledge it after it is stored. Statuses may repeat or be outdated."""
+    """Apply and acknowledge an operation status, which may be repeated or outdated."""
     decision = _apply(state, status, now, new_id)
     if not status.uuid or status.agent_id is None:
         return decision
@@ -40,7 +40,7 @@ def on_status(state: SchedulerState, status: OperationStatus, now: float, new_id
 
 
 def reconcile(state: SchedulerState, now: float) -> effects.Decision:
-    """Request the status of every unconfirmed RESERVE: the call or its answer may be lost."""
+    """Request the status of each unconfirmed RESERVE: call or answer may be lost."""
     pending = _unanswered(state)
     if not pending:
         return decide(state)
@@ -48,7 +48,7 @@ def reconcile(state: SchedulerState, now: float) -> effects.Decision:
 
 
 def poll(state: SchedulerState, now: float) -> effects.Decision:
-    """Reconcile again after a timeout: Mesos does not report agents that are missing after its failover."""
+    """Reconcile again after a timeout: after failover, Mesos omits missing agents."""
     is_due = state.session.connected and now >= state.session.operations_at + FEEDBACK_TIMEOUT
     return reconcile(state, now) if is_due else decide(state)
 
@@ -80,12 +80,12 @@ def _apply(state: SchedulerState, status: OperationStatus, now: float, new_id: N
 
 
 def _is_of(item: Reservation, operation: OperationId) -> bool:
-    """Return whether the operation belongs to the reservation: ids begin with the reservation's id."""
+    """Return whether the operation belongs to the reservation, by the id's prefix."""
     return operation.startswith(f"{item.id}.")
 
 
 def _on_unreserve(state: SchedulerState, reservation: Reservation, status: OperationStatus) -> effects.Decision:
-    """Handle the end of UNRESERVE; after a failure the resources are offered and unreserved again."""
+    """Handle the end of UNRESERVE; a failed UNRESERVE is repeated at the next offer."""
     if status.state is OperationState.FINISHED:
         return decide(state, effects.ReservationDropped(reservation.id))
     message = f"cannot unreserve resources on {reservation.location.hostname}: {_why(status)}"

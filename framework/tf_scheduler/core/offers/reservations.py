@@ -1,4 +1,4 @@
-"""Reservations of an incomplete gang (`gang.mode: reserve`): made, used, released, lost.
+"""Life cycle of the reservations of an incomplete gang (`gang.mode: reserve`).
 
 RESERVE keeps the resources that a round has selected. When every task has reserved or free resources, one ACCEPT per
 agent does UNRESERVE and LAUNCH, so nothing stays reserved while tasks run. At the deadline all reservations are
@@ -83,7 +83,7 @@ def reservation_ids(calls: Iterable[Accept]) -> frozenset[str]:
 
 
 def released(state: SchedulerState, offers: Sequence[Offer], now: float) -> tuple[Change, ...]:
-    """Drop unused reservations whose agents offer without them: only this service could use them."""
+    """Drop unused reservations that agents do not offer: only this service gets them."""
     agents = {offer.agent_id for offer in offers}
     offered = {
         entry_use(entry.shape).resource_id
@@ -111,7 +111,7 @@ def unreachable(state: SchedulerState, now: float) -> tuple[Reservation, ...]:
 
 
 def unreachable_at(state: SchedulerState, item: Reservation) -> float:
-    """Return the Unix time at which the reservation is given up if its agent does not offer it."""
+    """Return the Unix time at which a reservation that is not offered is given up."""
     ended = math.inf if state.stored.result is None else state.stored.result.decided_at
     return UNRESERVE_TIMEOUT + min(item.deadline, ended)
 
@@ -137,7 +137,7 @@ def use(task: TaskSpec, agent: Agent, reservation: Reservation, executor: Needs)
 def reserve(
     state: SchedulerState, part: Sequence[ChosenAgent], deadline: float, new_ids: Iterable[str]
 ) -> tuple[tuple[Accept, ...], tuple[Change, ...]]:
-    """RESERVE the chosen agents' resources, one ACCEPT per agent; the changes are stored first."""
+    """RESERVE the agents' resources, one ACCEPT per agent; store the changes first."""
     bare = {item.agent.id: _reservable(item.agent) for item in part}
     possible = [
         replace(item, agent=bare[item.agent.id]) for item in _reservable_choices(part, bare, state.spec.executor.needs)
@@ -158,9 +158,9 @@ def reserve(
 
 
 def _unreserve(reservation: Reservation | None, entries: tuple[Resource, ...], agent: Agent) -> Operation:
-    """Return an UNRESERVE, with an id only if the agent confirmed RESERVE: a launch in the same call depends on it.
+    """Return an UNRESERVE, with an id only if the agent has confirmed RESERVE.
 
-    An offer is answered once, which makes the id unique.
+    A launch in the same call depends on UNRESERVE. An offer is answered once, which makes the id unique.
     """
     if reservation is None or not reservation.is_confirmed:
         return Operation(entries, OperationId(""))
@@ -168,7 +168,7 @@ def _unreserve(reservation: Reservation | None, entries: tuple[Resource, ...], a
 
 
 def _reservable_choices(part: Iterable[ChosenAgent], bare: Mapping[Any, Agent], executor: Needs) -> list[ChosenAgent]:
-    """Return the choices that fit into unreserved resources, each after the previous ones."""
+    """Return the choices that fit into unreserved resources, one after the other."""
     left = {key: agent.resources for key, agent in bare.items()}
     fit = []
     for item in part:
@@ -180,12 +180,12 @@ def _reservable_choices(part: Iterable[ChosenAgent], bare: Mapping[Any, Agent], 
 
 
 def _reservable(agent: Agent) -> Agent:
-    """Return the agent without resources reserved for the role: they cannot be reserved twice."""
+    """Return the agent without reserved resources: they cannot be reserved twice."""
     return replace(agent, resources=tuple(entry for entry in agent.resources if not entry_use(entry.shape).reserved))
 
 
 def _with_reservation(state: SchedulerState, entry: Resource, unique: str) -> Resource:
-    """Return the entry with a dynamic reservation (Mesos documentation, reservation) and the SDK's labels."""
+    """Return the entry reserved with SDK labels (Mesos documentation, reservation)."""
     spec = state.spec
     labels = {NAMESPACE: spec.name, FRAMEWORK_ID: state.stored.framework_id or "", RESOURCE_ID: unique}
     reservation = {
@@ -231,7 +231,7 @@ def detect_lost(state: SchedulerState, offers: Sequence[Offer], now: float) -> S
 
 
 def expire_lost(state: SchedulerState, now: float) -> Decision:
-    """Forget reservations that were missing for too long, and request offers for their tasks again."""
+    """Forget reservations missing for too long, and request offers for their tasks."""
     late = [key for key, at in state.session.missing_reservations.items() if now >= _lost_deadline(state, at)]
     if not late:
         return decide(state)

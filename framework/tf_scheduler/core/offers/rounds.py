@@ -59,7 +59,7 @@ def expire(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gan
 
 
 def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
-    """Report missing offers: agents are full, the quota is used up, or constraints match no agent."""
+    """Report missing offers: full agents, exhausted quota, or unmatched constraints."""
     demands = demands_of((task for gang in gangs for task in gang.tasks), state.spec.executor.needs)
     pending: dict[TaskName, tuple[Reason, ...]] = {}
     for demand in demands:
@@ -124,7 +124,7 @@ def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Se
 
 
 def hold(state: SchedulerState, offers: Mapping[OfferId, Offer], now: float | None = None) -> SchedulerState:
-    """Return the state with these held offers; a round starts with the first and ends with the last."""
+    """Return the state with these held offers; a round lasts while any is held."""
     started = now if state.session.round_started is None else state.session.round_started
     return state.with_session(offers=offers, round_started=started if offers else None)
 
@@ -171,7 +171,7 @@ MAX_AGENT_SNAPSHOTS = 2000
 
 
 def record_offers(state: SchedulerState, offers: Iterable[Offer], now: float) -> SchedulerState:
-    """Return the state with snapshots of these offers; offers of one agent to several roles are summed."""
+    """Return the state with snapshots of the offers, summed over roles per agent."""
     fresh: dict[AgentId, AgentSnapshot] = {}
     for offer in offers:
         fresh[offer.agent_id] = _snapshot(fresh.get(offer.agent_id), offer, now)
@@ -196,7 +196,7 @@ def _snapshot(before: AgentSnapshot | None, offer: Offer, now: float) -> AgentSn
 
 
 def on_offers(state: SchedulerState, offers: Iterable[Offer], now: float, new_id: NewId, view: PlanView) -> Decision:
-    """Launch the gangs that fit, hold useful offers for the others, and decline the rest."""
+    """Launch gangs that fit, hold useful offers for the others, decline the rest."""
     offers = tuple(offers)
     state = state.with_session(no_offers_since=None) if offers else state
     state = reservations.detect_lost(record_offers(state, offers, now), offers, now)
@@ -252,7 +252,7 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
 
 
 def _decline_useless(state: SchedulerState, gangs: Sequence[Gang], fresh: Sequence[Offer], now: float) -> Decision:
-    """End the round if no task is pending, otherwise decline new offers that no pending task can use."""
+    """End the round if no task is pending, otherwise decline useless new offers."""
     if not state.session.pending:
         after = state.with_session(round_started=None, rejected_offers={})
         return decide(after.with_process(offer_round=OfferRound()))

@@ -17,7 +17,7 @@ from .rounds import REFUSE_LONG, REFUSE_SHORT, declines, unreserve_unneeded
 
 
 def update(state: SchedulerState, now: float, gangs: Iterable[Gang]) -> Decision:
-    """Revive once per new pending task; otherwise release all offers, and suppress if no reservation remains."""
+    """Revive for new pending tasks; if none is pending, release offers and suppress."""
     names = pending_task_names(gangs)
     if names:
         return _revive(state, names, now)
@@ -31,7 +31,7 @@ def pending_task_names(gangs: Iterable[Gang]) -> frozenset[TaskName]:
 
 
 def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> Decision:
-    """Revive if offers are suppressed, or if new tasks are pending that declined offers may fit."""
+    """Revive if offers are suppressed, or if declined offers may fit new tasks."""
     news = names - state.session.requested_tasks
     if not news and not state.session.suppressed:
         return decide(state.with_session(requested_tasks=names, revive_at=None))
