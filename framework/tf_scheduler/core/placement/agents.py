@@ -39,7 +39,7 @@ class Agent:
 
 
 def merge_offers(offers: Iterable[Offer], service: str = "") -> tuple[Agent, ...]:
-    """Merge offers by agent, in order of host names; `service` names the owner of `Agent.reserved`."""
+    """Merge offers by agent, sorted by host; `service` owns `Agent.reserved`."""
     together: dict[tuple[AgentId, str], list[Offer]] = {}
     for offer in offers:
         together.setdefault((offer.agent_id, offer.role), []).append(offer)
@@ -122,14 +122,14 @@ def shortages(resources: Iterable[Resource], needs: Needs) -> tuple[Shortage, ..
 
 
 def missing_amounts(has: Sequence[int], requirements: Iterable[tuple[int, int]]) -> tuple[Shortage, ...]:
-    """Return the shortages of the amounts `has`, by dimension, for the requirements (dimension, amount)."""
+    """Return the shortages of amounts `has` for requirements (dimension, amount)."""
     return tuple(
         Shortage(DIMENSION_NAMES[place], need, has[place]) for place, need in requirements if has[place] < need
     )
 
 
 def consume(resources: tuple[Resource, ...], needs: Needs) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
-    """Split resources into (taken, rest), in the order of the offer and with unchanged shapes.
+    """Split resources into (taken, rest), in offer order and with unchanged shapes.
 
     Raises ValueError if `shortages` is not empty.
     """
@@ -216,7 +216,7 @@ DIMENSION_NAMES = ("cpus", "mem", "disk", "gpus", "ports")
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """A task that runs or has reserved resources: constraints count it, and other tasks prefer its neighbourhood."""
+    """A running or reserved task: constraints count it, other tasks prefer to be near."""
 
     group: str
     agent_id: AgentId
@@ -252,7 +252,7 @@ class Demand:
 
     @property
     def is_spread(self) -> bool:
-        """Whether its tasks prefer different agents: each parameter server needs network bandwidth."""
+        """Whether tasks prefer different agents, because each ps needs network bandwidth."""
         return self.job.kind is JobKind.PS
 
 

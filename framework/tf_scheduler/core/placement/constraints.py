@@ -36,7 +36,7 @@ def allows(constraint: Constraint, value: str | None) -> bool:
 
 
 def seconds_to_maintenance(agent: Agent, draining_seconds: float, now: float) -> float | None:
-    """Return the seconds until the agent's maintenance if it is near or active, else `None`."""
+    """Return the seconds until near or active maintenance of the agent, else `None`."""
     window = agent.unavailability
     if window is None or (window.end is not None and window.end <= now):
         return None
@@ -61,7 +61,7 @@ class DemandRules:
     # -- independent of placed tasks
 
     def admits(self, agent: Agent, gpus: int) -> bool:
-        """Return whether the demand may use the agent, ignoring free resources; `gpus` are all offered GPUs."""
+        """Return whether the agent is allowed, free resources aside; `gpus`: all offered."""
         if agent.id in self._circumstances.avoided or self._down_in(agent) is not None:
             return False
         if self._kept_for_gpus(gpus) or self._elsewhere(agent.location):
@@ -115,7 +115,7 @@ class DemandRules:
                 tally[value] = tally.get(value, 0) + 1
 
     def remaining(self, place: AgentLocation) -> int:
-        """Return how many more tasks UNIQUE and MAX_PER allow there; never grows within a search."""
+        """Return how many more tasks UNIQUE and MAX_PER allow; never grows in a search."""
         return min((rule.number - self._count(rule, place) for rule in self.limit_rules), default=1 << 60)
 
     def is_turn_of(self, place: AgentLocation) -> bool:
@@ -145,7 +145,7 @@ class DemandRules:
         return 0 if value is None else self._tallies[rule.field].get(value, 0)
 
     def _turn(self, rule: Constraint, place: AgentLocation) -> reasons.UnbalancedGroup | None:
-        """Apply the SDK's round robin (dcos-commons, AbstractRoundRobinRule); return `None` if a task is allowed.
+        """Apply round robin (dcos-commons, AbstractRoundRobinRule); `None` if allowed.
 
         Only values with tasks are known. Until the number of values in the parameter is known, no value gets a second
         task.

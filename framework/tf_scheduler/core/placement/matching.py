@@ -1,4 +1,4 @@
-"""Match the tasks of a gang with offers: all tasks are placed, or none with reasons."""
+"""Match the tasks of a gang with offers: place all tasks, or none with reasons."""
 
 from __future__ import annotations
 

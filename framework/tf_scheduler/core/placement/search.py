@@ -61,7 +61,7 @@ class PackedQueue:
             entries.sort()
 
     def pop(self, left: int) -> AgentCapacity | None:
-        """Remove and return the best candidate for `left` remaining tasks; `None` if empty."""
+        """Remove and return the best candidate for `left` more tasks; `None` if empty."""
         while self._order:
             entries = self._tiers[self._order[0]]
             while entries:
@@ -151,7 +151,7 @@ class SpreadQueue:
 
 @dataclass(frozen=True, slots=True)
 class GangProfile:
-    """Gang properties for scoring neighbourhoods: its largest demand, and its total needs."""
+    """Gang properties for neighbourhood scores: largest demand and total needs."""
 
     tasks: int
     #: Number of its tasks that each agent can take, by the agent's index; 0 if the agent is excluded.
@@ -161,7 +161,7 @@ class GangProfile:
 
 
 def rank_neighbourhoods(rooms: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> int:
-    """Set the neighbourhood rank of every agent, and return the number of neighbourhoods."""
+    """Set every agent's neighbourhood rank; return the number of neighbourhoods."""
     order = _ordered(rooms, fields, lead)
     for number, group in enumerate(order):
         for room in group:
@@ -205,9 +205,9 @@ def _agents_needed(takes: Sequence[int], tasks: int) -> int:
 
 
 def group_by_quota(capacities: Sequence[int], tasks: int) -> int:
-    """Return the maximum number of values that allow an even spread; `capacities` descend.
+    """Return the maximum number of values that allow an even spread.
 
-    Returns all values if no even spread exists.
+    `capacities` descend. Returns all values if no even spread exists.
     """
     for values in range(min(len(capacities), tasks), 0, -1):
         share, more = divmod(tasks, values)
@@ -242,7 +242,7 @@ class SearchResult:
 
 
 def search(demands: Sequence[Demand], agents: Sequence[Agent], circumstances: PlacementContext) -> SearchResult:
-    """Place all tasks; if impossible, return the first pass, whose reasons are simplest."""
+    """Place all tasks; if impossible, return the first pass (simplest reasons)."""
     order = sorted(demands, key=_priority)
     first = result = _SearchPass(order, agents, circumstances).run()
     tried = [_order_of(order)]
@@ -331,7 +331,7 @@ class _SearchPass:
         return tuple(map(sum, zip(*amounts, strict=True)))
 
     def _place(self, demand: Demand, rest: Sequence[int]) -> int:
-        """Choose agents for the tasks of the demand, and return the number of placed tasks; `rest`: remaining needs."""
+        """Place tasks of the demand, return how many were placed; `rest`: remaining needs."""
         rules = self._rules[demand.job.group]
         pool = CandidatePool(demand, rules, lambda: self._shelf(demand, rest))
         pool.fill(self._takes(demand))
@@ -362,7 +362,7 @@ class _SearchPass:
 
 
 class CandidatePool:
-    """Candidates of one demand by GROUP_BY values: the value with the fewest tasks first."""
+    """Candidates of one demand by GROUP_BY value, the value with fewest tasks first."""
 
     def __init__(self, demand: Demand, rules: DemandRules, shelf: Callable[[], PackedQueue | SpreadQueue]) -> None:
         self._demand, self._rules, self._make = demand, rules, shelf
