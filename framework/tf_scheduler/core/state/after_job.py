@@ -54,7 +54,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def _end_times(state: SchedulerState) -> Mapping[JobKind, float]:
-    """Return job -> Unix time at which its tasks stop, for jobs that outlast the result."""
+    """Return job -> Unix time when its tasks stop, for jobs that outlast the result."""
     result = _retaining_result(state)
     if result is None:
         return {}

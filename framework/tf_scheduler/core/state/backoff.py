@@ -1,4 +1,4 @@
-"""Delays after failures: offer rounds, relaunches, and REVIVE calls. Jitter is an argument."""
+"""Delays of offer rounds, relaunches and REVIVE calls; jitter is an argument."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MAX_WINDOW = 60.0
 
 
 def jitter_from_id(unique: str) -> float:
-    """Return a number in [0, 1) from a unique id, the only source of randomness in the core."""
+    """Return a number in [0, 1) from a unique id, the core's only randomness."""
     return zlib.crc32(unique.encode()) / 2**32
 
 
 def round_delay(failures: int, hold_seconds: float, jitter: float) -> float:
-    """Return the seconds without offers after this number of failed rounds; `jitter` in [0, 1).
+    """Return the seconds without offers after failed rounds; `jitter` in [0, 1).
 
     Two services that need the same agents, each holding a part of them, would livelock with equal delays. With random
     delays from a window that doubles, one soon waits long enough for the other to get all agents in one round.
@@ -46,14 +46,14 @@ def recent_failures(failures: Iterable[float], window: float, now: float) -> tup
 
 
 def exhausted(policy: RestartPolicy, failures: Iterable[float], now: float) -> bool:
-    """Return whether the counted failures, including the current one, exceed the policy's maximum."""
+    """Return whether the failures, including the current one, exceed the maximum."""
     return len(recent_failures(failures, policy.window, now)) > policy.max_failures
 
 
 def restart_delay(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """Return the seconds before the relaunch after this number of consecutive failures; `jitter` in [0, 1].
+    """Return the seconds before the relaunch after consecutive failures.
 
-    Doubles from `backoff` to `max_backoff`; the upper half is jitter.
+    Doubles from `backoff` to `max_backoff`; the upper half is `jitter`, in [0, 1].
     """
     doublings = failures - _FREE_RETRIES - 1
     if doublings < 0:

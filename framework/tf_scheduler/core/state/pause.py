@@ -1,4 +1,4 @@
-"""Paused tasks: the program has stopped, and a placeholder that sleeps keeps the task's resources.
+"""Paused tasks: a sleeping placeholder keeps the resources of a stopped program.
 
 Mesos counts the resources as used, so no other framework gets them (dcos-commons, GoalStateOverride). The placeholder
 is an ordinary launch, at the previous address if possible, and is recovered like any other.
@@ -18,12 +18,12 @@ from tf_scheduler.model.task import TaskRecord, TaskState
 
 
 def sleeping_tasks(spec: ServiceSpec, paused: Mapping[TaskName, float]) -> frozenset[TaskName]:
-    """Return the tasks whose programs must not run: paused tasks, and those that restart with them."""
+    """Return the paused tasks and their restart peers, whose programs must not run."""
     return index_of(spec).restarts(paused, moved=False) if paused else frozenset()
 
 
 def is_sleeping(spec: ServiceSpec, paused: Mapping[TaskName, float], name: TaskName) -> bool:
-    """Return whether the task's program must not run; cheaper than `sleeping_tasks` for one task."""
+    """Return whether the task's program must not run; cheaper than `sleeping_tasks`."""
     return bool(paused) and any(index_of(spec).restarts_with(name, other) for other in paused)
 
 
@@ -47,7 +47,7 @@ def pause_reason(state: SchedulerState, name: TaskName) -> str:
 
 
 def placeholder_command(state: SchedulerState, record: TaskRecord) -> str:
-    """Return the placeholder's shell command: it prints why the task is paused and how to resume it, and sleeps."""
+    """Return the placeholder's shell command, which explains the pause and sleeps."""
     resume = f"dcos tensorflow --name={state.spec.name} pod resume"
     lines = (
         f"{record.name} of {state.spec.name} is paused: {pause_reason(state, record.name)}.",

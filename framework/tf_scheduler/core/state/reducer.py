@@ -1,4 +1,4 @@
-"""Apply changes to a state. Decisions and the start from the store use the same reducer."""
+"""Apply changes to a state, in decisions and when the scheduler starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 
 def scalable_job(spec: ServiceSpec) -> JobSpec | None:
-    """Return the only worker job of collective training if it may run with fewer workers."""
+    """Return the only worker job of collective training if it may be smaller."""
     workers = [job for job in spec.jobs if job.kind is JobKind.WORKER]
     if spec.strategy is not Strategy.MULTI_WORKER_MIRRORED or len(workers) != 1:
         return None
@@ -26,7 +26,7 @@ def scalable_job(spec: ServiceSpec) -> JobSpec | None:
 
 
 def with_workers(spec: ServiceSpec, count: int) -> ServiceSpec:
-    """Return the spec with the first `count` workers; unchanged if it cannot be smaller, or is not larger."""
+    """Return the spec reduced to `count` workers; unchanged if not possible."""
     job = scalable_job(spec)
     if job is None or not job.min_count <= count < job.count:
         return spec
@@ -273,7 +273,7 @@ def _apply_order(
 
 
 def assert_never(value: NoReturn) -> NoReturn:
-    """Let mypy prove that each change is handled; typing.assert_never needs Python 3.11."""
+    """Let mypy prove exhaustive handling; typing.assert_never needs Python 3.11."""
     raise TypeError(value)
 
 

@@ -1,4 +1,4 @@
-"""Tasks that restart with a lost task: an ordered table per strategy, shown in docs/recovery.md.
+"""Tasks that restart with a lost task: an ordered table per strategy.
 
 Measured with TensorFlow 2.21. Addresses are fixed within one chief process: a worker or ps at a new address is
 invisible to it, one at its previous address joins again. A lost ps ends the chief within a second. Collective training
@@ -20,7 +20,7 @@ DATA_READERS = frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.DATA_WORKER})
 
 
 class RestartScope(Enum):
-    """Tasks that restart, including the lost one; the value is shown in docs/recovery.md."""
+    """Tasks that restart, the lost task included; docs/recovery.md shows the value."""
 
     ALONE = "that task"
     WITH_CHIEF = "that task and the chief"

@@ -1,4 +1,4 @@
-"""Index of the spec: tasks, launch digests, address dependencies, and launch plans."""
+"""Index of the spec: tasks, launch digests, address dependencies, launch plans."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
 
 
 def config_digest(spec: ServiceSpec, name: TaskName) -> str:
-    """Return the digest of the task's launch options; empty if the options do not have the task."""
+    """Return the digest of the task's launch options; empty for an unknown task."""
     return index_of(spec).configs.get(name, "")
 
 
@@ -132,7 +132,7 @@ def _launching(spec: ServiceSpec, plan: plans.PlanSpec, kind: plans.PlanKind) ->
 
 
 def _with_builtin(spec: ServiceSpec, phases: tuple[plans.PhaseSpec, ...]) -> tuple[plans.PhaseSpec, ...]:
-    """Return the listed phases between those of built-in jobs, which options cannot name."""
+    """Add phases of built-in jobs, which options cannot name, around the listed ones."""
     builtin = [(job.kind, plans.PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
     first = (phase for kind, phase in builtin if kind is JobKind.DISPATCHER)
     last = (phase for kind, phase in builtin if kind is not JobKind.DISPATCHER)
