@@ -1,4 +1,4 @@
-"""Decisions: pure functions over the model, without a clock, random ids, I/O or a log.
+"""Scheduler decisions: pure functions over the model, without clock, I/O or log.
 
 `scheduler.handle` is the entry point: (state, event, now, new_id) -> Decision.
 """

@@ -1,4 +1,4 @@
-"""Removal of the framework: by the scheduler after the job, or by Mesos while no scheduler was connected.
+"""Framework removal: after the job, or by Mesos while no scheduler is connected.
 
 A removed framework id can never be used again, which is stored. Only an operator can register a new framework.
 """
@@ -33,7 +33,7 @@ def on_removed(state: SchedulerState) -> effects.Decision:
 
 
 def reset_framework(state: SchedulerState) -> effects.Decision:
-    """Forget a removed framework, and keep operators' decisions; do nothing if it was not removed."""
+    """Forget the framework if it was removed; operators' decisions are kept."""
     if not state.stored.removed:
         return decide(state)
     changes: list[effects.Change] = [effects.FrameworkForgotten()]

@@ -58,7 +58,7 @@ def _is_waiting(state: SchedulerState, now: float) -> bool:
 
 
 def _abandon(state: SchedulerState, now: float) -> Decision:
-    """Count launches that did not end in time as lost; TEARDOWN ends them, possibly when their agent returns."""
+    """Count launches that did not stop in time as lost; TEARDOWN stops them later."""
     late = [
         record
         for record in state.live()
@@ -103,7 +103,7 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
 
 
 def _forced(state: SchedulerState) -> Iterator[str]:
-    """Yield tasks and reservations that remain because an operator forced the steps before TEARDOWN."""
+    """Yield tasks and reservations left by steps that an operator forced to complete."""
     why = "an operator forced its step to complete; Mesos ends it if its agent answers"
     yield from (f"{record.name} on {record.hostname}: {why}" for record in state.live())
     for item in state.stored.reservations.values():

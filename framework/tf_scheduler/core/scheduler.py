@@ -286,7 +286,7 @@ def _on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, 
 
 
 def next_deadline(state: SchedulerState) -> float | None:
-    """Return the Unix time of the next Tick; `None` if only events can change the state."""
+    """Return the Unix time of the next Tick; `None` if only events change the state."""
     return min(_deadlines(state), default=None) if not state.process.finished else None
 
 
