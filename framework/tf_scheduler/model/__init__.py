@@ -1,1 +1,1 @@
-"""Immutable data types of the scheduler: frozen dataclasses and enums, without I/O."""
+"""Immutable data types of the scheduler: frozen dataclasses and enums without I/O."""

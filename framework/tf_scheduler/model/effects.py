@@ -43,12 +43,12 @@ class FrameworkRegistered:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkForgotten:
-    """The framework, its tasks and the result are forgotten; operators' decisions are kept."""
+    """Framework, tasks and result are forgotten; operators' decisions are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLaunched:
-    """A launch, stored before ACCEPT is sent; replaces the record of the task's previous launch."""
+    """A launch, stored before ACCEPT is sent; replaces the task's previous record."""
 
     record: TaskRecord
 
@@ -79,7 +79,7 @@ class ReservationDropped:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRetired:
-    """A plan has stopped a launch, to relaunch its task or because the task is no longer needed."""
+    """A plan stopped a launch, because its task is relaunched or no longer needed."""
 
     task_id: TaskId
     plan: str
@@ -87,7 +87,7 @@ class LaunchRetired:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryDecided:
-    """A launch will be replaced because it, or a launch that it restarts with, was lost."""
+    """A launch will be replaced because it, or a peer it restarts with, was lost."""
 
     recovery: Recovery
 
@@ -101,7 +101,7 @@ class AgentFailureRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """The cluster restarts with fewer workers than the options ask for, or with all of them, at a Unix time."""
+    """The cluster restarts with another number of workers, at a Unix time."""
 
     #: Number of workers; `None` for the number in the options.
     count: int | None
@@ -110,7 +110,7 @@ class Resized:
 
 @dataclass(frozen=True, slots=True)
 class TaskPaused:
-    """An operator paused a task at a Unix time; it is not launched until it is resumed."""
+    """An operator paused a task until it is resumed; `since` is a Unix time."""
 
     name: TaskName
     since: float
@@ -123,7 +123,7 @@ class TaskResumed:
 
 @dataclass(frozen=True, slots=True)
 class SecretTokenRedeemed:
-    """The secret token of a launch was used. Only the client with the same nonce may use it again."""
+    """A launch's secret token was used; only the client with its nonce may reuse it."""
 
     task_id: TaskId
     #: Digest of the nonce.
@@ -257,7 +257,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Acknowledge a status after it is stored, so that Mesos resends every update that was not stored."""
+    """Acknowledge a stored status; Mesos resends statuses without acknowledgement."""
 
     task_id: TaskId
     agent_id: AgentId
@@ -275,7 +275,7 @@ class AcknowledgeOperation:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Request the status of these tasks, or of all known tasks if empty (Mesos documentation, reconciliation)."""
+    """Request statuses of tasks; empty for all (Mesos documentation, reconciliation)."""
 
     tasks: Mapping[TaskId, AgentId]
 
@@ -367,7 +367,7 @@ class Outcome:
 
 
 class ComputedPlans(Protocol):
-    """The plans of one state, computed once and passed on; only `core.plans` reads them."""
+    """Plans of one state, computed once and passed on; only `core.plans` reads them."""
 
     def after(self, state: SchedulerState) -> ComputedPlans:
         """Return the plans of another state."""
@@ -375,7 +375,7 @@ class ComputedPlans(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of one event; the runner stores `changes`, swaps `state`, makes `calls`, reports `outcomes`."""
+    """Result of one event; the runner stores `changes` before it makes `calls`."""
 
     state: SchedulerState
     changes: tuple[Change, ...] = ()

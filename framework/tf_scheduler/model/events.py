@@ -1,4 +1,4 @@
-"""Events that `core.handle` decides on; `kind` is the event's name in metrics, the journal and logs."""
+"""Events that the scheduler decides on, with names for metrics, journal and logs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class OperationUpdated(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class AgentFailed(Kinded):
-    """An agent was removed. A hint only: the status of its tasks is authoritative (mesos.proto, Event.Failure)."""
+    """Agent removed; task statuses are authoritative (mesos.proto, Event.Failure)."""
 
     agent_id: AgentId
 

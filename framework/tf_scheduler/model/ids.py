@@ -39,12 +39,12 @@ def name_of(launch: TaskId) -> TaskName:
 
 
 def executor_of(launch: TaskId) -> ExecutorId:
-    """Return the executor id of a launch: each task has its own executor with the same id."""
+    """Return the executor id of a launch; each launch has its own executor."""
     return ExecutorId(launch)
 
 
 class Kinded:
-    """A value whose `kind`, a name for clients, is the name of its class unless the class defines another one."""
+    """A value with a `kind`, its name for clients; the default is the class name."""
 
     __slots__ = ()
     kind: ClassVar[str]

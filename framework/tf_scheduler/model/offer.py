@@ -13,7 +13,7 @@ from .resources import Resource
 
 @dataclass(frozen=True, slots=True)
 class Unavailability:
-    """A maintenance window of an agent (Mesos documentation, maintenance), in Unix time."""
+    """Maintenance window of an agent in Unix time (Mesos documentation, maintenance)."""
 
     start: float
     #: `None` if it is unlimited.
@@ -99,7 +99,7 @@ class OfferRound:
 
 @dataclass(frozen=True, slots=True)
 class TokenBucket:
-    """Tokens that limit how often an expensive Mesos call is made: a burst first, then a few per hour."""
+    """Rate limit of an expensive Mesos call: a burst first, then a few per hour."""
 
     tokens: float
     #: Unix time at which `tokens` was computed.

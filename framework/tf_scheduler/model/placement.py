@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Operator(str, Enum):
-    """Operators of Marathon constraints that the DC/OS SDK accepts (dcos-commons, MarathonConstraintParser)."""
+    """Operators of Marathon constraints (dcos-commons, MarathonConstraintParser)."""
 
     #: At most one task per value.
     UNIQUE = "UNIQUE"
@@ -29,7 +29,7 @@ HOSTNAME, REGION, ZONE = "hostname", "@region", "@zone"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One row of a `placement_constraint`. Tasks are counted per section of the options."""
+    """One row of a `placement_constraint`; counts the tasks of its options section."""
 
     #: `hostname`, `@region`, `@zone`, or the name of an agent attribute.
     field: str
@@ -58,7 +58,7 @@ class AgentLocation:
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def value(self, name: str) -> str | None:
-        """Return the value of a constraint's field; `None` if the agent has no such attribute."""
+        """Return a constraint field's value; `None` if the agent has no such attribute."""
         if name == HOSTNAME:
             return self.hostname
         if name in (REGION, ZONE):
@@ -76,7 +76,7 @@ class PlacementStrategy(str, Enum):
 
 
 class GpuScheduling(str, Enum):
-    """How tasks without GPUs use agents with GPUs (Marathon, --gpu_scheduling_behavior)."""
+    """Use of GPU agents by tasks without GPUs (Marathon, --gpu_scheduling_behavior)."""
 
     #: Tasks without GPUs do not use agents that offer GPUs.
     RESTRICTED = "restricted"

@@ -1,4 +1,4 @@
-"""Plans, phases and steps with the DC/OS SDK's statuses, and the commands for them."""
+"""Plans, phases and steps with the DC/OS SDK's statuses, and their commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Status(str, Enum):
 
 
 class Override(str, Enum):
-    """Status of a paused task, shown instead of the step's status (dcos-commons, GoalStateOverride)."""
+    """Status of a paused task, shown for its step (dcos-commons, GoalStateOverride)."""
 
     #: The program is being stopped, or a placeholder is being launched.
     PAUSING = "PAUSING"
@@ -112,7 +112,7 @@ class PlanControl:
     completed: str = ""
 
     def restarted_at(self, node: Node) -> int:
-        """Return the serial number up to which launches of this node are outdated; 0 for none."""
+        """Return the serial number up to which the node's launches are outdated, or 0."""
         if not self.restarted:
             return 0
         return max(self.restarted.get(node[:depth], 0) for depth in range(len(node) + 1))
@@ -166,7 +166,7 @@ class PhaseDef:
 
 @dataclass(frozen=True)
 class PlanDef:
-    """A defined plan. Names of phases, and of steps, are unique; a task has at most one step."""
+    """A plan with unique phase and step names; a task has at most one step."""
 
     name: str
     kind: PlanKind

@@ -1,4 +1,4 @@
-"""Reasons why a pending task is not placed; `str` is the message, `kind` the name in the API."""
+"""Reasons why tasks are pending; `str` is the message, `kind` the name in the API."""
 
 from __future__ import annotations
 

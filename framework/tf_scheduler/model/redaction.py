@@ -45,7 +45,7 @@ _LONG_USER = 20
 
 
 def redact_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Redact environment variables with secret names, and secrets in the values of the others."""
+    """Redact variables with secret names, and secrets in the values of the others."""
     return {name: MASK if _VARIABLE.search(name) else redact_text(text) for name, text in variables.items()}
 
 
@@ -70,7 +70,7 @@ def _address(match: re.Match[str]) -> str:
 
 
 def _named(text: str, key: re.Pattern[str], value: Callable[[str, re.Match[str]], tuple[int, str]]) -> str:
-    """Redact the values of secret keys; `value` returns the end of a value and its replacement."""
+    """Redact values of secret keys; `value` returns a value's end and replacement."""
     parts, done, place = [], 0, 0
     while match := key.search(text, place):
         place = match.end()
@@ -96,7 +96,7 @@ def _content(text: str, key: re.Match[str]) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str) -> int:
-    """Return the position after the closing quote; nested JSON doubles the backslashes and adds one."""
+    """Return the position after the closing quote (nested quotes: 2n+1 backslashes)."""
     depth = len(quote) - 1
     for match in _QUOTES.finditer(text, start):
         if match[0].endswith(quote[-1]) and (len(match[0]) - 1) % (2 * depth + 2) == depth:

@@ -31,14 +31,14 @@ def thousandths(value: float) -> int:
 
 
 def format_thousandths(value: int) -> str:
-    """Format thousandths for display: 1500 -> `1.5`, 2000 -> `2`, from a million on `1,000,000`."""
+    """Format thousandths for display: 1500 -> `1.5`, 10**9 -> `1,000,000`."""
     number = value / UNIT
     return (f"{number:,.3f}" if number >= _LONG else f"{number:.3f}").rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One entry of an offer. Several entries may have the same name: reserved, unreserved, per disk source."""
+    """One entry of an offer; names repeat (reserved, unreserved, per disk source)."""
 
     name: str
     #: Thousandths, ranges or a set.
@@ -59,7 +59,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Resources of one task. Scalars in thousandths, `mem` and `disk` of a MB; `ports` is a number."""
+    """Resources of one task: thousandths (`mem`, `disk`: of a MB); `ports` is a count."""
 
     cpus: int = 0
     mem: int = 0
@@ -104,9 +104,9 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Reserved resources of one task of an incomplete gang, stored before RESERVE is sent.
+    """Reserved resources of one task of an incomplete gang.
 
-    Mesos gives reservations no ids: a label carries `id`.
+    Stored before RESERVE is sent. Mesos gives reservations no ids: a label carries `id`.
     """
 
     id: str
@@ -182,7 +182,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class VirtualNetwork:
-    """A CNI network on which each container has its own address and a predictable DNS name."""
+    """A CNI network: each container has its own address and predictable DNS name."""
 
     #: Name in the agents' CNI configuration or in DC/OS.
     name: str

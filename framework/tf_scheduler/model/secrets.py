@@ -81,7 +81,7 @@ class SecretSpec:
 
     @property
     def reference(self) -> SecretSource | None:
-        """Source that the agent resolves; `None` if the executor fetches the value from the scheduler."""
+        """Source that the agent resolves; `None` if the scheduler delivers the value."""
         scheme, _, rest = self.source.partition(":")
         name, _, key = rest.partition("#")
         return SecretSource(scheme, name, key) if scheme == "reference" else None

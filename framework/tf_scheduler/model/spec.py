@@ -17,7 +17,7 @@ from .secrets import SecretAccess, SecretDelivery, SecretSpec
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A module with `main(server, log_dir, context)`, which runs if a job has no command."""
+    """A module with `main(server, log_dir, context)`; runs if a job has no command."""
 
     name: str
     #: Directory of the module, relative to the working directory.
@@ -48,7 +48,7 @@ class TaskLimits:
 
 @dataclass(frozen=True, slots=True)
 class OutputPolicy:
-    """Kept log files of standard output and of standard error: maximum bytes of a file, number of rotated files."""
+    """Log limits, for stdout and stderr each: bytes per file, number of rotated files."""
 
     size: int = 32 << 20
     backups: int = 3
@@ -64,7 +64,7 @@ class LivenessKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class LivenessCheck:
-    """Liveness check of a running program: it counts as failed after `failures` consecutive failures."""
+    """Liveness check of a running program; fails after `failures` failures in a row."""
 
     kind: LivenessKind
     #: Shell command, or URL with `{port}` for the task's port; unused for progress.
@@ -81,7 +81,7 @@ class LivenessCheck:
 
 
 class SuccessPolicy(str, Enum):
-    """Tasks whose success is the success of the job (compare successPolicy of Kubeflow's TFJob)."""
+    """Tasks whose success is the job's (compare successPolicy of Kubeflow's TFJob)."""
 
     #: All workers if each works independently, otherwise the chief.
     DEFAULT = "default"
@@ -110,7 +110,7 @@ class AfterFinish(str, Enum):
 
 
 class RestartWhen(str, Enum):
-    """Ends after which a task is relaunched; finished tasks never are (Kubeflow's restartPolicy)."""
+    """Task ends that cause a relaunch, never FINISHED (Kubeflow's restartPolicy)."""
 
     #: Relaunch; errors count as failures.
     ON_FAILURE = "on_failure"
@@ -199,7 +199,7 @@ class JobKind(str, Enum):
 
 
 class Strategy(str, Enum):
-    """Distribution strategy of the training program: decides the jobs and the end of training."""
+    """Distribution strategy of training: decides the jobs and the end of training."""
 
     PARAMETER_SERVER = "parameter_server"
     MULTI_WORKER_MIRRORED = "multi_worker_mirrored"
@@ -222,7 +222,7 @@ class Strategy(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """A file that the agent fetches into the working directory (Mesos CommandInfo.URI)."""
+    """A file that the agent fetches into the sandbox (Mesos CommandInfo.URI)."""
 
     value: str
     extract: bool = True
@@ -351,7 +351,7 @@ class ServiceSpec:
                 yield TaskSpec(task_name(job.kind.value, index), index, job)
 
     def job_of(self, kind: JobKind, index: int) -> JobSpec | None:
-        """Return the part of the service with this task; `None` if the options no longer contain it."""
+        """Return the JobSpec that contains this task; `None` if the options have none."""
         jobs = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
         return next(jobs, None)
 

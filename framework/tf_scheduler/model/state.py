@@ -86,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """State that survives the scheduler: changed by stored changes only. Times are Unix times."""
+    """Persistent state, changed by stored changes only; times are Unix times."""
 
     framework_id: FrameworkId | None = None
     #: Whether Mesos has removed the framework: torn down, or disconnected beyond failover_timeout.
@@ -135,7 +135,7 @@ class DerivedState:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """State of one connection to Mesos; void with the connection. Times are Unix times."""
+    """State of one connection to Mesos, void with it; times are Unix times."""
 
     connected: bool = False
     connected_at: float = 0.0
@@ -177,7 +177,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """State that survives reconnects, and is lost with the process. Times are Unix times."""
+    """State kept across reconnects, lost with the process; times are Unix times."""
 
     offer_round: OfferRound = field(default_factory=OfferRound)
     revive_tokens: TokenBucket = FULL_TOKEN_BUCKET
@@ -246,7 +246,7 @@ class SchedulerState:
         return recovery is not None and recovery.launch == record.id
 
     def is_ready(self, name: TaskName) -> bool:
-        """Return whether the task may be launched now: it has no back-off, or its back-off is over."""
+        """Return whether the task may be launched now: its back-off, if any, is over."""
         record = self.stored.tasks.get(name)
         return record is None or not self.is_replaced(record) or record.id in self.process.ready_launches
 

@@ -183,7 +183,7 @@ class LaunchEnd:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Recovery of a task: active while `launch` is its current launch, afterwards the failure history. Unix times."""
+    """Recovery of a task; failure history once `launch` is replaced. Unix times."""
 
     task: TaskName
     #: Launch to be replaced: lost, or restarted with a lost peer.
@@ -277,7 +277,7 @@ Item = TypeVar("Item")
 
 
 def downsample(items: Sequence[Item], limit: int) -> list[Item]:
-    """Return at most `limit` evenly spaced items, including the first and the last (only the last for `limit=1`)."""
+    """Return up to `limit` evenly spaced items, with both ends (limit 1: the last)."""
     if len(items) <= limit:
         return list(items)
     if limit < 2:
