@@ -1,1 +1,1 @@
-"""The program `dcos-tensorflow`: its commands, output, and local clusters and services."""
+"""The program `dcos-tensorflow`: commands, output, local clusters and services."""

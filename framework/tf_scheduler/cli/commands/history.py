@@ -154,7 +154,7 @@ def add(recording: Path, name: str, options_file: Path | None) -> None:
 
 
 def _comparable(*runs: Run) -> list[Mapping[str, Any]]:
-    """Return all options of each run, with today's defaults in older records; else only the given options."""
+    """Return the runs' options with defaults; only the given ones if any is invalid."""
     try:
         return [run.resolved or _all_options(run) for run in runs]
     except OptionsError:  # no longer valid
@@ -169,7 +169,7 @@ def _changed_defaults(run: Run) -> list[ValueDifference]:
 
 
 def _all_options(run: Run) -> Mapping[str, Any]:
-    """Return the options with today's defaults, as stored. Raises OptionsError if they are no longer valid."""
+    """Return the options with today's defaults. Raises OptionsError if invalid."""
     options: Mapping[str, Any] = json.loads(json.dumps(mask_options(resolve(run.options))))
     return options
 

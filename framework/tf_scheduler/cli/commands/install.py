@@ -1,4 +1,4 @@
-"""`dcos-tensorflow local install` and `local uninstall`: services that stay on the local cluster."""
+"""Commands `local install` and `local uninstall`: services on a local cluster."""
 
 from __future__ import annotations
 

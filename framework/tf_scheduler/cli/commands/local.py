@@ -39,7 +39,7 @@ _POLL_INTERVAL = 0.2  # seconds, of `logs --follow`
 
 
 def clean_up_on_signals() -> AbstractContextManager[None]:
-    """Within, SIGTERM unwinds the stack as Ctrl-C does, so that `with` blocks clean up; exit codes 143 and 130."""
+    """Unwind the stack on SIGTERM as on Ctrl-C; exit with 143 or 130."""
     return handle_signals(_leave, signal.SIGTERM, signal.SIGINT)
 
 
@@ -104,7 +104,7 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
 
 
 def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[AgentSpec], str]:
-    """Return the agents, with ports that no other cluster offers, and a notice if these are not the default ports."""
+    """Return agents with unused ports; a notice if these are not the default ports."""
     agents = load_agents(file) if file else None
     if agents is not None and all(port_spans(spec.fields()) for spec in agents):
         return agents, ""
@@ -181,7 +181,7 @@ def _follow(log: IO[str], directory: Path) -> None:
 
 
 def find_cluster(directory: Path) -> LocalCluster:
-    """Return the running cluster in `directory`. Raises NotRunningError, also if its master has exited."""
+    """Return the running cluster. Raises NotRunningError if its master has exited."""
     try:
         cluster = LocalCluster.running(directory)
     except NodeDiedError as error:
@@ -195,7 +195,7 @@ def find_cluster(directory: Path) -> LocalCluster:
 
 
 def print_status(snapshot: ClusterStatus, notice: str = "") -> None:
-    """Print addresses, agents, tasks, and the resources that disconnected schedulers hold; then a notice."""
+    """Print the cluster's status, with resources of disconnected schedulers."""
     addresses = (("Mesos master  http://", snapshot.master), ("ZooKeeper     ", snapshot.zookeeper))
     columns = ("agent", "cpus", "mem (MB)", "gpus", "ports", "attributes", "tasks", "state")
     tasks = list(_task_rows(snapshot))

@@ -1,4 +1,4 @@
-"""`dcos-tensorflow options`: validate, complete, compare and explain options files."""
+"""Commands `options`: validate, complete, compare and explain options files."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def explain(path: str, as_json: bool) -> None:
 
 
 def _suggestion(path: str) -> str:
-    """Return the most similar path; without a section, every option of the most similar name."""
+    """Return the most similar path; without a section, all options of that name."""
     names = get_close_matches(path.rpartition(".")[2], {option.path[-1] for option in OPTIONS}, n=1)
     similar = [str(option) for option in OPTIONS if option.path[-1] in names]
     if "." in path:
@@ -144,7 +144,7 @@ def _load(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _load_all(*files: Path) -> list[dict[str, Any]]:
-    """Return the options of each file. Raises OptionsError with the problems of all files."""
+    """Return each file's options. Raises OptionsError with all files' problems."""
     resolved, problems = [], []
     for file in files:
         try:
@@ -168,7 +168,7 @@ def source_name(file: Path) -> str:
 
 
 def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bool) -> None:
-    """Print a JSON document, or write it to the file `output`. Raises JobError if the file exists, unless `force`."""
+    """Print JSON or write it to a file. Raises JobError if it exists, unless `force`."""
     text = json.dumps(document, indent=2) + "\n"
     if output is not None:
         try:

@@ -1,4 +1,4 @@
-"""`dcos-tensorflow package` and `executor`: validate, render and build what DC/OS installs and agents run."""
+"""Commands `package` and `executor`: build what DC/OS installs and agents run."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _ACCESS = ("read_token", "write_token", "certificate_file", "key_file", "client_
 
 
 def check_feasible(spec: ServiceSpec, agents: Iterable[AgentSpec]) -> None:
-    """Raise JobError, with the reasons of all tasks, if the gang does not fit the empty cluster."""
+    """Raise JobError with all reasons if the gang does not fit the empty cluster."""
     offers = [_full_offer(agent) for agent in agents]
     if not spec.needs_gpus:
         # The master offers agents with GPUs only to frameworks that ask for GPUs (Mesos documentation, gpu-support).
@@ -66,7 +66,7 @@ def check_feasible(spec: ServiceSpec, agents: Iterable[AgentSpec]) -> None:
 
 
 def _gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
-    """Yield the tasks that must fit at the same time: all, but independent tasks may run one after the other."""
+    """Yield tasks that must fit at the same time: all, or each independent task alone."""
     if spec.strategy is not Strategy.INDEPENDENT:
         yield tuple(spec.tasks())
         return
@@ -135,7 +135,7 @@ def run(
 
 @contextmanager
 def _collect(problems: list[str]) -> Iterator[None]:
-    """Append an error to `problems`, so that the errors of all inputs are reported together."""
+    """Append an error to `problems`, to report the errors of all inputs together."""
     try:
         yield
     except (SchedulerError, MesosLocalError) as error:
@@ -164,7 +164,7 @@ def _agents(path: Path | None, running: LocalCluster | None, first_port: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Inputs of a run. `document`: options with absolute paths; `timeout`: seconds; `page`: file of the HTML report."""
+    """Inputs of a run: absolute paths in `document`, `timeout` in s, HTML file `page`."""
 
     spec: ServiceSpec
     document: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""`dcos-tensorflow runtime`: environments with one TensorFlow each, for the option `python` of local runs."""
+"""Commands `runtime`: environments with one TensorFlow each, for local runs."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def health(port: int | None) -> None:
 
 
 def main() -> None:
-    """Run the command of the scheduler's bundle; after any exit code Marathon restarts it with a back-off."""
+    """Run the bundled scheduler; Marathon restarts it after any exit code."""
     try:
         scheduler.main(prog_name="tensorflow-scheduler")
     except SchedulerError as error:

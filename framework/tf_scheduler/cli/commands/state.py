@@ -1,4 +1,4 @@
-"""`dcos-tensorflow state`: show, export and import the stored state of a scheduler.
+"""Commands `state`: show, export and import a scheduler's stored state.
 
 The state contains no secrets: they are fetched at each start, and never stored.
 """

@@ -13,13 +13,13 @@ _LONGEST_NAME = 80
 
 
 def state_home() -> Path:
-    """`$XDG_STATE_HOME/dcos-tensorflow`. A relative value is ignored (XDG base directory specification)."""
+    """`$XDG_STATE_HOME/dcos-tensorflow`; a relative value is ignored (XDG)."""
     folder = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (folder if folder.is_absolute() else Path.home() / ".local" / "state") / "dcos-tensorflow"
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, in one step: options may hold passwords."""
+    """Write a file atomically, readable only by its owner (it may hold passwords)."""
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     draft.touch(0o600, exist_ok=False)
@@ -69,7 +69,7 @@ class RunFolder:
         return target
 
     def forget_scheduler(self) -> None:
-        """Remove options, state (with SQLite's side files) and working directory of the scheduler, which has exited."""
+        """Remove the options, state and working directory of an exited scheduler."""
         shutil.rmtree(self.scheduler, ignore_errors=True)
         self.options.unlink(missing_ok=True)
         for path in self.path.glob(f"{self.store.name}*"):

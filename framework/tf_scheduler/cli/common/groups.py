@@ -1,4 +1,4 @@
-"""Groups whose commands are imported when they are called, and examples in the help of commands."""
+"""Command groups that import commands when called, and examples in their help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class LazyGroup(Group):
-    """Group with the commands `later`: name -> module of `cli.commands` that defines the command under this name."""
+    """Group that imports commands when called. `later`: name -> `cli.commands` module."""
 
     def __init__(self, *arguments: Any, later: Mapping[str, str], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -32,7 +32,7 @@ class LazyGroup(Group):
 
 
 def examples(*lines: str) -> Callable[[_Command], _Command]:
-    """Add examples to the long help of a command; each line is what follows `dcos-tensorflow`."""
+    """Add examples to a command's long help; each line follows `dcos-tensorflow`."""
 
     def decorate(function: _Command) -> _Command:
         block = "\n".join(f"  dcos-tensorflow {line}" for line in lines)

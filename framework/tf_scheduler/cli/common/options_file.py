@@ -32,7 +32,7 @@ Options = Mapping[str, Any]
 
 
 def _with_runtimes(document: Options) -> dict[str, Any]:
-    """Replace `runtime:NAME` by the path of its interpreter. Raises OptionsError for unknown runtimes."""
+    """Replace `runtime:NAME` by its interpreter. Raises OptionsError if unknown."""
     completed, problems = dict(document), []
     for name, section in document.items():
         python = section.get("python") if isinstance(section, Mapping) else None
@@ -54,7 +54,7 @@ def load_document(path: Path) -> dict[str, Any]:
 
 
 def localized(document: Options, folder: Path) -> dict[str, Any]:
-    """Return valid options of a file in `folder` in the form of Cosmos: environments as lists, absolute paths."""
+    """Return valid options in Cosmos' form: environments as lists, absolute paths."""
     return dict(_with_absolute_paths(as_lists(_with_runtimes(document)), folder.resolve()))
 
 
@@ -69,7 +69,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def can_check_gpus() -> bool:
-    """Whether executors can check GPUs: local agents offer GPUs that this machine may lack."""
+    """Whether executors can check GPUs: local agents may offer GPUs that do not exist."""
     return shutil.which("nvidia-smi") is not None
 
 
@@ -87,14 +87,14 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
 
 
 def _local_path(url: str, folder: Path) -> Path | None:
-    """Return the file of a path or a file:// URL; None for another URL or an empty one."""
+    """Return the file of a path or file:// URL; None for other or empty URLs."""
     if url.startswith("file://"):
         return Path(unquote(url.removeprefix("file://")))
     return folder / Path(url).expanduser() if url and "://" not in url else None
 
 
 def load_options(path: Path) -> ServiceSpec:
-    """Return the spec of an options file for this machine. Raises OptionsError with all problems.
+    """Return the spec of an options file. Raises OptionsError with all problems.
 
     Default user and interpreter are those of this process. Paths are relative to the file. Prints a notice on standard
     error for each option without effect.
@@ -106,13 +106,13 @@ def load_options(path: Path) -> ServiceSpec:
 
 
 def check_options(document: Options, folder: Path) -> Options:
-    """Resolve options of a file in `folder` for this machine. Raises OptionsError with all problems."""
+    """Resolve options for this machine. Raises OptionsError with all problems."""
     rules = (lambda options: _missing_files(options, folder), _missing_programs, _invalid_user, _unsupported_isolation)
     return resolve(_with_runtimes(document), _local_defaults(), rules)
 
 
 def scheduler_defaults() -> dict[str, Any]:
-    """Return option path -> default of this machine, without executor.url, which is the variable EXECUTOR_URI."""
+    """Return this machine's defaults by option path, except for executor.url."""
     defaults = _local_defaults()
     return {f"{part}.{name}": value for part in defaults for name, value in defaults[part].items() if name != "url"}
 
@@ -153,7 +153,7 @@ def _invalid_user(options: Options) -> Iterator[Problem]:
 
 
 def _unsupported_isolation(options: Options) -> Iterator[Problem]:
-    """Reject images, networks and mounts, which need isolators of Mesos on a prepared machine."""
+    """Reject images, networks and mounts, which need a prepared Mesos machine."""
     service = options["service"]
     has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
     for section, gpus in has_gpus.items():

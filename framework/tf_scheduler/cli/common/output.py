@@ -1,4 +1,4 @@
-"""Output of commands: `--json`, closed pipes, redacted task output, coloured tables."""
+"""Command output: `--json`, closed pipes, redacted task output, coloured tables."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def echo_result(document: Any, text: str, as_json: bool) -> None:
 
 
 class _LossyWriter(io.FileIO):
-    """Discards all output after a failed write. With `strict`, the first failure raises, unless the pipe was closed."""
+    """Discards output after a failure. `strict`: the first one raises, unless EPIPE."""
 
     def __init__(self, descriptor: int, *, strict: bool) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -96,7 +96,7 @@ class _LossyWriter(io.FileIO):
 
 @contextmanager
 def ignore_broken_pipe() -> Iterator[None]:
-    """Within, output to a closed pipe is discarded, so that the command continues after `... | head`.
+    """Discard output to a closed pipe, so that a command continues after `| head`.
 
     All failures of standard error are ignored. Other failures of standard output raise OSError.
     """
@@ -108,7 +108,7 @@ def ignore_broken_pipe() -> Iterator[None]:
 
 
 def _lossy(stream: TextIO | None, stack: ExitStack, *, strict: bool) -> TextIO:
-    """Return a lossy stream to the same file; a stream without a file is returned unchanged."""
+    """Return a lossy stream to the same file, or unchanged a stream without a file."""
     try:
         raw = _LossyWriter(stream.fileno(), strict=strict)  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
@@ -131,7 +131,7 @@ _BLOCK = 8192  # bytes at the end of a file
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """Return up to `count` last lines without control characters; none if the file does not exist."""
+    """Return the last `count` lines without control characters; none without a file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -148,7 +148,7 @@ def _printable(line: str) -> str:
 
 
 class OutputRedactor:
-    """Quotes the output of tasks with known secrets masked; a task with other secrets is not quoted."""
+    """Quotes task output with secrets masked; omits tasks with unknown secrets."""
 
     def __init__(self, spec: ServiceSpec, redactor: SecretRedactor) -> None:
         self._redactor = redactor
@@ -166,7 +166,7 @@ class OutputRedactor:
 
 
 def output_redactor(spec: ServiceSpec, document: Mapping[str, Any]) -> OutputRedactor:
-    """Return a redactor that knows the secrets in the options `document` and in this process' environment."""
+    """Return a redactor of secrets in `document` and in this process' environment."""
     return OutputRedactor(spec, SecretRedactor(known_secrets(resolve(document), os.environ, Policy())))
 
 
@@ -177,7 +177,7 @@ _STYLES = {"good": "green", "busy": "cyan", "wait": "yellow", "bad": "red", "dim
 
 
 def screen() -> Screen:
-    """Return standard output: coloured on a terminal (unless NO_COLOR is set), else plain text."""
+    """Return standard output: coloured on a terminal without NO_COLOR, else plain."""
     return ColourScreen() if sys.stdout is not None and sys.stdout.isatty() else plain_screen()
 
 

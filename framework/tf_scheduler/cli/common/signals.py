@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def handle_signals(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
-    """Within, call `handler` with each received signal; afterwards restore the previous handlers."""
+    """Call `handler` with each signal in the block, then restore earlier handlers."""
     previous = {each: signal.signal(each, lambda number, _frame: handler(signal.Signals(number))) for each in signals}
     try:
         yield

@@ -1,1 +1,1 @@
-"""`local run` and `local install`: schedulers on this machine, supervised and followed."""
+"""Run, supervise and follow local schedulers for `local run` and `local install`."""

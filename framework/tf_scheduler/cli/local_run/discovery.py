@@ -1,4 +1,4 @@
-"""Find the service of a command: by URL, among the services of this machine, or on the attached DC/OS cluster."""
+"""Find a command's service: by URL, on this machine, or on the attached DC/OS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ On a DC/OS cluster:    dcos cluster setup URL"""
 
 
 def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
-    """Return the service. Raises UsageError if several match, UnreachableError if none does."""
+    """Return the service. Raises UsageError if ambiguous, UnreachableError if none."""
     name = options.name or environment.get("DCOS_TENSORFLOW_SERVICE_NAME", "")
     return with_token(_find(options, name.strip("/"), environment), options.token, environment)
 

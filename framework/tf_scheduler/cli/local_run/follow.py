@@ -1,4 +1,4 @@
-"""Follow a local run to its end: draw it, stop it on signals and timeouts, detect a dead cluster."""
+"""Follow a local run to its end: draw, stop on signals, detect a dead cluster."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class RunScheduler(SupervisedScheduler):
 
     @property
     def trouble(self) -> str:
-        """Error with which the scheduler exited, and would exit again; empty: none, or killed by a signal."""
+        """Repeatable error on which the scheduler exited; empty if none or on a signal."""
         code = self.last_exit
         if not code or code < 0:
             return ""
@@ -93,7 +93,7 @@ class RunScheduler(SupervisedScheduler):
         return f"the scheduler exited with code {code}: {self._last_line}"
 
     def uninstall(self) -> None:
-        """Restart the scheduler so that it stops all tasks and leaves Mesos. Returns immediately."""
+        """Restart the scheduler to stop all tasks and leave Mesos; does not wait."""
         self.restart(SDK_UNINSTALL="true")
 
     def stop(self) -> None:
@@ -124,7 +124,7 @@ class RunScheduler(SupervisedScheduler):
             self._print(line)
 
     def _print(self, line: str) -> None:
-        """Print a message of the scheduler's own loggers; a line without a head continues the previous one."""
+        """Print the scheduler's own log messages and their continuation lines."""
         entry = parse_line(line)
         if entry is not None:
             self._own = entry[0].startswith(_OWN_LOGGERS)
@@ -137,7 +137,7 @@ class RunScheduler(SupervisedScheduler):
 
 @contextmanager
 def run_scheduler(launch: SchedulerLaunch, service: str, master: str, *, console: bool) -> Iterator[RunScheduler]:
-    """Within, the scheduler runs and other commands find it as `service`; afterwards it does not run."""
+    """Run the scheduler inside the block, where other commands find it as `service`."""
     with guarded(launch.folder), advertise(service) as publish:
         scheduler = RunScheduler(launch, master, console, publish)
         try:
@@ -172,7 +172,7 @@ class FollowResult:
 
 
 class StopMonitor:
-    """Decides when a run has to stop. The first signal stops it gracefully, the second exits immediately.
+    """Decides when to stop a run. A first signal stops gracefully, a second exits.
 
     `grace`: longest kill_grace of its tasks; `timeout`: of the run; in seconds. `signals`: received so far.
     """

@@ -1,4 +1,4 @@
-"""Services of `local install`: each has a folder in the cluster's, and a process that supervises its scheduler.
+"""Services of `local install`: each has a folder and a supervisor process.
 
 CLUSTER/services/ID/
   options.json       options of the user
@@ -57,7 +57,7 @@ _FOLDER_MODE = 0o711
 
 @dataclass(frozen=True, slots=True)
 class InstalledService:
-    """A service on the local cluster in the folder `cluster`. `id`: unique in it, by default the service's name."""
+    """A service in the folder `cluster`. `id`: unique there, by default its name."""
 
     cluster: Path
     id: str
@@ -283,7 +283,7 @@ def _check_version(version: str | None) -> None:
 
 
 class _Supervisor:
-    """Runs until SIGTERM, or until the cluster or the service is gone. SIGHUP: new options."""
+    """Runs until SIGTERM or the service or cluster is gone. SIGHUP: new options."""
 
     def __init__(self, service: InstalledService) -> None:
         self._service = service
@@ -366,7 +366,7 @@ class _Supervisor:
 
 
 def supervise_all(cluster: Path) -> Iterator[str]:
-    """Restart missing supervisors; yield the id of each service that does not start, with the reason."""
+    """Restart missing supervisors; yield (service id, reason) for each failure."""
     for service in InstalledService.all(cluster):
         try:
             service.ensure_supervised()
@@ -375,7 +375,7 @@ def supervise_all(cluster: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Supervise one service: `python -m tf_scheduler.cli.local_run.installed CLUSTER ID`."""
+    """Supervise one service; the program's arguments are CLUSTER and ID."""
     os.umask(0o077)
     _Supervisor(InstalledService(Path(sys.argv[1]), sys.argv[2])).run()
 

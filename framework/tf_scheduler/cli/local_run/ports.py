@@ -26,7 +26,7 @@ _RUN_BLOCKS = (*range(10_000, 19_701, 300), *range(31_300, 32_401, 300))
 
 @contextmanager
 def port_block() -> Iterator[int]:
-    """Reserve a block for the `with` statement, and yield its first port. A killed process releases its block.
+    """Reserve a block and yield its first port; a killed process releases its block.
 
     Unique among the runs of this user. A block whose first port is in use is skipped. Raises JobError if none is free.
     """
@@ -43,7 +43,7 @@ def port_block() -> Iterator[int]:
 
 
 def claim_ports(directory: Path) -> tuple[int, Path | None]:
-    """Reserve a block for the cluster in `directory`; return its first port and the cluster with the default ports.
+    """Reserve a block; return its first port and the cluster with the default ports.
 
     The second value is None if the default ports are free. The block is released when the cluster has stopped, or, if
     it never starts, when this process exits. Raises JobError if none is free.
@@ -75,7 +75,7 @@ def _claims_folder() -> Path:
 
 
 def _open_claim(path: Path) -> IO[str]:
-    """Open a claim to read, lock and write, without truncating it. Raises JobError if it is a link."""
+    """Open a claim to lock, without truncating. Raises JobError if it is a link."""
     try:
         return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Scheduler processes of this machine: supervise them, and let other commands find them."""
+"""Local scheduler processes: supervise them, and let other commands find them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Advertisement:
 
 @contextmanager
 def advertise(name: str, folder: str = "") -> Iterator[Callable[[str], None]]:
-    """Within, other commands find the service at the URL last passed to the yielded function.
+    """Let other commands find the service at the URL last passed to the function.
 
     The advertisement is a file that this process locks, so that it is ignored as soon as this process exits.
     """
@@ -117,7 +117,7 @@ class SchedulerLaunch:
         return [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(self.options)]
 
     def environment(self, port: int, variables: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that the scheduler needs; none else of the user's environment."""
+        """Return the scheduler's variables; no others of the user's environment."""
         passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         own = {
             "HOST": HOST,
@@ -130,7 +130,7 @@ class SchedulerLaunch:
 
 
 class SupervisedScheduler:
-    """A scheduler that is restarted whenever it exits, until `stop`. Call `poll` often, from one thread.
+    """A scheduler restarted after each exit until `stop`. Poll often, in one thread.
 
     `variables`: more of its environment. `jitter` returns a number between its two arguments.
     """
@@ -180,7 +180,7 @@ class SupervisedScheduler:
         self._start()
 
     def stop(self) -> None:
-        """Send SIGTERM, after the grace period SIGKILL; return when the process has exited."""
+        """Send SIGTERM, then SIGKILL after the grace period; return after the exit."""
         if self._child is None:
             return
         self._child.terminate()
@@ -210,7 +210,7 @@ class SupervisedScheduler:
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[None]:
-    """Within, a guard kills all processes marked with `folder` as soon as this process exits, however it exits."""
+    """Have a guard kill processes marked with `folder` however this process exits."""
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     guard = start_guard(folder, temporary=False)
     try:
@@ -220,7 +220,7 @@ def guarded(folder: Path) -> Iterator[None]:
 
 
 def get_json(address: str, path: str, *, encrypted: bool = False) -> tuple[int, Any] | None:
-    """Send a GET request to a scheduler of this machine; return status and JSON, or None without a response."""
+    """GET from a local scheduler; return status and JSON, or None if no response."""
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
     if encrypted:  # on loopback, where the certificate has another name
         context = ssl._create_unverified_context()  # noqa: S323
@@ -254,6 +254,6 @@ def with_values(document: Document, values: Mapping[str, Any], notify: Notify | 
 
 
 def secret_variables(document: Document) -> dict[str, str]:
-    """Return the variables of this process that the options name as sources of secrets, `env:NAME`."""
+    """Return this process' variables that options use as secrets (`env:NAME`)."""
     names = referenced_variables(resolve(document))
     return {name: os.environ[name] for name in names if name in os.environ}

@@ -60,7 +60,7 @@ def run_database() -> RunDatabase:
 
 
 def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
-    """Store a run that starts, so that it is listed even if this process is killed. `finish_run` reports errors."""
+    """Store a starting run, so that it is listed even if this process is killed."""
     options, process = resolve(document), ProcessId.current()
     masked = mask_options(options)
     run = Run(
@@ -82,7 +82,7 @@ def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[A
 
 
 def _refreshed(run: Run) -> Run:
-    """Return a run that was stored as running with its present state and all that was recorded since."""
+    """Return a run stored as running with its present state and recorded history."""
     if not run.process:
         return run
     pid, _, start_time = run.process.partition(":")
@@ -104,7 +104,7 @@ def _with_recording(run: Run, recorded: Any) -> Run:
 
 
 def finish_run(run: Run, report: Report, page: Path | None) -> None:
-    """Store a finished run and write its page. Errors are printed, because they are no failure of the run."""
+    """Store a finished run and write its page; print errors instead of raising them."""
     recorded = read_recording(RunFolder(Path(run.folder)).recording)
     result = {name: report[name] for name in ("state", "reason", "seconds")}
     run = replace(_with_recording(run, recorded), environment=environment_of(run.resolved), process="", **result)
@@ -120,7 +120,7 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
 
 
 def environment_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the present environment of a local run with these resolved options: versions and digests."""
+    """Return versions and digests of a local run with these resolved options."""
     return describe_environment(__version__, MESOS, _interpreters(options), _job_files(options))
 
 
@@ -233,7 +233,7 @@ def _task(
 
 
 def _last_lines(overview: Overview, task: TaskRow, sandbox: Path, redactor: OutputRedactor) -> list[str]:
-    """Return the end of a failed task's error output, or the leader's last line, which is mostly the result.
+    """Return a failed task's last error output, else the leader's last line.
 
     For a task with unknown secrets, return the message of its executor, which redacts them.
     """
@@ -244,7 +244,7 @@ def _last_lines(overview: Overview, task: TaskRow, sandbox: Path, redactor: Outp
 
 
 def _earlier_logs(overview: Overview, task: TaskRow, cluster: LocalCluster, folder: RunFolder) -> list[str]:
-    """Keep the logs of earlier launches as `worker-0.1` and so on: of the first and of the latest ones."""
+    """Keep logs of the first and latest earlier launches as `worker-0.1` and so on."""
     every = cluster.sandboxes(overview.framework_id or "none").items()
     earlier = [sandbox for id_, sandbox in every if id_ != task.executor_id and name_of(TaskId(id_)) == task.name]
     numbered = list(enumerate(earlier, 1))
