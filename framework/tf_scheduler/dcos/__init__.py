@@ -1,1 +1,1 @@
-"""DC/OS services that a scheduler uses: the login of a service account, and the secret store."""
+"""DC/OS services for a scheduler: service account login and the secret store."""

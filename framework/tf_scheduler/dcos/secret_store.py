@@ -1,4 +1,4 @@
-"""The secret store of DC/OS Enterprise: GET /secrets/v1/secret/default/<path> with the token of a service account."""
+"""Read the DC/OS Enterprise secret store with the token of a service account."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class SecretStore:
-    """Client of the secret store. `cluster`: base URL of DC/OS; `verify`: file of trusted CAs, True: the machine's."""
+    """Client of the secret store. `verify`: file of trusted CAs, True: the machine's."""
 
     cluster: str
     credentials: Credentials

@@ -1,4 +1,4 @@
-"""Log in to DC/OS as a service account, with a token signed with the account's key.
+"""Log in to DC/OS as a service account, with a token signed with its key.
 
 POST <login_endpoint> {"uid", "token"}  ->  200 {"token"}; then `Authorization: token=<token>`
 PyJWT and cryptography, the extra `dcos`, are imported only when a credential is configured.
@@ -81,7 +81,7 @@ def account_of(environment: Mapping[str, str]) -> Account | None:
 
 
 def parse_account(text: str) -> Account:
-    """Parse the JSON that `dcos security secrets create-sa-secret` stores. Raise AccountError."""
+    """Parse the JSON of `dcos security secrets create-sa-secret`. Raise AccountError."""
     try:
         document: dict[str, Any] = json.loads(text)
         uid, pem, endpoint = (str(document[name]) for name in ("uid", "private_key", "login_endpoint"))
@@ -97,7 +97,7 @@ def parse_account(text: str) -> Account:
 
 
 def _load_private_key(pem: str) -> RSAPrivateKey:
-    """Load PKCS#8 (`BEGIN PRIVATE KEY`, what DC/OS makes) or PKCS#1. Raise AccountError."""
+    """Load PKCS#8 (`BEGIN PRIVATE KEY`, as in DC/OS) or PKCS#1. Raise AccountError."""
     try:
         import jwt  # noqa: F401 - reported here, not at the first login
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -126,7 +126,7 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLogin:
-    """Requests tokens for an account. `verify`: file or folder of trusted authorities, True: the machine's."""
+    """Requests tokens. `verify`: file or folder of trusted CAs, True: the machine's."""
 
     account: Account
     verify: bool | str = True
@@ -144,7 +144,7 @@ class ServiceLogin:
             raise LoginError(f"{self.account.login_endpoint} did not answer with a token") from None
 
     def is_stale(self, token: str) -> bool:
-        """Whether the token expires soon. A token without expiry is valid until it is refused."""
+        """Whether the token expires soon. A token without expiry is never stale."""
         claims = claims_of(token)
         end, begin = _number(claims.get("exp")), _number(claims.get("iat"))
         if end is None:
