@@ -16,9 +16,9 @@ from .transport import ClusterConnection, tls_verification
 
 @dataclass(frozen=True)
 class HttpErrorBody:
-    """Parsed body of an HTTP error. `message`: a sentence, and a line for each problem; None: another form of body.
+    """Parsed body of an HTTP error.
 
-    `code`: the scheduler's `code`, Cosmos' `type`, or empty.
+    `message`: sentence and lines of problems; None: another form. `code`: the scheduler's, Cosmos' `type`, or empty.
     """
 
     message: str | None = None
@@ -46,7 +46,7 @@ def parse_error_body(text: str) -> HttpErrorBody:
 
 
 def _problems(data: Any) -> Iterator[str]:
-    """Problems that Cosmos lists: invalid options, or an app that Marathon refuses (dcos/cosmos, rpc/v1/model)."""
+    """Problems that Cosmos lists in an error (dcos/cosmos, rpc/v1/model)."""
     errors = data.get("errors") if isinstance(data, dict) else None
     for error in errors if isinstance(errors, list) else ():
         if not isinstance(error, dict):
@@ -65,22 +65,22 @@ class Installation(Protocol):
     """The program that installed a service. All methods raise CommandError."""
 
     def describe(self) -> Any:
-        """Return package and options of the service, in the form of Cosmos' `service.describe`."""
+        """Return the service's package and options, as Cosmos' `service.describe` does."""
 
     def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
-        """Validate options of a file in `folder` for a service on this machine; return them with absolute paths."""
+        """Validate a local service's options; make paths absolute, relative to `folder`."""
 
     def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
         """Return the input of the scheduler's update preview for exactly these options."""
 
     def update(self, options: Mapping[str, Any], version: str | None, *, replace_all: bool) -> Any:
-        """Restart the scheduler with `options`, merged into the present ones unless `replace_all`."""
+        """Restart the scheduler with `options`, merged or (`replace_all`) alone."""
 
     def uninstall(self) -> Any:
         """Start the removal of the service; return without waiting for its end."""
 
     def last_failure(self, *, finished: bool) -> str | None:
-        """Return why the scheduler last failed, empty if it did not; None if the service is gone.
+        """Return the scheduler's last failure; empty: none, None: the service is gone.
 
         `finished`: the scheduler has reported the end of the removal.
         """
@@ -137,7 +137,7 @@ def installation_of(service: ServiceClient) -> Installation:
 
 
 def last_failure_message(app: Mapping[str, Any]) -> str:
-    """Return Marathon's message about the last failed scheduler of this version of the app, or an empty string."""
+    """Return Marathon's last failure of this version of the app, or an empty string."""
     last = app.get("lastTaskFailure") or {}
     message = str(last.get("message") or "")
     if not message or last.get("version") != app.get("version"):
@@ -164,7 +164,7 @@ def api_path(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class ServiceClient:
-    """One installed service. `direct`: the cluster's URL is the scheduler's own. All requests raise CommandError."""
+    """Client of one service, at its own URL if `direct`. Requests raise CommandError."""
 
     cluster: ClusterConnection
     name: str
@@ -212,7 +212,7 @@ class ServiceClient:
         return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)[1]
 
     def events(self, path: str, last: str = "", **query: str | None) -> Iterator[transport.ServerSentEvent]:
-        """Yield server-sent events after the one with the id `last`; ends when the connection breaks."""
+        """Yield server-sent events after id `last`; stop when the connection breaks."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
         request = transport.build_request("GET", _with_query(f"{self.url}/{path}", query), self._headers(headers))
         with transport.open_stream(request, self.cluster) as (status, lines):
@@ -300,7 +300,7 @@ class ServiceOptions:
 
 
 def client_at(url: str, name: str, environment: Mapping[str, str], program: str) -> ServiceClient:
-    """A client without a token, at a scheduler's URL or a DC/OS URL with /service/NAME or `name`. Raise UsageError."""
+    """Client without a token for a scheduler or DC/OS URL. Raise UsageError."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: `{url}`: must begin with http:// or https://")
     try:

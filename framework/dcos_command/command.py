@@ -1,4 +1,4 @@
-"""Classes that describe commands (`Command`, arguments, options), and requests and displays that commands share.
+"""Classes that describe commands, and the requests and displays they share.
 
 The one table of commands (`execute.COMMANDS`) becomes the command lines of `dcos tensorflow` and `dcos-tensorflow`.
 """
@@ -21,7 +21,7 @@ Follow = Callable[[ServiceClient, Params], Iterator[Any]]
 
 @dataclass(frozen=True)
 class CommandArgument:
-    """A positional argument. `kind`: what it names, a key of `execute.LIST_COMMANDS`; empty: any text."""
+    """A positional argument. `kind`: key of `execute.LIST_COMMANDS`; empty: any text."""
 
     name: str
     kind: str = ""
@@ -33,7 +33,7 @@ class CommandArgument:
 
 @dataclass(frozen=True)
 class CommandOption:
-    """An option `--name`, passed as `key`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
+    """Option `--name`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
 
     name: str
     help: str
@@ -97,7 +97,7 @@ FOLLOW = CommandOption("follow", "Keep printing new output.", "flag", short="f")
 
 
 def get(path: str, **query: str) -> Fetch:
-    """Fetch the JSON at `/v1/PATH`; a part such as `{plan}` is the value of that argument, omitted without a value."""
+    """Fetch `/v1/PATH` as JSON; `{plan}` is that argument, omitted without a value."""
 
     def fetch(service: ServiceClient, params: Params) -> Any:
         parts = (params[part[1:-1]] if part.startswith("{") else part for part in path.split("/"))

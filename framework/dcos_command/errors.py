@@ -50,9 +50,9 @@ class NothingToDoError(CommandError):
 
 
 class RefusedError(CommandError):
-    """The scheduler or the cluster refused the request. Text and `kind` are from its answer; `kind` may be empty.
+    """The scheduler or the cluster refused the request.
 
-    `lists_names`: the text lists the valid names.
+    Text and `kind` are from its answer; `kind` may be empty. `lists_names`: the text lists the valid names.
     """
 
     def __init__(self, message: str, http_status: int, kind: str = "", *, lists_names: bool = False) -> None:
@@ -61,7 +61,7 @@ class RefusedError(CommandError):
 
 
 def wants_json(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether JSON is requested by a command line that may otherwise be wrong, or by the environment."""
+    """Whether a possibly wrong command line or the environment requests JSON."""
     return "--json" in arguments or environment.get(JSON_VARIABLE, "").lower() in ("1", "true", "yes")
 
 
@@ -78,7 +78,7 @@ def report_as_json(as_json: bool, out: TextIO | None, *, one_line: bool = False)
 
 
 def error_document(error: CommandError) -> Mapping[str, Any]:
-    """The JSON document of an error; `status` is the HTTP status of an answer, absent without one."""
+    """JSON document of an error; `status`: HTTP status, absent without an answer."""
     if isinstance(error, NothingToDoError):
         return {"message": str(error)}
     if not isinstance(error, RefusedError):

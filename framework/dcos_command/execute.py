@@ -1,4 +1,4 @@
-"""Run one command of the table: ask the service, print the answer, and suggest names after a wrong one."""
+"""Run a command: send requests, print the answer, suggest names after a wrong one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def valid_names(service: ServiceClient, kind: str, params: Params) -> list[str]:
 
 
 def _name_hint(service: ServiceClient, command: Command, params: Params, *, listed: bool) -> str:
-    """Return the valid names of the wrong argument and the command that lists them; empty: unknown.
+    """Return the argument's valid names and the command that lists them, if known.
 
     `listed`: the scheduler's message lists the names, so they are not repeated.
     """
@@ -114,9 +114,9 @@ _NAME_ERROR_CODES = (400, 404)
 
 
 def perform(command: Command, service: ServiceClient, params: Params, screen: Screen, *, as_json: bool) -> None:
-    """Run the command and show the answer, after a confirmation if it requires one and `yes` is not given.
+    """Run the command and show the answer.
 
-    Raise CommandError; after a wrong name with the valid ones.
+    Confirms first if required, unless `yes` is given. Raise CommandError; after a wrong name with the valid ones.
     """
     params = {**params, "program": service.program}  # for hints
     try:
@@ -146,7 +146,7 @@ def _perform(command: Command, service: ServiceClient, params: Params, screen: S
 
 
 def _frames(command: Command, service: ServiceClient, params: Params) -> Iterator[Renderable]:
-    """The present answer, again and again, until the command is done or the service stops answering."""
+    """Yield the answer repeatedly until the command is done or requests fail."""
     assert command.poll_until is not None, "checked by the caller"
     frame: list[Any] = []
     failures = 0

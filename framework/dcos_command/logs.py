@@ -1,4 +1,4 @@
-"""`logs` and `events`: the output of tasks and the service's events, with `--follow` as they happen."""
+"""Commands `logs` and `events`: task output and service events, also live."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEFAULT_EVENTS, _MAX_EVENTS = 50, 1000  # the API's maximum
 def follow_stream(
     service: ServiceClient, path: str, last_events: Sequence[str], **query: str | None
 ) -> Iterator[ServerSentEvent]:
-    """Every event up to one of the names `last_events`; an interrupted stream is resumed where it broke.
+    """Yield events up to one of `last_events`; resume an interrupted stream.
 
     Raise UnreachableError if the first request gets no answer, or too many later ones in a row.
     """

@@ -1,4 +1,4 @@
-"""`dcos tensorflow ...`, and the click commands of both programs, built from the table of commands."""
+"""Build the click commands of both programs from the command table."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Group(click.Group):
 
 
 class _PlainRange:
-    """A range that help and errors describe as `1 to 1000`, `1 or more` or `more than 0`."""
+    """Number range described in help as `1 to 1000`, `1 or more` or `more than 0`."""
 
     def _describe_range(self: Any) -> str:
         if self.max is not None:
@@ -123,7 +123,7 @@ class _MissingCommand(click.UsageError):
 
 
 def add_commands(root: click.Group, program: CliProgram, without: Collection[str] = ()) -> None:
-    """Add every command of the table to `root`, except those of the groups in `without`."""
+    """Add all commands to `root`, except those of the groups in `without`."""
     for words, command, hidden in _spellings():
         if words[0] not in without:
             _group(root, words[:-1]).add_command(_build(command, words[-1], program, hidden=hidden))
@@ -198,7 +198,7 @@ def common_options() -> list[click.Option]:
 
 
 def root_options() -> list[click.Option]:
-    """Options of the root: the common ones, stored for its commands, and those that the dcos command calls."""
+    """Root options: those stored for commands, and those that the dcos command calls."""
     options = common_options()
     for option in options:
         option.expose_value, option.callback = False, _keep
@@ -289,7 +289,7 @@ def plain_screen() -> Screen:
 
 
 def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
-    """The service at --url, else in the cluster that the dcos command is attached to. Raise CommandError."""
+    """Find the service at --url or in the attached cluster. Raise CommandError."""
     url = options.url or environment.get(URL_VARIABLE)
     if url:
         service = client_at(url, options.name.strip("/"), environment, ServiceClient.program)

@@ -56,7 +56,7 @@ def local_time(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of several words. `wrap` False: a terminal that is too narrow cuts it off."""
+    """Line of several words. If not `wrap`, it is cut off on a narrow terminal."""
 
     words: tuple[Cell, ...]
     wrap: bool = True
@@ -64,7 +64,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose columns fit the terminal: long cells take several lines, only charts are cut.
+    """Table fitted to the terminal: long cells wrap, only charts are cut.
 
     `charts`: indexes of columns drawn with characters, such as bars. They shrink, so that the others keep one line.
     """
@@ -87,12 +87,12 @@ _CONTROLS = re.compile(rf"\x1b(?:\[[0-9;:]*m)?|[\x00-\x08\x0b-\x1f\x80-\x9f{_INV
 
 @dataclass(frozen=True)
 class Raw:
-    """Text of another program, such as a task's output: written unchanged, without a line end."""
+    """Another program's text, such as task output: written without a line end."""
 
     text: str
 
     def on(self, out: IO[str]) -> str:
-        """Remove commands for a terminal, which could write to the clipboard or to its input; colours stay."""
+        """Remove terminal commands, which could alter clipboard or input; keep colours."""
         return _TERMINAL_COMMANDS.sub("", self.text) if out.isatty() else self.text
 
 
@@ -106,7 +106,7 @@ def cell_text(cell: Cell) -> str:
 
 
 def remove_controls(text: str) -> str:
-    """Remove control characters except tab and line end, and characters that change how others are shown."""
+    """Remove bidirectional and control characters except tab and line end."""
     return text if text.isprintable() else _CONTROLS.sub("", text)
 
 
@@ -158,7 +158,7 @@ def minimum_width(table: Table) -> int:
 
 
 def column_widths(table: Table, width: int | None) -> list[int]:
-    """Widths of the columns: their cells' widths, the widest narrowed until all fit, none below its minimum."""
+    """Column widths: the widest are narrowed until all fit, none below its minimum."""
     widths, minimum = _full_widths(table), _minimum_widths(table)
     available = sum(widths) if width is None else max(width - len(_GAP) * (len(widths) - 1), sum(minimum))
     while sum(widths) > available:
@@ -190,7 +190,7 @@ def _texts(table: Table) -> list[list[str]]:
 
 
 def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """A line such as `task: worker-0` for each cell, and an empty line between two rows."""
+    """Lines such as `task: worker-0` for each cell, with an empty line between rows."""
     for number, row in enumerate(rows[1:]):
         if number:
             yield ""
@@ -206,17 +206,17 @@ def _wrapped(cell: str, limit: int) -> list[str]:
 
 
 def _terminal_width(text: str) -> int:
-    """Cells of a terminal that a text takes: East Asian characters take two, accents none."""
+    """Width in terminal cells: East Asian characters take two, accents none."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(bool(unicodedata.combining(character)) for character in text)
 
 
 class _OutputClosed(BaseException):
-    """Leaves the blocked call; not an Exception, so that no handler on the way takes it for an error."""
+    """Interrupts a blocked call; not an Exception, so that no handler catches it."""
 
 
 def _watch(descriptor: int, end: int, closed: threading.Event, main: int) -> None:
-    """Wait until one of the two is hung up, which poll always reports (POSIX), and signal the main thread."""
+    """Wait for a hang-up of either (POSIX poll); on `descriptor`, signal `main`."""
     poll = select.poll()
     poll.register(descriptor, 0)
     poll.register(end, 0)
@@ -254,7 +254,7 @@ class Screen:
 
     @contextmanager
     def quit_on_close(self) -> Iterator[None]:
-        """Raise BrokenPipeError inside as soon as the reader of the output closes it, whatever call blocks.
+        """Raise BrokenPipeError in the block when the reader of the output closes it.
 
         Where that cannot be watched (no poll, no signals, not the main thread), the next write raises it.
         """

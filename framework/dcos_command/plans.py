@@ -24,7 +24,7 @@ def fetch_plan(service: ServiceClient, name: str) -> Any:
 
 
 def rollout_plan(service: ServiceClient) -> str:
-    """Name of the plan that rolls out options: `update`, or `deploy` before the first update."""
+    """Plan that rolls out options: `update`, or `deploy` before the first update."""
     return _UPDATE if _UPDATE in service.get(api_path("plans")) else _DEPLOY
 
 
@@ -84,7 +84,7 @@ def _start(service: ServiceClient, params: Params) -> Any:
 
 
 def plan_command(verb: str) -> Fetch:
-    """Send the verb to the plan that is named, else to the plan that rolls out options."""
+    """Send the verb to the named plan, by default to the one that rolls out options."""
 
     def send(service: ServiceClient, params: Params) -> Any:
         path = api_path("plans", params.get("plan") or rollout_plan(service), verb)

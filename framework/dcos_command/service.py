@@ -1,4 +1,4 @@
-"""`progress`, `result`, `health`, `config`, `state`, `debug`: state of the service."""
+"""Commands that show service state: `progress`, `health`, `config`, `debug`, ..."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
 
 
 def sparkline(values: Sequence[float | None], width: int = _CURVE_WIDTH) -> str:
-    """The last values as heights between their minimum and maximum; values that are not finite are left out."""
+    """Sparkline of the last finite values, scaled between their minimum and maximum."""
     finite = [value for value in values if value is not None and math.isfinite(value)][-width:]
     if not finite:
         return ""
@@ -62,7 +62,7 @@ def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:
 
 
 def _representative(job: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The task whose loss is shown for the job: the leader, else the slowest one, on which the others wait."""
+    """Task whose loss represents the job: the leader, else the slowest."""
     tasks = [task for task in answer["tasks"] if task["job"] == job and task["step"] is not None]
     leading = [task for task in tasks if task["name"] == answer["leader"]]
     return min(leading or tasks or [{}], key=lambda task: task.get("step", 0))
@@ -202,7 +202,7 @@ _HEALTH_WITHOUT_BODY = {204: "deploying: nothing is launched yet", 205: "recover
 
 
 def _describe(service: ServiceClient, params: Params) -> Any:
-    """The options with every default, as DC/OS stores them; without DC/OS the scheduler's specification."""
+    """All options as DC/OS stores them; without DC/OS the scheduler's specification."""
     if service.direct and service.installation is None:
         return get("configurations/target")(service, params)
     return installation_of(service).describe()["resolvedOptions"]

@@ -32,7 +32,7 @@ def _state(task: Mapping[str, Any]) -> Word:
 
 
 def _note(task: Mapping[str, Any]) -> str:
-    """The first reason why the task is pending, else the last message of its executor or agent."""
+    """First reason why the task is pending, else its last executor or agent message."""
     pending = task["pending"]
     more = f" (and {len(pending) - 1} more; see `why {task['name']}`)" if len(pending) > 1 else ""
     return f"{pending[0]}{more}" if pending else str(task["message"] or "")

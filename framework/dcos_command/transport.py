@@ -1,4 +1,4 @@
-"""HTTP and server-sent events with the standard library, and the cluster to connect to."""
+"""HTTP and server-sent events by the standard library, to a DC/OS or a scheduler."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _settings(home: Path) -> dict[str, str]:
 
 
 def parse_toml(text: str) -> dict[str, str]:
-    """Parse the subset of TOML in dcos.toml to `section.name` -> value; Python 3.8 has no TOML parser."""
+    """Parse dcos.toml to `section.name` -> value; Python 3.8 has no TOML parser."""
     settings, section = {}, ""
     for line in text.splitlines():
         if head := _SECTION.fullmatch(line):
@@ -114,14 +114,14 @@ def build_request(method: str, url: str, headers: dict[str, str], body: bytes | 
 
 
 def send(request: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> tuple[int, str]:
-    """Return status and body of the answer. `timeout` in seconds. Raise UnreachableError."""
+    """Return status and body. `timeout` in seconds. Raise UnreachableError."""
     with _open(request, cluster, timeout) as response:
         return int(response.status), response.read().decode(errors="replace")
 
 
 @contextmanager
 def open_stream(request: urllib.request.Request, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """Status and lines as they arrive; a broken stream just ends. Raise UnreachableError if it never started."""
+    """Stream status and lines until it breaks. Raise UnreachableError at the start."""
     with _open(request, cluster, _STREAM_TIMEOUT) as response:
         yield int(response.status), _until_broken(response)
 
@@ -155,7 +155,7 @@ def _open(request: urllib.request.Request, cluster: ClusterConnection, timeout: 
 
 
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
-    """Follow redirects of GET and HEAD to the same host only; urllib would send the token to any host."""
+    """Follow GET and HEAD redirects to the same host only, to protect the token."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.get_method() in ("GET", "HEAD") and is_safe_redirect(req.full_url, newurl):
@@ -167,7 +167,7 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
 
 
 def is_safe_redirect(here: str, there: str) -> bool:
-    """Whether both URLs have the same host and port; https may replace http, as on DC/OS."""
+    """Whether both URLs have one host and port; https may replace http, as on DC/OS."""
     try:
         before, after = urlsplit(here), urlsplit(there)
         ports = {"http": 80, "https": 443}
@@ -205,7 +205,7 @@ def _is_loopback(url: str) -> bool:
 
 @dataclass(frozen=True)
 class ServerSentEvent:
-    """An event of a stream. `data`: its data lines, joined. `id`: the last id seen, with which a stream is resumed."""
+    """Event of a stream. `data`: its lines, joined. `id`: last id, to resume from."""
 
     data: str
     name: str = "message"

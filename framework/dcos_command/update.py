@@ -25,13 +25,13 @@ Options = Mapping[str, Any]
 
 
 def user_options(service: ServiceClient) -> Options:
-    """The options that DC/OS was given for the service; all others have their defaults."""
+    """Options given to DC/OS for the service; all others have their defaults."""
     options: Options = installation_of(service).describe().get("userProvidedOptions") or {}
     return options
 
 
 def merge_options(below: Options, above: Options) -> dict[str, Any]:
-    """Merge nested objects as DC/OS merges options; any other value of `above` replaces the one of `below`."""
+    """Merge nested options as DC/OS does; other values of `above` win."""
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)
@@ -41,10 +41,9 @@ def merge_options(below: Options, above: Options) -> dict[str, Any]:
 
 
 def verify_stored(service: ServiceClient, options: Options, params: Params, *, whole: bool) -> None:
-    """Check that DC/OS still has these options a moment after the update; `whole`: and no others.
+    """Check that DC/OS still has these options (`whole`: only these) after an update.
 
-    Cosmos reads an app, changes it and writes it back, so one of two concurrent updates may be lost (dcos/cosmos,
-    ServiceUpdateHandler). Raise CommandError if it is this one.
+    Cosmos may lose one of two concurrent updates (ServiceUpdateHandler). Raise CommandError if it is this one.
     """
     for _ in range(_CHECKS):
         time.sleep(_CHECK_SECONDS)
@@ -70,9 +69,9 @@ def preview(service: ServiceClient, options: Options, version: str | None) -> An
 def describe_changes(
     service: ServiceClient, options: Options, version: str | None, *, anyway: bool = False
 ) -> Renderable:
-    """Describe the effects of an update to exactly these options. `anyway`: an update without effect is allowed.
+    """Describe the effects of an update to exactly these options.
 
-    Raise CommandError with the problems of the options or why they are refused, NothingToDoError if nothing changes.
+    `anyway`: allow no effect. Raise CommandError with problems or reasons, NothingToDoError if nothing changes.
     """
     try:
         answer = preview(service, options, version)
@@ -93,7 +92,7 @@ def describe_changes(
 
 
 def rejection_reasons(service: ServiceClient) -> list[str]:
-    """Why the scheduler keeps earlier options instead of those that it was started with; usually empty."""
+    """Reasons why the scheduler rejected its latest options; usually empty."""
     return list(service.get(api_path("configurations", "target")).get("rejected") or ())
 
 
@@ -110,7 +109,7 @@ def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def select_earlier(service: ServiceClient, params: Params) -> tuple[str, Options]:
-    """Id and options of the configuration to roll back to: the one with the id, or the previous one.
+    """Select the configuration to roll back to: the one with the id, or the previous.
 
     If the newest options are refused, the previous ones are in force. Secrets are not stored with configurations:
     the present values are used. Raise CommandError if a secret has none.
@@ -167,7 +166,7 @@ def _hidden(options: Any, path: str) -> Iterator[str]:
 
 
 def check_unstarted(service: ServiceClient, present: Options, params: Params) -> Renderable:
-    """Warn of options in DC/OS that the scheduler was not started with, and that the update would overwrite.
+    """Warn of unstarted options in DC/OS that the update would overwrite.
 
     Raise CommandError with them, unless `force` is given.
     """
@@ -185,7 +184,7 @@ def check_unstarted(service: ServiceClient, present: Options, params: Params) ->
 
 
 def _unstarted_options(service: ServiceClient, present: Options) -> Sequence[Mapping[str, Any]]:
-    """Empty also if the scheduler does not answer or has refused the options, which other messages report."""
+    """Options in DC/OS not started yet; empty if refused or the scheduler is down."""
     try:
         if rejection_reasons(service):
             return ()
@@ -196,7 +195,7 @@ def _unstarted_options(service: ServiceClient, present: Options) -> Sequence[Map
 
 
 def check_unchanged(service: ServiceClient, present: Options, params: Params) -> None:
-    """Raise CommandError if the service was updated since its options were `present`, which the user has seen."""
+    """Raise CommandError if the service has changed since the user saw `present`."""
     if changes := changed_options(user_options(service), present):
         raise CommandError(
             f"another update changed the service meanwhile: {', '.join(changes)}; nothing was changed. "
@@ -205,7 +204,7 @@ def check_unchanged(service: ServiceClient, present: Options, params: Params) ->
 
 
 def _start(service: ServiceClient, params: Params) -> Any:
-    """Send the options that the preview put into `params`: without `replace` only new ones, so that others survive."""
+    """Send the previewed options; without `replace` only new ones, to keep others."""
     options, replace_all = params["wanted"], bool(params.get("replace"))
     if replace_all:
         check_unchanged(service, params["present"], params)
@@ -309,12 +308,12 @@ def _show_uninstall(answer: Mapping[str, Any], params: Params) -> Renderable:
 
 
 def uninstalled_message(app_id: str, message: str) -> str:
-    """The last line of a successful `uninstall`; `message`: what is left behind, or empty."""
+    """Last line of a successful `uninstall`; `message`: what is left behind, or empty."""
     return f"{app_id} is uninstalled{f': {message}' if message else ''}"
 
 
 def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
-    """Wait until DC/OS has removed the service; return the scheduler's message about what is left behind, or "".
+    """Wait until the service is removed; return what is left behind, or "".
 
     Failures and restarts of the scheduler are reported on standard error meanwhile. Raise CommandError if the service
     still exists after `limit` seconds.
