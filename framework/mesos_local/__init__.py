@@ -1,1 +1,1 @@
-"""Run a real Apache Mesos (and ZooKeeper) on this machine; `cluster.LocalCluster` is the entry point."""
+"""Run Apache Mesos (and ZooKeeper) locally; entry point: `cluster.LocalCluster`."""

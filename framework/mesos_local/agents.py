@@ -1,4 +1,4 @@
-"""Agents of a local cluster: resources and attributes, their validation, the agents file."""
+"""Local cluster agents: resources, attributes, validation, the agents file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def abbreviate(value: object) -> str:
 
 
 def parse_pairs(source: object) -> Pairs:
-    """Parse "name:value;name:value" or a mapping; a part without a colon has an empty value."""
+    """Parse "name:value;name:value" or a mapping; without a colon the value is empty."""
     if isinstance(source, Mapping):
         return [(str(name), str(value)) for name, value in source.items()]
     parts = [part.partition(":") for part in str(source).split(";") if part.strip()]
@@ -191,7 +191,7 @@ class AgentSpec:
 
 
 def default_agents(first_port: int = FIRST_PORT) -> tuple[AgentSpec, ...]:
-    """Return three agents that share the machine's memory, each with all CPUs (minimum 2) and 100 ports.
+    """Return three agents that share the memory, with all CPUs and 100 ports each.
 
     The third has 2 GPUs, which are only resources for placement, not devices.
     """
@@ -208,7 +208,7 @@ def check_agents(specs: Sequence[AgentSpec]) -> list[str]:
 
 
 def with_ports(specs: Sequence[AgentSpec], first_port: int = FIRST_PORT) -> tuple[AgentSpec, ...]:
-    """Assign 100 unique ports to agents without ports. Raises MesosLocalError for invalid agents."""
+    """Assign 100 ports to agents without any. Raises MesosLocalError if invalid."""
     if errors := check_agents(specs):
         raise MesosLocalError("invalid agents:\n" + "\n".join(f"  {error}" for error in errors))
     taken = [span for spec in specs for span in port_spans(spec.fields())]
@@ -252,9 +252,9 @@ class _Object(dict[str, Any]):
 
 
 def load_agents(path: Path) -> tuple[AgentSpec, ...]:
-    """Read an agents file, a JSON list of {"hostname", "resources", "attributes"}, and assign missing ports.
+    """Read an agents file and assign missing ports.
 
-    Raises MesosLocalError listing all errors in the file.
+    It is a JSON list of {"hostname", "resources", "attributes"}. Raises MesosLocalError listing all errors in it.
     """
     content = _parse(_read(path), path)
     if not isinstance(content, list) or not content:

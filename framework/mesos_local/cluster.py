@@ -1,4 +1,4 @@
-"""LocalCluster: start, find and stop a real Mesos master, agents and optional ZooKeeper on loopback."""
+"""Start, find and stop a local Mesos master, agents and optional ZooKeeper."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ from .record import (
 
 
 def end_nodes(directory: Path, nodes: Iterable[Node], node_grace: float, grace: float, guard: ProcessId | None) -> None:
-    """End the nodes, with `node_grace` seconds between SIGTERM and SIGKILL, then all other processes of the cluster
-    except its guard, with `grace` seconds. Raises MesosLocalError if a process or port remains.
+    """End the nodes, then all other processes of the cluster except its guard.
+
+    `node_grace`, `grace`: seconds from SIGTERM to SIGKILL. Raises MesosLocalError if a process or port remains.
     """
     started = {node.address: node.process for node in nodes if node.process is not None}
     for process in started.values():
@@ -61,7 +62,7 @@ def end_nodes(directory: Path, nodes: Iterable[Node], node_grace: float, grace: 
 
 
 def end_unrecorded_cluster(directory: Path, grace: float) -> bool:
-    """End the processes of a cluster without a readable record, found by their mark; return whether any existed.
+    """End a cluster without a readable record; return whether processes existed.
 
     `grace`: seconds between SIGTERM and SIGKILL. Does nothing in a folder that no local cluster has used and no process
     is marked with: it may contain sandboxes of other programs.
@@ -82,7 +83,7 @@ _CONTAINER_GRACE = 3.0  # the same for processes that agents leave behind
 
 
 class LocalCluster:
-    """Context manager: inside, all agents have registered; afterwards, no process remains.
+    """Mesos cluster whose agents are registered in the block; no process outlives it.
 
     Args:
         agents: Default: `default_agents()`.
@@ -124,7 +125,7 @@ class LocalCluster:
 
     @classmethod
     def attach(cls, directory: Path) -> LocalCluster | None:
-        """Return the cluster recorded in `directory`; None if there is none. Raises DamagedRecordError."""
+        """Return the recorded cluster; None without one. Raises DamagedRecordError."""
         record = read_record(directory)
         if record is None:
             return None
@@ -138,7 +139,7 @@ class LocalCluster:
 
     @classmethod
     def running(cls, directory: Path) -> LocalCluster | None:
-        """Return the running cluster in `directory`; None if no node is alive. Raises NodeDiedError without master."""
+        """Return the cluster; None if no node lives. Raises NodeDiedError without master."""
         record = read_record(directory)
         if record is None or not record.any_alive():
             return None
@@ -148,7 +149,7 @@ class LocalCluster:
 
     @classmethod
     def end(cls, directory: Path) -> bool:
-        """End the cluster in `directory`, even without a valid record; return whether there was one."""
+        """End the cluster, even without a valid record; return whether there was one."""
         try:
             cluster = cls.attach(directory)
         except DamagedRecordError:
@@ -199,7 +200,7 @@ class LocalCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start all nodes and wait until the agents have registered; end all after an error or interrupt."""
+        """Start all nodes and await all agents; end all after an error or interrupt."""
         library = ensure_library()
         directory = make_directory(self._requested_directory)
         with explain_os_errors("folder", directory), locked(directory / LOCK):
@@ -260,14 +261,14 @@ class LocalCluster:
             check_flags(agent, self._settings.agent_flags)
 
     def wait_registered(self, timeout: float = 60.0) -> None:
-        """Wait until every running agent has registered since its last start or the master's.
+        """Wait until agents have registered since their last start or the master's.
 
         Raises MesosLocalError with the end of a log if a node exits, or after `timeout` seconds.
         """
         wait_registered(self.master.address, self.nodes, timeout)
 
     def state(self) -> ClusterStatus:
-        """Return agents, used resources, tasks and frameworks. Raises MasterUnavailableError."""
+        """Return the cluster's state from the master. Raises MasterUnavailableError."""
         return read_status(self.master.address, self.zookeeper.address if self._settings.zookeeper else None)
 
     def sandbox(self, agent_id: str, framework_id: str, executor_id: str) -> Path:

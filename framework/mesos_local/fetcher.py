@@ -1,4 +1,4 @@
-"""`mesos-fetcher`: fetch the URIs of a command into the sandbox before its container starts.
+"""Fetch a command's URIs into its sandbox, like Mesos' program `mesos-fetcher`.
 
 The agent passes a FetcherInfo (Mesos: include/mesos/fetcher/fetcher.proto) as JSON in MESOS_FETCHER_INFO. Supported:
 file:, plain paths, http: and https:. As in Mesos, an archive is kept next to its extracted content, `executable`
@@ -98,7 +98,7 @@ def _download(uri: str, target: Path, stall_nanoseconds: float) -> None:
 
 
 def _change_owner(user: str, folder: Path) -> None:
-    """Make the task's user own the sandbox; only root can, and only root runs tasks as another user."""
+    """Make the task's user own the sandbox, if this process is root."""
     if os.geteuid() == 0:
         owner = pwd.getpwnam(user).pw_uid
         for path in (folder, *folder.rglob("*")):

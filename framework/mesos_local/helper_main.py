@@ -1,10 +1,9 @@
-"""Entry point of a local cluster's processes: master, agent, containerizer, fetcher, guard.
+"""Entry point of a local cluster's master, agent, containerizer, fetcher, guard.
 
 `containerizer` and `fetcher` run for every container, so each verb imports only its own module.
 
 The guard is a process that ends the cluster after its owner exits in any way. PR_SET_PDEATHSIG would neither reach the
-executors, which have their own sessions, nor remove the folder, and it fires when the *thread* that started a node
-exits.
+executors, which have own sessions, nor remove the folder, and it fires when the *thread* that started a node exits.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ USAGE = """usage: python -m mesos_local.helper_main VERB ...
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb. Returns the exit code: 1 after an error on standard error, 2 for wrong usage."""
+    """Run one verb. Return exit code 1 after an error, 2 for wrong usage."""
     verb, *rest = (sys.argv[1:] if arguments is None else arguments) or ["help"]
     try:
         return _run(verb, rest)
@@ -66,7 +65,7 @@ if __name__ == "__main__":
 
 
 def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> ProcessId:
-    """Start a guard that ends the cluster in `directory` when this process exits; stop the guard last.
+    """Start a guard that ends the cluster when this process exits; stop it last.
 
     `identity`: see ClusterRecord; empty for processes without a record. `temporary`: also remove the folder.
     """

@@ -1,4 +1,4 @@
-"""Write the helper programs of an agent's launcher_dir, which it runs by `sh -c` with an unquoted path."""
+"""Write an agent's launcher_dir, whose programs Mesos runs by `sh -c`, unquoted."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def helper_folder(directory: Path) -> Path:
 
 
 def write_helpers(directory: Path, library: Path) -> None:
-    """Write the helpers to `directory/libexec`, or to a private folder linked there if the path needs quotes or is
-    mounted noexec. Raises MesosLocalError if no folder is suitable.
+    """Write the helpers to `directory/libexec`, or to a private folder linked there.
+
+    The private folder is for paths that need quotes or are mounted noexec. Raises MesosLocalError if none is suitable.
     """
     remove_helpers(directory)
     with uninterrupted():  # between the private folder and the link to it
@@ -46,7 +47,7 @@ def write_helpers(directory: Path, library: Path) -> None:
 
 
 def remove_helpers(directory: Path) -> None:
-    """Remove the helpers, with their private folder if any; never another folder that the link points at."""
+    """Remove the helpers and their private folder; never another linked folder."""
     folder = helper_folder(directory)
     if not folder.name.startswith(_PREFIX) and folder != directory.resolve() / _FOLDER:
         return

@@ -1,4 +1,4 @@
-"""Client of the master's v1 operator API: cluster status, teardown, waiting for agents."""
+"""Client of the master's v1 operator API: status, teardown, waiting for agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MasterUnavailableError(MesosLocalError):
 
 
 def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
-    """Send a call, such as "GET_AGENTS", and return its result, if any. Raises MasterUnavailableError."""
+    """Send a call ("GET_AGENTS"); return any result. Raises MasterUnavailableError."""
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
     try:
@@ -39,13 +39,13 @@ def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
 
 
 def teardown(address: str, framework_id: str) -> None:
-    """Remove a framework and its tasks. Raises MasterUnavailableError, also for an unknown framework."""
+    """Remove a framework. Raises MasterUnavailableError, also if it is unknown."""
     call(address, "TEARDOWN", teardown={"framework_id": {"value": framework_id}})
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """An agent; `active` if reachable. Resources: name to amount, mem and disk in MB, ports as "31000-31099"."""
+    """An agent; `active` if reachable. Mem and disk in MB, ports as "31000-31099"."""
 
     hostname: str
     agent_id: str
@@ -170,7 +170,7 @@ _POLL_INTERVAL = 0.05  # seconds; the master does not announce returning agents
 
 
 def wait_registered(master: str, nodes: Iterable[Node], timeout: float) -> None:
-    """Wait until every running agent of `nodes` has registered with the master at "IP:PORT".
+    """Wait until all running agents have registered with the master at "IP:PORT".
 
     Raises NodeDiedError if a node exits, MesosLocalError after `timeout` seconds.
     """
@@ -186,7 +186,7 @@ def wait_registered(master: str, nodes: Iterable[Node], timeout: float) -> None:
 
 
 def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:
-    """Return running agents that have not registered since their start; set the agent ids of the others."""
+    """Return unregistered running agents; set the agent ids of the others."""
     expected = [agent for agent in agents if agent.process is not None]
     try:
         known = {content["pid"]: content for content in call(master, "GET_AGENTS").get("agents", ())}
@@ -209,7 +209,7 @@ def _registered_at(agent: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def check_flags(node: Node, names: Iterable[str]) -> None:
-    """Raise MesosLocalError for an unknown flag, because Mesos ignores unknown flags in the environment."""
+    """Raise MesosLocalError for an unknown flag; Mesos ignores those in variables."""
     supported = {flag["name"] for flag in call(node.address, "GET_FLAGS")["flags"]}
     for name in sorted(set(names) - supported):
         near = get_close_matches(name, supported, n=1)

@@ -1,4 +1,4 @@
-"""Nodes of a local cluster (master, agent, ZooKeeper): processes, commands, flags, configuration."""
+"""Nodes of a local cluster: processes, commands, flags, configuration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _START_TIMEOUT = 30.0  # seconds
 
 @dataclass(eq=False)
 class Node:
-    """A master, agent or ZooKeeper process. A restart keeps its `address`, "IP:PORT", and work dir.
+    """Master, agent or ZooKeeper. Restarts keep `address` ("IP:PORT") and work dir.
 
     `command` is called at each start, `changed` after each start and stop.
     """
@@ -63,7 +63,7 @@ class Node:
         return is_listening(self.address)
 
     def wait_ready(self) -> None:
-        """Wait until ready. Raises MesosLocalError with the end of its log if it exits or times out."""
+        """Wait until ready. Raises MesosLocalError with the log's end on exit or timeout."""
         deadline = time.monotonic() + _START_TIMEOUT
         while not self.ready():
             if self._running().wait(_POLL_INTERVAL):
@@ -181,7 +181,7 @@ class ZooKeeperNode(Node):
 
 
 def four_letter_word(address: str, word: str) -> str:
-    """Return the answer of the server at "IP:PORT" to `srvr` or `ruok`. Raises OSError."""
+    """Send `srvr` or `ruok` to ZooKeeper; return the answer. Raises OSError."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT) as connection:
         connection.sendall(word.encode())
@@ -190,7 +190,7 @@ def four_letter_word(address: str, word: str) -> str:
 
 
 def zookeeper_command(folder: Path, address: str, jars: Path = JARS, settings: Iterable[str] = ()) -> list[str]:
-    """Write the configuration of a ZooKeeper server into `folder` and return its command.
+    """Write a ZooKeeper server's configuration into `folder`; return its command.
 
     `settings`: further lines of zoo.cfg. With tickTime 500 ms, sessions time out after 1 s to 10 s. Raises
     MesosLocalError naming Debian's packages if Java or a jar is missing.
@@ -209,7 +209,7 @@ def zookeeper_command(folder: Path, address: str, jars: Path = JARS, settings: I
 
 
 def _property_text(text: str) -> bytes:
-    """Encode text for java.util.Properties.load, which reads Latin-1 and backslash escapes."""
+    """Encode text for java.util.Properties.load (Latin-1 with backslash escapes)."""
     units = text.replace("\\", "\\\\").encode("utf-16-be")
     codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
     return b"".join(b"%c" % code if code < 128 else b"\\u%04x" % code for code in codes)
@@ -229,12 +229,12 @@ AGENT_DEFAULTS = {
 
 
 def node_command(*arguments: str) -> list[str]:
-    """Return the command `python -m mesos_local.helper_main ARGUMENTS` in an isolated interpreter."""
+    """Return the command of helper_main with ARGUMENTS, in an isolated interpreter."""
     return [sys.executable, "-I", "-S", "-c", _RUN.format(_package_folders()), *arguments]
 
 
 def _package_folders() -> list[str]:
-    """Return the folders of this package and of tf_executor, whose archive module the fetcher uses."""
+    """Return folders of this package and tf_executor, which has the fetcher's archive."""
     executor = importlib.util.find_spec("tf_executor")
     assert executor is not None, "tf_executor is installed with this package"
     modules = (Path(__file__), Path(str(executor.origin)))
@@ -242,7 +242,7 @@ def _package_folders() -> list[str]:
 
 
 def environment(directory: Path, address: str = "", flags: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment with the mark, the listen address and Mesos flags, without the user's Mesos settings."""
+    """Return the environment of a node, without the user's Mesos settings."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("MESOS_", "LIBPROCESS_", "GLOG_"))}
     own[MARK] = str(directory)
     if address:
@@ -259,7 +259,7 @@ def normal_flags(flags: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, flags: Mapping[str, str]) -> dict[str, str]:
-    """Return an agent's flags; `flags` override defaults, but not the settings of the cluster."""
+    """Return an agent's flags; `flags` override only defaults, not cluster settings."""
     folder = agent_directory(directory, spec.hostname)
     fixed = {
         "work_dir": str(folder),
@@ -280,5 +280,5 @@ def _pairs_flag(pairs: Mapping[str, str]) -> str:
 
 
 def agent_directory(directory: Path, hostname: str) -> Path:
-    """Return the folder of one agent; libmesos' local mode puts its work dir at `agents/0/work` in it."""
+    """Return an agent's folder; libmesos' work dir is `agents/0/work` in it."""
     return directory / "agents" / hostname

@@ -1,4 +1,4 @@
-"""Record of a running cluster (cluster.json), and its directory: create, clear, release."""
+"""Cluster record (cluster.json) and directory: create, clear, release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def down_command(directory: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Settings of a cluster. `library`: path of libmesos. `temporary`: remove the folder at the end."""
+    """Cluster settings. `library`: libmesos path. `temporary`: remove the folder."""
 
     library: str
     agents: tuple[AgentSpec, ...]
@@ -83,7 +83,7 @@ class ClusterRecord:
 
 
 def read_record(directory: Path) -> ClusterRecord | None:
-    """Return the record; None if there is none. Raises DamagedRecordError for an invalid one."""
+    """Return the record; None without one. Raises DamagedRecordError if invalid."""
     path = directory / NAME
     try:
         return _parse(json.loads(path.read_bytes()))
@@ -99,7 +99,7 @@ def read_record(directory: Path) -> ClusterRecord | None:
 
 
 def belongs_to(directory: Path, identity: str) -> bool:
-    """Return False if another cluster is recorded there; without a valid record, assume this one."""
+    """Return False if another cluster is recorded; True without a valid record."""
     try:
         record = read_record(directory)
     except MesosLocalError:
@@ -155,7 +155,7 @@ _PREFIX = "mesos-local-"
 
 
 def make_directory(requested: Path | None) -> Path:
-    """Create `requested` or a temporary folder; return it without symbolic links. Raises MesosLocalError."""
+    """Create and return the real path of a folder. Raises MesosLocalError."""
     where = requested or Path(tempfile.gettempdir())
     if not str(where.absolute()).isprintable():  # ZooKeeper's configuration is line-based
         raise MesosLocalError(f"{str(where)!r} cannot be used: the path contains unprintable characters")
@@ -171,7 +171,7 @@ def make_directory(requested: Path | None) -> Path:
 
 
 def is_temporary(directory: Path) -> bool:
-    """Whether the name is that of a temporary folder of this program; for folders without a record."""
+    """Whether this program named the folder as temporary; for folders without record."""
     home = Path(tempfile.gettempdir()).resolve()
     return directory.name.startswith(_PREFIX) and directory.resolve().parent == home
 
@@ -182,7 +182,7 @@ def has_been_used(directory: Path) -> bool:
 
 
 def clear_directory(directory: Path) -> None:
-    """Remove files of an earlier cluster and create `logs`; requires the directory's LOCK.
+    """Remove an earlier cluster's files, create `logs`; requires the folder's LOCK.
 
     Raises MesosLocalError if a cluster is running there, or for files of another program.
     """
@@ -206,7 +206,7 @@ def _occupied(directory: Path, record: ClusterRecord) -> MesosLocalError:
 
 
 def release_directory(directory: Path, temporary: bool) -> None:
-    """Remove a temporary directory; in another one keep logs and sandboxes, but remove the record."""
+    """Remove a temporary directory; in another one, remove only the record."""
     if not directory.exists():
         return
     remove_helpers(directory)

@@ -1,4 +1,4 @@
-"""Errors of the local cluster, and output redirection; few imports, as helpers run for every container."""
+"""Errors of the local cluster, and output redirection; imports little, for speed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class MesosLocalError(Exception):
 
 
 class NodeDiedError(MesosLocalError):
-    """A node of the cluster exited unexpectedly; further lines of the message are the end of its log."""
+    """A node exited unexpectedly; the message continues with the end of its log."""
 
 
 class DamagedRecordError(MesosLocalError):
-    """The record of a cluster is invalid; its processes can be found only by their mark."""
+    """A cluster record is invalid; only the mark identifies its processes."""
 
 
 @contextmanager
 def explain_os_errors(what: str, path: Path) -> Iterator[None]:
-    """Translate OSError to MesosLocalError, with `what` ("cache folder"), its path and the system's message."""
+    """Translate OSError to MesosLocalError with `what` ("cache folder") and path."""
     try:
         yield
     except OSError as error:
@@ -46,7 +46,7 @@ def os_error_text(error: OSError, path: Path) -> str:
 
 
 def redirect_output(folder: str | None) -> None:
-    """Redirect standard output and error to the sandbox; libmesos' local mode uses the agent's for containers."""
+    """Redirect output and errors to the sandbox; libmesos would use the agent's."""
     if folder:
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
             target = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

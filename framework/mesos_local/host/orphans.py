@@ -1,4 +1,4 @@
-"""Find and stop all processes of a local cluster, orphans too: nodes, executors and containers."""
+"""Find and stop a local cluster's processes: nodes, executors and containers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL_INTERVAL = 1.0  # seconds; an exiting process may leave a child
 
 
 def find_orphans(directory: Path, spare: ProcessId | None = None) -> set[ProcessId]:
-    """Return the live processes of the cluster in `directory`, except this process, its ancestors and `spare`.
+    """Return the cluster's processes, except this one, its ancestors and `spare`.
 
     They have the directory in their environment, or run in one of its sandboxes without a terminal (a user's shell has
     one), or descend from such a process or share its session.
@@ -37,7 +37,7 @@ def find_orphans(directory: Path, spare: ProcessId | None = None) -> set[Process
 
 
 def end_orphans(directory: Path, grace: float, spare: ProcessId | None = None) -> None:
-    """Send SIGTERM to all, after `grace` seconds SIGKILL. Raises MesosLocalError if a process does not exit."""
+    """Send SIGTERM, SIGKILL after `grace` s. Raises MesosLocalError if one survives."""
     left = find_orphans(directory, spare)
     _signal_all(left, signal.SIGTERM)
     _signal_all(left, signal.SIGCONT)

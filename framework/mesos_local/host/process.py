@@ -43,7 +43,7 @@ def read_stat(pid: int) -> Stat | None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """Unique identity of a process: its id may be reused, but not with the same start time (ticks after boot)."""
+    """Process identity that is never reused: its id and start time (ticks after boot)."""
 
     pid: int
     start_time: int
@@ -67,13 +67,13 @@ class ProcessId:
         return stat is not None and stat.start_time == self.start_time and stat.state not in "ZX"
 
     def signal(self, number: int) -> None:
-        """Send a signal to this process, unless it has exited; never to a successor with its id."""
+        """Send a signal to this process if it runs, never to a successor with its id."""
         with _pidfd(self) as descriptor, suppress(ProcessLookupError):
             if descriptor is not None:
                 signal.pidfd_send_signal(descriptor, number)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait up to `timeout` seconds for its exit; return whether it has exited. Reaps a child."""
+        """Wait up to `timeout` s for its exit; return whether it exited. Reaps a child."""
         with _pidfd(self) as descriptor:
             if descriptor is not None:
                 poll = select.poll()
@@ -85,7 +85,7 @@ class ProcessId:
         return True
 
     def how_it_ended(self) -> str:
-        """Return "exit code 1" or "killed by SIGKILL"; empty if it is not a child, or was already reaped."""
+        """Return "exit code 1" or "killed by SIGKILL"; empty if not a child or reaped."""
         with suppress(ChildProcessError):
             result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if result is not None and result.si_code == os.CLD_EXITED:
@@ -112,7 +112,7 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def _pidfd(process: ProcessId) -> Iterator[int | None]:
-    """Yield a pidfd, which refers to this process even if its id is reused; None after its exit."""
+    """Yield a pidfd of exactly this process, even if its id is reused; None if exited."""
     descriptor = None
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(process.pid)
@@ -125,7 +125,7 @@ def _pidfd(process: ProcessId) -> Iterator[int | None]:
 
 
 def _inheritable() -> Iterator[int]:
-    """Return descriptors that a child would inherit; an inherited pipe would never reach its end."""
+    """Return descriptors that a child would inherit (open pipes never reach EOF)."""
     for descriptor in [int(entry.name) for entry in (PROC / "self" / "fd").iterdir()]:
         with suppress(OSError):  # the listing's own descriptor is closed
             if descriptor > 2 and os.get_inheritable(descriptor):
@@ -133,7 +133,7 @@ def _inheritable() -> Iterator[int]:
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> ProcessId:
-    """Start a process in a new session, out of reach of the terminal's Ctrl-C, with its output in `log`.
+    """Start a process in a new session, safe from Ctrl-C, with its output in `log`.
 
     Raises OSError if the log cannot be written.
     """
@@ -159,7 +159,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Defer SIGINT, SIGTERM and SIGHUP to the end of the block; only the first one is delivered.
+    """Defer SIGINT, SIGTERM and SIGHUP to the block's end; deliver only the first.
 
     No effect outside the main thread, as Python handles signals there.
     """
@@ -181,7 +181,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _replace(handlers: Mapping[signal.Signals, signal._HANDLER]) -> Mapping[signal.Signals, signal._HANDLER]:
-    """Set all handlers atomically, except of ignored signals; return the previous ones."""
+    """Set all handlers atomically, except of ignored signals; return the old ones."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         before = {number: signal.getsignal(number) or signal.SIG_DFL for number in handlers}
@@ -195,7 +195,7 @@ def _replace(handlers: Mapping[signal.Signals, signal._HANDLER]) -> Mapping[sign
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file, exclusive among processes and threads; the kernel releases it when the holder dies."""
+    """Hold an exclusive file lock, among threads too; released if the process dies."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -206,7 +206,7 @@ _CANDIDATES = range(20000, 30000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return distinct free ports, chosen at random to avoid conflicts with a cluster that starts simultaneously."""
+    """Return distinct free ports, random to avoid conflicts with another cluster."""
     ports: list[int] = []
     for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
         if len(ports) == count:

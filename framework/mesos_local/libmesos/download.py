@@ -1,4 +1,4 @@
-"""Download libmesos from the package index once, verify and relink it, and cache it for the user."""
+"""Download libmesos once, verify and relink it, and cache it for the user."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIMEOUT = 30.0  # seconds
 def index_urls(
     public: str, environment: Mapping[str, str] = os.environ, read: Callable[[], Mapping[str, str]] | None = None
 ) -> list[str]:
-    """Return pip's package indexes in order, by default `public`. `read` returns pip's configuration."""
+    """Return pip's package indexes in order, by default `public`."""
     settings = (read or pip_settings)()
     first = environment.get("PIP_INDEX_URL") or _setting(settings, "index-url") or public
     extra = environment.get("PIP_EXTRA_INDEX_URL") or _setting(settings, "extra-index-url")
@@ -46,7 +46,7 @@ def _setting(settings: Mapping[str, str], name: str) -> str:
 
 
 def pip_settings() -> dict[str, str]:
-    """Return the settings of `pip config list`, such as "global.index-url"; empty without pip."""
+    """Return settings of `pip config list` ("global.index-url"); empty without pip."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     with suppress(OSError, subprocess.SubprocessError):
         result = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=_TIMEOUT)
@@ -74,14 +74,14 @@ UNSUPPORTED = (
 
 
 def check_platform(system: str | None = None, machine: str | None = None) -> None:
-    """Raise MesosLocalError on a platform without a build of libmesos. Default: this machine."""
+    """Raise MesosLocalError if libmesos has no build for the platform."""
     system, machine = system or platform.system(), machine or platform.machine()
     if (system, machine) != ("Linux", "x86_64"):
         raise MesosLocalError(UNSUPPORTED.format(system=system, machine=machine))
 
 
 def default_cache() -> Path:
-    """Return `$XDG_CACHE_HOME/dcos-tensorflow`, by default `~/.cache/dcos-tensorflow`; ignore a relative value."""
+    """Return the cache folder in $XDG_CACHE_HOME or ~/.cache; ignore relative values."""
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():
         return cache_home / "dcos-tensorflow"
@@ -92,7 +92,7 @@ def default_cache() -> Path:
 
 
 def ensure_library(cache: Path | None = None, index: str | None = None) -> Path:
-    """Return the path of the relinked libmesos (123 MB), downloaded if the cache has no valid copy.
+    """Return the relinked libmesos (123 MB), downloaded if no valid copy is cached.
 
     `index`: simple endpoint of a package index; default: pip's. Concurrent calls share one download. A copy of the egg
     in the cache folder replaces the download. Raises MesosLocalError.
@@ -124,7 +124,7 @@ def _build(library: Path, index: str | None) -> None:
 
 
 def _download(path: Path, index: str | None, folder: Path) -> Path:
-    """Download from the first index with a valid copy. Raises MesosLocalError with the error of each index."""
+    """Download from the first valid index. Raises MesosLocalError with all errors."""
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
     reasons = []
@@ -169,9 +169,9 @@ def _has_digest(path: Path, sha256: str) -> bool:
 
 
 class DownloadBar:
-    """Progress bar on stderr (a pypi-simple progress tracker), or one line without a terminal.
+    """Progress bar on stderr, or one line without a terminal.
 
-    `size`: bytes, None if unknown.
+    A pypi-simple progress tracker. `size`: bytes, None if unknown.
     """
 
     def __init__(self, what: str, size: int | None) -> None:

@@ -31,7 +31,7 @@ def run_master(library: str) -> None:
 
 
 def run_agent(library: str, master: str) -> None:
-    """Run an agent of the master at "IP:PORT" with work dir $MESOS_WORK_DIR; does not return."""
+    """Run an agent of the master at "IP:PORT"; does not return."""
     libmesos = native.Libmesos(library)
     with _disabled(libmesos.address(native.APPOINT_INFO)):
         # launch() would appoint the idle master, which would then exit because another one leads.
@@ -44,7 +44,7 @@ def run_agent(library: str, master: str) -> None:
 
 
 def _launch(libmesos: native.Libmesos, delegate: bytes, agents: int) -> None:
-    """Start libprocess and Mesos. `delegate`: the actor that serves paths without a prefix, such as /api/v1."""
+    """Start libprocess and Mesos. `delegate`: actor for paths without a prefix."""
     libmesos.call(native.INITIALIZE, native.option_string(delegate), native.option_string(), native.option_string())
     flags, master_pid = native.allocate(), native.allocate()
     libmesos.call(native.LOCAL_FLAGS, native.pointer(flags))
@@ -67,15 +67,15 @@ def _disabled(function: int) -> Iterator[None]:
 
 
 def _wait_for_a_signal() -> None:
-    """Wait while Mesos runs in its own threads; SIGTERM's default action ends the process, like `mesos-master`."""
+    """Wait while Mesos runs in its threads; SIGTERM ends the process by default."""
     while True:
         signal.pause()
 
 
 def run_launcher(library: str, arguments: list[str]) -> int:
-    """Run `mesos-containerizer launch`, MesosContainerizerLaunch::execute() of libmesos; return the exit code.
+    """Run `mesos-containerizer launch`; return the exit code.
 
-    `arguments`: the agent's ("launch" first); more flags are in MESOS_CONTAINERIZER_*.
+    Calls MesosContainerizerLaunch::execute(). `arguments`: the agent's; more flags are in MESOS_CONTAINERIZER_*.
     """
     launch_info = json.loads(os.environ.get("MESOS_CONTAINERIZER_LAUNCH_INFO", "{}"))
     redirect_output(launch_info.get("working_directory"))

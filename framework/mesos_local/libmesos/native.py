@@ -1,4 +1,4 @@
-"""C++ ABI of one pinned libmesos build through ctypes: digests, symbols, offsets, objects, calls.
+"""Call C++ functions of one pinned libmesos build through ctypes.
 
 The package index has Mesos 1.11.0 as the Python 2.7 egg of `mesos.scheduler`. Its extension module `_scheduler.so`
 contains all of libmesos, master and agent included, and exports its C++ symbols. `download` verifies the digests, so
@@ -88,11 +88,11 @@ class Libmesos:
         return c.c_void_p.from_address(self._base + address_in_file).value or 0
 
     def vtable(self, symbol: str) -> int:
-        """Return the value of an object's vtable pointer: the table's address after its two header words."""
+        """Return an object's vtable pointer: after the table's two header words."""
         return c.addressof(c.c_char.in_dll(self._library, symbol)) + 16
 
     def call(self, symbol: str, *arguments: object, returns: type[c.c_int | c.c_void_p] | None = None) -> int:
-        """Call a function with ctypes values; a plain int would be cut to 32 bits, so pass `pointer`s as c_void_p."""
+        """Call a function with ctypes values; pass each `pointer` as c_void_p, not int."""
         function = self._library[symbol]
         function.restype = returns
         return function(*arguments) or 0

@@ -29,7 +29,7 @@ _HIDDEN_BIT = 0x8000  # of a .gnu.version entry; the rest is the index
 
 
 def relink(library: bytes) -> bytes:
-    """Relink the library of the pinned egg. Raises MesosLocalError if the digest of the result is wrong."""
+    """Relink the pinned library. Raises MesosLocalError if the digest is wrong."""
     elf = bytearray(library)
     try:
         parsed = ELFFile(io.BytesIO(library))
