@@ -1,4 +1,7 @@
-"""Read the DC/OS Enterprise secret store with the token of a service account."""
+"""Read the DC/OS Enterprise secret store with the token of a service account.
+
+Request: GET /secrets/v1/secret/default/PATH.
+"""
 
 from __future__ import annotations
 
