@@ -1,4 +1,4 @@
-"""Clients of an API in a process of their own: api_clients.py PORT CLIENTS PAUSE, until standard input is closed.
+"""API clients in their own process: api_clients.py PORT CLIENTS PAUSE.
 
 Each requests the overview, PAUSE seconds after the previous answer. Prints `ready` after the first answers of all, and
 at the end the numbers of answers and of failures.

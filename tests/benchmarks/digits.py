@@ -1,4 +1,4 @@
-"""Training program of side_by_side.py with a realistic start: the model of examples/digits with Keras' Model.fit.
+"""Training program of side_by_side.py with the Keras model of examples/digits.
 
 Start it once for each task, with TF_CONFIG: a chief, a parameter server, workers. The chief prints one line of JSON.
 """

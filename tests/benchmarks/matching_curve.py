@@ -1,4 +1,4 @@
-"""Draw docs/matching.svg: CPU time of a gang match and of naive matches over the number of offers.
+"""Draw docs/matching.svg: CPU time of gang and naive matches by offer count.
 
     PYTHONPATH=framework:executor:tests python tests/benchmarks/matching_curve.py docs/matching.svg
 
@@ -31,7 +31,7 @@ Points = Sequence[tuple[int, float]]
 
 
 def measured() -> tuple[Points, Points, Points]:
-    """(offers, seconds) of the gang match, of first fit, and of a best fit over every offer for every task."""
+    """(offers, seconds) of the gang match, first fit, and best fit over all offers."""
     ours, naive, best = [], [], []
     tasks = benchmark.gang()
     for size in SIZES:

@@ -70,7 +70,7 @@ class Loop:
 
 @contextmanager
 def clients(port: int, pause: float) -> Iterator[list[int]]:
-    """Run the clients inside; afterwards the list has the numbers of answers and of failed connections."""
+    """Run the clients inside; then the list has counts of answers and failures."""
     command = [sys.executable, str(Path(__file__).with_name("api_clients.py")), str(port), str(CLIENTS), str(pause)]
     numbers: list[int] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -85,7 +85,7 @@ def clients(port: int, pause: float) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("pause", [1.0, 0.0], ids=["a second after each answer", "immediately after each answer"])
 def test_polling_clients_do_not_halve_decisions_per_second(pause) -> None:
-    """Python runs one thread at a time, and the API's thread waits for it after each system call."""
+    """The API's thread competes for Python's global lock after each system call."""
     loop = Loop()
     with ApiServer(create_app(loop.backend), "127.0.0.1", 0) as api:
         alone = _measured(loop)
@@ -102,7 +102,7 @@ def test_polling_clients_do_not_halve_decisions_per_second(pause) -> None:
 
 
 def _measured(loop: Loop) -> float:
-    """Return the lower quartile of the rounds of SECONDS, after a second to warm up: other processes only add time."""
+    """Return the lower quartile of the rounds: other processes only add time."""
     _until(loop, time.monotonic() + 1)
     return statistics.quantiles(_until(loop, time.monotonic() + SECONDS), n=4)[0]
 

@@ -1,4 +1,4 @@
-"""Cost of a thousand simultaneous losses, until each is stored, acknowledged and in the plans.
+"""Cost of a thousand simultaneous losses until all are stored and planned.
 
 Run with `-s` to see the numbers. Correctness is asserted first; the time for a thousand over that for a hundred is
 printed: 10 is linear, 100 would be quadratic.

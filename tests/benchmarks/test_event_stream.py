@@ -73,7 +73,7 @@ def sender(path: Path) -> Iterator[str]:
 
 
 def reading_time(address: str) -> float:
-    """Return the driver thread's processor time from SUBSCRIBED to the event in the callback."""
+    """Return the driver thread's CPU time from SUBSCRIBED to the callback's event."""
     times: list[float] = []
     came = threading.Event()
 
@@ -105,7 +105,7 @@ def event() -> dict[str, object]:
 
 
 def test_a_12_mb_event_is_read_at_the_speed_of_json(tmp_path: Path, event, record_property) -> None:
-    """From the socket to the callback: at most 1.3 times the processor time of json.loads on the same bytes."""
+    """Socket to callback takes up to 1.3 times the CPU time of json.loads."""
     data = json.dumps(event).encode()
     assert len(data) > 12_000_000
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nMesos-Stream-Id: s\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Place a thousand constrained tasks on thousands of offers, compared with a naive first fit in the same process.
+"""Cost of placing 1,000 constrained tasks on thousands of offers.
 
 Run with `-s` to see the numbers; matching_curve.py draws the curve of docs/performance.md. Each benchmark first checks
 that the placement is valid.
@@ -29,7 +29,7 @@ ABOUT = PlacementContext(EXECUTOR)
 
 
 def cluster(size: int) -> list[Offer]:
-    """Agents of four sizes, in racks of 40 and three zones; every twentieth has eight GPUs."""
+    """Agents of four sizes, 40 in a rack, in three zones; every 20th has 8 GPUs."""
     chance = random.Random(1)
     return [
         an_offer(
@@ -47,7 +47,7 @@ def cluster(size: int) -> list[Offer]:
 
 
 def gang(count: int = TASKS, cpus: float = 2) -> tuple[TaskSpec, ...]:
-    """Parameter servers on hosts of their own, workers on fast disks with a limit per rack, GPU workers over zones."""
+    """Tasks with constraints: hosts of ps, fast disks, limits per rack, GPU zones."""
     workers, others = count * 8 // 10, count // 10
     fast = (Constraint("rack", Operator.MAX_PER, "40"), Constraint("disk", Operator.LIKE, "ssd|nvme"))
     zones, unique = (Constraint("@zone", Operator.GROUP_BY, "3"),), (Constraint("hostname", Operator.UNIQUE),)
@@ -71,7 +71,7 @@ def seconds(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
 
 
 def naive(tasks: Sequence[TaskSpec], offers: Sequence[Offer], best: bool = False) -> dict[str, str] | None:
-    """Place by first fit or best fit under the same rules: tasks without GPUs avoid agents with GPUs."""
+    """Place by first or best fit; tasks without GPUs avoid agents with GPUs."""
     with_gpus = [offer for offer in offers if any(entry.name == "gpus" for entry in offer.resources)]
     without = [offer for offer in offers if all(entry.name != "gpus" for entry in offer.resources)]
     ours = first_fit([task for task in tasks if task.job.needs.gpus], with_gpus, EXECUTOR, best)
@@ -95,7 +95,7 @@ def test_a_thousand_tasks(size: int) -> None:
 
 
 def test_a_gang_that_does_not_fit() -> None:
-    """A failed search with a reason for every agent costs about as much as a placement."""
+    """A failed search with a reason per agent costs about as much as a placement."""
     tasks, offers = gang(cpus=15.95), cluster(10_000)
 
     took, result = seconds(lambda: match_gang(tasks, offers, ABOUT))

@@ -1,4 +1,4 @@
-"""Training program of side_by_side.py: between-graph replication with a fixed number of steps for each worker.
+"""Training program of side_by_side.py: between-graph replication, fixed steps.
 
 Reads only its arguments, like published programs for TensorFlow 1. Each worker prints one line of JSON.
 """
