@@ -47,7 +47,7 @@ class Arena:
     wanted: dict[str, AgentNode] = field(default_factory=dict)
 
     def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE) -> None:
-        """Poll a condition. Raise JobError after the timeout, or when the scheduler has exited."""
+        """Poll a condition. Raises JobError after the timeout or the scheduler's exit."""
         deadline = time.monotonic() + patience
         while not holds():
             seen = self.app.refresh()
@@ -60,7 +60,7 @@ class Arena:
             time.sleep(_LOOK)  # whatever could announce it may be what was killed
 
     def whole(self, hit: frozenset[str], since: float) -> bool:
-        """Whether every task runs and answers, `hit` tasks in a launch after `since`, and Mesos is complete."""
+        """Whether all tasks answer, `hit` ones relaunched, and Mesos is complete."""
         record = self.witness.record()
         launches = [record.of(task)[-1] for task in record.tasks]
         again = {launch.task for launch in launches if launch.time >= since}

@@ -25,7 +25,7 @@ _PATIENCE = 300.0
 
 
 def bare_start(document: Mapping[str, Any]) -> float:
-    """Measure it in seconds, with the options' command and environment. Raise JobError if it does not start.
+    """Measure the start-up in seconds. Raises JobError if it does not start.
 
     `document`: the options, checked; their job is a file.
     """

@@ -77,7 +77,7 @@ def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json:
 
 
 def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
-    """The options, changed so that the training outlasts the faults. Raise JobError with all problems."""
+    """Options whose training outlasts the faults. Raises JobError with all problems."""
     spec = load_options(path)
     document = load_document(path)
     if not document.get("service", {}).get("job_url", "").startswith("file:") or not spec.jobs:
@@ -92,7 +92,7 @@ def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
 def _trainings(
     document: Mapping[str, Any], spec: ServiceSpec, names: Sequence[str], chance: Random, deadline: float | None
 ) -> list[Training]:
-    """Yield at least one training; no fault starts after the deadline (monotonic clock)."""
+    """Yield one or more trainings until the deadline (monotonic clock)."""
 
     def go_on() -> bool:
         return deadline is None or time.monotonic() < deadline

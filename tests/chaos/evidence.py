@@ -15,7 +15,7 @@ _ACCURACY = re.compile(r"test accuracy ([0-9.]+)")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An output line of a chief's program, the Unix time when it was seen, and the run of the program."""
+    """An output line of a chief: text, Unix time when seen, run of the program."""
 
     time: float
     run: str
@@ -43,7 +43,7 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A status. `said`: its creation by the sender's clock; `time`: when the scheduler stored it."""
+    """A status. `said`: creation time by the sender; `time`: when it was stored."""
 
     time: float
     said: float

@@ -20,7 +20,7 @@ class Store(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of fault. `store`: required store, or None; `last`: no other fault can follow it."""
+    """A kind of fault. `store`: required store; `last`: no other fault can follow."""
 
     name: str
     what: str
@@ -30,7 +30,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One planned fault. `number`: selects its victim; `parts`: the two faults of a simultaneous one."""
+    """A planned fault. `number` selects its victim; `parts`: simultaneous faults."""
 
     fault: Fault
     number: int

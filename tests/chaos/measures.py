@@ -91,7 +91,7 @@ def _answers(struck: Struck, record: Record, again: Sequence[Launched]) -> float
 
 
 def _still(struck: Struck, said: Sequence[Said]) -> float:
-    """By how much the longest gap between epochs around the fault exceeds the usual one."""
+    """Excess of the longest gap between epochs around the fault over the usual gap."""
     ends = [line.time for line in said if line.epoch is not None]
     gaps = [(begin, end) for begin, end in pairwise(ends)]
     usual = median([end - begin for begin, end in gaps]) if gaps else 0.0
@@ -130,7 +130,7 @@ class Goal:
 
 
 def goals(costs: Sequence[Cost], bare: Sequence[float]) -> Iterator[Goal]:
-    """Evaluate the goals by the longest strikes. `bare`: start-up time of a worker's program alone."""
+    """Evaluate the goals by the longest strikes. `bare`: a worker's start-up time."""
     local = [cost for cost in costs if cost.fault in LOCAL]
     yield _within(
         "the end of a program or an executor is noticed within {:g} s", [cost.noticed for cost in local], NOTICED
@@ -183,7 +183,7 @@ def _is_over(status: Heard) -> bool:
 
 
 def running_twice(programs: Mapping[str, Collection[str]], lost: Collection[str]) -> Iterator[str]:
-    """Tasks with several running programs at one moment; `lost`: launches that were unreachable then."""
+    """Tasks with several programs at one moment; `lost`: unreachable launches then."""
     for task, launches in sorted(programs.items()):
         live = sorted(set(launches) - set(lost))
         if len(live) > 1:

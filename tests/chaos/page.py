@@ -1,4 +1,4 @@
-"""The report as Markdown: one row for each kind of fault, and what is meant by each column."""
+"""The report as Markdown: one row per kind of fault, and what the columns mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .measures import Cost, Goal, goals, ratio
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training with its faults. `findings`: broken invariants; `accuracy`: from the chief's output."""
+    """A training. `findings`: broken invariants; `accuracy`: by the chief's output."""
 
     store: Store
     verdict: str
@@ -31,7 +31,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Of a whole run: what tells how much its numbers mean. `load`: processes that wanted a processor, over it all."""
+    """A whole run. `load`: mean number of processes that wanted a processor."""
 
     command: str
     day: str

@@ -15,7 +15,7 @@ from mesos_local.node import agent_directory
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`launch`: the task's Mesos id. `program`: one of the user's processes; else one of the executor's."""
+    """`launch`: Mesos task id. `program`: a user's process, else the executor's."""
 
     process: ProcessId
     launch: str

@@ -1,4 +1,4 @@
-"""Inject faults into real processes; return the victim and the tasks whose programs ended."""
+"""Inject faults into real processes; return victim and tasks that they ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`hit`: the tasks that will be relaunched. `mend`: the repair that neither the scheduler nor Mesos can do."""
+    """`hit`: tasks to be relaunched. `mend`: repair beyond scheduler and Mesos."""
 
     victim: str
     hit: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ Kind = Callable[[Arena, int], Done]
 
 
 def strike(arena: Arena, what: Strike) -> Done:
-    """Inject the fault; return when the rest of the recovery is up to the scheduler and Mesos."""
+    """Inject the fault; return when the rest is up to the scheduler and Mesos."""
     kinds = [part.name for part in what.parts] if what.fault.name == TWO else [what.fault.name]
     done = [_KINDS[kind](arena, what.number) for kind in kinds]
     for each in done:

@@ -1,4 +1,4 @@
-"""`scripts/chaos`: one real training on a real Mesos, whose processes are killed one by one."""
+"""`scripts/chaos`: one training on a real Mesos whose processes are killed."""
 
 import json
 import subprocess

@@ -34,7 +34,7 @@ _GONE = 30.0  # seconds until executors and programs of a service that has ended
 
 
 def training(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool]) -> Training:
-    """Train until all planned faults were injected, or `go_on` returns False; leftovers are findings.
+    """Train until all faults were injected or `go_on` is false; find leftovers.
 
     `document`: checked options, `spec`: what they say. The folder of logs is removed when all held, or when we are
     interrupted.
@@ -100,7 +100,7 @@ def _strike(found: Arena, spec: ServiceSpec, what: Strike) -> Cost:
 
 
 def _left_in_mesos(found: Arena) -> Iterator[str]:
-    """Leftovers in the master, the agents and the processes after the service has ended."""
+    """Leftovers in master, agents and processes after the service has ended."""
     deadline = time.monotonic() + _GONE
     while left := list(_in_mesos(found)):
         if time.monotonic() > deadline:

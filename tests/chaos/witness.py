@@ -1,4 +1,4 @@
-"""Observe a training by its files and processes, independent of Mesos and the scheduler."""
+"""Observe a training by files and processes, without Mesos or the scheduler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHIEF = "agents/*/agents/0/work/slaves/*/frameworks/*/executors/chief-0*/runs/*
 
 
 class Witness:
-    """A context manager that polls while it is open. `cluster`: its folder; `recording`: the scheduler's.
+    """Context manager that polls. `cluster`: its folder; `recording`: scheduler's.
 
     `findings` are what must not be seen; all is safe to read from another thread.
     """
@@ -90,7 +90,7 @@ class Witness:
         return whole.decode(errors="replace").splitlines()
 
     def _doubles(self) -> list[str]:
-        """Duplicate programs in two polls in a row, because a killed program takes a moment to exit."""
+        """Duplicate programs in two successive polls: a killed program exits late."""
         found = self._programs()
         if all(len(launches) < 2 for launches in found.values()):
             return []
