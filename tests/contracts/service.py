@@ -82,7 +82,7 @@ class Service:
         """The driver's part."""
 
     def answers(self) -> dict[str, Any]:
-        """Return status and body of every GET endpoint that answers from the state, by path."""
+        """Return status and body of each GET endpoint answered from the state, by path."""
         return {path: self._answer(path) for path in self._paths()}
 
     def _answer(self, path: str) -> dict[str, Any]:

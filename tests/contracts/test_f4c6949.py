@@ -64,7 +64,7 @@ def comparable(value: Any, key: str = "") -> Any:
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> Iterator[str]:
-    """Differences that clients of the recorded JSON would notice; new keys of objects are not reported."""
+    """Differences that clients of the recorded JSON would notice, but new keys."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for key, value in expected.items():
             yield from differences(value, actual.get(key, "(missing)"), f"{path} > {key}")
@@ -115,7 +115,7 @@ def test_stored_values_decode_and_encode_unchanged(open_sqlite: Open, name: str)
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_stored_state_opens_with_the_same_answers(open_sqlite: Open, name: str) -> None:
-    """Opening changes nothing: in particular no new configuration, which would restart tasks."""
+    """Opening changes nothing: a new configuration would restart tasks."""
     options, store = open_sqlite(name)
     values, expected = dict(store.load()), recorded(name, "opened.json")
 
@@ -126,7 +126,7 @@ def test_stored_state_opens_with_the_same_answers(open_sqlite: Open, name: str) 
 
 
 def test_running_service_continues_with_the_same_calls(open_sqlite: Open) -> None:
-    """Subscribed, status updates and offers: the calls to Mesos are the same, payloads of launches included."""
+    """Calls to Mesos for recorded events are the same, with payloads of launches."""
     options, store = open_sqlite("running")
     expected = recorded("running", "continued.json")
     now = [expected["heard"][0]["at"]]
