@@ -1,4 +1,4 @@
-"""A Marathon app: the supported part of its definition, and its task's environment. Pure.
+"""A Marathon app: supported fields, and its task's environment. Pure.
 
 Facts: mesosphere/marathon, docs/docs/rest-api (defaults), TaskBuilder.scala and EnvironmentHelper (environment).
 """

@@ -1,4 +1,4 @@
-"""Connections to services, with or without TLS by the app's label; certificates are not verified.
+"""Connections to services; the app's label selects TLS, without verification.
 
 So does DC/OS (mesosphere/marathon, health checks; dcos/dcos, Admin Router).
 """

@@ -13,14 +13,14 @@ _PASSAGE = 0o711
 
 
 def make_passage(path: Path) -> None:
-    """Create a private folder, or make an existing one private, regardless of the umask."""
+    """Create a private folder or make one private, regardless of the umask."""
     path.mkdir(mode=_PASSAGE, parents=True, exist_ok=True)
     path.chmod(_PASSAGE)
 
 
 @contextmanager
 def private(folder: Folder) -> Iterator[None]:
-    """Make the folder private, and all files that this process and its children create meanwhile."""
+    """Make the folder private, and files that this process and its children create."""
     before = os.umask(0o077)
     try:
         make_passage(folder.path)

@@ -1,4 +1,4 @@
-"""A task's files as DC/OS serves them: GET /system/v1/logs/v2/task/<id>/file/<name>, with `cursor` and `skip`."""
+"""A task's files as in DC/OS: GET /system/v1/logs/v2/task/<id>/file/<name>."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NoSuchFileError(Exception):
 
 
 def file_of(sandbox: Path | None, name: str) -> Path:
-    """Raise NoSuchFileError for a task or a file that is not there, also for one outside of the sandbox."""
+    """Raise NoSuchFileError for an unknown task or file, or outside of the sandbox."""
     if sandbox is None:
         raise NoSuchFileError("No such task")
     path = sandbox / name
@@ -25,7 +25,7 @@ def file_of(sandbox: Path | None, name: str) -> Path:
 
 
 def tail(path: Path, cursor: str, skip: int) -> tuple[bytes, int]:
-    """What `cursor` (BEG, END, or bytes) and `skip` (lines, negative: back) ask for, and where the file ends now."""
+    """Part at `cursor` (BEG, END, bytes) and `skip` (lines, negative: back), and end."""
     content = path.read_bytes()
     if cursor == "END":
         lines = content.splitlines(keepends=True)

@@ -28,7 +28,7 @@ _GRACE = 3.0  # seconds between SIGTERM and SIGKILL for tasks of a Marathon befo
 
 
 class Marathon:
-    """A context manager: inside, the apps of FOLDER run; afterwards none does. `mark`, `given`: see task.Place.
+    """Context manager that runs FOLDER's apps. `mark`, `given`: see task.Place.
 
     Safe to use from several threads.
     """
@@ -73,7 +73,7 @@ class Marathon:
             }
 
     def create(self, definition: Mapping[str, Json], *, checked: bool = False) -> tuple[App, str]:
-        """Create an app; return it and its deployment id. Raise MarathonError 409 (duplicate) or 422 (invalid).
+        """Create an app; return it and its deployment id. Raises MarathonError 409, 422.
 
         `checked`: the definition is known to be valid; the check is slow.
         """
@@ -103,7 +103,7 @@ class Marathon:
         return self.replace(app_id, self._find(app_id).snapshot.app.definition)
 
     def delete(self, app_id: str) -> str:
-        """Stop the task and delete the app; return a deployment's id. Raise MarathonError 404."""
+        """Stop the task, delete the app, return a deployment id. Raises MarathonError."""
         with self._lock:
             supervisor = self._find(app_id)
             del self._supervisors[supervisor.snapshot.app.id]
@@ -149,7 +149,7 @@ class Marathon:
         return found
 
     def _end_strays(self) -> None:
-        """Stop orphans of a killed Marathon, because two schedulers of one service must not run."""
+        """Stop orphans of a killed Marathon: two schedulers of a service must not run."""
         for process in find_orphans(self._mark):
             if _sandbox(process.pid).startswith(f"{self._folder / 'tasks'}/"):
                 process.end(_GRACE)

@@ -1,4 +1,4 @@
-"""Marathon's REST API (mesosphere/marathon, docs/docs/rest-api): what runs here, and the calls that change it."""
+"""Marathon's REST API (mesosphere/marathon, docs/docs/rest-api) for local apps."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Mesos:
     marathon: Marathon
 
     def answer(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """`path` below /mesos. Old names with `.json` at the end, which Mesos has dropped, are taken, too."""
+        """`path` below /mesos; also old names ending in `.json`, which Mesos dropped."""
         name = path.removesuffix(".json")
         asked = f"{name}?{query}" if query else name
         answer = forward(self.cluster.master.address, method, asked, headers, body)

@@ -46,7 +46,7 @@ class Repositories:
             return list(self._first)
 
     def add(self, name: str, uri: str, index: int | None = None) -> list[Repository]:
-        """Add a repository at `index`, by default the end; it must answer. Raise CosmosError."""
+        """Add a repository at `index` (default: last). Raises CosmosError on any failure."""
         if urlsplit(uri).scheme not in ("http", "https"):
             message = f"Repository URI [{uri}] uses an unsupported scheme. Only http and https are supported"
             raise CosmosError("UnsupportedRepositoryUri", message, {"uri": uri})
@@ -61,7 +61,7 @@ class Repositories:
             return self._write([*listed[:place], Repository(name, uri), *listed[place:]])
 
     def delete(self, name: str | None, uri: str | None) -> list[Repository]:
-        """Delete a repository by name, URI or both. Raise CosmosError if it does not exist."""
+        """Delete a repository by name or URI. Raises CosmosError if it does not exist."""
         if name is None and uri is None:
             message = "Must specify either the name or URI of the repository"
             raise CosmosError("RepoNameOrUriMissing", message)
@@ -97,7 +97,7 @@ class Repositories:
 
 
 def fetch(repository: Repository) -> list[dict[str, Json]]:
-    """Fetch the packages of a repository. Raise CosmosError if it is unavailable or has none."""
+    """Fetch a repository's packages. Raises CosmosError if unavailable or empty."""
     headers = {"Accept": _ACCEPT, "User-Agent": "cosmos/0.6 dcos/2.2"}
     request = urllib.request.Request(repository.uri, headers=headers)
     try:

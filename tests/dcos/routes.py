@@ -1,4 +1,4 @@
-"""The admin router: one address for Cosmos, Marathon, Mesos and the services (dcos/dcos, packages/adminrouter)."""
+"""The admin router: one address for Cosmos, Marathon, Mesos and the services."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Json = Any
 
 
 def matching(packages: Iterable[Mapping[str, Json]], query: str) -> list[dict[str, Json]]:
-    """Search name, description and tags; one entry for each package, selected packages first.
+    """Search name, description and tags of packages; selected packages come first.
 
     `packages`: the preferred version of each first.
     """

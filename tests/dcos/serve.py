@@ -36,7 +36,7 @@ _READY = "the local DC/OS serves at "
 )
 @click.option("--where", is_flag=True, help="Print the URL of the running server and exit.")
 def serve(directory: Path, port: int, where: bool) -> None:
-    """Serve the API of DC/OS (Cosmos, Marathon, Mesos) until the local cluster stops, or Ctrl-C.
+    """Serve Cosmos, Marathon and Mesos until Ctrl-C or the local cluster stops.
 
     The package repository contains this package, built for this machine. The dcos command works as on a cluster:
 

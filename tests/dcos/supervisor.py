@@ -1,4 +1,4 @@
-"""Keep the task of one app running: health checks, and restarts with Marathon's back-off.
+"""Keep an app's task running: health checks, restarts with Marathon's back-off.
 
     put(app) ──▶ inbox ──▶ one thread:  the task of an older version is killed
     exit     ──▶            │           a task that ended is started again after the delay
@@ -57,7 +57,7 @@ class Snapshot:
 
     @property
     def healthy(self) -> bool | None:
-        """Whether the task is healthy, or None if unknown; without checks a running task is healthy."""
+        """Whether the task is healthy (None: unknown); without checks, if it runs."""
         if self.task is None or self.task.process is None:
             return None
         known = {check.alive for check in self.health}
@@ -78,7 +78,7 @@ class Supervisor:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The state that Marathon shows: the new version immediately, with the old version's task."""
+        """The state that Marathon shows: the new version, with the old version's task."""
         return replace(self._shown, app=self._newest)
 
     def put(self, app: App) -> None:

@@ -32,7 +32,7 @@ _LINES, _LONGEST = 5, 300
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a task. `mark`: the cluster's folder; its cleanup stops processes with it in their environment.
+    """A task's place. `mark`: cluster folder, by which cleanup finds processes.
 
     `given`: variables that the task gets besides those of its app, which are kept nowhere.
     """
@@ -45,7 +45,7 @@ class Place:
 
 
 class Task:
-    """A started task; `on_end` gets the exit code (negative: a signal) in another thread.
+    """A started task; another thread calls `on_end` with its exit code (or -signal).
 
     What cannot be fetched or started is an exit code as well; the sandbox's stderr says why.
     """
@@ -147,7 +147,7 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
 
 
 def copied(item: Mapping[str, object], sandbox: Path, user: str | None) -> bool:
-    """Copy a plain local file into the sandbox; False for other URIs, which need the fetcher.
+    """Copy a plain local file to the sandbox; False for URIs that need the fetcher.
 
     What goes wrong is left to the fetcher, which tells it.
     """
@@ -191,7 +191,7 @@ class _Owner:
 
 
 def _owner(user: str | None, sandbox: Path) -> _Owner:
-    """Only root runs tasks as another user, as with the agent's switch_user. Raise KeyError for an unknown user."""
+    """Return the task's user; only root can switch. Raises KeyError if unknown."""
     if user is None or os.geteuid() != 0:
         return _Owner()
     entry = pwd.getpwnam(user)
