@@ -1,4 +1,4 @@
-"""The real dcos command, from the package index, against `scripts/local-dcos` on Mesos."""
+"""The real dcos command (package index) with `scripts/local-dcos` on Mesos."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Dcos = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def dcos_program() -> Path:
-    """Path of the command; DCOS_PROGRAM names one that is there. Skips, with the reason, where there can be none."""
+    """Path of the command, or DCOS_PROGRAM. Skips if it cannot be installed."""
     given = os.environ.get("DCOS_PROGRAM")
     if given:
         return Path(given)
@@ -95,7 +95,7 @@ def url(shared_cluster: Shared[LocalCluster], tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def dcos(dcos_program: Path, url: str, tmp_path_factory: pytest.TempPathFactory) -> Dcos:
-    """Runs `dcos ARGUMENTS`, with the file `_input` on its standard input, and variables in addition."""
+    """Run `dcos ARGUMENTS` with the file `_input` as input and extra variables."""
     home = tmp_path_factory.mktemp("dcos")
 
     def run(*arguments: object, _input: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:

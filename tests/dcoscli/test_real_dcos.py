@@ -93,7 +93,7 @@ def test_search_finds_the_package(dcos) -> None:
 
 
 def test_describe_shows_the_files_of_the_package(dcos) -> None:
-    """config.json with this machine's defaults, the template, the sub-command, the versions."""
+    """config.json with local defaults, the template, the sub-command, the versions."""
     config = json.loads(succeeded(dcos("package", "describe", "tensorflow", "--config")))
     template = succeeded(dcos("package", "describe", "tensorflow", "--app"))
     package = json.loads(succeeded(dcos("package", "describe", "tensorflow")))["package"]
