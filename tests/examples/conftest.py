@@ -1,4 +1,4 @@
-"""Runs an example on a real Mesos, or as bare processes on loopback: no Mesos, only TF_CONFIG."""
+"""Run an example on a real Mesos, or as bare processes with only TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def free_addresses(count: int) -> list[str]:
-    """Loopback addresses whose ports nobody uses now; all are held until all are known, so that they differ."""
+    """Free loopback addresses; all are held until all are known, so they differ."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for held in sockets:
@@ -87,7 +87,7 @@ class Training:
         return path.read_text()
 
     def check_two_workers(self, epochs: int) -> None:
-        """Check that two workers saw the same loss in each epoch, and that rank 0 tested the model."""
+        """Check that two workers saw the same losses, and that rank 0 tested the model."""
         assert {"worker-0": "finished", "worker-1": "finished"} == self.tasks("worker")
         first, second = (self.output(f"worker-{index}").splitlines() for index in range(2))
         assert [f"epoch {number}" for number in range(1, epochs + 1)] == [line.partition(":")[0] for line in second]
@@ -98,7 +98,7 @@ class Training:
 
 @pytest.fixture
 def train_on_mesos(tmp_path: Path) -> Callable[[Path], Training]:
-    """Run an options file to its end, which must be a success, on a cluster of its own."""
+    """Run an options file to its success on a cluster of its own."""
 
     def train(options: Path) -> Training:
         command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", options]
@@ -114,7 +114,7 @@ def train_on_mesos(tmp_path: Path) -> Callable[[Path], Training]:
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[[str, dict[str, int]], Cluster]]:
-    """Make a cluster for an example from the number of tasks of each job, on free loopback ports."""
+    """Make an example's cluster from task counts per job, on free loopback ports."""
     with ExitStack() as stack:
 
         def make(example: str, counts: dict[str, int]) -> Cluster:

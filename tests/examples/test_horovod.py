@@ -1,4 +1,4 @@
-"""The example of Horovod trains on a real Mesos, where Horovod can be built: some minutes of two cores, and 1 GB."""
+"""Horovod's example on a real Mesos; building takes minutes and 1 GB."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def _horovod() -> None:
 
 @pytest.mark.usefixtures("_horovod")
 def test_both_workers_train_one_model(train_on_mesos: Callable[..., Any]) -> None:
-    """They meet at the executor of rank 0, see the same loss, and rank 0 tests the model."""
+    """Workers meet at rank 0's executor, see one loss, and rank 0 tests the model."""
     train_on_mesos(OPTIONS).check_two_workers(epochs=12)

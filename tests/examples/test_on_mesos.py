@@ -1,4 +1,4 @@
-"""Every example trains on a real Mesos: `local run` with its own options ends in success."""
+"""`local run` of each example with its own options succeeds on a real Mesos."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OUTPUT = {
 
 @pytest.mark.parametrize("example", OUTPUT)
 def test_the_example_trains(example: str, train_on_mesos: Callable[..., Any]) -> None:
-    """Exit code 0, every task that trains has finished, and their output says what the README says."""
+    """Exit code 0, all training tasks finished, output as the README describes."""
     training = train_on_mesos(EXAMPLES / (example if example.endswith(".json") else f"{example}/options.json"))
 
     # With synchronous replicas worker 0 ends the job, whatever others do; a coordinator's workers serve until then.

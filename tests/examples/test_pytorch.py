@@ -1,4 +1,4 @@
-"""The example of PyTorch trains on a real Mesos, where there is a PyTorch that needs no CUDA.
+"""PyTorch's example on a real Mesos, if there is a PyTorch without CUDA.
 
 Its runtime is made once and stays on the machine, as downloads do: 0.2 GB. Only the index of PyTorch itself, and those
 that mirror it, have that build: pip asks one of these where its settings say so (PIP_EXTRA_INDEX_URL).
@@ -29,5 +29,5 @@ def _torch() -> None:
 
 @pytest.mark.usefixtures("_torch")
 def test_both_workers_train_one_model(train_on_mesos: Callable[..., Any]) -> None:
-    """They meet by what their environment says, see the same loss, and rank 0 tests the model."""
+    """Workers meet by environment, see the same loss, and rank 0 tests the model."""
     train_on_mesos(OPTIONS).check_two_workers(epochs=8)

@@ -31,7 +31,7 @@ def test_there_are_examples() -> None:
 
 
 def test_training_code_is_plain(example: Path) -> None:
-    """Training code imports only the standard library, what it is an example of, NumPy and scikit-learn."""
+    """Allowed imports: standard library, the framework shown, NumPy, scikit-learn."""
     tree = ast.parse(program(example).read_text())
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

@@ -1,4 +1,4 @@
-"""The examples train as bare processes that know nothing but TF_CONFIG and their arguments."""
+"""The examples train as bare processes with only TF_CONFIG and their arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: Callable[..., Any]) -> None:
-    """The chief goes on where it was killed, with the ps and workers untouched, saves the model, and exits 0.
+    """A killed chief resumes, with ps and workers untouched, and saves the model.
 
     Below its target it exits 1, and says why. ps and workers go on serving, so somebody else has to end them. How good
     the model gets with all its epochs is seen on Mesos.
@@ -57,7 +57,7 @@ def epochs(output: str) -> list[int]:
 
 
 def read_until(process: subprocess.Popen[str], start: str) -> None:
-    """Read the output up to a line with this start; fail when the process ends without one."""
+    """Read output up to a line with this start; fail if the process ends before."""
     for line in process.stdout:
         if line.startswith(start):
             return
