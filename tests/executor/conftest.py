@@ -146,7 +146,7 @@ class Executor:
 
 
 def subscribed(sandbox: Path, stack: ExitStack, **environment: str) -> Executor:
-    """Start a subscribed executor; the framework supports TASK_KILLING. `environment`: of the agent."""
+    """Start a subscribed executor (TASK_KILLING). `environment`: the agent's."""
     result = Executor(sandbox, stack, environment)
     os.mkfifo(sandbox / "ready")
     result.say("SUBSCRIBED", framework_info={"capabilities": [{"type": "TASK_KILLING_STATE"}]})

@@ -1,4 +1,4 @@
-"""Executor without an agent, for tests: runs `TaskRunner`, exchanges JSON lines on two inherited pipes.
+"""Executor without an agent: `TaskRunner` with JSON lines on two pipes.
 
 Arguments: descriptor to read agent events from, descriptor to write status updates and messages to. Two events are not
 Mesos': GONE, the driver has given up; SLOW, from now on no message gets through. A process of its own, because it

@@ -25,7 +25,7 @@ UUIDS = ("GPU-aaaa", "GPU-bbbb", "GPU-cccc")
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """Return an agent's environment whose nvidia-smi runs `commands`; default: three GPUs."""
+    """Return an agent's environment with a fake nvidia-smi; default: three GPUs."""
 
     def make(script: str = "printf '%s\\n' " + " ".join(UUIDS), tensorflow: str | None = None) -> dict[str, str]:
         tools = tmp_path / "tools"

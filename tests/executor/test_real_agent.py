@@ -1,4 +1,4 @@
-"""The executor on a real agent: restarts, authentication, health, limits, progress."""
+"""The executor on a real agent: restarts, tokens, health, limits, progress."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_task_survives_two_agent_restarts(bundle: Path, ready: Path) -> None:
 
 
 def restart(scheduler: TaskLauncher, name: str, time: int) -> None:
-    """Restart the agent; return when it has recovered the executor for the `time`th time and is registered."""
+    """Restart the agent; return after it recovers the executor (`time`th time)."""
     agent = scheduler.cluster.agents["agent-1"]
     agent.kill()
     agent.restart()

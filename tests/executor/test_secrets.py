@@ -26,7 +26,7 @@ CLAIM = {"secrets_token": "the-token"}
 
 
 class Desk:
-    """A scheduler API that returns the given responses in order, then repeats the last."""
+    """A scheduler API that returns the responses in order, then repeats the last."""
 
     def __init__(self, *answers: tuple[int, Any]) -> None:
         self.asked: list[dict[str, str]] = []

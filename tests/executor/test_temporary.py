@@ -67,7 +67,7 @@ def test_folder_is_removed_at_any_end(start: Any, agents: Path, end: str) -> Non
 
 
 def test_orphaned_folders_are_removed(start: Any, agents: Path) -> None:
-    """An agent may kill a watchdog with its executor. Folders of running executors stay."""
+    """The agent may kill an executor with its watchdog. Folders in use stay."""
     left, lock = temporary.make_locked_folder(agents, "tf-task-")
     used, _ = temporary.make_locked_folder(agents, "tf-task-")
     (left / "file").touch()

@@ -1,4 +1,4 @@
-"""The modules that a task's program imports, on every Python that TensorFlow 1.15 and later runs on."""
+"""Modules that a task's program imports, on the Pythons of TensorFlow 1.15 to now."""
 
 from __future__ import annotations
 

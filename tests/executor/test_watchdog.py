@@ -24,7 +24,7 @@ def environment(executor_id, sandbox):
 
 
 def executor(executor_id, sandbox):
-    """Start the executor; return its process and descriptors of the program's two processes."""
+    """Start the executor; return its process and two descriptors of the program."""
     process = subprocess.Popen(
         [sys.executable, "-c", EXECUTOR], env=environment(executor_id, sandbox), stdout=subprocess.PIPE, text=True
     )
