@@ -50,7 +50,7 @@ class Scheduler(Recorder):
             assert not isinstance(report, DriverAborted), report
 
     def state_after(self, known: str) -> str:
-        """Return the next other state. Acknowledge every update; some are repeated after an agent's restart."""
+        """Return the next state other than `known`; acknowledge every update."""
         while True:
             status = self.wait("UPDATE")["status"]
             self.driver.send(acknowledge(status))

@@ -25,7 +25,7 @@ def test_a_wait_stays_between_half_and_all_of_its_ceiling(attempt, seed) -> None
 
 
 def test_ceilings_double_up_to_the_maximum() -> None:
-    """0.25, 0.5, 1, 1, ... seconds for an unavailable master; up to 15 for one that rejects."""
+    """Waits grow from 0.25 s to 1 s (no master), or to 15 s (rejected by a master)."""
     assert [0.25, 0.5, 1.0, 1.0] == [UNAVAILABLE_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(4)]
     assert [1, 2, 4, 8, 15, 15] == [REJECTED_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(6)]
 

@@ -36,7 +36,7 @@ def in_thread(results, sender, present):
 
 
 def test_queued_call_of_ended_subscription_is_dropped() -> None:
-    """It would be sent after the disconnection, or with the stream id of the old subscription."""
+    """A late call would be sent while disconnected, or with an outdated stream id."""
     slow, sessions = Slow(), [SESSION]
     results: list[Any] = []
     asked = threading.Event()

@@ -1,4 +1,4 @@
-"""Connections can be aborted: to a host that does not answer, and during name lookup."""
+"""Aborted connections: to a host that does not answer, and during name lookup."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def black_hole() -> Iterator[str]:
 
 @pytest.fixture
 def silent_resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A resolver that does not answer before the test ends. The event is set by the first lookup."""
+    """A resolver that never answers in the test; the first lookup sets the event."""
     asked, over = threading.Event(), threading.Event()
     real, threads = socket.getaddrinfo, []
 
@@ -116,7 +116,7 @@ def test_name_lookup_times_out(silent_resolver) -> None:
 
 @pytest.mark.parametrize("name", ["no-such-host.invalid", "a" * 64 + ".example", "a..b"])
 def test_names_that_do_not_exist_are_transport_errors(name) -> None:
-    """P16: DNS failure, and names that cannot be names, are failures like others, and name the host."""
+    """P16: DNS failures and invalid host names are failures that name the host."""
     made = Transport()
     with pytest.raises(TransportError, match=name[:20].replace(".", r"\.")):
         made.post(HttpRequest(f"http://{name}:5050/", {}, b"", 5.0))
@@ -168,7 +168,7 @@ def drivers(address):
 def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(
     black_hole, monkeypatch: pytest.MonkeyPatch, kind
 ) -> None:
-    """P28: a driver that is connecting to a black hole stops on request and leaves no thread."""
+    """P28: a driver that connects to a black hole stops and leaves no thread."""
     connecting_now = threading.Event()
     real = mesos_client_connect._outcome
 
@@ -196,7 +196,7 @@ def test_p28_stop_does_not_wait_for_a_resolver(silent_resolver, kind) -> None:
 
 
 def test_silent_master_does_not_block_the_next(black_hole, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One listed master is a black hole: it is given up after the connect timeout, not after the call timeout."""
+    """An unresponsive master of the list costs the connect timeout only."""
     monkeypatch.setattr("mesos_client.http.CONNECT_TIMEOUT", 0.05)
     events: list[object] = []
     came = threading.Event()

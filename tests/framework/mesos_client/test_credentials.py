@@ -1,4 +1,4 @@
-"""Credentials: Basic with any characters, and tokens that are renewed when Mesos rejects them."""
+"""Basic credentials with any characters, and renewal of tokens after a 401."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_concurrent_requests_share_one_login() -> None:
 
 
 def test_expired_token_loses_no_call(driver_of, recorder) -> None:
-    """401 to a call: a new token, the same call again, once; the caller sees only that it was sent."""
+    """401 to a call: it is repeated once with a new token; the caller sees Sent."""
     with Peer(stream(subscribed()), on_call=only("Bearer token-2", status(202))) as peer:
         login = Login()
         driver = driver_of(peer.address, credentials=TokenCredentials(login))
@@ -116,7 +116,7 @@ def test_second_rejected_token_is_a_rejection(driver_of, recorder) -> None:
 
 
 def test_expired_token_loses_no_subscription(driver_of, recorder) -> None:
-    """401 to SUBSCRIBE: the next attempt has a new token and comes at once; no rejection is reported."""
+    """401 to SUBSCRIBE: retry immediately with a new token, report no rejection."""
     with Peer(only("Bearer token-2", stream(subscribed()))) as peer:
         driver_of(peer.address, credentials=TokenCredentials(Login())).start()
         assert recorder.next() == subscribed()
@@ -124,7 +124,7 @@ def test_expired_token_loses_no_subscription(driver_of, recorder) -> None:
 
 
 def test_rejected_tokens_are_reported_once_and_retried(driver_of, recorder) -> None:
-    """Each attempt has a token of its own: the login service may return a valid one later."""
+    """Each attempt gets a new token: the login service may return a valid one later."""
     with Peer(only("Bearer token-4", stream(subscribed()))) as peer:
         driver_of(peer.address, credentials=TokenCredentials(Login())).start()
         assert recorder.next() == DriverDisconnected("HTTP 401: who are you")
@@ -133,7 +133,7 @@ def test_rejected_tokens_are_reported_once_and_retried(driver_of, recorder) -> N
 
 
 def test_login_service_outage_is_a_failure(driver_of, recorder) -> None:
-    """Neither the subscription nor a call ends the driver; nothing is sent without credentials."""
+    """Without credentials the driver sends nothing, and keeps running."""
     login = Login(OSError("login is away"), OSError("login is away"))
     with Peer(stream(subscribed()), on_call=status(401)) as peer:
         driver = driver_of(peer.address, credentials=TokenCredentials(login))

@@ -1,4 +1,4 @@
-"""Defects of pymesos' executor driver: each scenario runs on the stock driver and on this project's."""
+"""Defects of pymesos' executor driver, compared with this project's driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wire.process import ENVIRON, ClientProcess, both
 
 @both(hardened=["TASK_FINISHED"], stock=[])
 def test_p7_an_update_made_while_disconnected_is_announced(kind, expected) -> None:
-    """P7: an update made while the agent is away is in the next SUBSCRIBE, with the unacknowledged task."""
+    """P7: an update made while disconnected is in the next SUBSCRIBE, with its task."""
     gate = threading.Event()
 
     def gated(exchange) -> None:
@@ -48,7 +48,7 @@ def test_p7_an_update_made_while_disconnected_is_announced(kind, expected) -> No
 
 @both(hardened=1, stock=0)
 def test_p7_failed_update_is_resent(kind, expected) -> None:
-    """P7: an update whose call fails is kept with all required fields until it is acknowledged."""
+    """P7: an update whose call fails is kept complete until it is acknowledged."""
     answers = iter([503])
     with (
         Peer(stream(executor_subscribed()), on_call=lambda call: call.answer(next(answers, 202))) as peer,
@@ -68,7 +68,7 @@ def test_p7_failed_update_is_resent(kind, expected) -> None:
 
 
 def test_update_has_required_fields() -> None:
-    """uuid, timestamp, source and ids are filled in. Source: common/validation.cpp of Mesos."""
+    """uuid, timestamp, source and ids are set, as Mesos' common/validation.cpp asks."""
     with (
         Peer(stream(executor_subscribed())) as peer,
         ClientProcess("hardened", "executor", peer.address) as client,
@@ -127,7 +127,7 @@ def test_p10_lost_agent_aborts_without_checkpointing(kind, expected) -> None:
 
 
 def test_p10_checkpointing_executor_waits_for_agent() -> None:
-    """P10: with MESOS_CHECKPOINT=1 the driver retries until MESOS_RECOVERY_TIMEOUT, and then reports it."""
+    """P10: with MESOS_CHECKPOINT=1, retries end after MESOS_RECOVERY_TIMEOUT."""
     environ = {**ENVIRON, "MESOS_RECOVERY_TIMEOUT": "500ms"}
     with (
         Peer(cut_after(executor_subscribed()), status(503)) as peer,
@@ -167,7 +167,7 @@ def test_p23_duplicate_launch_keeps_driver(kind, expected) -> None:
 
 @both(hardened=True, stock=False)
 def test_p24_updates_are_acknowledged_after_shutdown(kind, expected) -> None:
-    """P24: SHUTDOWN is reported and nothing else: the stream stays, so that the last update can be acknowledged."""
+    """P24: SHUTDOWN keeps the stream, so that the last update can be acknowledged."""
     with Peer(stream(executor_subscribed())) as peer, ClientProcess(kind, "executor", peer.address) as client:
         client.wait(callback="registered")
         client.do("update", "TASK_KILLED")
@@ -183,7 +183,7 @@ def test_p24_updates_are_acknowledged_after_shutdown(kind, expected) -> None:
 
 
 def test_every_request_has_the_token() -> None:
-    """A token in the environment is a bearer token, of SUBSCRIBE and of calls; it is in no line of the log."""
+    """The token of the environment is sent as bearer token, and never logged."""
     environ = {**ENVIRON, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t0ken"}
     with (
         Peer(stream(executor_subscribed())) as peer,

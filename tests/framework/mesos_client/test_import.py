@@ -69,7 +69,7 @@ print(([type(handler).__name__ for handler in logger.handlers], logger.level))
 
 
 def test_an_executor_does_not_load_the_schedulers_half() -> None:
-    """The executor's bundle has neither requests nor httptools, and its import should be short."""
+    """The executor's bundle has no requests or httptools, and imports quickly."""
     program = """
 import sys
 import mesos_client.executor
@@ -92,7 +92,7 @@ def test_each_library_has_one_importer(library, module) -> None:
 
 
 def test_p30_unsafe_pymesos_modules_are_not_loaded() -> None:
-    """P30: pymesos.subprocess unpickles what comes from the network; the drivers never import it."""
+    """P30: the drivers never import pymesos.subprocess, which unpickles network data."""
     program = f"""
 import sys
 {IMPORTS["hardened"]}

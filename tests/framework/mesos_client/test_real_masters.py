@@ -1,4 +1,4 @@
-"""The scheduler's driver and real masters: authentication, several masters, masters found in a real ZooKeeper."""
+"""The scheduler's driver with several real masters, credentials and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def guarded(module_servers: SharedServers, tmp_path_factory: pytest.TempPathFact
 
 
 def test_p21_non_ascii_credentials_are_accepted(guarded, scheduler_of) -> None:
-    """P21: the real authenticator takes UTF-8; calls are authenticated like the subscription."""
+    """P21: the real master accepts UTF-8 credentials for subscription and calls."""
     scheduler = scheduler_of(guarded, credentials=BasicCredentials(PRINCIPAL, SECRET))
     scheduler.wait("SUBSCRIBED")
     assert scheduler.driver.send(REVIVE).ok
@@ -60,7 +60,7 @@ def test_p21_non_ascii_credentials_are_accepted(guarded, scheduler_of) -> None:
 
 @pytest.mark.parametrize("credentials", [None, BasicCredentials(PRINCIPAL, "wrong")], ids=["none", "wrong"])
 def test_bad_credentials_are_reported_and_retried(guarded, scheduler_of, credentials) -> None:
-    """401 by the real master: reported with its status, nothing sent, and still trying."""
+    """401 by a real master: reported with its status, nothing sent, and retried."""
     scheduler = scheduler_of(guarded, credentials=credentials)
     assert "401" in scheduler.wait("DriverDisconnected").reason
     assert scheduler.driver.send(REVIVE) == NotConnected()
@@ -76,7 +76,7 @@ def test_wrong_principal_reports_master_message(guarded, scheduler_of) -> None:
 
 
 def test_a_refused_header_is_renewed(guarded, scheduler_of) -> None:
-    """A login that gives a stale header first: the real 401 makes the driver ask for another one, unnoticed."""
+    """A stale login header: the real 401 makes the driver fetch another one."""
     good = BasicCredentials(PRINCIPAL, SECRET).header() or ""
     headers = iter(["stale"])
     scheduler = scheduler_of(
@@ -102,7 +102,7 @@ def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of) -> None:
 
 
 def test_p18_racing_calls_return_typed_failures(cluster, scheduler_of) -> None:
-    """P18: several threads call while the stream is dropped again and again; the framework is the same at the end."""
+    """P18: threads call while the stream is lost repeatedly; the framework remains."""
     scheduler = scheduler_of(cluster.master.address)
     framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
     over, kinds, errors = threading.Event(), set(), []
@@ -140,7 +140,7 @@ def test_a_call_of_an_earlier_subscription_is_not_sent(cluster, scheduler_of) ->
 
 
 def test_p6_silent_master_is_left_and_rejoined(cluster, scheduler_of, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P6: a frozen master keeps its connections open and says nothing. The limit, 75 s, is a short one here."""
+    """P6: a frozen master sends nothing on open connections; 75 s are shortened here."""
     with monkeypatch.context() as patched:
         patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
         scheduler = scheduler_of(cluster.master.address, call_timeout=PATIENCE)
@@ -177,7 +177,7 @@ def known_to(cluster: LocalCluster, framework_id: dict[str, Any]) -> bool:
 
 @pytest.mark.zookeeper
 def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_of) -> None:
-    """P20: two real masters register in a real ZooKeeper; the framework moves with its id.
+    """P20: the framework moves with its id between two masters in a real ZooKeeper.
 
     The local masters lead without ZooKeeper, so that the test makes their nodes.
     """

@@ -1,4 +1,4 @@
-"""The drivers and a real master and agent. Defects that a real master shows are shown on stock pymesos too."""
+"""The drivers with a real master and agent, compared with stock pymesos."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31960-31969]")]
 
 
 def framework(**fields: Any) -> dict[str, Any]:
-    """Return a FrameworkInfo; the master removes it with its connection unless `failover_timeout` is set."""
+    """Return a FrameworkInfo; without `failover_timeout` it ends with its connection."""
     return {
         "name": "wire-test",
         "user": getpass.getuser(),
@@ -53,7 +53,7 @@ def known_as(master: str, framework_id: str) -> str:
 
 @both(hardened="active", stock="removed")
 def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster, kind, expected) -> None:
-    """P1: the real master removes the stock driver's framework with all its tasks; this driver's continues."""
+    """P1: the master removes the stock driver's framework; this driver's continues."""
     master = local_cluster.master.address
     options = {"framework": framework(), "raising": {"resourceOffers": "ValueError"}}
     with ClientProcess(kind, "scheduler", master, **options) as client:
@@ -82,7 +82,7 @@ def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of, kind, expecte
 
 @both(hardened=1, stock=20)
 def test_p3_removed_framework_aborts_without_storm(local_cluster, scheduler_of, kind, expected) -> None:
-    """P3: an id that the master has removed stops the driver, with the master's own words."""
+    """P3: a removed framework id stops the driver with the master's message."""
     master = local_cluster.master.address
     gone = scheduler_of(master, framework())
     framework_id = gone.wait("SUBSCRIBED")["framework_id"]
@@ -96,7 +96,7 @@ def test_p3_removed_framework_aborts_without_storm(local_cluster, scheduler_of, 
 
 
 def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of) -> None:
-    """P3: a second scheduler with the same id takes over; the first one does not fight for it."""
+    """P3: a second scheduler with the same id takes over, the first one stops."""
     first = scheduler_of(local_cluster.master.address, framework(failover_timeout=60.0))
     framework_id = first.wait("SUBSCRIBED")["framework_id"]
     second = scheduler_of(local_cluster.master.address, framework(failover_timeout=60.0, id=framework_id))
@@ -108,7 +108,7 @@ def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of) ->
 
 @both(hardened=True, stock=False)
 def test_p13_gpu_capability_follows_framework_info(local_cluster, kind, expected) -> None:
-    """P13: the master registers the capability, whether or not it answers to /version (this one does not)."""
+    """P13: the master registers the capability even if /version does not answer."""
     wanted = [{"type": "GPU_RESOURCES"}, {"type": "MULTI_ROLE"}]
     with ClientProcess(
         kind, "scheduler", local_cluster.master.address, framework=framework(capabilities=wanted)
@@ -125,7 +125,7 @@ def test_p13_gpu_capability_follows_framework_info(local_cluster, kind, expected
 
 
 def test_rejected_framework_info_is_reported(local_cluster, scheduler_of) -> None:
-    """A FrameworkInfo that the master cannot accept ends the driver with the master's own words."""
+    """An invalid FrameworkInfo stops the driver with the master's message."""
     refused = scheduler_of(local_cluster.master.address, framework(capabilities=[]))
     reason = refused.wait("DriverAborted").reason
     assert "MULTI_ROLE" in reason
@@ -220,7 +220,7 @@ def test_p7_a_task_that_ends_while_the_agent_is_away_is_reported(cluster, schedu
 
 
 def test_p8_a_task_outlives_its_agents_restarts(cluster, scheduler_of) -> None:
-    """P8, P11: after two restarts the same executor is subscribed, and a KILL reaches it whole."""
+    """P8, P11: after two restarts the same executor receives a complete KILL."""
     running = Running(cluster, scheduler_of(cluster.master.address, framework(failover_timeout=60.0)), "p8")
     agent = cluster.agents["agent-1"]
     for restart in (1, 2):
@@ -237,7 +237,7 @@ def test_p8_a_task_outlives_its_agents_restarts(cluster, scheduler_of) -> None:
 
 
 def test_p10_executor_exits_without_checkpointing(cluster, scheduler_of) -> None:
-    """P10: the real agent sets MESOS_CHECKPOINT=0, and the driver gives up when it is killed."""
+    """P10: with MESOS_CHECKPOINT=0 the driver stops when the real agent is killed."""
     running = Running(
         cluster, scheduler_of(cluster.master.address, framework(checkpoint=False, failover_timeout=60.0)), "p10"
     )
@@ -250,7 +250,7 @@ def test_p10_executor_exits_without_checkpointing(cluster, scheduler_of) -> None
 
 
 def test_p24_the_last_update_is_acknowledged_after_shutdown(cluster, scheduler_of) -> None:
-    """P24: after SHUTDOWN the stream stays: the agent's ACKNOWLEDGED of the last update still arrives."""
+    """P24: after SHUTDOWN the agent's ACKNOWLEDGED of the last update still arrives."""
     running = Running(cluster, scheduler_of(cluster.master.address, framework(failover_timeout=60.0)), "p24")
     shutdown = {"executor_id": {"value": "p24"}, "agent_id": running.agent_id}
     assert running.scheduler.driver.send({"type": "SHUTDOWN", "shutdown": shutdown}).ok
@@ -259,7 +259,7 @@ def test_p24_the_last_update_is_acknowledged_after_shutdown(cluster, scheduler_o
 
 
 def test_a_master_that_returns_is_subscribed_to_again(cluster, scheduler_of) -> None:
-    """A master killed and started again on its work dir: disconnected, subscribed again with the same id."""
+    """After a restart of the master the driver subscribes again with the same id."""
     scheduler = scheduler_of(cluster.master.address, framework(failover_timeout=60.0))
     framework_id = scheduler.wait("SUBSCRIBED")["framework_id"]
     cluster.master.kill()

@@ -25,7 +25,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 @given(RECORDS, st.lists(st.integers(min_value=0), max_size=50))
 def test_any_chunking_yields_the_same_records(records, places) -> None:
-    """However the bytes are cut, exactly the records that were written come out, in order."""
+    """The written records are decoded in order, however the bytes are cut."""
     decoder = RecordDecoder()
     decoded = [record for chunk in cut(encoded(records), places) for record in decoder.feed(chunk)]
     assert records == decoded
@@ -34,7 +34,7 @@ def test_any_chunking_yields_the_same_records(records, places) -> None:
 
 @given(RECORDS, st.binary(max_size=200))
 def test_single_bytes_are_enough(records, last) -> None:
-    """Byte by byte is a cutting too, and a record comes with its last byte, not with the next one."""
+    """Fed byte by byte, a record is decoded with its last byte."""
     decoder = RecordDecoder()
     data = encoded([*records, last])
     for byte in data[:-1]:
@@ -79,7 +79,7 @@ def test_unfinished_record_is_detected(start) -> None:
 
 
 def test_decoding_is_linear() -> None:
-    """A record in many pieces: linear decoding takes milliseconds; copying it for each piece would take seconds."""
+    """Decoding a record in many pieces takes linear time: no copy for each piece."""
     size, piece = 1 << 24, b"x" * (1 << 10)
     decoder = RecordDecoder()
     decoder.feed(b"%d\n" % size)

@@ -36,7 +36,7 @@ class RetryHarness:
 
 
 def test_waits_grow_to_the_maximum() -> None:
-    """They restart after a subscription that lasted, not after one that was cut immediately."""
+    """Waits restart after a lasting subscription, not after one cut immediately."""
     world = RetryHarness("a")
     now, waits = 0.0, []
     for _ in range(5):
@@ -50,7 +50,7 @@ def test_waits_grow_to_the_maximum() -> None:
 
 
 def test_delay_includes_duration_of_round() -> None:
-    """A master of the list that does not answer for 4 s must not keep us from the others for longer."""
+    """A master that takes 4 s to fail delays the next one by no further wait."""
     world = RetryHarness("a,b")
     assert world.lose(0.0) == 0.0
     assert world.lose(0.1) == pytest.approx(0.25)
@@ -60,7 +60,7 @@ def test_delay_includes_duration_of_round() -> None:
 
 
 def test_lost_subscription_starts_a_full_delay() -> None:
-    """All schedulers of a cluster lose their master in the same moment: chance spreads them."""
+    """Jitter spreads schedulers that lose their master in the same moment."""
     world = RetryHarness("a")
     world.lose(0.0)
     world.retry.subscribed(1.0)
@@ -94,7 +94,7 @@ def test_rejections_wait_longer_and_are_reported_once() -> None:
 
 
 def test_interrupted_delay_is_forgotten() -> None:
-    """A detector names another master during a long wait: its failure is not waited for as long."""
+    """A master newly named by the detector is tried before a long wait has ended."""
     world = RetryHarness("a")
     for _ in range(6):
         world.lose(0.0, 403)

@@ -1,4 +1,4 @@
-"""Defects of pymesos' scheduler driver: each scenario runs on the stock driver, which shows the defect, and on ours."""
+"""Defects of pymesos' scheduler driver, compared with this project's driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIVE_WAITS = 0.9
 @both(hardened=[], stock=["TEARDOWN"])
 @pytest.mark.parametrize("exception", ["ValueError", "OSError"])
 def test_p1_callback_exception_keeps_framework(kind, expected, exception) -> None:
-    """P1 (and P15 for OSError): whatever a callback raises, no TEARDOWN is sent and the same stream goes on."""
+    """P1, P15: an exception in a callback sends no TEARDOWN and keeps the stream."""
     scenario = {"raising": {"statusUpdate": exception}}
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address, **scenario) as client:
         client.wait(callback="registered")
@@ -40,7 +40,7 @@ def test_p1_callback_exception_keeps_framework(kind, expected, exception) -> Non
 
 @both(hardened=0, stock=1)
 def test_p1_rejected_call_in_callback_keeps_framework(kind, expected) -> None:
-    """P1: a master that answers 503 to a call made in a callback costs that call, not the framework."""
+    """P1: a 503 to a call made in a callback costs that call, not the framework."""
     with (
         Peer(stream(subscribed()), on_call=_unless("TEARDOWN", 503)) as peer,
         ClientProcess(kind, "scheduler", peer.address, killing_on="statusUpdate") as client,
@@ -59,7 +59,7 @@ def test_p1_rejected_call_in_callback_keeps_framework(kind, expected) -> None:
 
 @both(hardened=(0, True), stock=(1, False))
 def test_p2_abort_keeps_framework_and_dict(kind, expected) -> None:
-    """P2: abort() sends no TEARDOWN, and the FrameworkInfo that was given keeps its id."""
+    """P2: abort() sends no TEARDOWN, and the passed FrameworkInfo keeps its id."""
     framework = {**FRAMEWORK, "id": wire.FRAMEWORK_ID}
     with (
         Peer(stream(subscribed())) as peer,
@@ -73,7 +73,7 @@ def test_p2_abort_keeps_framework_and_dict(kind, expected) -> None:
 
 @both(hardened=1, stock=30)
 def test_p3_an_error_event_stops_the_driver(kind, expected) -> None:
-    """P3: after ERROR the driver stops by itself, says why, and does not subscribe again."""
+    """P3: after ERROR the driver stops, reports why, and does not subscribe again."""
     with Peer(cut_after(subscribed(), error())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         peer.wait("SUBSCRIBE", expected)
         if kind == "hardened":
@@ -87,7 +87,7 @@ def test_p3_an_error_event_stops_the_driver(kind, expected) -> None:
 @both(hardened=True, stock=False)
 @pytest.mark.parametrize("script", [status(503), cut_after(subscribed())], ids=["503", "cut after SUBSCRIBED"])
 def test_p4_failing_master_gets_backoff(kind, expected, script) -> None:
-    """P4: between two subscriptions lies the back-off, also when each one was accepted and cut."""
+    """P4: the back-off separates subscriptions, even accepted ones that are cut."""
     with Peer(script) as peer, ClientProcess(kind, "scheduler", peer.address):
         assert expected == (peer.wait("SUBSCRIBE", 6).at - peer.wait("SUBSCRIBE").at >= FIVE_WAITS)
 
@@ -131,7 +131,7 @@ def test_p5_a_call_that_hangs_fails_after_its_timeout() -> None:
 
 
 def test_p6_silent_stream_is_dropped() -> None:
-    """P6: without a byte for five heartbeats the driver subscribes again, and says that it was disconnected."""
+    """P6: after five silent heartbeats the driver disconnects and subscribes again."""
     with (
         Peer(stream(subscribed(heartbeat=0.02)), stream(subscribed())) as peer,
         ClientProcess("hardened", "scheduler", peer.address) as client,
@@ -143,7 +143,7 @@ def test_p6_silent_stream_is_dropped() -> None:
 
 @both(hardened={"value": "agent-1"}, stock=None)
 def test_p12_reconcile_names_the_agent(kind, expected) -> None:
-    """P12: agent_id reaches the master, which otherwise cannot answer for an agent that is away."""
+    """P12: agent_id reaches the master, which needs it if the agent is unreachable."""
     with Peer(stream(subscribed())) as peer, ClientProcess(kind, "scheduler", peer.address) as client:
         client.wait(callback="registered")
         client.do("reconcile")
@@ -153,7 +153,7 @@ def test_p12_reconcile_names_the_agent(kind, expected) -> None:
 @both(hardened=True, stock=False)
 @pytest.mark.parametrize("capabilities", [["MULTI_ROLE"], ["MULTI_ROLE", "GPU_RESOURCES"]])
 def test_p13_the_framework_info_is_sent_as_given(kind, expected, capabilities) -> None:
-    """P13: no capability is added or dropped, whatever /version says, and failover_timeout is not invented."""
+    """P13: capabilities and failover_timeout stay unchanged, whatever /version says."""
     framework = {**FRAMEWORK, "capabilities": [{"type": name} for name in capabilities]}
     version = status(200, json.dumps({"version": "1.11.0"}).encode()) if len(capabilities) == 1 else status(404)
     with (
@@ -167,7 +167,7 @@ def test_p13_the_framework_info_is_sent_as_given(kind, expected, capabilities) -
 
 @both(hardened=None, stock="Basic " + base64.b64encode(b"me:secret").decode())
 def test_p14_credentials_stay_with_their_driver(kind, expected) -> None:
-    """P14: a driver without credentials does not send those of another one in the same process."""
+    """P14: a driver without credentials sends none of another driver's."""
     credentials = {"principal": "me", "secret": "secret"}
     with (
         Peer(stream(subscribed())) as first,
@@ -195,7 +195,7 @@ def test_p16_ipv6_masters_are_reached(kind, expected) -> None:
 
 
 def test_p18_calls_during_reconnect_return_typed_failures() -> None:
-    """P18: calls that race with lost streams are answered, dropped or failed, and never raise."""
+    """P18: calls that race with lost streams never raise."""
     scripts = [cut_after(subscribed()) for _ in range(4)]
     with (
         Peer(*scripts, stream(subscribed())) as peer,
@@ -238,7 +238,7 @@ def test_p31_a_stopped_driver_is_not_connected(kind, expected) -> None:
 
 
 def test_p28_stop_does_not_wait_for_the_back_off() -> None:
-    """P28: a driver that waits for its next attempt is stopped at once, and leaves no thread."""
+    """P28: a driver that waits to retry stops immediately and leaves no thread."""
     with Peer(status(401)) as peer, ClientProcess("hardened", "scheduler", peer.address) as client:
         client.wait(state="DriverDisconnected")
         assert client.finish() == 0

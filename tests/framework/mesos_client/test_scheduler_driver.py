@@ -29,7 +29,7 @@ def test_framework_id_is_sent_after_first_subscription(driver_of, recorder) -> N
 
 
 def test_forbidden_subscription_is_not_sent(driver_of, recorder) -> None:
-    """A subscription that is lost after the leadership is not made again: it would take the framework away."""
+    """After the leadership is lost, subscribing would take the framework away."""
     leads = threading.Event()
     leads.set()
     asked = threading.Semaphore(0)
@@ -90,7 +90,7 @@ def plain(value):
 
 
 def test_p26_events_are_plain_dicts(driver_of, recorder) -> None:
-    """P26: a missing field is missing: no class whose attributes come into being when they are read."""
+    """P26: a missing field is missing: reading an attribute does not create it."""
     with Peer(stream(subscribed(), update())) as peer:
         driver_of(peer.address).start()
         assert all(plain(recorder.next()) for _ in range(2))
@@ -162,7 +162,7 @@ def test_teardown_is_sent_on_demand_only_and_ends_the_driver(driver_of, recorder
 
 
 def test_teardown_outlives_the_stream_that_it_ends(driver_of, recorder) -> None:
-    """A real master closes the event stream before it answers: that is neither a failure nor a disconnection."""
+    """A real master closes the stream before it answers: not a disconnection."""
 
     def close_then_answer(exchange) -> None:
         exchange.peer.drop()
@@ -179,7 +179,7 @@ def test_teardown_outlives_the_stream_that_it_ends(driver_of, recorder) -> None:
 
 
 def test_unanswered_teardown_keeps_subscribing(driver_of, recorder) -> None:
-    """The stream was lost with the call: the driver comes back, and it can be tried again."""
+    """If the stream was lost with the call, the driver reconnects for another try."""
 
     def lose_both(exchange) -> None:
         exchange.peer.drop()
@@ -277,7 +277,7 @@ def test_garbage_on_the_stream_is_a_loss(driver_of, recorder, bad) -> None:
 
 
 def test_non_utf8_executor_text_is_accepted(driver_of, recorder) -> None:
-    """Mesos copies it unchanged. A stream lost because of it would be lost forever: the update is resent."""
+    """The lost stream would be lost forever, because Mesos resends the update."""
     written = json.dumps(update()).replace('"uuid"', '"message": "MARK", "uuid"').encode()
     record = written.replace(b"MARK", b"\xff\xed\xa0\x80")
 

@@ -1,4 +1,4 @@
-"""Number of subscriptions for each failure, counted by a real peer on a simulated clock."""
+"""Count subscriptions per failure with a real peer on a simulated clock."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_master_that_points_at_itself_is_not_chased() -> None:
 
 @pytest.mark.parametrize("count", [3, 5])
 def test_each_listed_master_is_asked_once_a_second(count) -> None:
-    """All masters are tried in turn, then the driver waits: the list is not tried more often than one master."""
+    """A list of masters is not tried more often than a single master."""
     clock = FastClock(MINUTE)
     with ExitStack() as stack:
         peers = [stack.enter_context(Peer(status(503), clock=clock.now)) for _ in range(count)]
@@ -207,7 +207,7 @@ def test_returning_master_is_rejoined_within_a_second(before, driver_of, recorde
 
 
 def test_repeated_stream_restarts_are_rate_limited(driver_of, recorder) -> None:
-    """A detector that changes the leader repeatedly, or a caller in a loop, cannot exceed the rate limit."""
+    """Repeated changes of the leader, or calls in a loop, respect the rate limit."""
     clock = FastClock()
     with Peer(stream(subscribed()), clock=clock.now) as peer:
         driver = driver_of(peer.address, clock=clock)

@@ -1,4 +1,4 @@
-"""P21: TLS with a private authority and a client certificate, against a real TLS server on loopback."""
+"""P21: TLS with a private authority and client certificates, on loopback."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_certificate_for_another_host_is_refused(certificates, monkeypatch: py
 
 
 def test_a_rogue_master_learns_nothing(certificates, driver_of, recorder) -> None:
-    """A server at the master's address without its certificate gets no subscription, call or credentials."""
+    """A server with a wrong certificate gets no subscription, call or credentials."""
     log, handler = logging.getLogger("mesos_client.stream"), QueueHandler(recorder.reports)
     log.addHandler(handler)
     try:
@@ -153,7 +153,7 @@ def test_handshake_without_answer_times_out() -> None:
 
 
 def test_p21_the_scheduler_speaks_tls(certificates, driver_of, recorder) -> None:
-    """P21: subscription and calls, with a client certificate; `tls` makes https the scheme of a bare host:port."""
+    """P21: subscription and calls use a client certificate; `tls` implies https."""
     with Peer(stream(subscribed()), tls=certificates.server_context(ask_clients=True)) as peer:
         driver = driver_of(peer.address, tls=Tls(certificates.ca, certificates.client))
         driver.start()
@@ -206,7 +206,7 @@ def test_p21_the_executor_speaks_tls(certificates, recorder) -> None:
 
 
 def test_p21_the_executor_speaks_through_a_domain_socket(tmp_path: Path, recorder) -> None:
-    """P21: where the agent serves one, on the path of the agent's own actor, as libmesos does."""
+    """P21: HTTPS to the agent, on the path of its own actor, as in libmesos."""
     path = tmp_path / "agent.sock"
     with Peer(stream(executor_subscribed()), host=str(path)) as peer:
         driver = executor_of(
@@ -240,7 +240,7 @@ SSL = {**ENVIRON, "MESOS_AGENT_ENDPOINT": "10.0.0.1:5051", "LIBPROCESS_SSL_ENABL
     ],
 )
 def test_agent_tls_settings_are_parsed_like_libprocess(extra, expected) -> None:
-    """docs/ssl.md of Mesos: without VERIFY_SERVER_CERT nothing is verified; names only by the scheme `openssl`."""
+    """docs/ssl.md of Mesos: only VERIFY_SERVER_CERT verifies; names by `openssl`."""
     read = AgentEnvironment.read({**SSL, **{f"LIBPROCESS_SSL_{name}": value for name, value in extra.items()}})
     assert expected == read.tls
     assert read.agent == "https://10.0.0.1:5051"

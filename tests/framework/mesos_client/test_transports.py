@@ -28,7 +28,7 @@ def request_to(peer: Peer, body: bytes = SUBSCRIBE, timeout: float = 30.0) -> Ht
 
 
 def test_stream_yields_chunks_on_arrival(transport) -> None:
-    """Records arrive while the answer is still going on, with status and lower-case headers."""
+    """Records arrive before the response ends, with status and lower-case headers."""
     with Peer(stream(message())) as peer:
         opened = transport.stream()
         head = opened.open(request_to(peer))

@@ -14,7 +14,7 @@ TASK = {"task_id": {"value": "t"}}
 
 
 class Agent:
-    """Return the next result for each `send` (then always Sent); close the updates after `count` sends."""
+    """Return one result per `send` (then Sent); close updates after `count` sends."""
 
     def __init__(self, kept, count, *results):
         self.kept, self.count, self.results, self.states = kept, count, list(results), []

@@ -1,4 +1,4 @@
-"""P20: leader detection with a real ZooKeeper that starts, stops and denies access."""
+"""P20: leader detection with a ZooKeeper that starts, stops and denies access."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_p20_the_znodes_parent_may_be_absent_too(ensemble, candidates) -> None:
 
 
 def test_the_first_candidate_leads_until_it_leaves(watch, candidates) -> None:
-    """Later candidates change nothing; when the leader leaves, the next one leads, and finally none."""
+    """The earliest candidate leads; when it leaves, the next one, and finally none."""
     nodes = [candidates.enter(info) for info in (ONE, TWO, THREE)]
     looking = watch()
     assert looking.address() == "127.0.0.1:5050"
@@ -182,7 +182,7 @@ def test_p20_credentials_are_not_logged(watch, candidates, caplog: pytest.LogCap
 
 
 def test_p20_absent_zookeeper_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P20 (b): nothing is raised, the reason is reported, and the leader is found when ZooKeeper starts."""
+    """P20 (b): without ZooKeeper the reason is reported; a start finds the leader."""
     monkeypatch.setattr(zookeeper_detector, "OUTAGE_GRACE", 0.05)
     with ZooKeeperEnsemble(1) as own:
         with Candidates(own.addresses) as masters:
@@ -200,7 +200,7 @@ def test_p20_absent_zookeeper_is_awaited(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_p20_the_leader_stays_while_zookeeper_is_away() -> None:
-    """P20: the subscription survives ZooKeeper's exit; changes are noticed after its return."""
+    """P20: the subscription survives an outage of ZooKeeper; changes are noticed."""
     with ZooKeeperEnsemble(1) as own, Peer(stream(subscribed())) as old, Peer(stream(subscribed())) as new:
         with Candidates(own.addresses) as masters:
             masters.client.create(GROUP)
@@ -222,7 +222,7 @@ def test_p20_the_leader_stays_while_zookeeper_is_away() -> None:
 
 
 def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, driver_of, recorder) -> None:
-    """zk:// as the master: subscribed to the leader, disconnected without one, subscribed to the next."""
+    """With zk:// the driver follows the leader, and disconnects without one."""
     with Peer(stream(subscribed())) as one, Peer(stream(subscribed())) as two:
         node = candidates.enter(master_info(one.address))
         driver = driver_of(f"zk://{ensemble.addresses}{GROUP}")
@@ -240,7 +240,7 @@ def test_a_driver_follows_the_leader_through_zookeeper(ensemble, candidates, dri
 
 
 def test_a_session_that_expires_is_replaced(watch, candidates, ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new session has no watches: everything is read again, and an unchanged leader is not reported again."""
+    """A new session reads all nodes again; an unchanged leader is not reported."""
     made: list[KazooClient] = []
 
     class Client(KazooClient):  # type: ignore[misc]  # kazoo has no annotations
