@@ -35,7 +35,7 @@ def test_defaults_are_three_disjoint_agents_one_with_gpus() -> None:
 
 
 def test_two_tasks_of_one_gigabyte_fit_each_default_agent() -> None:
-    """A gang of four TensorFlow tasks fits the two agents that are offered to frameworks without GPUs."""
+    """A gang of four TensorFlow tasks fits the two agents without GPUs."""
     for spec in default_agents():
         pairs = spec.resource_pairs()
         assert int(pairs["mem"]) >= 2 * (1024 + 128)
@@ -147,7 +147,7 @@ def with_hostname(hostname: str) -> str:
     ],
 )
 def test_bad_files_are_explained(tmp_path: Path, text: str, complaint: str) -> None:
-    """The message says where and what, in lines that a person can read, whatever the file holds."""
+    """The message names file and error in readable lines, whatever the file holds."""
     said = complaints(tmp_path, text)
     assert complaint in said
     assert max(map(len, said.splitlines())) < 400
@@ -182,7 +182,7 @@ def test_longest_hostname_can_name_a_log(tmp_path: Path) -> None:
 
 
 def test_wrong_types_do_not_hide_wrong_values(tmp_path: Path) -> None:
-    """One run shows everything that is wrong: shape, values, names used twice, ports that overlap."""
+    """One run reports all errors: shape, values, duplicate names, shared ports."""
     agents = [
         {"hostname": "a", "resources": 2, "attributes": "rack"},
         {"hostname": "a", "resources": "cpus:many", "color": 1},

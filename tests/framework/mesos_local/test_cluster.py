@@ -51,7 +51,7 @@ def test_flags_reach_master_and_agent(local_cluster: LocalCluster) -> None:
 def test_task_runs_from_a_fetched_file(
     cluster: LocalCluster, scheduler: Schedulers, executor_command: dict[str, Any]
 ) -> None:
-    """The agent fetches a URI, the real launcher runs the container, its output is in the sandbox."""
+    """The agent fetches a URI and runs the container; its output is in the sandbox."""
     framework = scheduler()
     agent_id = framework.launch("agent-1", executor_command)
     framework.await_state("TASK_RUNNING")
@@ -73,7 +73,7 @@ def test_failed_fetch_fails_the_task(cluster: LocalCluster, scheduler: Scheduler
 def test_killed_agent_comes_back_with_its_tasks(
     cluster: LocalCluster, scheduler: Schedulers, executor_command: dict[str, Any]
 ) -> None:
-    """A killed agent restarts on its work dir with the same id; the executor has survived."""
+    """A killed agent restarts with the same id; its executor has survived."""
     framework = scheduler()
     agent = cluster.agents["agent-1"]
     agent_id = framework.launch("agent-1", executor_command)
@@ -189,7 +189,7 @@ if sys.stdin.readline():
 
 @pytest.fixture
 def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process with a cluster that ends on request; meanwhile it gets a signal, the fixture's parameter, twice."""
+    """A process with a cluster that gets the parameter, a signal, twice."""
     command = [sys.executable, "-c", OWNER, getattr(request, "param", "SIGINT")]
     pipe = subprocess.PIPE
     environment = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
@@ -225,7 +225,7 @@ def test_interrupted_stop_leaves_nothing(owner: subprocess.Popen[str], executor_
 
 
 def test_killed_owner_leaves_nothing(owner: subprocess.Popen[str], executor_command: dict[str, Any]) -> None:
-    """With `die_with_parent`, SIGKILL of the owner ends nodes and executors and removes the folder."""
+    """With `die_with_parent`, SIGKILL of the owner removes processes and folder."""
     folder, processes = _started(owner, executor_command)
     assert len(processes) >= 4  # guard, master, agent, executor
     owner.kill()
@@ -247,7 +247,7 @@ def test_a_later_cluster_in_the_same_folder_is_spared(tmp_path: Path) -> None:
 def test_any_printable_path_works(
     tmp_path: Path, executor_command: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mesos runs its helpers through a shell with unquoted paths; they are removed, too.
+    """Helpers that Mesos runs through a shell with unquoted paths are removed, too.
 
     ZooKeeper reads it from a file in which backslashes are escapes and bytes are Latin-1.
     """

@@ -102,7 +102,7 @@ def test_egg_in_cache_needs_no_network(tmp_path: Path, egg: Path, pinned_egg: No
 
 
 def test_other_egg_is_refused(tmp_path: Path, index: str) -> None:
-    """The index has a file of the right name with another digest: not downloaded at all."""
+    """A file with an unexpected digest in the index is not downloaded."""
     with pytest.raises(MesosLocalError, match=r"with the expected digest is missing"):
         download.ensure_library(tmp_path / "cache", index)
     assert [] == Index.downloads
@@ -132,7 +132,7 @@ def test_offline_error_suggests_egg(tmp_path: Path) -> None:
 def test_pip_indexes_are_asked_in_order(
     tmp_path: Path, index: str, pinned_egg: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An index without the file, or one that does not answer, is skipped: the digest is pinned."""
+    """An unavailable or incomplete index is skipped: the digest is pinned."""
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", nowhere())
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"{index}none/ {index}")

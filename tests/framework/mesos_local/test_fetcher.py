@@ -1,4 +1,4 @@
-"""The fetcher, as the agent runs it: JSON in the environment, its own process, an exit code."""
+"""The fetcher as the agent runs it: a process with JSON in its environment."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_extract_false_keeps_the_archive_whole(source: Path, sandbox: Path) -> N
 
 
 def test_zip_is_extracted_with_its_modes(source: Path, sandbox: Path) -> None:
-    """The archive stays beside its content, as in Mesos; executable members stay executable."""
+    """As in Mesos, the archive stays and executable members stay executable."""
     make_zip(source / "a.zip", {"bin/tool": "one"}, mode=0o755)
     assert fetch(sandbox, {"value": str(source / "a.zip")}) == 0
     assert (sandbox / "bin/tool").read_text() == "one"

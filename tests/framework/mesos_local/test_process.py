@@ -1,4 +1,4 @@
-"""Processes are found and stopped by id and start time, or by their environment, never by name."""
+"""Find and stop processes by id and start time, or environment, never by name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def record(process: ProcessId | None) -> ClusterRecord:
 
 
 def test_start_time_distinguishes_reused_pid(sleeper: ProcessId) -> None:
-    """The same id with another start time is somebody else: not alive for us, and never signalled."""
+    """A process with the same id and another start time is never signalled."""
     other = ProcessId(sleeper.pid, sleeper.start_time - 1)
     assert not other.alive()
     assert other.wait(0)
@@ -82,7 +82,7 @@ def test_frozen_process_can_be_ended(sleeper: ProcessId) -> None:
 
 
 def test_spawned_process_has_its_own_session(tmp_path: Path) -> None:
-    """A session of its own, so that a terminal's Ctrl-C is not for it; none of our descriptors; no ignored SIGPIPE."""
+    """Own session (Ctrl-C), no inherited descriptors, no ignored SIGPIPE."""
     shell = "grep SigIgn /proc/self/status; cut -d' ' -f1,6 /proc/self/stat; ls /proc/self/fd"
     with (tmp_path / "open").open("w") as kept:
         os.set_inheritable(kept.fileno(), True)
@@ -142,7 +142,7 @@ def test_record_that_is_a_folder_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variable", [MARK, "MESOS_DIRECTORY", "MESOS_SANDBOX"])
 def test_orphans_are_found_by_environment(tmp_path: Path, variable: str) -> None:
-    """Their environment names our directory, or a folder in it; and their children belong to them."""
+    """Processes of a folder: by their environment, with all their children."""
     ours, others = tmp_path / "ours", tmp_path / "ours-not"
     program = f"import subprocess; subprocess.run({SLEEPER!r}, env={{}}, start_new_session=True)"
     parents = [
@@ -200,7 +200,7 @@ def test_unusable_folder_is_explained(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_reported_and_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as a limit of the size of files stands for it; and a folder that the system forbids, even to root."""
+    """A full disk, simulated by a file size limit, and a folder forbidden to root."""
     monkeypatch.setattr(cluster, "ensure_library", lambda: tmp_path / "lib.so")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -262,7 +262,7 @@ def test_graceful_end_is_waited_for_together(tmp_path: Path) -> None:
 
 
 def test_guard_uses_no_grace_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: ProcessId) -> None:
-    """Once the owner is gone a graceful end is of use to no one; another cluster in the folder is not touched."""
+    """Without an owner nodes are killed; another cluster in the folder is untouched."""
     graces: list[float] = []
     monkeypatch.setattr(helper_main, "end_orphans", lambda _directory, grace: graces.append(grace))
     gone = ProcessId(sleeper.pid, sleeper.start_time - 1)
@@ -274,7 +274,7 @@ def test_guard_uses_no_grace_period(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_unused_folder_is_left_alone(tmp_path: Path) -> None:
-    """`local down --dir /tmp`, say: what runs in folders below is not of a cluster there."""
+    """`local down --dir /tmp` spares processes of clusters in folders below."""
     stranger = spawn(SLEEPER, {"MESOS_SANDBOX": str(tmp_path / "other" / "sandbox")}, tmp_path / "log")
     try:
         assert not LocalCluster.end(tmp_path)
