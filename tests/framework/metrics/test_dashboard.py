@@ -1,4 +1,4 @@
-"""docs/metrics.md and the dashboard name existing metrics only; a simulated service produces all of them."""
+"""Metrics named by docs/metrics.md and the dashboard exist and are produced."""
 
 import json
 from pathlib import Path

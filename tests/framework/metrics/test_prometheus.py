@@ -104,7 +104,7 @@ def test_sdk_metrics_have_sdk_names(world) -> None:
 
 
 def test_requested_ends_are_not_failures() -> None:
-    """Neither are peers that restart, nor a task that an operator restarts; a final failure is one."""
+    """Restarts of peers or by an operator are not failures; a final failure is."""
     world = MeteredWorld(a_spec(restart=RestartPolicy(max_failures=0)), an_agent("agent-1"), an_agent("agent-2"))
     play(world, send.register(), send.offers(), send.running(), send.pod(PodVerb.RESTART, "worker-0"))
     play(world, send.offers(), send.running(), send.status("ps-0", TaskState.FAILED, signal=9, message="killed"))
