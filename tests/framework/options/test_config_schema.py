@@ -28,7 +28,7 @@ def document(option, value):
 
 
 def scheduler_accepts(options):
-    """Whether the fields accept the document; config.json lacks the rules over several options."""
+    """Whether all fields are valid; rules over several options are not checked."""
     return Options().validate(options) == {}
 
 

@@ -51,7 +51,7 @@ def test_cosmos_accepts_every_valid_document(document) -> None:
 
 
 def test_environment_matches_cosmos_rendering() -> None:
-    """Whole numbers without a fraction, booleans in lower case, list entries with end marks."""
+    """Integers without a fraction, lower-case booleans, end marks of list entries."""
     document = {
         "service": {
             "command": 'echo "$A" \\',

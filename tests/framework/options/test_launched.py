@@ -1,4 +1,4 @@
-"""Effects of an update on running tasks: each task is compared with its own launch."""
+"""Effects of an update on running tasks, each compared with its own launch."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def options(strategy="parameter_server", **worker):
 
 
 def running(old, **others):
-    """Return a state in which all tasks run with `old`, except those in `others`, which run with other options."""
+    """Return a state in which tasks run with `old`, those in `others` with theirs."""
     state = SchedulerState(to_spec(old))
     for task in state.spec.tasks():
         config = spec_index.config_digest(to_spec(others.get(task.name.replace("-", "_"), old)), task.name)

@@ -1,4 +1,4 @@
-"""Options for an uninstall: invalid ones are dropped, unless they identify the service."""
+"""Options for an uninstall: invalid ones are dropped, except identifying ones."""
 
 import pytest
 

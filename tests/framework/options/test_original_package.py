@@ -1,4 +1,4 @@
-"""Options of the DC/OS package beta-tensorflow 0.2.0-1.5.0, from mesosphere/universe."""
+"""Options of the DC/OS package beta-tensorflow 0.2.0-1.5.0 (mesosphere/universe)."""
 
 import json
 from pathlib import Path

@@ -201,7 +201,7 @@ def assert_broken(document, message) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_rule_reports_broken_document(rule) -> None:
-    """Path, value and what is allowed; every rule has an example, and the defaults break none."""
+    """Errors have path, value and rule; rules have examples; defaults break none."""
     assert_broken(*BROKEN[rule.__name__])
     assert [] == list(rule(resolve(with_command({}))))
 

@@ -1,4 +1,4 @@
-"""Preview of an update: refusals, restarts, and the documented effect of each option."""
+"""Preview of an update: refusals, restarts, documented effect of each option."""
 
 import copy
 from typing import Any
