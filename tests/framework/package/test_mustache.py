@@ -53,7 +53,7 @@ def test_missing_name_is_empty() -> None:
     [(None, 0), (False, 0), ("", 0), ([], 0), (0, 1), ({}, 1), (True, 1), ("x", 1), ([1], 1), (0.0, 1)],
 )
 def test_zero_and_empty_object_are_true(value, is_shown) -> None:
-    """Unlike in Python's libraries: `{{#gpu_worker.count}}` never means "more than none"."""
+    """Unlike in Python's libraries, zero is true in `{{#gpu_worker.count}}`."""
     assert ("yes" * is_shown + "no" * (1 - is_shown)) == render("{{#x}}yes{{/x}}{{^x}}no{{/x}}", {"x": value})
 
 

@@ -138,7 +138,7 @@ def test_marathon_accepts_the_app(fits, options) -> None:
 )
 @given(options=documents())
 def test_valid_options_reach_the_scheduler(fits, options) -> None:
-    """Property: Marathon accepts the app of valid options, and its environment gives the same options."""
+    """Property: Marathon accepts the app of valid options and keeps the options."""
     app = render_app(PACKAGE, options)
 
     assert [] == fits(app, "marathon/app-from-raml.schema.json")

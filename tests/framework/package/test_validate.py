@@ -188,7 +188,7 @@ def mutants(draw, document):
 
 @given(mutants(SOURCES.package))
 def test_package_schema_agrees_with_universe(fits, document) -> None:
-    """Property: both accept or both refuse. Only packaging version 4.0 is supported here."""
+    """Property: both validators agree. Only packaging version 4.0 is supported."""
     theirs = fits(document, "universe/package-schema.json")
 
     assert bool(theirs) == bool(mismatches(document, PACKAGE_SHAPE))
