@@ -62,7 +62,7 @@ def test_programs_need_python_3_6(python, is_one) -> None:
 
 
 def test_pip_arguments_of_each_version() -> None:
-    """Exact or the newest of a series; tf_keras since Keras 3; an old protobuf for an old TensorFlow."""
+    """Exact or newest of a series; tf_keras since Keras 3; protobuf by TensorFlow."""
     assert [("tensorflow-cpu==2.15.1",)] == pip_arguments(RuntimeRequest("2.15.1"))
     assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == pip_arguments(
         RuntimeRequest("2.20", gpu=True, others=("pandas",))
