@@ -1,4 +1,4 @@
-"""A real server of Vault's API: OpenBao, which forked from Vault and keeps its API, from the package index."""
+"""A real server of Vault's API: OpenBao, a fork of Vault, from the package index."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def ask(loop):
 
 
 def test_launch_gets_the_secrets_of_its_job(ask) -> None:
-    """In base64; a variable without the line end of a file. The answer must not be cached."""
+    """Secrets in base64, variables without a final newline, a response never cached."""
     code, text, cache = ask()
     values = [(item["env"], item["file"], base64.b64decode(item["value"])) for item in json.loads(text)["secrets"]]
 

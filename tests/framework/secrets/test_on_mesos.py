@@ -236,7 +236,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def tls_master(cluster: LocalCluster, certificates: Certificates) -> Iterator[str]:
-    """A TLS proxy of the master, which reports the address of the agent's own TLS proxy."""
+    """A TLS proxy of the master that reports the address of the agent's TLS proxy."""
     context, agent = certificates.server_context(), cluster.agents["agent-1"].address
     with TlsProxy(agent, context) as there, TlsProxy(cluster.master.address, context, {agent: there.address}) as proxy:
         assert len(agent) == len(there.address)
@@ -269,7 +269,7 @@ def schedulers(
 
 
 def processes() -> list[str]:
-    """Hits in arguments and environments of all processes, except the training process' environment."""
+    """Hits in arguments and environments of all processes but the training process."""
     hits: list[str] = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -305,7 +305,7 @@ def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
 
 
 def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretScheduler], tmp_path: Path) -> None:
-    """While the programs run and after success and failure: plain, base64, URL, JSON and hex."""
+    """Search plain, base64, URL, JSON and hex forms, during and after the run."""
     proofs = (tmp_path / "cluster").rglob
     sandboxes = lambda: [path.parent for path in proofs("runs/*/proof") if path.stat().st_size]  # noqa: E731
     *schedulers, poor, ugly = schedulers
@@ -380,7 +380,7 @@ def read(path: Path) -> str:
 
 
 class Thief:
-    """A proxy between executor and scheduler that keeps the requests and the first answer."""
+    """A proxy between executor and scheduler that records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []
@@ -429,7 +429,7 @@ def thief() -> Iterator[Thief]:
 
 
 def test_token_is_used_once_across_restarts(local_cluster: LocalCluster, thief: Thief, tmp_path: Path) -> None:
-    """The answer is lost, the scheduler is killed and restarted: the executor gets its secrets, the thief does not.
+    """After a lost answer and a restart the executor gets its secrets, no thief does.
 
     Also a secret that Mesos has to resolve: an agent without a resolver reports it to the user.
     """
@@ -483,7 +483,7 @@ def tasks(master: str, service: str) -> list[dict[str, Any]]:
 
 
 def another_framework_interferes(master: str, service: str) -> None:
-    """A framework with the same role and all ids can neither message nor kill the task."""
+    """A framework with the same role and ids can neither message nor kill the task."""
     (task,) = tasks(master, service)
     names = {"executor_id": {"value": task["executor_id"]}, "agent_id": {"value": task["slave_id"]}}
     mine = {"task_id": {"value": task["id"]}, "agent_id": {"value": task["slave_id"]}}
