@@ -1,4 +1,4 @@
-"""Secrets of the scheduler process: credentials, sources of tasks' secrets, values to redact."""
+"""Secrets of the scheduler: credentials, sources of tasks' secrets, redaction."""
 
 from __future__ import annotations
 
