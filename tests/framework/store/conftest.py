@@ -47,7 +47,7 @@ def zookeeper(shared_zookeeper: Shared[ZooKeeperEnsemble]) -> ZooKeeperAddress:
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
-    """Return a function that opens a store of a service (default `tensorflow`); a test's stores share their values."""
+    """Return a function that opens a store; stores of a test share their values."""
     opener = _opener(request.param, tmp_path, request)
     with ExitStack() as stores:
         yield lambda *service: stores.enter_context(closing(opener(*service)))
@@ -55,7 +55,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenS
 
 @pytest.fixture
 def open_sqlite(tmp_path: Path) -> Iterator[Callable[..., SqliteStore]]:
-    """Return a function that opens a SQLite store of `tensorflow` in `state.db` of the test's folder, or in a file."""
+    """Return a function that opens a SQLite store, by default the test's `state.db`."""
     with ExitStack() as stores:
 
         def open_at(path: Path = tmp_path / "state.db", **options: float) -> SqliteStore:

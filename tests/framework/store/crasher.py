@@ -1,4 +1,4 @@
-"""Write to SQLite stores and die at a given point; run by test_sqlite_crash.py, which checks the files.
+"""Write to SQLite stores and die at a given point, for test_sqlite_crash.py.
 
     crasher.py FOLDER statement|log|checkpoint POINT...   one store and one death per point: FOLDER/POINT.db
     crasher.py FOLDER forever                             FOLDER/state.db, until it is killed
@@ -30,7 +30,7 @@ TRANSACTIONS = 4
 
 
 def die_before_statement(point: int) -> None:
-    """Replace sqlite3.connect by one whose connections kill this process before one of their statements."""
+    """Make sqlite3 connections kill this process before one of their statements."""
     connect, counter = sqlite3.connect, itertools.count()
 
     def trace(statement: str) -> None:
@@ -46,7 +46,7 @@ def die_before_statement(point: int) -> None:
 
 
 def die_at_byte(limit: int) -> None:
-    """Let the kernel end this process when it writes a file's byte at `limit`; the bytes before it are written."""
+    """Let the kernel kill this process when it writes a file's byte at `limit`."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 

@@ -26,7 +26,7 @@ def test_applied_writes_are_loaded_by_next_store(open_store) -> None:
 
 
 def test_writer_sees_its_own_writes(open_store) -> None:
-    """A writer applies repeatedly without loading, and its own load returns all writes."""
+    """A writer applies repeatedly without loading; a load returns all its writes."""
     store = open_store()
     store.load()
     for number in range(3):
@@ -36,7 +36,7 @@ def test_writer_sees_its_own_writes(open_store) -> None:
 
 
 def test_writes_apply_in_order(open_store) -> None:
-    """In one transaction the last write to a key wins; deleting a missing key has no effect."""
+    """In a transaction the last write to a key wins; deleting a missing key is OK."""
     store = open_store()
     store.load()
     store.apply([Put("a", b"1"), Put("a", b"2"), Put("b", b"1"), Delete("b"), Delete("c"), Put("c", b"3")])
@@ -87,7 +87,7 @@ def test_write_requires_load(open_store) -> None:
 
 
 def test_second_writer_conflicts_until_load(open_store) -> None:
-    """After another writer's change every write fails and stores nothing; a new load takes over."""
+    """After another writer's change all writes fail until a new load takes over."""
     first, second = open_store(), open_store()
     first.load()
     second.load()
@@ -208,7 +208,7 @@ def test_store_works_across_threads(open_store) -> None:
 
 
 def test_concurrent_writers_lose_no_update(open_store) -> None:
-    """Three writers that increment one key, loading again after each conflict, reach the full count."""
+    """Three writers that increment one key and reload on conflict lose no count."""
     increment_concurrently([open_store() for _ in range(3)], 15)
 
     assert open_store().load() == {"count": b"45"}

@@ -34,7 +34,7 @@ def test_invalid_keys_are_rejected(key: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_check_key_accepts_or_raises(key) -> None:
-    """Any string is a key or an InvalidKeyError, and a key is a legal ZooKeeper path (Java checks UTF-16 units)."""
+    """Any string is a legal ZooKeeper path (UTF-16 rules) or an InvalidKeyError."""
     try:
         accepted = check_key(key)
     except InvalidKeyError:

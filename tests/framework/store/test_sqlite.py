@@ -46,7 +46,7 @@ def stored(store: SqliteStore, *writes: Put) -> SqliteStore:
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """Let the kernel refuse, in this process, to write any file beyond `size` bytes: an I/O error."""
+    """Make the kernel refuse writes of this process beyond `size` bytes of a file."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -142,7 +142,7 @@ def test_every_commit_is_synced(open_sqlite, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_locked_file_is_unavailable(tmp_path: Path, open_sqlite) -> None:
-    """While another process holds the write lock an apply fails after its timeout; the same apply succeeds later."""
+    """An apply fails after its timeout while another process holds the write lock."""
     store = stored(open_sqlite(busy_timeout=0.01), Put("a", b"1"))
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -174,7 +174,7 @@ def test_full_database_stores_nothing(open_sqlite, monkeypatch: pytest.MonkeyPat
 
 
 def test_io_error_stores_nothing(open_sqlite) -> None:
-    """If the kernel refuses to write the log, the transaction is absent, also after reopening."""
+    """A transaction whose log cannot be written is absent, also after reopening."""
     store = stored(open_sqlite(), Put("a", b"1"))
     with file_size_limit(100_000), pytest.raises(StoreUnavailableError, match="is unavailable"):
         store.apply([Put("a", b"2"), *BIG])
@@ -210,7 +210,7 @@ print(stored > 0, before["a"] == after["a"] == b"%d" % stored)
 
 
 def test_full_disk_stores_nothing(tmp_path: Path) -> None:
-    """On a real full disk an apply that does not fit fails as a whole; earlier ones are there after reopening."""
+    """On a full disk an apply fails as a whole; earlier ones survive reopening."""
     private = ["unshare", "--mount", "--propagation", "private"]
     if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("mounting a small tmpfs in a mount namespace of its own needs root")
@@ -368,7 +368,7 @@ store.close()
 
 
 def test_concurrent_starts_succeed(tmp_path: Path, open_sqlite) -> None:
-    """Several processes may create, open, write and close one new file; no count is lost."""
+    """Several processes may create, open, write and close one new file."""
     file = tmp_path / "state.db"
     command = [sys.executable, "-c", OPEN_AND_COUNT, str(file)]
     started = []

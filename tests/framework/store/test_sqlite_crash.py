@@ -1,4 +1,4 @@
-"""A killed writer leaves whole transactions: all acknowledged ones, and at most one more."""
+"""A killed writer leaves whole transactions: all acknowledged, up to one more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRANSACTIONS = 4
 
 
 def crash(folder: Path, kind: str, points: range) -> dict[tuple[int, int], set[int]]:
-    """Run the crasher at each point; return the (acknowledged, stored) transactions that it left, with the signals."""
+    """Return (acknowledged, stored) transactions and signal of a crash at each point."""
     command = [sys.executable, str(CRASHER), str(folder), kind, *map(str, points)]
     output = subprocess.run(command, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE).stdout
     left: dict[tuple[int, int], set[int]] = {}
@@ -49,7 +49,7 @@ def test_kill_while_writing_log(tmp_path: Path) -> None:
 
 
 def test_kill_while_log_moves_into_file(tmp_path: Path) -> None:
-    """At every 499th byte of the file while a closing store moves its log: nothing is lost."""
+    """A crash while a closing store moves its log (each 499th byte) loses nothing."""
     left = crash(tmp_path, "checkpoint", range(1, 50_000, 499))
 
     assert {(TRANSACTIONS, TRANSACTIONS): {0, SIGXFSZ}} == left

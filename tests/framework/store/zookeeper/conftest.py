@@ -41,7 +41,7 @@ def three_places(ensemble: ZooKeeperEnsemble) -> ZooKeeperAddress:
 
 @pytest.fixture
 def open_at() -> Iterator[Callable[..., ZooKeeperStore]]:
-    """Return a function that opens a store of `tensorflow` at an address, with changed settings."""
+    """Return a function that opens a store at an address, with changed settings."""
     with ExitStack() as stores:
 
         def open_at(place: ZooKeeperAddress, service: str = "tensorflow", **changes: Any) -> ZooKeeperStore:
@@ -69,7 +69,7 @@ def operator() -> Iterator[Callable[[ZooKeeperAddress], KazooClient]]:
 
 @pytest.fixture
 def expire(operator: Callable[..., KazooClient]) -> Callable[[ZooKeeperStore, ZooKeeperAddress], None]:
-    """Return a function that ends a store's session as ZooKeeper would: another client takes it over and closes it."""
+    """Return a function that expires a store's session: another client closes it."""
     return lambda store, place: operator(place, client_id=store._session._client.client_id).stop()
 
 

@@ -1,4 +1,4 @@
-"""Write to ZooKeeper and die at a given point; run by test_crash.py, which checks the nodes.
+"""Write to ZooKeeper and die at a given point, for test_crash.py.
 
     crasher.py ADDRESS FOLDER before|after POINT...   one store and one death per point: chroot /KIND-POINT
 
@@ -34,7 +34,7 @@ def small_nodes() -> None:
 
 
 def die_at_request(kind: str, point: int) -> None:
-    """Kill this process before or after the bytes of one request are written; heartbeats do not count."""
+    """Kill this process before or after one request is written, except heartbeats."""
     submit, counter = ConnectionHandler._submit, count()
 
     def counted(self, request, timeout, xid=None) -> None:

@@ -33,7 +33,7 @@ def test_address_is_parsed(url: str, expected) -> None:
 
 
 def test_credentials_are_read_from_file(tmp_path: Path) -> None:
-    """The list of processes does not show them; the file's last line break does not count."""
+    """`ps` does not show credentials of a file; its final line break is ignored."""
     file = tmp_path / "credentials"
     file.write_text("me:secret\n")
 

@@ -29,7 +29,7 @@ class ZooKeeperAgrees(StoresAgree):
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("small", [False, True])
 def test_stores_agree(zookeeper, monkeypatch: pytest.MonkeyPatch, small) -> None:
-    """With usual nodes, and with nodes so small that entries are always split and merged."""
+    """With usual nodes, and with nodes so small that entries split and merge."""
     if small:
         monkeypatch.setattr(layout, "NODE_LIMIT", 100)
         monkeypatch.setattr(store_module, "_MIN_LOG_COST", 2048)

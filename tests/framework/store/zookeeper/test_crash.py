@@ -1,4 +1,4 @@
-"""A scheduler killed before or after any request leaves whole decisions, which its successor continues."""
+"""A scheduler killed at any request leaves whole decisions for its successor."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ writes = st.lists(st.builds(Put, keys(), st.binary(max_size=50)) | st.builds(Del
     ],
 )
 def test_service_folder_matches_sdk(service: str, name: str) -> None:
-    """So that the DC/OS janitor finds it; only names that Marathon does not allow are escaped."""
+    """The DC/OS janitor finds the node; only names invalid in Marathon are escaped."""
     assert name == layout.service_folder(service_key(service))
 
 
@@ -84,7 +84,7 @@ def test_decoding_raises_store_corrupt_only(data) -> None:
 
 @given(st.binary(max_size=60))
 def test_invalid_content_is_rejected(data) -> None:
-    """Valid compression of other content is a StoreCorruptError, or happens to be writes."""
+    """Compressed foreign content is a StoreCorruptError, or happens to be writes."""
     try:
         written = layout.decode_writes(b"\x01" + zlib.compress(data), "here")
     except StoreCorruptError:

@@ -66,7 +66,7 @@ def leader() -> Iterator[Callable[[ZooKeeperAddress], subprocess.Popen[str]]]:
 
 
 def test_standby_takes_over_after_leader(open_at, zookeeper) -> None:
-    """Immediately; the standby knows the leader, and the first one can no longer write."""
+    """The standby leads immediately, and the first leader can no longer write."""
     first, second = open_at(zookeeper), open_at(zookeeper)
     leadership = first.lead()
     first.load()
@@ -222,7 +222,7 @@ def test_removed_lock_ends_leadership(zookeeper, open_at, operator) -> None:
 
 
 def test_session_end_ends_leadership(zookeeper, open_at, expire) -> None:
-    """Immediately. A write in the new session is rejected, even if no other process has written."""
+    """A write in the new session is rejected even if no other process has written."""
     store = open_at(zookeeper)
     lost: queue.Queue[Any] = queue.Queue()
     leadership = store.lead()
@@ -245,7 +245,7 @@ def test_session_end_ends_leadership(zookeeper, open_at, expire) -> None:
 
 
 def test_leader_uses_granted_session_timeout(zookeeper, open_at) -> None:
-    """The server allows at most 10 s: a leader that counts on its requested minute would act too long."""
+    """The server's limit of 10 s counts for a leader that requested a minute."""
     store = open_at(zookeeper, session_timeout=60.0)
     asked = time.clock_gettime(time.CLOCK_BOOTTIME)
     leadership = store.lead()

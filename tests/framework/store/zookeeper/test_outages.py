@@ -77,7 +77,7 @@ def test_unanswered_check_is_retried(open_at, zookeeper, proxy, lost) -> None:
 
 @pytest.mark.parametrize(("lost", "stored"), [("request", 3), ("answer", 4)])
 def test_unknown_outcome_is_a_conflict(open_at, zookeeper, proxy, operator, lost, stored) -> None:
-    """Writes fail until the next load, which returns the stored state and bars the lost commit."""
+    """Writes fail until a load, which returns the state and bars the lost commit."""
     place = replace(zookeeper, servers=(proxy.address,), request_timeout=1.0)
     store = open_at(place)
     store.load()
@@ -187,7 +187,7 @@ def test_frozen_server_is_replaced(ensemble, three_places, open_at, server_of) -
 
 
 def test_load_is_not_stale(ensemble, three_places, open_at) -> None:
-    """A server that was frozen catches up first: a new leader must not start from the past."""
+    """A new leader must not start from the past of a server that was frozen."""
     follower = ensemble.followers()[0]
     writer = open_at(three_places, servers=(ensemble.leader().address,))
     reader = open_at(three_places, servers=(follower.address,))
@@ -206,7 +206,7 @@ def test_load_is_not_stale(ensemble, three_places, open_at) -> None:
 
 
 def test_lost_quorum_is_unavailable_until_back(ensemble, three_places, open_at) -> None:
-    """Without a majority every call fails in time; with a majority the state is complete."""
+    """Without a majority each call fails in time; with one the state is complete."""
     store = open_at(three_places, request_timeout=2.0)
     store.load()
     count_up(store, 0, 3)
@@ -244,7 +244,7 @@ def test_state_survives_restart_of_all_servers(ensemble, three_places, open_at) 
 
 
 def test_writers_on_different_servers_lose_no_update(ensemble, three_places, open_at) -> None:
-    """Three writers, each connected to another server, increment one key and reach the full count."""
+    """Three writers on different servers increment one key without losing a count."""
     stores = [open_at(three_places, servers=(server.address,)) for server in ensemble.servers]
     increment_concurrently(stores, 20)
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.zookeeper
 
 
 def test_silent_server_times_out(zookeeper, open_at, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server only accepts connections, like a frozen one; the next server is tried within the session timeout."""
+    """A frozen server accepts connections; the next one is tried within the session."""
     monkeypatch.setattr(random, "sample", lambda population, k: list(population)[:k])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = (f"127.0.0.1:{silent.getsockname()[1]}", *zookeeper.servers)

@@ -50,7 +50,7 @@ def folder(client, place):
 
 
 def test_tree_matches_docstring(open_at, zookeeper, operator) -> None:
-    """One entry per decision; each change raises the version of `head`, which names its writer."""
+    """One entry per decision; each one raises the version of `head`."""
     filled(open_at, zookeeper)
     client = operator(zookeeper)
     data, stat = client.get(f"{zookeeper.chroot}/{ROOT}/head")
@@ -183,7 +183,7 @@ def test_entries_are_merged_and_removed(open_at, zookeeper, operator) -> None:
 
 
 def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator) -> None:
-    """Parts without a head, of this tree and of a removed one, go with the next snapshot."""
+    """Orphaned parts, of this or of a removed tree, go with the next snapshot."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
     path = folder(client, zookeeper)
@@ -198,7 +198,7 @@ def test_nodes_of_dead_writer_are_removed(open_at, zookeeper, operator) -> None:
 
 
 def test_removed_tree_is_a_conflict(open_at, zookeeper, operator) -> None:
-    """As by the DC/OS janitor; even if the tree was created again and has had as many changes."""
+    """A removal by the DC/OS janitor is noticed, even if the tree exists again."""
     store = filled(open_at, zookeeper)
     client = operator(zookeeper)
     client.delete(f"{zookeeper.chroot}/{ROOT}", recursive=True)
@@ -237,7 +237,7 @@ def test_missing_entry_is_reported(open_at, zookeeper, operator) -> None:
 
 
 def _in_schema_two(monkeypatch) -> None:
-    """Simulate a later version of this program: another field in head, another encoding."""
+    """Simulate a later version: another field in `head`, another encoding."""
 
     def upgrade(fields):
         return {**fields, "writer": f"{fields['writer']}, upgraded"}
@@ -253,7 +253,7 @@ def _in_schema_two(monkeypatch) -> None:
 
 
 def test_first_change_upgrades_older_schema(open_at, zookeeper, operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first change of a newer program stores everything in its own schema, in one step."""
+    """The first change of a newer program rewrites the store in its own schema."""
     older = filled(open_at, zookeeper)
     values = dict(older.load())
     client = operator(zookeeper)
