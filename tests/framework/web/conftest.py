@@ -1,4 +1,4 @@
-"""A headless Chromium that fails the test on errors in the console and on requests to other hosts."""
+"""A headless Chromium that fails on console errors and requests to other hosts."""
 
 import shutil
 from urllib.parse import urlsplit
@@ -30,7 +30,7 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium):
-    """Open an address in a browser of its own, after `prepare(page)`; in the end console and requests are checked."""
+    """Open an address after `prepare(page)`; finally check console and requests."""
     contexts, complaints, strangers = [], [], []
 
     def go(url, prepare=lambda page: None, **options):
@@ -56,7 +56,7 @@ def visit(chromium):
 
 @pytest.fixture
 def live():
-    """The service dev/digits on a simulated Mesos, with the real API: a ps, two workers, a chief; nothing runs yet."""
+    """The service dev/digits on a simulated Mesos with the real API; nothing runs."""
     with LiveApi(a_spec(name="dev/digits")) as api:
         yield api
 

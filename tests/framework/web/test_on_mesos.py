@@ -24,7 +24,7 @@ COMMAND = 'python train.py --model-dir "$CHECKPOINT_DIR" --epochs 5 --until {end
 
 
 class WatchedService:
-    """One service, whose scheduler may be ended and started again. `end`: a file that lets its chief end."""
+    """A service whose scheduler can restart; the file `end` lets its chief exit."""
 
     def __init__(self, folder, master) -> None:
         self.port, self.end = free_ports(1)[0], folder / "end"
