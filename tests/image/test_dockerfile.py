@@ -1,4 +1,4 @@
-"""The Dockerfile without an engine: what it names exists, and its steps succeed in an empty place."""
+"""The Dockerfile without an engine: its files exist and its steps succeed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_images_are_there() -> None:
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 def test_what_is_copied_exists(stage) -> None:
-    """In the context, where .dockerignore lets it through; what comes from another stage is made there."""
+    """Sources pass .dockerignore; those of another stage are made in that stage."""
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     for origin, sources, _ in dockerfile.copies(stage):
         for source in sources:
@@ -53,12 +53,12 @@ def test_images_run_unprivileged_with_a_health_check(name: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 def test_bases_have_a_whole_version(stage) -> None:
-    """`3.12.12`, not `3.12`: a tag that can be pinned by a digest and means the same tomorrow."""
+    """`3.12.12`, not `3.12`: an exact tag can be pinned by a digest."""
     assert stage.base == "scratch" or re.fullmatch(r"python:3\.\d+\.\d+-slim-bookworm", stage.base)
 
 
 def test_versions_agree() -> None:
-    """The image runs the Python that the package names, of the version that we support."""
+    """The image runs the Python that the package names, in a supported version."""
     image = (PACKAGE_FOLDER / "resource.json").read_text()
     version = re.search(r"python:(3\.\d+)", STAGES["build"].base)[1]
 
@@ -78,7 +78,7 @@ def test_it_has_no_lint() -> None:
 
 
 class Place:
-    """A folder that stands for the root of an image: absolute paths of the Dockerfile are below it."""
+    """A folder as root of an image: absolute paths of the Dockerfile are below it."""
 
     def __init__(self, root, python) -> None:
         self.root = root
@@ -125,7 +125,7 @@ def _aligned(stage):
 
 
 def python():
-    """Of the version of the image, where it is installed; else the one that runs the tests."""
+    """The Python of the image's version if installed, else that of the tests."""
     version = re.search(r"python:(3\.\d+)", STAGES["build"].base)[1]
     folders = [*Path.home().glob(f".pyenv/versions/{version}.*/bin"), *map(Path, os.get_exec_path())]
     return next(
@@ -144,7 +144,7 @@ def built(tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.image
 @pytest.mark.timeout(600)
 def test_scheduler_image_starts_its_commands(built) -> None:
-    """Its commands are found by its PATH; without a program it says so, without a scheduler it is not healthy."""
+    """Its commands are on PATH; without a scheduler the image is not healthy."""
     stage = STAGES["scheduler"]
     entry, command, check = stage.words("ENTRYPOINT"), stage.words("CMD"), stage.words("HEALTHCHECK")
 
@@ -162,7 +162,7 @@ def test_scheduler_image_starts_its_commands(built) -> None:
 @pytest.mark.image
 @pytest.mark.timeout(600)
 def test_what_is_installed_needs_no_checkout(built, tmp_path: Path) -> None:
-    """The wheel carries what the package and its artefacts are built from: `local run` works from any folder."""
+    """The wheel has all sources of the package: `local run` works in any folder."""
     inside = built.run(["dcos-tensorflow", "package", "validate"], STAGES["scheduler"], tmp_path)
     out = tmp_path / "out"
     built.run(["dcos-tensorflow", "package", "build", "--out", str(out)], STAGES["scheduler"], tmp_path)
