@@ -20,7 +20,7 @@ class Certificates:
 
     @classmethod
     def make(cls, folder: Path) -> Certificates:
-        """Create two authorities, one certificate of the second, and several for each side of the first."""
+        """Create two authorities and the certificates of both sides."""
         made = cls(folder)
         for name in ("ca", "stranger"):
             made._openssl(f"{_NEW_KEY} -x509 -keyout {name}.key -out {name}.pem -subj /CN={name} -days 2")

@@ -1,4 +1,4 @@
-"""Commands of the product as processes of their own, and HTTP requests to a scheduler of this machine."""
+"""Run the product's commands as processes; send HTTP to local schedulers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def start_scheduler(options: Path, environment: Mapping[str, str], log: Path) ->
 
 
 class SchedulerCommand:
-    """`scheduler run --options FILE` of one service; `stop` kills what a test has left."""
+    """`scheduler run --options FILE` of a service; `stop` kills what is left."""
 
     def __init__(self, file: Path, master: str, **sections: Any) -> None:
         """Write the options: two small workers that wait, or what `sections` change."""

@@ -1,4 +1,4 @@
-"""Freeze and thaw nodes of a local cluster; to other nodes this looks like a network partition."""
+"""Freeze and thaw cluster nodes, which looks like a network partition to others."""
 
 from __future__ import annotations
 

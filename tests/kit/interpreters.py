@@ -25,7 +25,7 @@ def _runs(python: Path) -> bool:
 
 
 def output_of(command: Sequence[str | Path], folder: Path, **environment: str) -> str:
-    """Return the output of a command that succeeds without error output, with only PATH and these variables."""
+    """Return the output of a successful, silent command with PATH and variables."""
     variables = {"PATH": os.environ["PATH"], **environment}
     result = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
     assert (0, "") == (result.returncode, result.stderr)

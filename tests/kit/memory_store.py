@@ -28,7 +28,7 @@ class MemoryDisk:
 
 
 class MemoryStore:
-    """StateStore on a MemoryDisk (default: a new one). Raises InvalidKeyError for an invalid service name."""
+    """StateStore on a MemoryDisk. Raises InvalidKeyError for an invalid service."""
 
     def __init__(self, service: str, disk: MemoryDisk | None = None) -> None:
         self._service = service_key(service)
@@ -69,7 +69,7 @@ class MemoryStore:
         return self._open_disk().services.get(self._service, _NOTHING)
 
     def _ours(self) -> _Stored:
-        """Return the stored state; raise StoreConflictError if another store has changed it."""
+        """Return the state. Raises StoreConflictError after another store's change."""
         stored = self._stored()
         if stored.version != self._seen:
             raise StoreConflictError(

@@ -1,4 +1,4 @@
-"""Rerun real-process tests once; name them, and fail the run when too many needed it."""
+"""Rerun real-process tests once; report them, and fail the run above a limit."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _rerun(config: pytest.Config) -> dict[str, pytest.TestReport]:
-    """Failed reports of the tests that needed a rerun, by name. The controller of pytest-xdist counts for workers."""
+    """Failed reports of rerun tests by name; pytest-xdist's controller has them all."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return {report.nodeid: report for report in reporter.stats.get("rerun", ())} if reporter else {}

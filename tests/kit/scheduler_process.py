@@ -1,4 +1,4 @@
-"""Scheduler processes of tests on a real Mesos: the composition of `scheduler run`, in a thread of the test."""
+"""`scheduler run` in a thread of the test, for tests on a real Mesos."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOST = "127.0.0.1"
 def build_process(
     spec: ServiceSpec, master: str, state: str | Path, checkpoint: Checkpoint = no_checkpoint
 ) -> SchedulerProcess:
-    """Build the process of a service, with its API on a free port. It stops when nothing is left to do."""
+    """Build a service's process with its API on a free port; it stops when done."""
     (port,) = free_ports(1)
     spec = with_api_address(spec, {"HOST": HOST}, port)
     settings = ServiceSettings(spec, master, state, HOST, port, environment=os.environ)
@@ -45,7 +45,7 @@ def build_process(
 
 
 class RunningScheduler:
-    """A context manager: inside, the process runs in a thread. An error inside stops it and kills its tasks.
+    """Context manager that runs the process in a thread; an error kills its tasks.
 
     `on_end` is called from that thread when the process has stopped; `error` then has what it raised.
     """
@@ -94,7 +94,7 @@ class RunningScheduler:
 
 
 class WatchedScheduler(RunningScheduler):
-    """A scheduler with waits for its state and its messages, which runs until the end of `stack`."""
+    """A scheduler with waits for state and messages; `stack` stops it."""
 
     def __init__(self, stack: ExitStack, spec: ServiceSpec, master: str, state: Path) -> None:
         self._changed = threading.Condition()

@@ -1,4 +1,4 @@
-"""Real servers that many tests share: checked when a test takes them, replaced when damaged."""
+"""Servers shared by many tests: checked when taken, replaced when damaged."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class Shared(Generic[T]):
 
 @contextmanager
 def start_cluster(agents: Sequence[AgentSpec], **options: Any) -> Iterator[LocalCluster]:
-    """Run a cluster that ends with this process. Agents without ports get ports that no other local run uses."""
+    """Run a cluster that ends with this process; port ranges do not overlap."""
     with port_block() as first, LocalCluster(with_ports(agents, first), die_with_parent=True, **options) as cluster:
         yield cluster
 
 
 class SharedServers(ExitStack):
-    """Start each server when it is first taken; stop all at the end of the `with` block. `name` tells them apart."""
+    """Start servers on first use; stop all at the end. `name` distinguishes them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class SharedServers(ExitStack):
 
 
 def repair_ensemble(ensemble: ZooKeeperEnsemble) -> None:
-    """Start stopped servers, thaw frozen ones, write through each. Raises MesosLocalError if that fails."""
+    """Start, thaw and write through each server. Raises MesosLocalError on failure."""
     _start_and_thaw(ensemble.servers)
     ensemble.wait_serving(_PATIENCE)
     for server in ensemble.servers if len(ensemble.servers) > 1 else ():
@@ -96,7 +96,7 @@ def repair_ensemble(ensemble: ZooKeeperEnsemble) -> None:
 
 
 def _write(address: str) -> None:
-    """Prove that a quorum works: a server that was frozen reports its former role for a moment."""
+    """Prove a quorum: a thawed server reports its former role for a moment."""
     client = KazooClient(address, connection_retry={"max_tries": -1, "max_delay": 0.2})
     try:
         client.start(timeout=_PATIENCE)
@@ -109,7 +109,7 @@ def _write(address: str) -> None:
 
 
 def repair_cluster(cluster: LocalCluster) -> None:
-    """Start stopped nodes and thaw frozen ones. Raises MesosLocalError if an agent does not register."""
+    """Start and thaw nodes. Raises MesosLocalError if an agent does not register."""
     _start_and_thaw(cluster.nodes)
     cluster.wait_registered(_PATIENCE)
 

@@ -1,4 +1,4 @@
-"""Checks of state stores of any kind: concurrent writers, agreement with the memory store, killed writers."""
+"""Checks for any state store: concurrent writers, crashes, equal results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .memory_store import MemoryDisk, MemoryStore
 
 
 def increment_concurrently(stores: Iterable[StateStore], times: int) -> None:
-    """Let each store increment the key `count` in a thread of its own; load again after each conflict."""
+    """Let each store increment `count` in its thread, reloading after conflicts."""
 
     def count(store: StateStore) -> None:
         done = 0
@@ -48,7 +48,7 @@ Pair = tuple[StateStore, StateStore]
 
 
 class StoresAgree(RuleBasedStateMachine):
-    """Make the same calls to a memory store and to another store. Subclasses implement `open_store`."""
+    """Compare a store with a memory store, call by call; define `open_store`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,13 +114,13 @@ def _outcome(call: Callable[..., object], *args: object) -> object:
 
 
 def transaction(number: int) -> list[Write]:
-    """Return writes that leave four equal parts and the log entries of the last two transactions."""
+    """Return writes with four equal parts and the log of the last two transactions."""
     parts = [Put(f"part/{part}", b"%06d" % number * 200) for part in range(4)]
     return [*parts, Put(f"log/{number}", b""), Delete(f"log/{number - 2}")]
 
 
 def apply_transactions(store: StateStore, acknowledged: Path, numbers: Iterable[int]) -> Iterator[int]:
-    """Apply the transactions; after each one add a byte to the file, and yield the number."""
+    """Apply the transactions; after each, add a byte to the file, yield the number."""
     with acknowledged.open("ab", buffering=0) as acknowledgements:
         for number in numbers:
             store.apply(transaction(number))
@@ -139,7 +139,7 @@ def run_in_child(run: Callable[[], None]) -> int:
 
 
 def check_transactions(store: StateStore, acknowledged: Path) -> tuple[int, int]:
-    """Return (acknowledged, stored) transactions, after checking that the stored ones are complete and usable."""
+    """Return (acknowledged, stored) after checking the stored transactions."""
     values = store.load()
     stored = max((int(key.removeprefix("log/")) for key in values if key.startswith("log/")), default=0)
     assert _state_after(stored) == values

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], message: str = "", ignore: type[Exception] | tuple[()] = ()) -> T:
-    """Poll until `condition()` is true and return its value. An exception of type `ignore` counts as false.
+    """Poll until `condition()` is true; return its value. `ignore` counts as false.
 
     Fails with `message` after PATIENCE seconds.
     """

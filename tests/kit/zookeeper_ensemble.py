@@ -33,14 +33,14 @@ _TLS = (
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """PEM files: the server's certificate with its key, and the authority that signed the clients' certificates."""
+    """PEM files: the server's certificate with key, and the clients' authority."""
 
     key_store: Path
     trust_store: Path
 
 
 class ZooKeeperEnsemble:
-    """Context manager that runs `servers` servers (default 1) and leaves nothing, even after SIGKILL of this process.
+    """Context manager of `servers` servers that leaves nothing, even after SIGKILL.
 
     Each of `servers` is a Node: kill(), stop(), restart(), freeze(), thaw(), and start(), which needs a majority that
     runs; without one, launch(). `tls`: listen for TLS too, at `secure_addresses`, and ask clients for certificates.
@@ -72,7 +72,7 @@ class ZooKeeperEnsemble:
         self.stop()
 
     def start(self) -> None:
-        """Start all servers and wait until they serve; leave nothing after a failure or an interrupt."""
+        """Start all servers and wait until they serve; leave nothing after a failure."""
         self._directory = make_directory(None)
         try:
             (self._directory / "logs").mkdir()
@@ -86,7 +86,7 @@ class ZooKeeperEnsemble:
             raise
 
     def stop(self) -> None:
-        """Stop all servers. Raises MesosLocalError if a process, a port or the folder is left."""
+        """Stop all servers. Raises MesosLocalError if anything of them is left."""
         with uninterrupted():
             if self._directory is not None:
                 end_nodes(self._directory, self.servers, 0, _GRACE, self._guard)
@@ -108,7 +108,7 @@ class ZooKeeperEnsemble:
         return tuple(server for server in self._running() if server.mode() == "follower")
 
     def wait_serving(self, timeout: float = 60.0) -> None:
-        """Wait until one leads and every other server that runs, and is not frozen, follows it."""
+        """Wait until one leads and all other running, unfrozen servers follow it."""
         deadline = time.monotonic() + timeout
         while (behind := self._not_serving()) is not None:
             behind.check_alive()
@@ -117,7 +117,7 @@ class ZooKeeperEnsemble:
             time.sleep(_POLL_INTERVAL)
 
     def _not_serving(self) -> ZooKeeperNode | None:
-        """Return a server that does not serve, or any server without a leader and a majority; None if all serve."""
+        """Return a server that does not serve (any without a majority), or None."""
         modes = {server: server.mode() for server in self._running()}
         # A leader without followers continues for a while (syncLimit).
         if sum(mode in _LEADING for mode in modes.values()) != 1 or 2 * len(modes) <= self._count:
