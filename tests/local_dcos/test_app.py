@@ -17,7 +17,7 @@ APP = App.of(DEFINITION, "2026-11-21T00:00:00.000Z")
 
 
 def test_task_environment_is_marathons() -> None:
-    """Ports by number and by name, the app, short labels, resources; the app's own variables do not win."""
+    """Ports, app, short labels and resources; the app's variables do not win."""
     found = task_environment(APP, "task-1", "127.0.0.1", (20001, 20002), "/sandbox")
 
     assert {
@@ -50,7 +50,7 @@ def test_app_without_ports_has_no_port_variables() -> None:
 
 
 def test_defaults_are_marathons() -> None:
-    """Health checks are off, one instance, a grace period of 3 s, a back-off from 1 s on."""
+    """Defaults: no health checks, one instance, 3 s grace period, 1 s back-off."""
     app = App.of({"id": "a", "cmd": "true", "healthChecks": [{"path": "/x"}]}, "v")
 
     assert ("/a", 1, 3.0, Backoff(1.0, 1.15, 300.0)) == (
