@@ -1,4 +1,4 @@
-"""Announce masters in ZooKeeper as Mesos does: an ephemeral sequential node with MasterInfo in JSON."""
+"""Announce masters in ZooKeeper as Mesos does: sequential nodes with MasterInfo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP = "/mesos"
 
 
 def master_info(address: str, hostname: str = "") -> dict[str, Any]:
-    """Return MasterInfo of a master at "IP:PORT" or "[IP]:PORT", as Mesos 1.11 writes it."""
+    """Return MasterInfo of "IP:PORT" or "[IP]:PORT" as Mesos 1.11 writes it."""
     ip, _, port = address.rpartition(":")
     ip = ip.strip("[]")
     place = {"hostname": hostname or ip, "ip": ip, "port": int(port)}

@@ -1,4 +1,4 @@
-"""Program that runs a stock or a hardened driver, so that one scenario can test both.
+"""Run a stock or hardened driver, so that one scenario can test both.
 
     python -m wire.client {stock|hardened} {scheduler|executor} ADDRESS OPTIONS
 

@@ -1,4 +1,4 @@
-"""Executor for a real agent: one task that runs until its working directory has a file `finish`.
+"""Executor for a real agent: its task runs until there is a file `finish`.
 
     python -m wire.executor
 

@@ -1,4 +1,4 @@
-"""Scripted HTTP peer on loopback: behaves as no real Mesos master or agent can be made to.
+"""Scripted HTTP peer that behaves as no real Mesos master or agent can.
 
 Each SUBSCRIBE is answered by the next script (the last one repeats), each other call by `on_call`. Everything received
 is kept.
@@ -110,7 +110,7 @@ def vanish(exchange: Exchange) -> None:
 
 
 class Peer:
-    """Context manager that stops its threads and sockets. `host` may be the path of a domain socket."""
+    """Context manager of an HTTP peer. `host` may be the path of a domain socket."""
 
     def __init__(
         self,
