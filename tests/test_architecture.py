@@ -240,6 +240,19 @@ def test_every_module_has_a_docstring() -> None:
     assert [] == silent
 
 
+def test_first_lines_of_docstrings_are_short() -> None:
+    """A first line of up to 80 characters fits into one line of an index."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    lines = (
+        (path, (ast.get_docstring(node) or "").partition("\n")[0])
+        for _, path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds)
+    )
+
+    assert [] == [f"{path.relative_to(HOME)}: {line}" for path, line in lines if len(line) > 80]
+
+
 def test_every_core_module_has_its_unit_tests() -> None:
     """So that a wrong rule is reported in the file of its module, not only by scenarios."""
     core, tests = HOME / "framework" / "tf_scheduler" / "core", HOME / "tests" / "framework" / "core"
