@@ -1,4 +1,4 @@
-"""Client of the scheduler's API and of the program that installed the service."""
+"""HTTP client of the scheduler's API and of its installer (DC/OS or local)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write an agent's launcher_dir, whose programs Mesos runs by `sh -c`, unquoted."""
+"""Write Mesos' helper programs to a folder whose path needs no quotes in `sh -c`."""
 
 from __future__ import annotations
 

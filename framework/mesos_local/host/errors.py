@@ -1,4 +1,4 @@
-"""Errors of the local cluster, and output redirection; imports little, for speed."""
+"""Errors of the local cluster, and redirection of a process's output to files."""
 
 from __future__ import annotations
 

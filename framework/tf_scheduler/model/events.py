@@ -1,4 +1,4 @@
-"""Events that the scheduler decides on, with names for metrics, journal and logs."""
+"""Input events of the scheduler's core, with names for metrics, journal and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules over updates: options that cannot change while a service runs.
+"""Refuse updates of options that cannot change while a service runs.
 
 Mesos fixes the user and the principal of a framework (UPDATE_FRAMEWORK refuses changes, SUBSCRIBE ignores them), and
 allocates the resources of a running task to its role. The DC/OS SDK also fixes service, user, region and network.

@@ -1,4 +1,4 @@
-"""Backup of a service's state as one JSON document.
+"""Encode a service's state as one JSON document, for state export and import.
 
     {"format": "dcos-tensorflow state", "version": 1, "service": "tensorflow",
      "exported": "2026-11-21T03:04:05Z", "program": "0.1.0",

@@ -1,4 +1,4 @@
-"""Resource limits of the HTTP server: sizes, timeouts, connections, event streams."""
+"""Enforce limits of the HTTP server: sizes, timeouts, connections, event streams."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules over several options, each a function that yields problems."""
+"""Checks across several options; each check is a function that yields problems."""

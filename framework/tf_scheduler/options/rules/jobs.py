@@ -1,4 +1,4 @@
-"""Rules over jobs, their restarts and their health checks."""
+"""Check options of jobs, restarts and health checks against each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules over plans."""
+"""Check options of plans against each other: phases, steps and strategies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules over secrets, their sources, and volumes."""
+"""Check options of secrets, their sources, and volumes against each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules over the service, its connections and its API."""
+"""Check options of the service, its connections and its API against each other."""
 
 from __future__ import annotations
 
