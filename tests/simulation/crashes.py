@@ -1,4 +1,4 @@
-"""Scenarios in which the scheduler crashes at a chosen point, restarts, and still has to reach its goals.
+"""Scenarios in which the scheduler crashes at a chosen point and must recover.
 
     story = Story(a_spec(), agents, (deploy, lose_a_worker))
     for point in range(1, points(story) + 1): run_story(story, point)
@@ -30,7 +30,7 @@ class Crash(BaseException):
 
 @dataclass
 class CrashInjector:
-    """Crash at `crash_points`: counts of passed points until the first crash, then until each next one."""
+    """Crash at `crash_points`, each counted in passed points since the previous crash."""
 
     crash_points: Sequence[int] = ()
     passed: list[tuple[str, str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class CrashInjector:
 
 @dataclass(frozen=True)
 class Chapter:
-    """An event and its goal. After a crash during the event, the event is repeated, like an operator's command."""
+    """An event and its goal; the event is repeated if the scheduler crashes during it."""
 
     name: str
     act: Callable[[World], object]

@@ -163,7 +163,7 @@ def environment(task: str, **variables: str) -> Step:
 
 
 def cluster(task: str, **counts: int) -> Step:
-    """The last launch of a task has this number of addresses per job, all from the last launches."""
+    """Check the number of addresses per job in a task's last launch; all are current."""
 
     def check(world: World) -> None:
         launch = world.mesos.tasks[world.id_of(task)].launch

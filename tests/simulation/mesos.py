@@ -1,4 +1,4 @@
-"""A simulated Mesos with agents, offers, tasks and updates; it rejects every call that breaks a rule.
+"""Simulated Mesos master and agents; calls that break a Mesos rule raise an error.
 
 The product runs on a real Mesos. This one is immediate and deterministic, so that thousands of scenarios can be
 tried. Rules: Mesos documentation, scheduler HTTP API and task reconciliation.
@@ -163,13 +163,13 @@ class FakeMesos:
         self.events.clear()
 
     def allocate(self, now: float) -> None:
-        """Run one round of the allocator: offer the free resources of each agent, unless suppressed or filtered."""
+        """Offer each agent's free resources, unless offers are suppressed or filtered."""
         fresh = [offer for agent in self.agents.values() if (offer := self.offer_of(agent, now))]
         if fresh:
             self.events.append(OffersReceived(tuple(fresh)))
 
     def offer_of(self, agent: Agent, now: float) -> Offer | None:
-        """Return an offer of all free resources of one agent; None if none are free or the scheduler rejects them."""
+        """Return an offer of all free resources of an agent; None if none may be offered."""
         wants_offers = self.subscribed and not self.suppressed
         return self._offer(agent) if wants_offers and self._may_offer(agent, now) else None
 
@@ -180,7 +180,7 @@ class FakeMesos:
         self.events.append(OfferRescinded(offer_id))
 
     def maintain(self, hostname: str, window: Unavailability) -> OfferId:
-        """Plan a maintenance window: the agent's offers contain it, and an inverse offer is sent."""
+        """Plan maintenance: the agent's offers show it, and an inverse offer is sent."""
         agent = next(agent for agent in self.agents.values() if agent.hostname == hostname)
         agent.more["unavailability"] = window
         for offer_id in [key for key, (offer, _) in self.offers.items() if offer.agent_id == agent.id]:
@@ -317,7 +317,7 @@ class FakeMesos:
             agent.free += rest
 
     def _operate(self, agent: Agent | None, operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
-        """Return what is left after RESERVE or UNRESERVE; refusals by the master need no acknowledgement."""
+        """Return what RESERVE or UNRESERVE leaves; a refusal needs no acknowledgement."""
         refusal = self.refusal if reserve else ""
         if agent is None:
             refusal = "Invalid offers"

@@ -1,4 +1,4 @@
-"""Resources as amounts per (name, shape), with exact sums: independent arithmetic to check the product's."""
+"""Exact resource sums, independent of the product's arithmetic that they check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random events of a service as data, so that a test can apply the same events to two worlds."""
+"""Random events as data, so that a test can apply the same events to two worlds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RandomEvent:
 
 @st.composite
 def specs(draw: st.DrawFn) -> list[ServiceSpec]:
-    """Generate three specs of a service with different sizes, users and orders; later ones are its updates."""
+    """Generate a spec and two updates of it with other sizes, users and orders."""
     strategy = draw(st.sampled_from(Strategy))
     specs = []
     for number in range(3):
@@ -49,7 +49,7 @@ def specs(draw: st.DrawFn) -> list[ServiceSpec]:
 
 
 def random_events(*names: str) -> st.SearchStrategy[RandomEvent]:
-    """Generate random events of these names; without names, of every name except `stop`."""
+    """Generate random events of `names`, by default of every name except `stop`."""
     details = {
         "offers": st.none(),
         "run": st.none(),

@@ -131,7 +131,7 @@ class Cluster:
             service.world.settle()
 
     def run(self, seconds: int) -> float | None:
-        """Run until every job is done, and return the seconds taken; None if `seconds` were not enough."""
+        """Run until all jobs are done; return the seconds, or None after `seconds`."""
         begun = self.now
         for _ in range(seconds):
             self.second()

@@ -45,7 +45,7 @@ def training(bursts: bool, strategy: Strategy = Strategy.PARAMETER_SERVER, worke
 )
 @settings(max_examples=15, deadline=None)
 def test_burst_has_same_result_as_single_updates(strategy: Any, ends: Any) -> None:
-    """The same tasks run in the end, with the same generations, and the same records are stored."""
+    """A burst must lead to the same tasks, generations and stored records."""
     worlds = [training(bursts, strategy) for bursts in (False, True)]
     for world in worlds:
         names = sorted(world.state.stored.tasks)

@@ -21,7 +21,7 @@ def port_of(world: Any, name: Any) -> Any:
 
 
 def test_lost_task_waits_briefly_for_old_address() -> None:
-    """Another process has its port for a moment; a new address would cost a restart of the chief."""
+    """The port may be taken only briefly; a new address would cost a chief restart."""
     world = deployed()
     port = port_of(world, "worker-1")
     hostname = world.state.stored.tasks["worker-1"].hostname
@@ -59,7 +59,7 @@ def test_two_lost_workers_are_relaunched_separately() -> None:
 
 
 def test_executor_exit_before_program_counts_as_user_error() -> None:
-    """The program cannot be started on any agent. A later exit of the executor counts against no task."""
+    """No agent could start the program; a later executor exit counts against no task."""
     ended = {"reason": "REASON_EXECUTOR_TERMINATED"}
     world = play(World(a_spec(), an_agent()), send.register(), send.offers(), send.status("worker-0", FAILED, **ended))
     assert 1 == len(world.state.stored.recoveries["worker-0"].failures)

@@ -1,4 +1,4 @@
-"""Services that compete for the same agents: none starves, and no reservation is left."""
+"""Services that compete for the same agents: none starves or leaks a reservation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def leftovers(cluster: Any) -> Any:
 @pytest.mark.parametrize("mode", list(GangMode))
 @pytest.mark.parametrize("seed", range(6))
 def test_competing_gangs_all_complete(mode: Any, seed: Any) -> None:
-    """Two to six jobs, each needing more than half of the machines, run one after the other."""
+    """Two to six jobs, each needing over half of the machines, run one by one."""
     cluster = a_cluster(seed, machines=8)
     services = 2 + seed % 5
     for number in range(services):
@@ -69,7 +69,7 @@ def test_launching_and_reserving_gangs_both_complete(seed: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_small_jobs_run_while_large_job_waits(seed: Any) -> None:
-    """The large job cannot run next to them and holds no resources meanwhile; it runs afterwards."""
+    """The large job holds no resources while it waits, and runs after the small jobs."""
     cluster = a_cluster(seed, machines=4)
     large = cluster.join(a_service("large", 4), JOB_SECONDS)
     small = [cluster.join(a_service(f"small-{number}", 1), JOB_SECONDS) for number in range(6)]
@@ -100,7 +100,7 @@ def test_single_service_is_not_delayed_by_back_off() -> None:
 
 
 def test_two_services_without_jitter_livelock(monkeypatch: Any) -> None:
-    """Why the back-off is random: with equal waits each service holds half of the machines again and again."""
+    """With equal waits, each service holds half of the machines repeatedly."""
     monkeypatch.setattr(rounds, "jitter_from_id", lambda unique: 0.5)
     cluster = a_cluster(1, machines=8)
     for number in range(2):

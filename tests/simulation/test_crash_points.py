@@ -1,4 +1,4 @@
-"""Kill the scheduler at every store, call and log entry; after a restart the result is the same.
+"""The result is the same after a crash at any store, call or log entry.
 
 A story runs once undisturbed to count the points, and then once for each point.
 """
@@ -114,7 +114,7 @@ def starts_with_secrets(world: World) -> None:
 
 
 def renew(world: World) -> None:
-    """Status 208: an executor that got no secrets while the scheduler was down does not ask again."""
+    """Accept status 208: an executor without secrets after a crash does not ask again."""
     answer = world.step(ReloadSecrets()).answer
     assert answer is not None
     assert answer.reply in (Reply.OK, Reply.ALREADY), answer
@@ -181,7 +181,7 @@ every_story = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 
 @every_story
 def test_crash_at_any_point_has_same_result(story: Any) -> None:
-    """Same tasks running, none launched twice, every update acknowledged, every offer answered, nothing reserved."""
+    """Tasks run once, updates and offers are answered, and nothing stays reserved."""
     undisturbed, injector = run_story(story)
     expected = launches(undisturbed)
     for point, place in enumerate(injector.passed, 1):
@@ -203,7 +203,7 @@ def test_repeated_crashes_have_same_result(name: Any, first: Any, others: Any) -
 
 
 def test_stories_cover_every_kind_of_crash_point() -> None:
-    """A new kind of call needs a story. Right after RESERVE, only a story with a crash has a point."""
+    """A new kind of call needs a story; only a crash makes a point after RESERVE."""
     passed = {place for story in STORIES.values() for place in run_story(story)[1].passed}
     reserving = STORIES["reserved, then complete"]
     reserved_at = run_story(reserving)[1].passed.index(("after", "Accept")) + 1

@@ -35,7 +35,7 @@ def complete_deployment(*plans: Any, **options: Any) -> Any:
 
 
 def test_user_plan_passes_parameters_to_its_tasks() -> None:
-    """Tasks restart one after the other with the parameters; the next start has others."""
+    """Tasks restart one by one with the parameters; the next start may have others."""
     play(
         complete_deployment(RETUNE),
         expect.plan("retune", WAITING),
@@ -95,7 +95,7 @@ def test_stopped_plan_starts_from_first_step() -> None:
 
 
 def test_two_plans_with_one_task_take_turns() -> None:
-    """The plan that started first continues; the other one reports which plan works on the task."""
+    """The first plan continues; the other reports which plan works on the task."""
     other = PlanSpec("other", PlanStrategy.SERIAL, (PhaseSpec("first", "worker", indexes=(0,)),))
     world = play(
         complete_deployment(RETUNE, other),
@@ -135,7 +135,7 @@ def test_deploy_has_priority_over_user_plan() -> None:
 
 
 def test_tasks_outside_deploy_are_launched_by_user_plan_only() -> None:
-    """A failed task of a user plan fails the plan, not the job; a restart of the plan retries."""
+    """A failed task fails its user plan, not the job; restarting the plan retries it."""
     deploy = PlanSpec("deploy", phases=(PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker")))
     train = PlanSpec("train", phases=(PhaseSpec("chief", "chief"),))
     play(

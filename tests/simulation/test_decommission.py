@@ -1,4 +1,4 @@
-"""Decommission: stop and forget tasks that the options no longer contain, in order."""
+"""Decommission: stop and forget, in order, tasks missing from the new options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def workers(count: Any) -> Any:
 
 
 def test_decommission_starts_with_highest_index() -> None:
-    """Tasks stop one after the other; a stopped task is removed from the state and the store."""
+    """Tasks stop one by one; stopped tasks are removed from the state and the store."""
     world = play(
         deployed(workers(4), kills_at_once=False),
         expect.plan("decommission", COMPLETE),
@@ -60,7 +60,7 @@ def test_removed_jobs_are_decommissioned_before_surplus_tasks() -> None:
 
 
 def test_decommission_and_update_restart_chief_once() -> None:
-    """The chief must know the size of the cluster: it restarts while the surplus worker stops."""
+    """The chief must know the cluster's size: it restarts as the surplus worker stops."""
     play(
         deployed(a_spec(workers=3)),
         send.restart(a_spec(workers=2)),
@@ -75,7 +75,7 @@ def test_decommission_and_update_restart_chief_once() -> None:
 
 
 def test_scaling_up_again_cancels_decommission() -> None:
-    """A task that is already being killed is relaunched; one that waits for its step continues."""
+    """A task being killed is relaunched; a task that waits for its step continues."""
     play(
         deployed(workers(4), kills_at_once=False),
         send.restart(workers(2)),

@@ -18,7 +18,7 @@ ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 
 
 def test_job_runs_until_chief_finishes() -> None:
-    """The gang is launched together, offers are suppressed, and the end of the chief ends the job."""
+    """The gang launches together, offers are suppressed, and the chief ends the job."""
     play(
         World(a_spec(), an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2)),
         send.register(),
@@ -36,7 +36,7 @@ def test_job_runs_until_chief_finishes() -> None:
 
 
 def test_gang_waits_for_agent_that_joins_late() -> None:
-    """Offers are held for a while, released with reasons, and used for the whole gang when it fits."""
+    """Offers are held briefly, released with reasons, and used once the gang fits."""
     play(
         World(a_spec(), an_agent("agent-1", cpus=2)),
         send.register(),
@@ -70,7 +70,7 @@ def test_restarted_scheduler_takes_over_its_tasks() -> None:
 
 
 def test_lost_connection_voids_offers() -> None:
-    """Offers of a lost connection are neither accepted nor declined on the next connection."""
+    """Offers of a lost connection are never accepted or declined on the next one."""
     play(
         World(a_spec(), an_agent(cpus=2)),
         send.register(),

@@ -1,4 +1,4 @@
-"""End of a job: which tasks decide it, which are killed with it, and which keep running until when."""
+"""End of a job: tasks that decide it, are killed with it, or keep running."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_chief_counts_as_one_of_all_workers() -> None:
 @pytest.mark.parametrize("strategy", [Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED])
 @pytest.mark.parametrize("end", [(FAILED, ERROR), (TaskState.GONE, {})])
 def test_collective_loss_after_a_finish_fails_job(strategy: Any, end: Any) -> None:
-    """A task lost after a peer of its ring has finished can never rejoin: the job fails immediately, with a reason."""
+    """The lost task cannot rejoin a ring with a finished peer, so the job fails."""
     finish = FinishPolicy(success=SuccessPolicy.ALL_WORKERS)
     world = deployed(a_spec(strategy=strategy, jobs=(a_job(JobKind.WORKER, 3),), finish=finish))
 
@@ -105,7 +105,7 @@ def test_independent_workers_continue_after_a_finish() -> None:
 
 
 def test_any_worker_policy_fails_with_last_worker() -> None:
-    """Two fail while the third may still succeed; when it fails too, the job has failed."""
+    """Two workers may fail while the third may succeed; its failure fails the job."""
     once = RestartPolicy(max_failures=0)
     world = deployed(workers(SuccessPolicy.ANY_WORKER, restart=once))
 
@@ -230,7 +230,7 @@ def test_idle_service_stays_until_uninstalled() -> None:
     ],
 )
 def test_ended_job_rejects_commands(command: Any) -> None:
-    """A command could never complete after the end; plans keep their last status, also in an idle service."""
+    """A command could never complete; plans keep their last status, even when idle."""
     world = play(deployed(between(after_finish=AfterFinish.IDLE)), send.status("worker-0", FINISHED), send.wait())
     before = world.state
 
@@ -240,7 +240,7 @@ def test_ended_job_rejects_commands(command: Any) -> None:
 
 
 def test_job_beyond_its_deadline_fails() -> None:
-    """The deadline counts from the first launch; neither a later launch nor a restart moves it."""
+    """The deadline counts from the first launch; a relaunch or restart never moves it."""
     world = deployed(workers(finish=FinishPolicy(deadline=100.0)))
 
     play(world, send.wait(60.0), *(send.status(name, FAILED, signal=9) for name in WORKERS), send.wait(5.0))

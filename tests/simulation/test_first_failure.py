@@ -30,7 +30,7 @@ def failed(name: str) -> Any:
 
 
 def test_consequences_are_listed_and_first_failure_is_blamed() -> None:
-    """The result and the last message list consequences; tasks killed by the scheduler or failing later are not."""
+    """The result lists consequences, without killed tasks and later failures."""
     world = without_tolerance()
     play(world, failed("worker-1"), expect.result(Verdict.FAILED), failed("chief-0"), failed("worker-0"))
     reason = "worker-1 on agent-1 failed: exit code 1 (failure 1: restart.max_failures is 0 in 3600 s)"

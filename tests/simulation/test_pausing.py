@@ -1,4 +1,4 @@
-"""`pod pause` stops the program and keeps the resources with a placeholder process until `pod resume`."""
+"""Pause: `pod pause` stops the program and keeps its resources until `pod resume`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def statuses(world: World, plan: str) -> dict[str, Any]:
 
 
 def test_paused_task_keeps_its_resources() -> None:
-    """A placeholder is launched there with all resources of the task; no other task restarts."""
+    """The placeholder holds all resources of the task; no other task restarts."""
     world = deployed()
     before = launch_of(world, "worker-1")
 
@@ -96,7 +96,7 @@ def test_placeholder_of_paused_task_only_sleeps() -> None:
 
 
 def test_plans_are_incomplete_while_task_is_paused() -> None:
-    """Steps show the SDK's PAUSED, also after a day and in the next scheduler; deploy was complete before."""
+    """Steps stay PAUSED for a day and after a restart; deploy was complete before."""
     world = deployed()
     play(world, send.pod(PAUSE, "worker-1"))
     assert Override.PAUSING is statuses(world, "recovery")["worker-1"] is statuses(world, "update")["worker-1"]
@@ -113,7 +113,7 @@ def test_plans_are_incomplete_while_task_is_paused() -> None:
 
 
 def test_resumed_task_runs_at_its_old_address() -> None:
-    """No address has changed, so no peer restarts. It counts as no failure, and all plans are complete again."""
+    """The old address restarts no peer and counts no failure; all plans are complete."""
     world = deployed()
     before = launch_of(world, "worker-1")
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running(), send.restart(), expect.alive(*ALL))
@@ -176,7 +176,7 @@ def test_crash_looping_task_can_be_paused_and_resumed() -> None:
 @pytest.mark.parametrize("when", RestartWhen)
 @pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.FINISHED, TaskState.KILLED])
 def test_exited_placeholder_is_relaunched(when: Any, state: Any) -> None:
-    """A lost paused task is relaunched as a placeholder, without a failure or the end of the job."""
+    """A lost placeholder is relaunched without a failure and without ending the job."""
     restart = RestartPolicy(when=when, max_failures=1)
     jobs = (a_job(JobKind.WORKER, 1),)
     world = deployed(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs, restart=restart))
@@ -351,7 +351,7 @@ def test_dependent_of_removed_paused_task_resumes_once() -> None:
 
 
 def test_pause_of_older_scheduler_gets_placeholder() -> None:
-    """That scheduler kept no placeholder: the task is relaunched as a paused one, on its old agent if possible."""
+    """A task paused without a placeholder gets one, on its old agent if possible."""
     world = deployed()
     before = world.state.stored.tasks["worker-1"].address
     play(world, send.pod(PAUSE, "worker-1"), send.restart(), send.offers(), expect.launched("worker-1"))

@@ -68,7 +68,7 @@ def test_restart_needs_only_stored_state(drawn: Any, history: Any) -> None:
 @given(specs(), histories, histories)
 @BOUNDED
 def test_restart_at_any_point_gives_same_future(drawn: Any, past: Any, future: Any) -> None:
-    """Two schedulers with the same past: one loses its connection, the other dies. Both act the same from then on."""
+    """After a lost connection and after a crash, the scheduler must act the same."""
     worlds = [a_world(drawn), a_world(drawn)]
     for world in worlds:
         for event in past:
@@ -108,7 +108,7 @@ def _shown(call: object) -> str:
 @given(specs(), histories)
 @BOUNDED
 def test_task_belongs_to_one_active_plan(drawn: Any, history: Any) -> None:
-    """At every moment, no two plans may work on the same task, and no task is requested twice."""
+    """At no moment may two plans work on one task, or one task be requested twice."""
     world = a_world(drawn)
     for event in history:
         apply_event(world, event, drawn)
@@ -182,7 +182,7 @@ def test_kill_is_repeated_until_task_ends(drawn: Any, history: Any) -> None:
 @given(specs(), histories)
 @BOUNDED
 def test_every_rollout_completes(drawn: Any, history: Any) -> None:
-    """When operators continue every plan, tasks run and resources suffice, deploy and update complete."""
+    """If operators continue all plans and tasks can run, deploy and update complete."""
     world = a_world(drawn)
     for event in history:
         apply_event(world, event, drawn)

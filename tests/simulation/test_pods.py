@@ -1,4 +1,4 @@
-"""Operator commands for single tasks: restart and replace. For pauses: test_pausing."""
+"""Operator commands for single tasks: restart, replace (pauses: test_pausing.py)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_restarted_ps_restarts_chief() -> None:
 
 
 def test_slowly_stopping_task_returns_to_old_address() -> None:
-    """The task writes its checkpoint for longer than a lost task waits for its address."""
+    """A checkpoint may take longer than a lost task waits for its old address."""
     world = deployed(kills_at_once=False)
     before = world.state.stored.tasks["worker-1"].address
 
@@ -89,7 +89,7 @@ def test_replaced_task_moves_to_another_agent() -> None:
 
 
 def test_replaced_task_without_other_agent_stays() -> None:
-    """After a failed offer round the task returns to its agent and does not stay pending."""
+    """After a failed offer round, the task returns to its agent instead of waiting."""
     world = World(a_spec(), an_agent("agent-1"))
     play(world, send.register(), send.offers(), send.running())
     before = world.state.stored.tasks["worker-1"]

@@ -1,4 +1,4 @@
-"""Recovery: lost tasks restart together with as few others as possible, and the job continues."""
+"""Recovery: lost tasks restart with as few others as possible; the job continues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mirrored() -> ServiceSpec:
 
 
 def test_lost_worker_restarts_alone_at_its_old_address() -> None:
-    """Parameter server strategy: the chief reconnects to the worker, so no other task restarts."""
+    """With parameter servers the chief reconnects to the worker and need not restart."""
     world = deployed()
     before = address(world, "worker-1")
 
@@ -57,7 +57,7 @@ def test_lost_worker_restarts_alone_at_its_old_address() -> None:
 
 
 def test_worker_at_new_address_restarts_chief() -> None:
-    """Without the old agent, only a restarted chief finds the new address. The ps keeps running."""
+    """Only a restarted chief finds the worker's new address; the ps keeps running."""
     world = deployed(None, an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2))
     (name,) = (name for name in ("worker-0", "worker-1", "ps-0", "chief-0") if on(world, name, "agent-2"))
     others = [other for other in ALL if other not in (name, "chief-0")]
@@ -111,7 +111,7 @@ def test_collective_training_restarts_as_a_whole() -> None:
 
 
 def test_repeated_failure_ends_job_after_max_failures() -> None:
-    """max_failures 2: three launches with growing pauses, then the job fails with the reason."""
+    """With max_failures 2, three launches with growing back-off precede the job's end."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2, backoff=4.0)))
     error = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
 
@@ -139,7 +139,7 @@ def test_external_kills_are_not_counted() -> None:
 
 @pytest.mark.parametrize("code", [42, 143])
 def test_restart_exit_code_is_not_a_failure(code: Any) -> None:
-    """TensorFlow's preemption handler exits with this code after it has saved a checkpoint."""
+    """TensorFlow's preemption handler exits with this code after saving a checkpoint."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
 
     play(
@@ -215,7 +215,7 @@ def test_refused_task_is_not_relaunched() -> None:
 
 
 def test_decided_job_recovers_nothing() -> None:
-    """The chief has finished; a worker that fails while it is stopped is not relaunched."""
+    """After the chief's finish, no worker that fails while stopping is relaunched."""
     world = World(a_spec(), an_agent(), kills_at_once=False)
     play(
         world,
@@ -231,7 +231,7 @@ def test_decided_job_recovers_nothing() -> None:
 
 
 def test_task_that_does_not_join_is_relaunched() -> None:
-    """After start_timeout; the outcome names it. No other task restarts, and it does not count as a failure."""
+    """A relaunch after start_timeout restarts no other task and counts as no failure."""
     world = play(deployed(), *send.joined("ps-0", "worker-0", "chief-0"))
     before = address(world, "worker-1")
 
@@ -254,7 +254,7 @@ def test_task_that_does_not_join_is_relaunched() -> None:
 
 
 def test_task_that_never_joins_ends_job() -> None:
-    """Three launches in a row, however long start_timeout is; the result names the task and the reason."""
+    """Three late launches fail the job; the result names the task and the reason."""
     spec = a_spec(recovery=RecoveryPolicy(start_timeout=5000.0))
     world = play(deployed(spec), *send.joined("ps-0", "worker-0", "chief-0"))
     again = (send.wait(5000.0), send.wait(2.0), send.offers(), send.running())
@@ -266,7 +266,7 @@ def test_task_that_never_joins_ends_job() -> None:
 
 
 def test_programs_without_servers_are_not_late() -> None:
-    """No server answers because there are none. A task that makes progress does not wait for others either."""
+    """A program without a server is not late, nor is a task that makes progress."""
     world = play(deployed(), send.wait(86_400.0), expect.killed())
     assert world.state.stored.recoveries == {}
 
@@ -282,7 +282,7 @@ def test_programs_without_servers_are_not_late() -> None:
 
 
 def test_restarted_scheduler_waits_before_start_timeouts() -> None:
-    """No task is late in its first minute; tasks that were late before are late after it."""
+    """No task counts as late in the first minute; tasks late before count afterwards."""
     world = play(deployed(), *send.joined("ps-0", "worker-0", "chief-0"), send.wait(590.0))
     play(world, send.restart(), send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 
@@ -294,7 +294,7 @@ def test_start_timeout_can_be_disabled() -> None:
 
 
 def test_agent_with_failing_launches_is_avoided() -> None:
-    """Tasks with their old address on the agent and a restarted scheduler avoid it, too, until its time is over."""
+    """Tasks avoid even the agent of their old address, also after a scheduler restart."""
     world = deployed()
     host = world.state.stored.tasks["worker-1"].hostname
     dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
@@ -323,7 +323,7 @@ def test_avoided_agent_is_used_as_last_resort() -> None:
 
 
 def test_program_failure_does_not_count_against_agent() -> None:
-    """Exit codes, segmentation faults, and failures together with another task do not count against the agent."""
+    """Exit codes, segmentation faults and joint failures are no fault of the agent."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=100)))
     play(world, send.status("worker-0", FAILED, exit_code=3), send.offers(), send.running())
     play(world, send.status("worker-0", FAILED, signal=11), send.offers(), send.wait(60.0), send.offers())
@@ -411,7 +411,7 @@ def test_hung_program_killed_by_executor_is_blamed() -> None:
 
 
 def test_task_of_drained_agent_moves_immediately() -> None:
-    """A drained agent is no longer offered; the task had its grace period, and no failure counts."""
+    """The agent sends no offers; its task had a grace period, so no failure counts."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
     host = world.state.stored.tasks["worker-1"].hostname
     for offer_id in [key for key, (offer, _) in world.mesos.offers.items() if offer.hostname == host]:
@@ -436,7 +436,7 @@ def rounds(count: int) -> list[Step]:
 
 
 def test_collective_training_shrinks_without_resources() -> None:
-    """After a timeout; the lowest indexes, with a ClusterSpec of their own. The next scheduler keeps it."""
+    """After a timeout, the lowest indexes continue; the next scheduler keeps them."""
     world = shrinking()
     host = world.state.stored.tasks["worker-0"].hostname
 

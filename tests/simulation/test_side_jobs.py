@@ -1,4 +1,4 @@
-"""Jobs next to the training: no task waits for TensorBoard, every task knows the data service."""
+"""Jobs next to training: none waits for TensorBoard, all know the data service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_tensorboard_gets_its_configured_port_if_offered() -> None:
 
 
 def test_moved_side_job_restarts_no_other_task() -> None:
-    """No ClusterSpec has the address of a side job, so the generation stays, also for later launches."""
+    """No ClusterSpec contains a side job's address, so the generation never changes."""
     world = deployed(spec(a_job(JobKind.TENSORBOARD, port=31007)))
 
     play(world, send.status("tensorboard-0", FAILED, **KILLED_HARD), send.ports_taken("agent-1", (31007, 31007)))
@@ -80,7 +80,7 @@ def test_every_task_knows_the_dispatcher() -> None:
 
 
 def test_lost_dispatcher_restarts_its_readers() -> None:
-    """A new dispatcher lacks the registered data sets. The parameter server keeps its variables."""
+    """A new dispatcher lacks the data sets; the parameter server keeps its variables."""
     world = deployed(fed())
     readers = ("worker-0", "worker-1", "chief-0", "data-worker-0", "data-worker-1")
 

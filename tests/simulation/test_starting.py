@@ -1,4 +1,4 @@
-"""Start-up timeouts: launches that never start, and clusters in which no task joins."""
+"""Start-up timeouts of launches that never start and clusters that no task joins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def launched(spec: ServiceSpec | None = None, cpus: float = 2) -> World:
 
 
 def test_launch_stuck_in_staging_is_lost_and_moves() -> None:
-    """After start_timeout; the outcome names it. It is killed, and no failure counts against the program."""
+    """After start_timeout the launch is killed; no failure counts against the program."""
     world = play(launched(cpus=8), send.running(*OTHERS), send.status("worker-1", TaskState.STAGING))
     host = world.state.stored.tasks["worker-1"].hostname
 
@@ -86,7 +86,7 @@ def test_starting_task_has_no_staging_timeout() -> None:
 
 
 def test_every_launch_has_at_least_a_minute() -> None:
-    """A shorter start_timeout has no effect; without start_timeout the wait is unlimited."""
+    """A start_timeout below a minute has no effect; without it the wait is unlimited."""
     world = play(launched(a_spec(recovery=RecoveryPolicy(start_timeout=4.0))), send.running(*OTHERS))
     play(world, send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
 

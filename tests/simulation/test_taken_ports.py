@@ -1,4 +1,4 @@
-"""A program that fails immediately, twice in a row, at one address: another process may hold its port."""
+"""Crash loop at one address, whose port another process may hold."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def address(world: World, name: str = "worker-1") -> str:
 
 
 def test_third_launch_gets_new_port_and_restarts_only_chief() -> None:
-    """First in place, because most failures have other causes; then a new generation, with the fewest restarts."""
+    """Retry in place first, because most failures have other causes than the port."""
     world = on_one_agent()
     first = address(world)
 
@@ -98,7 +98,7 @@ def test_failed_port_is_used_as_last_resort() -> None:
     ],
 )
 def test_only_program_errors_count_against_port(end: Any) -> None:
-    """A task that is killed or requests a restart returns to its address, however often."""
+    """A killed task, or one that requests a restart, always returns to its address."""
     world = on_one_agent()
     first = address(world)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Uninstall: every task is stopped, every resource released, and Mesos forgets the framework."""
+"""Uninstall: stop every task, release every resource, remove the framework."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_uninstall_continues_after_restart() -> None:
 
 
 def test_uninstall_step_of_unresponsive_task_can_be_forced() -> None:
-    """The SDK's way out when an agent is gone for good: the step is forced, and the rest is done."""
+    """If an agent is gone for good, its step is forced and the rest completes."""
     play(
         deployed(SMALL, kills_at_once=False),
         send.stop(),
@@ -104,7 +104,7 @@ def test_uninstall_waits_briefly_for_unreachable_agent() -> None:
 
 
 def test_uninstall_plan_is_complete_when_state_is_deleted() -> None:
-    """DC/OS then deletes the app immediately, so state that is left would stay forever."""
+    """DC/OS then deletes the app immediately; state left behind would stay forever."""
     world = play(deployed(SMALL), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))
 
     before, after = sdk_uninstall_plan(world.state), sdk_uninstall_plan(with_fields(world.state, is_erased=True))
@@ -186,7 +186,7 @@ def test_idle_service_reports_that_it_waits_for_operator() -> None:
 
 
 def test_forced_uninstall_reports_abandoned_tasks() -> None:
-    """TEARDOWN is sent nevertheless, also if the plan was interrupted: it stops what can be stopped."""
+    """TEARDOWN is sent even for an interrupted plan: it stops what can be stopped."""
     world = play(
         deployed(SMALL, kills_at_once=False),
         send.stop(),
@@ -218,7 +218,7 @@ def test_ended_uninstall_cannot_be_restarted() -> None:
 
 
 def test_lost_connection_after_teardown_repeats_it() -> None:
-    """The call may be lost with the connection: it is sent again, or Mesos says that the framework is unknown."""
+    """A lost TEARDOWN is sent again, or Mesos reports the framework as unknown."""
     for gone in (False, True):
         world = deployed(SMALL)
         world.mesos.deaf = True

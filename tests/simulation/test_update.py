@@ -1,4 +1,4 @@
-"""Update: only tasks concerned by changed options restart, in the order of the plan."""
+"""Update: only tasks with changed options restart, in the order of the plan."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_unchanged_spec_restarts_nothing() -> None:
     ],
 )
 def test_update_restarts_dependent_tasks(strategy: Any, kind: Any, restarted: Any) -> None:
-    """The tasks that the change concerns, and those that depend on them; at their old addresses."""
+    """Changed tasks and the tasks that depend on them restart at their old addresses."""
     spec = a_spec(strategy=strategy)
     play(
         deployed(spec),
@@ -171,7 +171,7 @@ def test_update_at_old_addresses_restarts_no_other_task() -> None:
 
 
 def test_serial_update_restarts_one_task_at_a_time() -> None:
-    """The next only when the previous one runs; the chief last, because it must know the new addresses."""
+    """One task after the other; the chief is last because it needs the new addresses."""
     spec = a_spec()
     play(
         deployed(spec),
@@ -195,7 +195,7 @@ def test_serial_update_restarts_one_task_at_a_time() -> None:
 
 
 def test_canary_update_waits_for_operator_twice() -> None:
-    """The first `continue` releases one task, the second the rest, as in the SDK, also over restarts."""
+    """As in the SDK, the first `continue` releases one task, the second all others."""
     spec = a_spec(workers=4, chief=0, ps=0, strategy=Strategy.PARAMETER_SERVER)
     new = with_plan(changed(spec), PlanStrategy.CANARY)
     play(
@@ -273,7 +273,7 @@ def test_reverted_options_restart_only_updated_tasks() -> None:
 
 
 def test_interrupted_update_stays_interrupted_over_restart() -> None:
-    """Running steps continue, no new step starts; all commands of the operator are stored."""
+    """Running steps continue and no new step starts; operator commands are stored."""
     spec = with_plan(a_spec(chief=0, ps=0), PlanStrategy.SERIAL)
     play(
         deployed(spec),

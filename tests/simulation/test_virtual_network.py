@@ -1,4 +1,4 @@
-"""On a virtual network the address of a task is its name in the DNS of DC/OS; it stays when the task moves."""
+"""Virtual network: tasks keep their DC/OS DNS name as address when they move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's core, a store and a Mesos, joined as the runner joins them, with a manual clock.
+"""Test world: the scheduler's core, a store, a simulated Mesos, a manual clock.
 
     world = World(a_spec(), an_agent())
     play(world, send.register(), send.offers(), expect.launched("ps-0", ...), ...)
@@ -161,7 +161,7 @@ class World:
 
 
 def moves(before: SchedulerState, after: SchedulerState) -> set[tuple[Status, Status]]:
-    """Return the transitions of all steps; raise IllegalStepTransitionError for an illegal one."""
+    """Return all transitions of steps; raise IllegalStepTransitionError if illegal."""
     previous = _statuses(before)
     changes = {(previous[node], status) for node, status in _statuses(after).items() if node in previous}
     for move in changes:
