@@ -36,7 +36,7 @@ _PLACE = re.compile(r"(<!-- side by side -->\n).*?(<!-- end -->)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Result of one training: seconds since its submission, and examples per second of all workers."""
+    """Result of one training: seconds since submission, and examples/s of all workers."""
 
     first: float
     total: float
@@ -47,7 +47,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One training: the first of its `tasks` leads and ends it; `tellers` print its results."""
+    """A training; the first of `tasks` leads and ends it, `tellers` print its results."""
 
     name: str
     tasks: tuple[tuple[str, int], ...]
@@ -219,7 +219,7 @@ HEAD = (
 
 
 def table(measurements: Measurements) -> str:
-    """Return the table: medians, and the ratio of each round to the same round by hand (median, minimum, maximum)."""
+    """Return the table of medians and of ratios to the same round run by hand."""
     lines: list[tuple[str, ...]] = [HEAD, ("---",) * len(HEAD)]
     for program, rounds in measurements:
         for way, each in rounds.items():

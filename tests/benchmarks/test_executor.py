@@ -1,7 +1,7 @@
-"""Cost of the executor: size, start, memory, idle time, output, training. Times are printed, not asserted.
+"""Benchmark of the executor: size, start, memory, idle time, output and training.
 
 `BENCHMARK_ROUNDS=9 pytest -s tests/benchmarks/test_executor.py` prints the numbers of docs/performance.md. Each ratio
-compares two measurements of the same run, so that other load affects both.
+compares two measurements of the same run, so that other load affects both. Times are printed, not asserted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_size_of_the_bundle(bundle: Path) -> None:
 
 @pytest.mark.mesos
 def test_start(scheduler: TaskLauncher) -> None:
-    """From the start of the container's command to the executor's SUBSCRIBE, by the agent's log."""
+    """Measure from the container's command to the executor's SUBSCRIBE (agent's log)."""
     values = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
     bare = [seconds_of(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True)) for _ in range(ROUNDS)]
     print_numbers("start, milliseconds", median=1000 * statistics.median(values), least=1000 * min(values))
@@ -72,7 +72,7 @@ def started(scheduler: TaskLauncher, name: str) -> float:
 
 
 def moment(log: str, pattern: str) -> float:
-    """Return the time of a Mesos log line `I1121 03:59:28.206240 ...` (month and day, then the time)."""
+    """Return the time of the Mesos log line `I1121 03:59:28.206240 ...` (month, day)."""
     (stamp,) = re.findall(rf"^.(\d{{4}} [\d:.]+) .*{pattern}", log, re.MULTILINE)
     year = datetime.now(timezone.utc).year
     return datetime.strptime(f"{year}{stamp}", "%Y%m%d %H:%M:%S.%f").replace(tzinfo=timezone.utc).timestamp()
@@ -122,7 +122,7 @@ print("took", time.monotonic() - begin, file=sys.stderr)
 
 @pytest.mark.mesos
 def test_output(scheduler: TaskLauncher, tmp_path: Path) -> None:
-    """Write some hundred megabytes through the executor with rotation, and to a file directly."""
+    """Compare large output through the executor's rotation with output to a file."""
     (tmp_path / "write.py").write_text(WRITER.format(size=ROUNDS))
     size = 2000 * ROUNDS * 100 * 91 / 1e6
     command = f"{shlex.quote(sys.executable)} {tmp_path}/write.py"
@@ -215,7 +215,7 @@ print("steps", number, "seconds", seconds, "processor", cpu, "executor", above, 
 @pytest.mark.mesos
 @pytest.mark.tensorflow
 def test_training(scheduler: TaskLauncher, tmp_path: Path) -> None:
-    """Run the same command with and without the executor, alternating every second. It reports each step."""
+    """Compare training with and without the executor, alternating every second."""
     (tmp_path / "train.py").write_text(TRAIN.replace("{turns}", str(TURNS)))
     for name in ("ours", "hand"):
         os.mkfifo(tmp_path / f"ready-{name}")
