@@ -73,5 +73,5 @@ def ask(
     parts: Iterable[bytes] = (),
     peer: str | None = None,
 ) -> Reply:
-    """`parts`: chunks of a body without a declared length; `peer`: common name of a client certificate."""
+    """Send a request; `parts`: chunked body, `peer`: client certificate's common name."""
     return asyncio.run(ask_async(app, method, path, headers or {}, tuple(parts) or (body,), peer))

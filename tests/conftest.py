@@ -37,7 +37,7 @@ _QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that train or start clusters first: none begins when the other processes of pytest-xdist are done.
+    """Run files that train or start clusters first, so that none of them begins last.
 
     By turns: trainings take the processors, clusters mostly wait.
     """
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember whether the test, not its clean-up, has failed; of a file, whether any of its tests has."""
+    """Record whether the test, except its clean-up, failed, and whether its file did."""
     report = yield
     if call.when != "teardown":
         item.stash[FAILED] = report.failed
@@ -95,7 +95,7 @@ def module_servers() -> Iterator[SharedServers]:
 
 @pytest.fixture
 def local_cluster(shared_cluster: Shared[LocalCluster]) -> LocalCluster:
-    """Return the shared cluster with all nodes running. The test tears down its frameworks."""
+    """Return the shared cluster, all nodes running; tests tear down their frameworks."""
     return shared_cluster.take()
 
 

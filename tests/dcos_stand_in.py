@@ -1,4 +1,4 @@
-"""Login and secret store of DC/OS, written from its documentation; PyJWT verifies signatures."""
+"""Stand-in for the login and secret store of DC/OS, with signatures by PyJWT."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pem(kind: str = "PKCS8") -> str:
 
 
 class Dcos:
-    """`secrets`: path -> (content type, body). `lifetime`: seconds until its tokens expire."""
+    """Stand-in server; `secrets`: path -> (type, body), `lifetime`: token's seconds."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, tuple[str, bytes]] = {}

@@ -48,7 +48,7 @@ def read(path: Path) -> dict[str, Stage]:
 
 
 def copies(stage: Stage) -> list[tuple[str | None, list[str], str]]:
-    """Of each COPY: the stage that it copies from (None: the build's context), the sources, the target."""
+    """Return (source stage, None for the build context; sources; target) of each COPY."""
     found = []
     for text in stage.values("COPY"):
         words = text.split()

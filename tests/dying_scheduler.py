@@ -1,8 +1,8 @@
-"""A scheduler that dies once at each kind of point: dying_scheduler.py OPTIONS MASTER STATE FOLDER
+"""Scheduler that kills itself at each kind of crash point and then starts again.
 
-Each life goes on with the state of the one before, and kills itself (SIGKILL) at the first kind of point that none
-died at yet: before the store, after an ACCEPT, and so on. FOLDER gets a file for each. The last life ends by itself,
-and prints its framework and the verdict. Lives are forks of one process, which has loaded everything.
+Usage: dying_scheduler.py OPTIONS MASTER STATE FOLDER. Each process continues from the previous state and kills itself
+(SIGKILL) at the first kind of point without a file in FOLDER: before the store, after an ACCEPT, and so on. The last
+process exits normally and prints its framework and the verdict. All are forks of one process that loaded everything.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def live(spec: ServiceSpec, master: str, state: str, folder: Path) -> None:
 
 
 def bury(state: str, service: str) -> None:
-    """ZooKeeper takes the life before for alive until its session ends: what it led with is removed at once."""
+    """Remove the ZooKeeper lock of a killed process, whose session has not expired."""
     if state_file(state) is not None:
         return
     place = ZooKeeperAddress.parse(state)

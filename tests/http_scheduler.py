@@ -1,4 +1,4 @@
-"""Minimal scheduler and executor with plain HTTP calls, for tests of the local cluster."""
+"""Minimal scheduler and executor over plain HTTP, to test the local Mesos cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT = 60.0  # seconds without an event until the test fails
 
 
 class HttpScheduler:
-    """Scheduler that is subscribed after construction. `close` tears the framework down."""
+    """Scheduler that subscribes on construction; `close` tears its framework down."""
 
     def __init__(self, master: str, checkpoint: bool = True) -> None:
         self._master = master

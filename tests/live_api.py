@@ -69,7 +69,7 @@ class Sandboxes:
 
 
 class LiveApi:
-    """Context manager that serves the API at `url`, and below /service/NAME/ like DC/OS' Admin Router.
+    """Context manager that serves the API at `url` and, like DC/OS, at /service/NAME/.
 
     `world` is the simulated service that handles the commands; `after`: further routes of the server.
     """

@@ -44,7 +44,7 @@ class MesosSchema:
 
 
 def _file(name: str, content: mmap.mmap) -> bytes:
-    """Return a file of the schema as protobuf's compiler stores it; its first field is its name."""
+    """Return a schema file as protobuf's compiler stores it, beginning with its name."""
     mark = b"\x0a" + bytes([len(name)]) + name.encode()
     start = content.find(mark)
     assert start >= 0, f"libmesos has no {name}"

@@ -1,4 +1,4 @@
-"""A simulated service with metrics, and a short life of it that produces all of them."""
+"""Simulated service with metrics, and a short run that produces every metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runtimes of the user who runs the tests. They are created once and kept, like downloads.
+"""Runtimes (virtual environments) that tests create once per user and then reuse.
 
 What takes minutes to make is made only with TEST_RUNTIMES=make in the environment, as continuous integration has it.
 """
@@ -17,7 +17,7 @@ MAKE = "TEST_RUNTIMES"
 
 
 def need(name: str, *content: str, slow: bool = True, environment: Mapping[str, str] | None = None) -> None:
-    """Make sure that the runtime exists, made of `content`; otherwise skip the test with the reason."""
+    """Ensure that a runtime made of `content` exists; otherwise skip the test."""
     if name in {one["name"] for one in json.loads(_runtime({}, "list", "--json").stdout)}:
         return
     if slow and os.environ.get(MAKE) != "make":

@@ -1,4 +1,4 @@
-"""Check placements independently of the product: slowly, one task and offer at a time."""
+"""Simple, slow placement check that shares no code with the scheduler's placement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value_of(offer: Offer, name: str) -> str | None:
 
 
 def broken_by(rule: Constraint, offer: Offer, before: Sequence[Offer]) -> bool:
-    """Whether a task on `offer` breaks the rule when others of its section are where `before` says."""
+    """Return whether a task on `offer` breaks the rule, with its peers on `before`."""
     value, word, kind = value_of(offer, rule.field), rule.parameter, rule.operator.value
     if value is None:
         return kind not in ("IS_NOT", "UNLIKE")
@@ -95,7 +95,7 @@ def exists(
     taken: Mapping[str, tuple[Needs, ...]] | None = None,
     there: Mapping[str, tuple[Offer, ...]] | None = None,
 ) -> bool:
-    """Return whether any placement of all tasks exists, by trying all. One offer per agent."""
+    """Return whether any placement of all tasks exists, with one offer per agent."""
     taken, there = taken or {}, there or {}
     if not tasks:
         return True
@@ -122,7 +122,7 @@ def _holds(whole: Needs, parts: Sequence[Needs]) -> bool:
 def first_fit(
     tasks: Sequence[TaskSpec], offers: Sequence[Offer], executor: Needs, best: bool = False
 ) -> dict[str, str] | None:
-    """Place each task on the first offer with enough resources that violates no constraint.
+    """Place each task on the first offer that has enough resources and breaks no rule.
 
     Tasks are counted by value as they are placed. Task name -> offer id; None when a task finds no place.
     `best`: look at all of them, and take the one with the fewest cpus left.

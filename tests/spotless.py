@@ -21,7 +21,7 @@ FAILED = pytest.StashKey[bool]()
 
 @contextmanager
 def no_framework_left(cluster: LocalCluster, test: pytest.Item | pytest.Module) -> Iterator[None]:
-    """Tear down frameworks that were registered inside and remain: they would take resources from other tests.
+    """Tear down frameworks left registered: they would take other tests' resources.
 
     They fail `test`, unless it has failed already: its own error says more.
     """

@@ -1,4 +1,4 @@
-"""A scheduler for tests that launches the executor's bundle on a real Mesos, one task after the other."""
+"""Test scheduler that launches the executor's bundle on a real Mesos, serially."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TaskLauncher:
         self.id = self.await_event("SUBSCRIBED")["framework_id"]
 
     def _sort(self, event: dict[str, Any]) -> None:
-        """Offers, kept apart: one that is skipped while waiting for another event would be held forever."""
+        """Queue offers apart from other events, so that no skipped offer is held forever."""
         for offer in event.get("offers", {}).get("offers", ()):
             self.offers.put(offer)
         self.events.put(event)
@@ -77,7 +77,7 @@ class TaskLauncher:
         assert result.ok, str(result)
 
     def launch(self, name: str, command: str, info: Mapping[str, Any] = MappingProxyType({}), **fields: Any) -> None:
-        """`info`: further fields of TaskInfo; `fields`: of the payload, and executor_user, executor_python, uris."""
+        """Launch one task; `info` extends its TaskInfo and `fields` its payload."""
         self.uris = [{"value": uri} for uri in fields.pop("uris", ())]
         self.executor_python = fields.pop("executor_python", sys.executable)
         self.executor_user = fields.pop("executor_user", "")
@@ -92,7 +92,7 @@ class TaskLauncher:
         self.call("ACCEPT", offer_ids=[offer["id"]], operations=[launch], filters={"refuse_seconds": 0.1})
 
     def _whole_agent(self) -> dict[str, Any]:
-        """Decline partial offers until the whole agent is offered: resources return in pieces."""
+        """Decline partial offers until the whole agent is offered again, and return it."""
         while True:
             offer = self.offers.get(timeout=PATIENCE)
             if scalars(offer).get("cpus") == CPUS:
@@ -130,7 +130,7 @@ class TaskLauncher:
         return status
 
     def _new_status(self) -> dict[str, Any]:
-        """Return the next new status, and acknowledge all; an acknowledgement may be lost with an agent."""
+        """Return the next new status; acknowledge repeats too, since an ack may be lost."""
         while True:
             status: dict[str, Any] = self.await_event("UPDATE")["status"]
             self.driver.send(acknowledge(status))
@@ -165,7 +165,7 @@ class TaskLauncher:
             return {Path(item["path"]).name: item["size"] for item in json.load(answer)}
 
     def executor_pid(self, name: str) -> int:
-        """Return the process of the running task. Only root can read the executor's environment."""
+        """Return the executor's pid; only root can read the environment of that process."""
         above = {pid for started in processes(name) for pid in ancestors(started)}
         (found,) = [pid for pid in above if arguments(pid)[1:] == [self.bundle.name]]
         return found
@@ -211,7 +211,7 @@ def ancestors(pid: int) -> Iterator[int]:
 
 
 def environment(pid: int) -> list[str]:
-    """Return `NAME=value` of each initial variable of a process; empty if it has exited."""
+    """Return `NAME=value` of each initial variable of a process; [] if it has exited."""
     return _strings(f"/proc/{pid}/environ")
 
 

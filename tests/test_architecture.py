@@ -1,4 +1,4 @@
-"""Imports follow the table of docs/architecture.md; packaging and dependencies are complete."""
+"""Imports follow docs/architecture.md; packaging and dependencies are complete."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def module_of(root: Path, path: Path) -> str:
 
 
 def room_of(module: str) -> str:
-    """The first two parts: `tf_scheduler.core`; the package itself where it is not divided into rooms."""
+    """Return the first two parts of the module's name, or the undivided package."""
     parts = module.split(".")
     undivided = parts[0] in ("dcos_command", "mesos_client", "mesos_local", "tf_executor")
     return parts[0] if undivided else ".".join(parts[:2])
@@ -148,7 +148,7 @@ def imports(path: Path, module: str) -> Iterator[str]:
 
 
 def is_allowed(room: str, allowed: set[str]) -> bool:
-    """A table entry allows a room, the package of a room, or one module of an undivided package."""
+    """Return whether an entry allows the room, its package or one of its modules."""
     return any(room == entry or room.startswith(f"{entry}.") or entry.startswith(f"{room}.") for entry in allowed)
 
 
@@ -168,7 +168,7 @@ def ours(name: str) -> bool:
 
 @pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)
 def test_imports_follow_the_table(root, path) -> None:
-    """Each room imports only the rooms that the table allows, pure modules nothing impure."""
+    """A room imports only rooms that the table allows; pure modules only pure ones."""
     module = module_of(root, path)
     room, found = room_of(module), set(imports(path, module))
 
@@ -227,14 +227,14 @@ def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_size_budgets_hold() -> None:
-    """Lines, modules, files of a folder, unique class names, and no small module with one importer."""
+    """Sizes of modules and folders stay within limits, and class names are unique."""
     result = subprocess.run([HOME / "scripts" / "budgets", "--size"], capture_output=True, text=True, check=False)
 
     assert 0 == result.returncode, result.stdout + result.stderr
 
 
 def test_every_module_has_a_docstring() -> None:
-    """The docstring of each package and module is the first thing that a newcomer reads."""
+    """Newcomers read the docstring of a package or module first."""
     silent = [module_of(root, path) for root, path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
 
     assert [] == silent
@@ -254,7 +254,7 @@ def test_first_lines_of_docstrings_are_short() -> None:
 
 
 def test_every_core_module_has_its_unit_tests() -> None:
-    """So that a wrong rule is reported in the file of its module, not only by scenarios."""
+    """A unit test reports a wrong rule in its module's file, not just in a scenario."""
     core, tests = HOME / "framework" / "tf_scheduler" / "core", HOME / "tests" / "framework" / "core"
     modules = [path.relative_to(core) for path in core.rglob("*.py") if path.name != "__init__.py"]
     untested = {path.as_posix() for path in modules if not (tests / path.with_name(f"test_{path.name}")).exists()}

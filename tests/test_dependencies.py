@@ -31,7 +31,7 @@ def licence(name: str) -> str:
 
 
 def brought_along() -> set[str]:
-    """Return the names of all packages that are installed with this one on this Python."""
+    """Return the names of all packages installed with this one on this Python."""
     todo, found = required(), set()
     while todo:
         one = todo.pop()

@@ -1,4 +1,4 @@
-"""Every link from one page of the repository to another, or to a file of it, leads somewhere."""
+"""Every link from a page of the repository to a page or file of it must resolve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """Pages that are in the repository, or about to be: not those of installed packages."""
+    """Return tracked and new pages of the repository, not those of ignored folders."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
         cwd=HOME,

@@ -37,7 +37,7 @@ def test_shared_resource_beyond_repair_is_replaced() -> None:
 
 @pytest.mark.zookeeper
 def test_ensemble_without_quorum_is_repaired_or_replaced() -> None:
-    """Killed and frozen servers return; an ensemble with a server that ended by itself is replaced."""
+    """Killed and frozen servers return; an ensemble with an exited server is replaced."""
     with Shared(lambda: ZooKeeperEnsemble(3), repair_ensemble) as shared:
         first = shared.take()
         leader, follower = first.leader(), first.followers()[0]

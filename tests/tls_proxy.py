@@ -14,7 +14,7 @@ from kit.http_server import LoopbackServer
 
 
 class TlsProxy(LoopbackServer):
-    """Forward TLS connections at `address` ("127.0.0.1:PORT") to `target` in plain text.
+    """Forward TLS connections at `address` ("127.0.0.1:PORT") to `target` unencrypted.
 
     In what the target says, addresses that are keys of `moved` become its values, of the same length: those of other
     proxies. Its clients must have ended before it does.

@@ -28,7 +28,7 @@ class ZooKeeperProxy:
         self._threads[0].start()
 
     def lose(self, *what: str, stay_away: bool = False) -> None:
-        """Lose "request" or "answer" of each of the next multi-operations, with the connection.
+        """Lose "request" or "answer" of the next multi-operations, with the connection.
 
         `stay_away`: refuse connections after the last, until heal().
         """
@@ -127,7 +127,7 @@ class _Line:
 
 
 def _frames(connection: socket.socket) -> Iterator[bytes]:
-    """Yield requests or answers, each with its length prefix, until the connection closes."""
+    """Yield requests or answers with length prefix until the connection closes."""
     with suppress(OSError), connection.makefile("rb") as stream:
         while len(length := stream.read(4)) == 4:
             yield length + stream.read(int.from_bytes(length, "big"))

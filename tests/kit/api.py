@@ -36,13 +36,13 @@ def registered(spec: ServiceSpec | None = None, **fields: Any) -> SchedulerState
 
 
 def an_app(state: SchedulerState | None = None, **policy: Any) -> ASGIApp:
-    """Return the API of a state; default: of a service without tasks. `policy`: fields of Policy."""
+    """Return the API of a state, by default without tasks; `policy`: Policy fields."""
     current = state or registered()
     return create_app(lambda: Snapshot(current), Policy(**policy))
 
 
 class ServiceLoop:
-    """State with a backend; what is put is handled immediately. `parts`: further fields of the backend."""
+    """Service state whose backend handles events immediately; `parts` go to Backend."""
 
     def __init__(self, state: SchedulerState, **parts: Any) -> None:
         self.state = state
