@@ -242,8 +242,8 @@ agents, too, beginning with the agent that has the fewest failures.
 
 Collective training restarts as a whole. If not all workers could be placed for `recovery.shrink_after` seconds, and
 `worker.min_count` is set, the cluster restarts with as many workers as possible, but at least `worker.min_count`. A
-smaller cluster has the workers with the lowest indexes, in a ClusterSpec of their own. The next restart of a smaller
-cluster asks for all workers again; running training is not stopped to add workers.
+smaller cluster has the workers with the lowest indexes, in a ClusterSpec of their own. The next restart of
+a training with fewer workers asks for all workers again; running training is not stopped to add workers.
 
 ## Options of a job
 

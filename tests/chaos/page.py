@@ -67,8 +67,8 @@ maximum.
 
 - *noticed*: time from the fault until executor, agent or master reported the task as lost. A task on a frozen agent is
   reported as unreachable.
-- *decided*: time from the report of the loss, its delivery included, until the scheduler had stored the restart. `-`:
-  no decision.
+- *decided*: time from the report of the loss until the scheduler has stored its decision to restart. The time
+  includes the delivery of the report. `-`: no decision.
 - *answers again*: time from the fault until the TensorFlow servers of all affected tasks answered again. Each server
   runs in a new process that has imported TensorFlow.
 - *stood still*: additional time without a finished epoch.

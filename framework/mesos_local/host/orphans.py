@@ -45,7 +45,7 @@ def end_orphans(directory: Path, grace: float, spare: ProcessId | None = None) -
     deadline = time.monotonic() + _KILL_TIMEOUT
     while left := find_orphans(directory, spare):
         if time.monotonic() > deadline:
-            raise MesosLocalError(f"processes of the local cluster do not exit: {sorted(p.pid for p in left)}")
+            raise MesosLocalError(f"processes of the local cluster are still running: {sorted(p.pid for p in left)}")
         _signal_all(left, signal.SIGKILL)
         _wait_all(left, _POLL_INTERVAL)
 

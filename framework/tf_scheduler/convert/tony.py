@@ -135,7 +135,7 @@ def _convert_command(value: Any, location: Location) -> Iterator[Action]:
     replaced = [name for name in PLACEHOLDERS if f"{{{name}}}" in value.replace(f"${{{name}}}", "")]
     if replaced:
         names = ", ".join(f"{{{name}}}" for name in replaced)
-        yield Note(location.path, f"{names} is replaced (docs/tasks.md); to keep it write '{{''{replaced[0]}}}'")
+        yield Note(location.path, f"{names} becomes a value (docs/tasks.md); to keep it, write '{{''{replaced[0]}}}'")
 
 
 def _convert_label(value: Any, location: Location) -> Iterator[Action]:

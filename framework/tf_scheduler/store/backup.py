@@ -63,7 +63,7 @@ def decode(text: str) -> Backup:
     readable = {key: _canonical(value) for key, value in _section(document, "values").items()}
     binary = {key: _bytes(key, value) for key, value in _section(document, "binary").items()}
     if both := readable.keys() & binary.keys():
-        raise BackupError(f"{sorted(both)[0]!r} is in values and in binary")
+        raise BackupError(f"{sorted(both)[0]!r} is in both `values` and `binary`")
     return Backup(_service(document), {**readable, **binary})
 
 

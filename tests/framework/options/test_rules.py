@@ -129,7 +129,7 @@ BROKEN = {
     ),
     "secret_sources_fit_destinations": (
         {"secrets": [{"source": "reference:a", "file": "a"}]},
-        "secrets.0: Mesos resolves a reference into a variable",
+        "secrets.0: Mesos passes a reference only as a variable",
     ),
     "vault_sources_need_vault": (
         {"secrets": [{"source": "vault:secret/a#b", "env": "A"}]},

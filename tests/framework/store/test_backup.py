@@ -55,7 +55,7 @@ def test_records_are_readable_json() -> None:
         ({"binary": None}, "'binary' must be an object"),
         ({"binary": {"x": "?"}}, "'x': invalid base64"),
         ({"binary": {"x": 3}}, "'x': invalid base64"),
-        ({"binary": {"framework": ""}}, "'framework' is in values and in binary"),
+        ({"binary": {"framework": ""}}, "'framework' is in both `values` and `binary`"),
     ],
 )
 def test_invalid_backup_is_explained(change, message: str) -> None:

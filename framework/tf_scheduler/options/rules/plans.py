@@ -23,7 +23,7 @@ def _phases(options: Document) -> Iterator[tuple[str, Mapping[str, str]]]:
 def custom_plans_have_unreserved_names(options: Document) -> Iterator[Problem]:
     for path, phase in _phases(options):
         if phase["plan"] in _OTHERS:
-            yield Problem(f"{path}.plan", f"must not be {phase['plan']}, a reserved plan")
+            yield Problem(f"{path}.plan", f"must not be {phase['plan']}: this name is reserved")
 
 
 def phase_names_are_unique(options: Document) -> Iterator[Problem]:

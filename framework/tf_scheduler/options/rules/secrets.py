@@ -84,11 +84,11 @@ def secret_sources_fit_destinations(options: Document) -> Iterator[Problem]:
     for index, record in enumerate(options["secrets"]):
         scheme = _scheme(record["source"])
         if scheme == "reference" and (record["file"] or not record["env"]):
-            yield Problem(f"secrets.{index}", "Mesos resolves a reference into a variable; use env without file")
+            yield Problem(f"secrets.{index}", "Mesos passes a reference only as a variable: set env, not file")
         if record["reload"] and not record["file"]:
             yield Problem(f"secrets.{index}.reload", "requires file: variables of a running program cannot change")
         elif record["reload"] and scheme == "env":
-            yield Problem(f"secrets.{index}.reload", "requires another source: the scheduler's variables are fixed")
+            yield Problem(f"secrets.{index}.reload", "a variable of the scheduler does not change; use another source")
 
 
 def vault_sources_need_vault(options: Document) -> Iterator[Problem]:
