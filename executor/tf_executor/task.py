@@ -1,4 +1,4 @@
-"""Run a task's commands, watchers and files; `lifecycle` decides when."""
+"""Start and stop a task's commands, checks, GPUs, secrets and files for `runner`."""
 
 from __future__ import annotations
 

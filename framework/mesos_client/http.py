@@ -1,4 +1,4 @@
-"""HTTP requests, responses and interruptible sockets of the drivers."""
+"""HTTP request and reply types, JSON encoding, handle to interrupt a socket wait."""
 
 from __future__ import annotations
 

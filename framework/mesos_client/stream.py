@@ -1,4 +1,4 @@
-"""Event stream of both drivers: RecordIO, reader thread, common methods."""
+"""Base class of both drivers: read RecordIO events in a thread, reconnect, call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event streams and calls over HTTP, with the standard library only.
+"""Send calls and open event streams over HTTP, with the standard library only.
 
 Releases of requests need a newer Python than agents have. Proxies and .netrc of the environment are ignored: masters
 are reached directly, and never receive another host's password.

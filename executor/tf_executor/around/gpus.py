@@ -1,4 +1,4 @@
-"""Claim GPUs of the machine for the task, and set CUDA_VISIBLE_DEVICES.
+"""Choose the task's GPUs with nvidia-smi, and lock them against other tasks.
 
 Mesos assigns a number of GPUs, not devices. With the agent's isolator gpu/nvidia the container sees only its own
 GPUs. Otherwise it sees all GPUs of the host, and each task locks its GPUs: one file per GPU in a folder that the

@@ -1,4 +1,4 @@
-"""OOM kills and owners of listening ports, from cgroups and /proc."""
+"""Read OOM kills from cgroups, and from /proc whether another process has a port."""
 
 from __future__ import annotations
 

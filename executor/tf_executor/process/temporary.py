@@ -1,4 +1,4 @@
-"""Folders and in-memory files that are removed with the process that made them.
+"""Make and remove a task's temporary folder and in-memory files; remove orphans.
 
 Each folder has a lock, which the kernel releases when the process exits, so that others can recognise orphans.
 systemd-tmpfiles keeps locked folders regardless of their age (tmpfiles.d(5), Age).

@@ -1,4 +1,4 @@
-"""GPUs and log folder of the task, for the user's program. Python 3.6."""
+"""Return the task's GPU count and log folder to user programs. Python 3.6."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Run a job of the original DC/OS package.
+"""Call `main` of a job module of the original DC/OS package, or only run a server.
 
 The job is a module with `main(server, log_dir, context)`.
 Reads TF_CONFIG, JOB_MODULE (found on PYTHONPATH), JOB_CONTEXT (JSON object), LOG_DIR and DISTRIBUTION_STRATEGY.

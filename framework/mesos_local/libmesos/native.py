@@ -1,4 +1,4 @@
-"""Call C++ functions of one pinned libmesos build through ctypes.
+"""Bind one pinned libmesos build with ctypes: symbols, offsets, C++ objects.
 
 The package index has Mesos 1.11.0 as the Python 2.7 egg of `mesos.scheduler`. Its extension module `_scheduler.so`
 contains all of libmesos, master and agent included, and exports its C++ symbols. `download` verifies the digests, so

@@ -1,6 +1,6 @@
-"""Framework removal: after the job, or by Mesos while no scheduler is connected.
+"""Handle the framework's removal by Mesos, and an operator's reset afterwards.
 
-A removed framework id can never be used again, which is stored. Only an operator can register a new framework.
+Mesos removes it after the job, or while no scheduler is connected. The stored id stays unusable; a reset forgets it.
 """
 
 from __future__ import annotations

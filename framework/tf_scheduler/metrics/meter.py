@@ -1,4 +1,4 @@
-"""Metrics of a scheduler: recorded by its loop, served by the API, sent to StatsD."""
+"""Measure the loop, its store and the API; serve metrics, and send them to StatsD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Select the target configuration of a starting scheduler; reject invalid updates.
+"""Choose new or stored options at start-up; resolve old options for rollbacks.
 
 A rejected update keeps the previous options (dcos-commons, DefaultConfigurationUpdater). The last `MAX_CONFIGURATIONS`
 target configurations are stored without secrets.

@@ -1,4 +1,4 @@
-"""Defaults of config.json, and checks of options with the messages of Cosmos.
+"""Validate options against config.json with Cosmos' messages; return its defaults.
 
 Cosmos validates with the fge json-schema-validator, draft 4. Its messages carry facts (`found`, `expected`, `unwanted`)
 that the dcos command prints.

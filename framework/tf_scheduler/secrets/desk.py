@@ -1,4 +1,4 @@
-"""Deliver secrets to executors after the scheduler loop has approved the request.
+"""Hold executors' secret requests until the loop approves, then send the values.
 
 executor -> API thread -> `give` -> event -> loop: decided, stored -> `observe` -> values -> answer
 """

@@ -1,4 +1,4 @@
-"""Options of the scheduler process: load, choose a configuration, preview updates."""
+"""Load settings from options and environment; store options and preview updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets of the scheduler process: Mesos login, task sources, values to redact."""
+"""Build Mesos credentials and secret sources from options; list values to redact."""
 
 from __future__ import annotations
 

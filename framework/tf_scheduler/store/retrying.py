@@ -1,4 +1,4 @@
-"""State store wrappers: retry an unavailable backend, share, write in background."""
+"""State store wrappers that retry or lock, and a base class of background writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored training curves and last progress of each launch, for the next scheduler.
+"""Store training curves and each launch's last progress for the next scheduler.
 
 One value, `curves`, which is not part of the state: if it is corrupt, only the curves are lost. A background thread
 writes it periodically, and immediately when a task or the job ends.

@@ -1,4 +1,4 @@
-"""Endpoints unknown to the SDK: tasks, training, events, update preview, metrics."""
+"""Endpoints that sdk.py lacks: tasks, training, events, update preview, metrics."""
 
 from __future__ import annotations
 

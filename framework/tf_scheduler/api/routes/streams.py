@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, 9.2)."""
+"""Send server-sent events: wire format, limit of open streams, journal follower."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAGE = 100
 
 
 def format_event(kind: str, body: Any, mark: int | str | None = None) -> str:
-    """Return one event in wire format; JSON contains no line breaks."""
+    """Return one event in wire format (WHATWG HTML, 9.2); JSON has no line breaks."""
     head = "" if mark is None else f"id: {mark}\n"
     return f"{head}event: {kind}\ndata: {json.dumps(body, allow_nan=False)}\n\n"
 

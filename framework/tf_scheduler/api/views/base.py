@@ -1,4 +1,4 @@
-"""Input and result types of views."""
+"""Types that all views share: state snapshot in, answer or problem out."""
 
 from __future__ import annotations
 

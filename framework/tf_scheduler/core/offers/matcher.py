@@ -1,4 +1,4 @@
-"""Match pending gangs with held offers, or explain why they wait."""
+"""Match all pending gangs: previous addresses, reservations, then other offers."""
 
 from __future__ import annotations
 

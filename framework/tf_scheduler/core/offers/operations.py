@@ -1,4 +1,4 @@
-"""Feedback on RESERVE and UNRESERVE: store, acknowledge, reconcile.
+"""Handle status updates of RESERVE and UNRESERVE; request missing ones of RESERVE.
 
 Mesos reports operations with an id on agents with AGENT_OPERATION_FEEDBACK. Offers do not show this capability: if the
 master rejects an operation for its id, later ones on this agent have none (Mesos documentation, scheduler-http-api and

@@ -1,4 +1,4 @@
-"""Agents with their offered resources, and the demands of tasks."""
+"""Merge offers into agents, count and split resources, group tasks into demands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Match the tasks of a gang with offers: place all tasks, or none with reasons."""
+"""Place one gang, all tasks or none: allocate resources, or explain refusals."""
 
 from __future__ import annotations
 

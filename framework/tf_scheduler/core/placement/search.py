@@ -1,4 +1,4 @@
-"""Search an agent for every task of a gang.
+"""Choose an agent for each task of a gang, by greedy search with restarts.
 
 Greedy with retries: demands with GPUs first, then the largest, parameter servers last. If a demand lacks agents, it
 moves to the front and the search restarts, because another demand may have taken agents that only it could use.

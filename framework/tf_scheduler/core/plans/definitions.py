@@ -1,4 +1,4 @@
-"""Plan definitions, and derived values cached while their inputs are unchanged."""
+"""Define recovery, decommission and uninstall plans; cache the inputs of plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of plans: stop launches, forget decommissioned tasks, complete plans.
+"""Run due plan steps except launches: stop or forget tasks, complete plans.
 
 Launches are made by core/offers, which places `PlanView.gangs`.
 """

@@ -1,4 +1,4 @@
-"""Tasks that a roll-out will launch, and the control of plans.
+"""Determine which tasks a roll-out must still launch, and each plan's control.
 
 `RolloutFacts` depends on records and commands only. While no task is open, a status of one among 10,000 tasks costs
 nothing here.

@@ -1,4 +1,4 @@
-"""Runnable steps, the gangs to place now, and all plans of one state (`PlanView`)."""
+"""Select the plan steps that may run now, and form gangs of their tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State machines of plans as tables; docs/state-machine.md is generated from them."""
+"""Transition and status tables of plans; docs/state-machine.md is made from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace launches, find restart groups, and read restart policies for recovery."""
+"""Helpers of recovery modules: recovery records, restart groups, retry policies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Start-up timeout: TensorFlow blocks forever, without error, on a missing peer.
+"""Relaunch tasks that do not start or join the TensorFlow cluster in time.
 
-A task has joined when its executor reports that its TensorFlow server answers. A program may have no server, so a task
-is late only if it has reported no progress, and if a server is expected: peers have one, an earlier launch had one, or
-the executor opens it. If no server is expected and none answers, only a warning is reported.
+TensorFlow blocks forever, without error, on a missing peer. A task has joined when its executor reports that its server
+answers. Programs may have none, so a task is late only if it has reported no progress, and a server is expected: peers
+have one, an earlier launch had one, or the executor opens it. If none is expected and none answers, it only warns.
 """
 
 from __future__ import annotations

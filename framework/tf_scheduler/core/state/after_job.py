@@ -1,4 +1,4 @@
-"""Tasks that keep running after the job ends: evaluator, TensorBoard, or all.
+"""Decide which tasks outlive the job (evaluator, TensorBoard, all), and how long.
 
 Their end time is derived from the stored result, so it survives a restart of the scheduler.
 """

@@ -1,4 +1,4 @@
-"""Tasks that restart with a lost task: an ordered table per strategy.
+"""Look up which tasks restart with a lost one, in a table of rules by strategy.
 
 Measured with TensorFlow 2.21. Addresses are fixed within one chief process: a worker or ps at a new address is
 invisible to it, one at its previous address joins again. A lost ps ends the chief within a second. Collective training

@@ -1,4 +1,4 @@
-"""Index of the spec: tasks, launch digests, address dependencies, launch plans."""
+"""Cache what a spec implies: tasks, launch digests, restart peers, launch plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse Marathon's placement constraints, in three forms, and lists of names.
+"""Parse texts of options: Marathon constraints in three forms, lists of names.
 
     [["rack", "MAX_PER", "2"], ["hostname", "UNIQUE"]]     a JSON list of rows
     ["rack", "MAX_PER", "2"]                               one row
