@@ -308,7 +308,7 @@ def client_at(url: str, name: str, environment: Mapping[str, str], program: str)
     except ValueError as error:
         raise UsageError(f"--url: `{url}`: invalid host or port; a port is a number from 1 to 65535") from error
     if not host or port == 0 or any(map(str.isspace, url)):
-        raise UsageError(f"--url: `{url}`: {'missing host' if not host else 'port 0 or a space is not allowed'}")
+        raise UsageError(f"--url: `{url}`: {'missing host' if not host else 'port 0 and spaces are not allowed'}")
     ca_file = environment.get(_CA_FILE)
     verify, setting = (ca_file, _CA_FILE) if ca_file else tls_verification(environment, {})
     setting = _CA_FILE if verify == "true" else setting  # errors name the variable that a user can set

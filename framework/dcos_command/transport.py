@@ -160,8 +160,8 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if req.get_method() in ("GET", "HEAD") and is_safe_redirect(req.full_url, newurl):
             return super().redirect_request(req, fp, code, msg, headers, newurl)
-        why = "which is not followed; if the new URL is right, pass it as --url"
-        raise UnreachableError(f"{req.full_url} redirects to {newurl[:200]!a}, {why}")
+        why = "this redirect is not followed; if the new URL is right, pass it as --url"
+        raise UnreachableError(f"{req.full_url} redirects to {newurl[:200]!a}; {why}")
 
     http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302  # missing before Python 3.11
 

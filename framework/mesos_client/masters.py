@@ -185,7 +185,7 @@ def decode_leader(data: bytes) -> Leader:
         host, ip = address.get("hostname") or info.get("hostname", ""), str(address.get("ip", ""))
         leader = Leader(str(info.get("id", "")), str(host), ip, int(address.get("port") or info["port"]))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"invalid MasterInfo in the leader's node: {error!r}") from error
+        raise ValueError(f"invalid MasterInfo in the leader's ZooKeeper node: {error!r}") from error
     if not (leader.hostname or leader.ip):
-        raise ValueError("the leader's node contains neither address nor host")
+        raise ValueError("the leader's ZooKeeper node contains neither an IP address nor a host name")
     return leader

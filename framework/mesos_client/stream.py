@@ -247,7 +247,7 @@ class StreamProcess:
         self._halt()
         self.join(self._call_timeout + 1)
         if self._reader.is_alive() and self._reader is not threading.current_thread():
-            logger.warning("reader thread is still connecting and exits later")
+            logger.warning("the reader thread is still connecting; it exits later")
 
     def abort(self) -> None:
         self.stop()

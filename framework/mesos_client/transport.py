@@ -181,7 +181,7 @@ class Transport:
         """
         request = HttpRequest(session.url, {**JSON_HEADERS, **headers, **session.headers}, encode(body), self._timeout)
         if not self._turn.acquire(timeout=self._timeout):
-            return Failed("timed out while earlier calls wait for their responses")
+            return Failed("timed out while earlier calls waited for their responses")
         try:
             return _result(self.post(request)) if present() is session else NotConnected()
         except TransportError as error:

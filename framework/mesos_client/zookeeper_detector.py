@@ -72,7 +72,7 @@ class ZooKeeperDetector(Detector):
         self._handle.abort()
         self._thread.join(2 * _CLOSE_TIMEOUT)
         if self._thread.is_alive():
-            logger.warning("master detector is waiting for a name server and exits later")
+            logger.warning("the master detector still waits for a name server; it exits later")
 
     def _run(self) -> None:
         client = self._client()

@@ -98,7 +98,7 @@ def _hostname_errors(hostname: str) -> Iterator[str]:
             f"at most {_MAX_LABEL} between two dots and {_MAX_HOSTNAME} in all are allowed"
         )
     if hostname in RESERVED:
-        yield f"hostname {hostname!r} is reserved: {', '.join(RESERVED)} are not agents"
+        yield f"hostname {hostname!r} is reserved: agents must not have the names {', '.join(RESERVED)}"
 
 
 def _pairs_errors(what: str, source: object) -> Iterator[str]:

@@ -275,7 +275,7 @@ class LocalCluster:
         """Return the folder of an executor's latest run, with its stdout and stderr."""
         for run in self._runs(f"{agent_id}/frameworks/{framework_id}/executors/{executor_id}"):
             return run
-        raise MesosLocalError(f"agent {agent_id}: no sandbox of executor {executor_id} of framework {framework_id}")
+        raise MesosLocalError(f"agent {agent_id} has no sandbox of executor {executor_id} (framework {framework_id})")
 
     def sandboxes(self, framework_id: str) -> Mapping[str, Path]:
         """Return the remaining sandboxes of a framework by executor id, oldest first."""

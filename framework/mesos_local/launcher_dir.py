@@ -41,8 +41,8 @@ def write_helpers(directory: Path, library: Path) -> None:
                 return
             _remove(folder)
     raise MesosLocalError(
-        f"no folder for the programs that Mesos runs: {directory} and $XDG_RUNTIME_DIR have spaces or quotes in their "
-        "paths or are mounted noexec, and /tmp and /var/tmp are unusable"
+        f"no usable folder for the programs that Mesos runs; tried: {directory}, $XDG_RUNTIME_DIR, /tmp and /var/tmp. "
+        "The path must not contain spaces or quotes, and the folder must not be mounted noexec"
     )
 
 

@@ -91,7 +91,7 @@ class Node:
     def check_alive(self) -> None:
         """Raise NodeDiedError if it exited unexpectedly."""
         if self.process is not None and not self.process.alive():
-            cause = self.process.how_it_ended() or "its log may say why"
+            cause = self.process.how_it_ended() or "its log may show the reason"
             raise NodeDiedError(f"{self.name} has exited: {cause}{self._end_of_log()}")
 
     def failed(self, what: str) -> MesosLocalError:

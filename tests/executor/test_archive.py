@@ -81,7 +81,7 @@ def test_tar_with_outside_path_is_refused(tmp_path: Path, folder: Path, bad: lis
     assert OUTSIDE in refused(tar(tmp_path / "job.tar.gz", member("good"), *bad), folder)
 
 
-HARD_LINKED = "is a hard link to a symbolic link, or to a path behind one"
+HARD_LINKED = "is a hard link to a symbolic link, or to a path below a symbolic link"
 DEEP = "/".join("x" * 20)
 PYTHONS = pytest.mark.parametrize("has_filter", [True, False], ids=["as it is", "Python before PEP 706"])
 
@@ -107,7 +107,7 @@ PYTHONS = pytest.mark.parametrize("has_filter", [True, False], ids=["as it is", 
             [member("l", FOLDER), member("o", SYM, "l/../../beside/x"), member("o"), member("l", SYM, "a/b")],
             "a link",
         ),
-        ([member("l/f"), member("l", SYM, "a/b")], "lies behind another link"),
+        ([member("l/f"), member("l", SYM, "a/b")], "lies below another link"),
         ([member("o", SYM, "there/../y"), member("o"), member("there", SYM, "a/b/c")], "a link"),
         ([member("there", SYM, "a/b/c")], "already exists"),
     ],
@@ -224,13 +224,13 @@ def test_links_inside_folder_are_created(tmp_path: Path, folder: Path) -> None:
 
 def test_name_with_two_links_is_refused(tmp_path: Path, folder: Path) -> None:
     message = refused(tar(tmp_path / "a.tar", member("a", SYM, "b"), member("a", SYM, "c")), folder)
-    assert "a occurs as two different links" in message
+    assert "a occurs twice, as links with different targets" in message
 
 
 def test_link_behind_link_is_refused(tmp_path: Path, folder: Path) -> None:
     """The second link could redirect members that were checked before."""
     message = refused(tar(tmp_path / "a.tar", member("a", SYM, "b"), member("a/c", SYM, "../d")), folder)
-    assert "a/c lies behind another link" in message
+    assert "a/c lies below another link" in message
 
 
 @pytest.mark.parametrize("suffix", ["tar.gz", "zip", "gz"])
@@ -259,7 +259,7 @@ def test_archive_larger_than_free_disk_is_refused(tmp_path: Path, folder: Path) 
     head = member("huge")
     head.size = 2**63 - 1
     (tmp_path / "a.tar").write_bytes(head.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
-    assert "free bytes of the disk" in refused(tmp_path / "a.tar", folder)
+    assert "bytes that are free on the disk" in refused(tmp_path / "a.tar", folder)
 
 
 @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])

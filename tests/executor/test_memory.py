@@ -82,7 +82,7 @@ def test_system_without_counters_returns_none(tmp_path: Path) -> None:
             OomKills(2, 2, 1 << 30),
             (
                 True,
-                "out of memory: the kernel killed 1 process of the task's container with its limit of 1024 MB",
+                "out of memory: the kernel killed 1 process of the task's container, whose limit is 1024 MB",
             ),
         ),
         (
@@ -139,7 +139,7 @@ def test_real_oom_kill_is_reported(executor: Any, small_group: Path, command: st
     (executor.sandbox / "hungry.py").write_text(HUNGRY)
     executor.launch(command)
     message = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")["message"]
-    said = "out of memory: the kernel killed 1 process of the task's container with its limit of 64 MB"
+    said = "out of memory: the kernel killed 1 process of the task's container, whose limit is 64 MB"
     assert message.startswith(f"{how}; {said}"), message
     executor.acknowledge("TASK_FAILED")
     assert 0 == executor.process.wait()

@@ -242,7 +242,7 @@ def test_task_that_does_not_join_is_relaunched() -> None:
         expect.killed("worker-1"),
         expect.outcome("worker-1 on agent-1 has not joined the others"),
     )
-    play(world, expect.outcome("does not answer 600 s after its start, 3 others do"))
+    play(world, expect.outcome("does not answer 600 s after its start, 3 other servers do"))
     play(world, send.offers(), expect.launched("worker-1"), send.running(), *send.joined("worker-1"))
     play(world, send.wait(7200.0), expect.alive(*ALL))
 
@@ -262,7 +262,7 @@ def test_task_that_never_joins_ends_job() -> None:
     play(world, *again, *again, expect.result(None), send.wait(5000.0), expect.result(Verdict.FAILED))
 
     assert "worker-1 on agent-1 has not joined the others" in world.state.stored.result.reason
-    assert "that was launch 3 in a row" in world.state.stored.result.reason
+    assert "this happened to 3 launches in a row" in world.state.stored.result.reason
 
 
 def test_programs_without_servers_are_not_late() -> None:

@@ -26,7 +26,7 @@ class OomKills:
         """Return whether the kernel killed a task process since `before`, and a message."""
         container, host = _grown(before.container, self.container), _grown(before.host, self.host)
         if container:
-            limit = f" with its limit of {self.limit >> 20} MB" if self.limit else ""
+            limit = f", whose limit is {self.limit >> 20} MB" if self.limit else ""
             return True, f"out of memory: the kernel killed {_processes(container)} of the task's container{limit}"
         if host:
             return False, f"the kernel killed {_processes(host)} on this host because it was out of memory"

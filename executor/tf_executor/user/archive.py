@@ -83,7 +83,7 @@ class _Budget:
         """Count bytes."""
         self._bytes += size
         if self._bytes > self._free:
-            raise _RefusalError(f"needs more than the {self._free} free bytes of the disk")
+            raise _RefusalError(f"needs more than the {self._free} bytes that are free on the disk")
         if self._bytes > self._bomb:
             raise _RefusalError(f"expands to more than {self._bomb} bytes")
 
@@ -101,7 +101,7 @@ class _Resolver:
     def add_link(self, name: str, target: str) -> None:
         """Register a link of the archive; call it for all links before any check."""
         if self._links.setdefault(self._place(name), target) != target:
-            raise _RefusalError(f"{name} occurs as two different links")
+            raise _RefusalError(f"{name} occurs twice, as links with different targets")
 
     def check(self, name: str) -> None:
         """Check a file or folder: inside the folder, and not behind a link of the archive."""
@@ -109,7 +109,7 @@ class _Resolver:
         own = next((place for place in followed if place in self._links), None)
         if own is not None:
             is_itself = own == self._place(name)
-            raise _RefusalError(f"{name} {'occurs as a link and as something else' if is_itself else _BEHIND}")
+            raise _RefusalError(f"{name} {'occurs both as a link and as a file or folder' if is_itself else _BEHIND}")
 
     def check_link(self, name: str, target: str) -> None:
         """Check a link: its target is inside, and its place is free."""
@@ -126,7 +126,7 @@ class _Resolver:
         """Check a hard link: a link as target would resolve differently (link(2))."""
         self.check(name)
         if self._follow(target, name)[1]:
-            raise _RefusalError(f"{name} is a hard link to a symbolic link, or to a path behind one")
+            raise _RefusalError(f"{name} is a hard link to a symbolic link, or to a path below a symbolic link")
 
     def _place(self, name: str) -> str:
         return os.path.normpath(os.path.join(self._root, name))
@@ -159,7 +159,7 @@ class _Resolver:
         return os.readlink(place) if target is None and os.path.islink(place) else target
 
 
-_BEHIND = "lies behind another link"
+_BEHIND = "lies below another link"
 
 
 class _Info(tarfile.TarInfo):

@@ -24,8 +24,8 @@ from mesos_local.host.process import locked
 from .native import EGG, EGG_SHA256, LIBRARY, LIBRARY_SHA256, MEMBER, PROJECT, VERSION
 
 INDEX_HELP = (
-    "Package indexes: $PIP_INDEX_URL, else pip's setting index-url, else the public index; then $PIP_EXTRA_INDEX_URL "
-    "and extra-index-url. $HTTPS_PROXY, $NO_PROXY and $REQUESTS_CA_BUNDLE apply."
+    "The package index is $PIP_INDEX_URL, else pip's setting index-url, else the public index. $PIP_EXTRA_INDEX_URL "
+    "and extra-index-url add further indexes. $HTTPS_PROXY, $NO_PROXY and $REQUESTS_CA_BUNDLE apply."
 )
 _TIMEOUT = 30.0  # seconds
 

@@ -35,7 +35,7 @@ def convert(document: Mapping[str, Any], _program: str) -> Iterator[Action]:
         target = (RENAMED.get(path[0], path[0]), *path[1:])
         name = ".".join(path)
         if target not in paths:
-            why = IGNORED.get(path[-1], "unknown option, which the package ignored, too")
+            why = IGNORED.get(path[-1], "unknown option; the original package ignored it, too")
             yield Note(name, f"omitted: {why}")
             continue
         if target[0] != path[0]:

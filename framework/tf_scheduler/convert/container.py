@@ -71,7 +71,7 @@ def convert_resources(value: Any, location: Location) -> Iterator[Action]:
 
 
 def _amd(amount: Any, location: Location) -> Iterator[Action]:
-    why = "Mesos agents detect GPUs of NVIDIA only; agents must offer those of AMD as gpus"
+    why = "Mesos agents detect only NVIDIA GPUs; configure the agents to offer AMD GPUs as the resource gpus"
     yield Note(f"{location.path}: {_AMD}", f"converted to gpus {amount}: {why}")
 
 
@@ -117,7 +117,7 @@ def convert_variable(variable: Mapping[str, Any], location: Location) -> Iterato
     value = "" if variable.get("value") is None else values.require_text(variable["value"])
     yield SetOption((location.section, "environment"), {name: value})
     if values.has_reference(value):
-        yield Note(location.path, f"{name}: $(...) is not replaced; write the value")
+        yield Note(location.path, f"{name}: $(...) is not replaced; write the value instead")
 
 
 def _convert_origin(name: str, origin: Mapping[str, Any], location: Location) -> Iterator[Action]:

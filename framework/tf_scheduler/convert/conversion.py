@@ -122,7 +122,7 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
 _JOB_KEYS = {"TFJob": JobFileKind.TFJOB, "TfJob": JobFileKind.TFJOB, "PyTorchJob": JobFileKind.PYTORCH}
 #: Unsupported kinds of jobs -> advice.
 _OTHER_JOBS = {
-    "MPIJob": "not supported; with Horovod use the strategy horovod",
+    "MPIJob": "not supported; if the program uses Horovod, set the strategy horovod",
     "XGBoostJob": "not supported",
     "PaddleJob": "not supported",
     "JAXJob": "not supported",
@@ -221,7 +221,7 @@ def _strategy(options: dict[str, Any], strategy: str) -> list[Note]:
     why = "there are no parameter servers" if mirrored else "it suits every program that reads TF_CONFIG or flags"
     others = ", ".join(one.value for one in Strategy if one is not guess)
     return [
-        Note("service.strategy", f"{guess.value} guessed, because {why}; choose another with --strategy ({others})")
+        Note("service.strategy", f"{guess.value} was guessed, because {why}; choose another with --strategy ({others})")
     ]
 
 
@@ -230,5 +230,5 @@ def _check(options: Mapping[str, Any], source: str, notes: Sequence[Note]) -> No
         resolve(options)
     except OptionsError as error:
         missing = any(problem.path.endswith(".command") for problem in error.problems)
-        hint = Problem("", f"{source}: missing command of the image; use convert --command 'python train.py'")
+        hint = Problem("", f"{source}: the file contains no command; add one with convert --command 'python train.py'")
         raise InvalidConversionError([*error.problems, *([hint] if missing else [])], notes) from error

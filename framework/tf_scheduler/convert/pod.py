@@ -97,7 +97,7 @@ def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if main.get("command") is None and main.get("args") is None:
         yield from container.command(main, location)
     if not container.has_memory(main):
-        yield Note(location.path, f"requests no memory: {location.section}.mem has its default")
+        yield Note(location.path, f"no memory is requested, so {location.section}.mem keeps its default")
 
 
 def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -96,7 +96,7 @@ def _convert_resources(value: Any, location: Location) -> Iterator[Action]:
     yield SetOption(("service", "job_url"), place.removesuffix("#archive"))
     left = [*others, *([f"the name {alias.removesuffix('#archive')}"] if alias.removesuffix("#archive") else [])]
     if left:
-        yield Note(location.path, f"omitted: {', '.join(left)}; one file is fetched; {_FILES}")
+        yield Note(location.path, f"omitted: {', '.join(left)}; only one file is fetched; {_FILES}")
 
 
 def _convert_board(value: Any, _location: Location) -> Iterator[Action]:
@@ -135,7 +135,7 @@ def _convert_command(value: Any, location: Location) -> Iterator[Action]:
     replaced = [name for name in PLACEHOLDERS if f"{{{name}}}" in value.replace(f"${{{name}}}", "")]
     if replaced:
         names = ", ".join(f"{{{name}}}" for name in replaced)
-        yield Note(location.path, f"{names} becomes a value (docs/tasks.md); to keep it, write '{{''{replaced[0]}}}'")
+        yield Note(location.path, f"tasks replace {names} (docs/tasks.md); to keep it, write '{{''{replaced[0]}}}'")
 
 
 def _convert_label(value: Any, location: Location) -> Iterator[Action]:

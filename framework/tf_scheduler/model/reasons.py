@@ -67,9 +67,9 @@ class UnbalancedGroup(Kinded):
     minimum: int
 
     def __str__(self) -> str:
-        name = self.constraint.field
+        name, number = self.constraint.field, self.constraint.number
         if self.minimum == 0:
-            return f"{name} {self.value} has tasks ({self.count}), not all {self.constraint.number} values have any"
+            return f"{name} {self.value} has tasks ({self.count}); all {number} values must get a task first"
         return f"{name} {self.value} has {self.count} tasks, another {name} only {self.minimum} ({self.constraint})"
 
 

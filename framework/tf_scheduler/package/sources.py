@@ -67,7 +67,7 @@ def _document(name: str, text: str, problems: list[Problem]) -> dict[str, Any]:
         problems += [Problem(name, str(problem)) for problem in error.problems]
         return {}
     if "\\u" in json.dumps(document):
-        problems.append(Problem(name, "only ASCII is allowed in a Universe package, also as \\u escapes"))
+        problems.append(Problem(name, "a Universe package must not contain non-ASCII characters or their \\u escapes"))
     return document
 
 

@@ -94,8 +94,8 @@ def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     assert (0, "") == (code, err)
     assert "<h1>mnist</h1>" in (tmp_path / "page.html").read_text()
     code, out, err = run("history", "reproduce", "other")
-    assert "warning: python was 3.10, is 3." in err
-    assert f"warning: sha256 of {tmp_path}/gone.py was 12ab, is missing now, and no copy was kept" in err
+    assert "warning: python was 3.10; it is now 3." in err
+    assert f"warning: sha256 of {tmp_path}/gone.py was 12ab; it is now missing, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
 
 
@@ -132,7 +132,7 @@ def test_compare_uses_default_options(run, kept) -> None:
     assert [full["worker"]["count"], 7] == next(
         [item["old"], item["new"]] for item in compared["options"] if item["name"] == "worker.count"
     )
-    assert f"warning: worker.count was 7, its default is {full['worker']['count']} now" in err
+    assert f"warning: worker.count was 7; its default is now {full['worker']['count']}" in err
     assert ["worker.count"] == [item["name"] for item in output["defaults"]]
 
 

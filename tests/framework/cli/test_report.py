@@ -66,4 +66,4 @@ def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == report["tasks"][0]["earlier_logs"]
     assert "worker-0__1" == (logs / "worker-0.1" / "stdout").read_text()
     assert "worker-0__13" == (logs / "worker-0" / "stdout").read_text()
-    assert f"logs: {logs} (of the first launch of worker-0: worker-0.1)" in summary_lines(report)
+    assert f"logs: {logs} (the logs of the first launch of worker-0 are in worker-0.1)" in summary_lines(report)

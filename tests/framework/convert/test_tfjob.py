@@ -357,7 +357,7 @@ def test_v1alpha1_list_of_replicas_is_converted() -> None:
 
 def test_missing_command_is_reported() -> None:
     """The entry point of an image is unknown."""
-    with pytest.raises(OptionsError, match=r"old.yaml: missing command of the image.*--command"):
+    with pytest.raises(OptionsError, match=r"old.yaml: the file contains no command.*--command"):
         convert_job_file(OLD.encode(), "old.yaml")
 
 

@@ -86,7 +86,7 @@ def test_old_master_info_is_decoded() -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"port": 1}', b'{"address": {"ip": "1.2.3.4"}}', b"\xff"])
 def test_invalid_master_info_is_explained(data) -> None:
     """Protobuf, for instance."""
-    with pytest.raises(ValueError, match="leader's node"):
+    with pytest.raises(ValueError, match="leader's ZooKeeper node"):
         decode_leader(data)
 
 

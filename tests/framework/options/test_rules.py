@@ -47,7 +47,7 @@ BROKEN = {
     ),
     "update_covers_deployed_jobs": (
         phases(("update", "a", "worker")),
-        "plans.phases: update has no phase for parameter_server, which deploy launches",
+        "plans.phases: update needs a phase for parameter_server, because deploy launches its tasks",
     ),
     "address_dependents_start_in_parallel": (
         {"plans": {"update": "canary"}},
@@ -181,7 +181,7 @@ BROKEN = {
     ),
     "open_api_has_no_credentials": (
         {"api": {"authentication": "none", "read_token": "env:TOKEN"}},
-        "api.authentication: must not be none with api.read_token",
+        "api.authentication: must not be none, because api.read_token",
     ),
     "certificates_have_keys": (
         {"tls": {"enabled": True, "key_file": "key.pem"}},

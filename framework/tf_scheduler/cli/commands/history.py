@@ -126,10 +126,10 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
         echo_json({"options": match.options, "secrets": missing, **changes})
         return
     for item in changed:
-        now = "is missing now, and no copy was kept" if item.new == "" else f"is {_text(item.new)}"
-        click.echo(f"warning: {item.name} was {_text(item.old)}, {now}", err=True)
+        now = "missing, and no copy was kept" if item.new == "" else _text(item.new)
+        click.echo(f"warning: {item.name} was {_text(item.old)}; it is now {now}", err=True)
     for item in defaults:
-        click.echo(f"warning: {item.name} was {_text(item.old)}, its default is {_text(item.new)} now", err=True)
+        click.echo(f"warning: {item.name} was {_text(item.old)}; its default is now {_text(item.new)}", err=True)
     for path in missing:
         click.echo(f"warning: {path}: secrets are not stored; fill it in", err=True)
 

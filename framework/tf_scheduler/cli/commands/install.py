@@ -39,7 +39,7 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     file is relative to the options file. A service without a checkpoint folder gets one.
     """
     if misplaced:
-        raise click.UsageError(f"the options file needs --options: local install --options {misplaced[0]}")
+        raise click.UsageError(f"pass the options file with --options: local install --options {misplaced[0]}")
     cluster = find_cluster(directory)
     if options is None:
         document = _check_job()

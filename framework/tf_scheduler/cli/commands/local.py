@@ -161,7 +161,7 @@ def logs(name: str, directory: Path, follow: bool) -> None:
     folder = directory / "logs"
     names = sorted(path.stem for path in folder.glob("*.log"))
     if not names:
-        raise NotRunningError(f"no local cluster has been up in {directory}")
+        raise NotRunningError(f"no local cluster was ever started in {directory}")
     if name not in names:
         raise MesosLocalError(f"unknown log: {name!r}; expected one of {', '.join(names)}")
     with (folder / f"{name}.log").open(errors="replace") as log:

@@ -271,6 +271,6 @@ def summary_lines(report: Report) -> Iterator[str]:
         yield f"  {name} was pending:"
         yield from (f"    {reason}" for reason in reasons)
     restarted = [task["name"] for task in report["tasks"] if task["earlier_logs"]]
-    more = f" (of the first launch of {restarted[0]}: {restarted[0]}.1)" if restarted else ""
+    more = f" (the logs of the first launch of {restarted[0]} are in {restarted[0]}.1)" if restarted else ""
     yield f"logs: {report['run']}/logs{more}"
     yield f"model and checkpoints: {report['checkpoints']}"

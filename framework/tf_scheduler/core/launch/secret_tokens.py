@@ -49,7 +49,7 @@ def is_unknown(record: TaskRecord, status: TaskStatus | None) -> bool:
 
 def describe(record: TaskRecord, status: TaskStatus | None) -> str:
     """Describe the allowed origins, such as `its agent's address 10.0.0.1`."""
-    whose = "its agent's address" if _ip(_host(record)) else "the address of its agent, nor of its container:"
+    whose = "its agent's address" if _ip(_host(record)) else "the address of its agent or of its container:"
     return f"{whose} {', '.join(text for text in _known_addresses(record, status) if text)}"
 
 
@@ -149,7 +149,7 @@ def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decisi
         return Decision(state, outcomes=(outcome,), answer=answer)
     nonce = digest(event.nonce)
     if wrong := _refusal(state, record, nonce, now) or _wrong_origin(state, record, event.address):
-        message = f"{record.name} was refused secrets requested from {event.address}: {wrong.message}"
+        message = f"secrets of {record.name} refused to {event.address}: {wrong.message}"
         outcome = Outcome("SecretsRefused", message, record.name, warning=True)
         # Retried requests are frequent: not reported.
         return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)

@@ -80,7 +80,7 @@ def _refused(state: SchedulerState, command: PlanCommand, view: PlanView) -> Ans
 def _irrevocable(command: PlanCommand) -> Answer | None:
     if command.plan != UNINSTALL or command.verb not in (Verb.RESTART, Verb.STOP):
         return None
-    words = "stopped tasks are not launched again; use interrupt to pause the plan, continue to resume it"
+    words = "stopped tasks are not launched again; use `interrupt` to pause the plan and `continue` to resume it"
     return Answer(Reply.CONFLICT, f"Plan {UNINSTALL} does not support {command.verb.value}: {words}")
 
 

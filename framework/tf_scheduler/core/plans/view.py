@@ -155,9 +155,9 @@ def _step(
     if status not in _NOT_BEGUN:
         return Step(step.name, status, _so_far(state, step), step.task)
     if now.control.interrupted and (phase.name, step.name) in now.control.interrupted:
-        return Step(step.name, Status.WAITING, "interrupted: waits for an operator's continue", step.task)
+        return Step(step.name, Status.WAITING, "interrupted: waits for an operator to continue it", step.task)
     if step.name in canaries:
-        words = f"canary: waits for an operator's continue of its phase: plan resume {now.plan.name} {phase.name}"
+        words = f"canary: waits for an operator to continue its phase: plan resume {now.plan.name} {phase.name}"
         return Step(step.name, Status.WAITING, words, step.task)
     return Step(step.name, status, _why_not(state, now, step, status, progress), step.task)
 

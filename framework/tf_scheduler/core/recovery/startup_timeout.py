@@ -143,15 +143,15 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) 
     count, ready = 1 + (before.start_timeouts if before else 0), ready_count(state)
     why = (
         f"{record.name} on {record.hostname} has not joined the others: its TensorFlow server does not answer "
-        f"{state.spec.recovery.start_timeout:g} s after its start, {ready if ready > 0 else 'no'} others do"
+        f"{state.spec.recovery.start_timeout:g} s after its start, {ready if ready > 0 else 'no'} other servers do"
     )
     if count > MAX_LATE_LAUNCHES:
-        return fail_job(state, f"{why}; that was launch {count} in a row", record.name, now)
+        return fail_job(state, f"{why}; this happened to {count} launches in a row", record.name, now)
     ready_at = now + restart_delay(restart_policy(state.spec, record), count, jitter_from_id(new_id()))
     recovery = replace_launch(state, record, why, now, Cause.NOT_JOINED)
     recovery = replace(recovery, ready_at=ready_at, start_timeouts=count)
     together = restart_group(state, [record.name], now, moved=False)
-    message = f"{why}. The task is stopped, which reports the end of its output, and relaunched"
+    message = f"{why}. The task is stopped and relaunched; its last lines of output are then reported"
     outcome = Outcome("TaskRecovers", message, record.name, warning=True)
     return relaunch(state, (recovery, *together), record_failure(state, record, now), outcome)
 

@@ -105,7 +105,7 @@ def update_covers_deployed_jobs(options: Document) -> Iterator[Problem]:
     deployed = {phase["job"] for phase in phases if phase["plan"] == DEPLOY} or set(JOBS)
     for section in JOBS:
         if updated and options[section]["count"] and section in deployed - updated:
-            yield Problem("plans.phases", f"update has no phase for {section}, which deploy launches")
+            yield Problem("plans.phases", f"update needs a phase for {section}, because deploy launches its tasks")
 
 
 def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]:

@@ -56,7 +56,7 @@ def account_secret_needs_account(options: Document) -> Iterator[Problem]:
 
 def job_name_needs_job_url(options: Document) -> Iterator[Problem]:
     if options["service"]["job_name"] and not options["service"]["job_url"]:
-        yield Problem("service.job_url", f"required: contains the module {options['service']['job_name']}")
+        yield Problem("service.job_url", f"required: the archive with the module {options['service']['job_name']}")
 
 
 def data_has_fetchable_urls(options: Document) -> Iterator[Problem]:
@@ -138,4 +138,4 @@ def open_api_has_no_credentials(options: Document) -> Iterator[Problem]:
     api = options["api"]
     credentials = [name for name in _CREDENTIALS if api[name]]
     if api["authentication"] == "none" and credentials:
-        yield Problem("api.authentication", f"must not be none with api.{credentials[0]}, which would be ignored")
+        yield Problem("api.authentication", f"must not be none, because api.{credentials[0]} would be ignored")

@@ -323,7 +323,7 @@ def test_virtual_network_agent_and_container_get_secrets(address: str, expected:
     assert expected is world.gets_secrets(address=address)
     if not expected:
         why = world.ask(address=address).answer.message
-        assert "is not the address of its agent, nor of its container: 10.0.0.1, 9.0.1.5, fd01::5" in why
+        assert "is not the address of its agent or of its container: 10.0.0.1, 9.0.1.5, fd01::5" in why
     assert networked("10.0.0.1", from_agent_only=False).gets_secrets(address=address)
 
 

@@ -197,7 +197,7 @@ def test_group_by_number_needs_that_many_values() -> None:
     match = match_gang(tuple(spec.tasks()), racks("ab"), PlacementContext(EXECUTOR))
 
     assert list(match.reasons) == ["worker-2"]
-    assert "agent a-0: rack a has tasks (1), not all 3 values have any" == str(match.reasons["worker-2"][0])
+    assert "agent a-0: rack a has tasks (1); all 3 values must get a task first" == str(match.reasons["worker-2"][0])
 
 
 def test_task_blocked_by_its_gang_is_placed_first() -> None:
