@@ -90,14 +90,14 @@ def test_deep_or_long_data_is_ignored(data: bytes) -> None:
     problems: list[str] = []
     assert NO_END == EndReport.decode(data, problems.append)
     assert ProgressReport.decode(data, problems.append) is None
-    assert [f"{len(data)} bytes from an executor ignored: not a JSON object"] * 2 == problems
+    assert [f"ignored {len(data)} bytes from an executor: not a JSON object"] * 2 == problems
 
 
 def test_invalid_end_fields_are_ignored() -> None:
     data = b'{"exit_code": "\\ud800", "signal": {"x": [1]}, "oom": true, "failed_stage": "\\ud800"}'
     problems: list[str] = []
     assert EndReport(oom=True) == EndReport.decode(data, problems.append)
-    assert ["invalid end report of an executor ignored: exit_code, signal, failed_stage"] == problems
+    assert ["ignored an invalid end report of an executor: exit_code, signal, failed_stage"] == problems
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_invalid_progress_number_is_ignored(wrong: dict[str, Any]) -> None:
     assert ProgressReport.decode(written(right)) == ProgressReport("t", 1, 0.0)
     problems: list[str] = []
     assert ProgressReport.decode(written({**right, **wrong}), problems.append) is None
-    assert [f"invalid progress report of an executor ignored: {next(iter(wrong))}"] == problems
+    assert [f"ignored an invalid progress report of an executor: {next(iter(wrong))}"] == problems

@@ -51,7 +51,7 @@ class EndReport:
         """Decode a report; empty for updates that the agent or master wrote. Never raises."""
         fields, invalid = _checked(_parsed(data, on_problem), _END_CHECKS)
         if invalid:
-            on_problem(f"invalid end report of an executor ignored: {', '.join(invalid)}")
+            on_problem(f"ignored an invalid end report of an executor: {', '.join(invalid)}")
         return cls(**fields)
 
 
@@ -94,7 +94,7 @@ class ProgressReport:
         fields, invalid = _checked(values, _PROGRESS_CHECKS)
         invalid = [name for name in _REQUIRED if values.get(name) is None] + invalid
         if invalid:
-            on_problem(f"invalid progress report of an executor ignored: {', '.join(invalid)}")
+            on_problem(f"ignored an invalid progress report of an executor: {', '.join(invalid)}")
             return None
         return cls(**fields)
 
@@ -120,7 +120,7 @@ def _parsed(data: bytes, on_problem: OnProblem) -> Mapping[str, Any]:
         values = None
     if isinstance(values, dict):
         return values
-    on_problem(f"{len(data)} bytes from an executor ignored: not a JSON object")
+    on_problem(f"ignored {len(data)} bytes from an executor: not a JSON object")
     return {}
 
 

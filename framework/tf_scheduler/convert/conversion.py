@@ -50,7 +50,7 @@ class JobFile:
 def read_job_file(data: bytes, source: str) -> JobFile:
     """Read a job file. Raises OptionsError with `source` for an unsupported file."""
     if len(data) > MAX_BYTES:
-        raise OptionsError(f"{source}: {len(data)} bytes; a job file has up to {MAX_BYTES}")
+        raise OptionsError(f"{source}: too large for a job file: {len(data)} bytes; maximum: {MAX_BYTES}")
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start == b"<":
         return JobFile(JobFileKind.TONY, _properties(data, source))

@@ -76,7 +76,7 @@ def _convert_untracked(value: Any, location: Location) -> Iterator[Action]:
 
 
 def _convert_fail_on_worker(value: Any, location: Location) -> Iterator[Action]:
-    always = "" if is_true(value) else "always true: "
+    always = "" if is_true(value) else "false is not supported: "
     yield Note(location.path, f"{always}a task that fails more often than restart.max_failures ends the job")
 
 

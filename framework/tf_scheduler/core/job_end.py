@@ -82,7 +82,7 @@ def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
 
 
 def _lost(record: TaskRecord) -> TaskStatus:
-    message = "it did not end in time; Mesos ends it when its agent returns"
+    message = "the task did not end in time; Mesos ends it when its agent returns"
     return TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message)
 
 
@@ -104,7 +104,7 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
 
 def _forced(state: SchedulerState) -> Iterator[str]:
     """Yield tasks and reservations left by steps that an operator forced to complete."""
-    why = "an operator forced its step to complete; Mesos ends it if its agent answers"
+    why = "an operator forced its step to complete; Mesos ends the task if the agent answers"
     yield from (f"{record.name} on {record.hostname}: {why}" for record in state.live())
     for item in state.stored.reservations.values():
         yield f"reservation for {item.task} on {item.location.hostname}: an operator forced its step to complete"

@@ -46,7 +46,7 @@ def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
 def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
     url = options["service"]["job_url"]
     if url and "://" not in url and not url.startswith("/"):
-        yield Problem("service.job_url", f"{url}: only the local cluster finds a relative path; use a URL on DC/OS")
+        yield Problem("service.job_url", f"{url}: only the local cluster finds a relative path; on DC/OS, use a URL")
 
 
 def kept_tensorboard_is_disabled(_: Document, options: Document) -> Iterator[Problem]:

@@ -172,7 +172,7 @@ class Vault:
 
     def _policy(self, source: SecretSource) -> str:
         mount, _, inside = source.path.partition("/")
-        return f"the policy needs read on {mount}/data/{inside} (version 2) or {source.path} (version 1)"
+        return f"the policy must allow `read` on {mount}/data/{inside} (version 2) or {source.path} (version 1)"
 
 
 def _server_message(error: Exception) -> str:

@@ -112,7 +112,7 @@ def test_invalid_number_is_reported_by_name() -> None:
 def test_counts_of_jobs_do_not_conflict() -> None:
     result = convert_job_file(tony(worker__instances=2, ps__instances=1), "it", "python a.py")
 
-    assert [] == [warning for warning in result.warnings if "one value for all" in warning.message]
+    assert [] == [warning for warning in result.warnings if "one value applies to all" in warning.message]
     assert (2, 1) == (result.options["worker"]["count"], result.options["parameter_server"]["count"])
 
 

@@ -48,7 +48,7 @@ def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None
     assert updated(data=DEEP).exit_code is None
     assert decode.event({"type": "MESSAGE", "message": {"data": DEEP}}) is None
     assert 2 == len(caplog.messages)
-    assert all("bytes from an executor ignored" in line and "[[" not in line for line in caplog.messages)
+    assert all("bytes from an executor: not" in line and "[[" not in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_expired_token_is_read_again(bao, vault) -> None:
     [
         ("vault:secret/team/nothing#a", "does not exist in Vault"),
         ("vault:secret/team/db#user", "unknown key; valid keys: password, port"),
-        ("vault:secret/other/db#password", "not permitted by Vault: the policy needs read on secret/data/other/db"),
+        ("vault:secret/other/db#password", "Vault: the policy must allow `read` on secret/data/other/db"),
         ("vault:nowhere/db#password", "not permitted by Vault"),
     ],
 )

@@ -109,7 +109,7 @@ def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[Age
     if agents is not None and all(port_spans(spec.fields()) for spec in agents):
         return agents, ""
     first, other = claim_ports(directory)
-    notice = f"the cluster in {other} has the default ports; this cluster's ports start at {first}" if other else ""
+    notice = f"the cluster in {other} uses the default ports; this cluster's ports start at {first}" if other else ""
     return default_agents(first) if agents is None else with_ports(agents, first), notice
 
 
