@@ -146,7 +146,7 @@ ROWS = (
         container.convert_restart,
     ),
     Row("template.metadata", (), _OF_KUBERNETES),
-    Row(_inside("name"), (), "the container `tensorflow` or `pytorch`, or the first; others are omitted", ignore),
+    Row(_inside("name"), (), "container `tensorflow` or `pytorch`, otherwise the first; others are omitted", ignore),
     option_row(_inside("image"), "{job}.image", "run by the Mesos containerizer", require_text),
     Row(
         _inside("command"),

@@ -76,7 +76,7 @@ def _convert_version(value: Any, location: tables.Location) -> Iterator[tables.A
 
 _RUN_POLICY = (
     tables.Row("cleanPodPolicy", ("finish.clean_up",), "same values, in lower case", _convert_clean_up),
-    tables.option_row("activeDeadlineSeconds", "finish.deadline", "of the whole job, in seconds", number),
+    tables.option_row("activeDeadlineSeconds", "finish.deadline", "deadline of the whole job, in seconds", number),
     tables.option_row(
         "backoffLimit",
         "restart.max_failures",
@@ -87,7 +87,7 @@ _RUN_POLICY = (
     tables.option_row(
         "ttlSecondsAfterFinished",
         "finish.keep_seconds",
-        "time that remaining tasks are kept; a job without remaining tasks leaves Mesos at its end, its logs stay",
+        "how long remaining tasks are kept; a job without remaining tasks leaves Mesos at its end, and its logs stay",
         # 0 means unlimited here, but immediately in Kubeflow.
         lambda value: max(1.0, number(value)),
     ),

@@ -162,7 +162,7 @@ def _gpus(value: Any, location: Location) -> Iterator[Action]:
 
 JOB_ROWS = (
     option_row("instances", "{job}.count", "", integer),
-    option_row("memory", "{job}.mem", "2g and 2048m; default: 2048 MB", hadoop_megabytes),
+    option_row("memory", "{job}.mem", "2g or 2048m is converted to MB; default: 2048 MB", hadoop_megabytes),
     option_row("vcores", "{job}.cpus", "default: 1", number),
     Row("gpus", ("{job}.gpus",), "workers with GPUs become gpu_worker", _gpus),
     Row("command", ("{job}.command",), "", _convert_command),
@@ -196,7 +196,7 @@ ROWS = (
         "TensorBoard reads the folder that all tasks share",
         _convert_board,
     ),
-    Row("tony.application.node-label", ("worker.placement_constraint",), "of every job", _convert_label),
+    Row("tony.application.node-label", ("worker.placement_constraint",), "set for every job", _convert_label),
     Row("tony.application.enable-preprocess", (), "use chief.pre_command"),
     Row("tony.application.prepare-stage", (), PLANS),
     Row("tony.application.training-stage", (), PLANS),
@@ -212,7 +212,7 @@ ROWS = (
     Row(COMMAND, ("service.command",), "", _convert_command),
     Row("tony.containers.envs", ("service.environment",), "NAME=value, separated by commas", _convert_variables),
     Row("tony.execution.envs", ("service.environment",), "NAME=value, separated by commas", _convert_variables),
-    Row("tony.containers.resources", ("service.job_url",), "the first; one archive is fetched", _convert_resources),
+    Row("tony.containers.resources", ("service.job_url",), "only the first file is fetched", _convert_resources),
     Row("tony.container.allocation.timeout", (), "a job waits until it fits, and reports what is missing"),
     Row("tony.docker.enabled", (), "read with the image", ignore),
     JOB_IMAGE,
@@ -221,7 +221,7 @@ ROWS = (
     Row(
         "tony.docker.containers.mount",
         ("volumes",),
-        "of all tasks; agents need the isolator filesystem/linux",
+        "mounted in all tasks; agents need the isolator filesystem/linux",
         _convert_mounts,
     ),
     option_row("tony.python-exec-path", "service.python", "", str),
