@@ -98,7 +98,7 @@ STEP = CommandArgument("step", "step", required=False, help="Name or id of a ste
 _PLAN = CommandArgument("plan", "plan", help="Name of the plan.", example="deploy")
 _ANY_PLAN = CommandArgument("plan", "plan", required=False, help="Name of the plan.", example="deploy")
 _PARAMETER = CommandOption(
-    "parameter", "Environment variable of the plan's tasks.", "texts", short="p", metavar="NAME=VALUE", default=()
+    "parameter", "Environment variable for the tasks of the plan.", "texts", short="p", metavar="NAME=VALUE", default=()
 )
 
 

@@ -272,7 +272,7 @@ COMMANDS = (
     ),
     _sdk(
         "config list",
-        "List the configurations and what each changed.",
+        "List the configurations with the changes of each one.",
         get("configurations"),
         _show_configurations,
         fetch_for_humans=_fetch_configurations,

@@ -105,7 +105,7 @@ def _pod_command(verb: str) -> Fetch:
 _ANY_TASK = CommandArgument("task", "task", required=False, help="Name of a task.", example="worker-0")
 _POD = CommandArgument("pod", "pod", help="Name of the pod.", example="worker-0")
 _ANY_POD = CommandArgument("pod", "pod", required=False, help="Name of the pod.", example="worker-0")
-_TASKS = CommandOption("task", "Only this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
+_TASKS = CommandOption("task", "Only for this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
 
 
 def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
@@ -125,11 +125,7 @@ COMMANDS = (
     Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),
     Command("pod list", "List the pods.", get("pod"), show_names, sdk_json=True),
     Command(
-        "pod status",
-        "List the tasks of a pod, or of all pods.",
-        get("pod/{pod}/status"),
-        _show_pod_status,
-        (_ANY_POD,),
+        "pod status", "List the tasks of a pod, or of all pods.", get("pod/{pod}/status"), _show_pod_status, (_ANY_POD,)
     ),
     Command("pod info", "Show the Mesos documents of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
     _control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),

@@ -373,7 +373,7 @@ def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument)
     return Command(words, help_text, plan_command(verb), show_message, arguments)
 
 
-_FORCE = CommandOption("force", "Overwrite options changed in DC/OS meanwhile.", "flag")
+_FORCE = CommandOption("force", "Overwrite options that were changed in DC/OS meanwhile.", "flag")
 _ID = CommandArgument("id", "config", required=False, help="Id of a configuration, see `config list`.", example="ID")
 COMMANDS = (
     Command(

@@ -28,7 +28,7 @@ def test_beta_options_are_unchanged_or_reported() -> None:
     assert "unknown option" in notes["worker.cpu"]
     assert "Portworx" in notes["worker.portworx_volume_name"]
     assert "renamed to parameter_server.count" == notes["ps.count"]
-    assert "has no effect: ports come from offers" in notes["worker.port"]
+    assert "has no effect: tasks use ports from Mesos offers" in notes["worker.port"]
     assert "service.mesos_api_version" in notes
 
 

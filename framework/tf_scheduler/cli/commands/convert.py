@@ -24,15 +24,15 @@ from .options import file_type, force_option, output_option, print_or_write, rea
 @output_option
 @force_option
 @click.option(
-    "--command", "program", default="", metavar="COMMAND", help="For containers without a command: 'python train.py'."
+    "--command", "program", default="", metavar="COMMAND", help="Command if a container has none: 'python train.py'."
 )
-@click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: guessed from the jobs.")
+@click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: derived from jobs.")
 @json_option
 def convert(file: Path, output: Path | None, force: bool, program: str, strategy: str | None, as_json: bool) -> None:
     """Convert FILE to an options file.
 
-    FILE is a TFJob or PyTorchJob of Kubeflow, a tony.xml of TonY, or an options file of beta-tensorflow; - is standard
-    input. A warning on standard error names each field that cannot be converted. docs/migrate has the tables.
+    FILE is a TFJob or PyTorchJob of Kubeflow, a tony.xml of TonY, an options file of beta-tensorflow, or - for standard
+    input. A warning on standard error names each field that cannot be converted. docs/migrate lists all fields.
     """
     try:
         result = convert_job_file(read(file), source_name(file), program, strategy or "")

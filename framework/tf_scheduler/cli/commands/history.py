@@ -53,7 +53,7 @@ _REMOTE_SERVICE = (
 def history(context: click.Context, count: int, as_json: bool) -> None:
     """List past runs, newest first.
 
-    Lists local runs and those that `history add` has added. RUN is an id, the start of an id, or `last`.
+    Lists local runs, and runs added with `history add`. RUN is an id, the start of an id, or `last`.
     """
     if any((context.obj or {}).get(name) for name in ("name", "url")):
         raise click.UsageError(_REMOTE_SERVICE)
@@ -116,7 +116,7 @@ def compare(old: str, new: str, as_json: bool) -> None:
 def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None:
     """Write the options file of RUN and list later changes.
 
-    Warnings name versions, files and defaults that differ now, and secrets, which are never stored.
+    Warns about versions, files and defaults that have changed since the run. Also lists secrets, which are not stored.
     """
     match = run_database().find(run)
     missing, changed, defaults = hidden_options(match, MASK), _changed_environment(match), _changed_defaults(match)
@@ -144,7 +144,7 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
 def add(recording: Path, name: str, options_file: Path | None) -> None:
     """Add the run of an installed service.
 
-    RECORDING is the file recording.jsonl of its scheduler's sandbox. Secrets in the options are not stored.
+    RECORDING is recording.jsonl in the sandbox of the service's scheduler. Secrets in the options are not stored.
     """
     resolved = {} if options_file is None else resolve(parse(read_bytes(options_file), str(options_file)))
     options = changed_options(mask_options(resolved), resolved) if resolved else {}

@@ -35,8 +35,8 @@ _SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 def install(options: Path | None, app_id: str | None, directory: Path, misplaced: tuple[str, ...]) -> None:
     """Install a service on the running local cluster.
 
-    Its scheduler runs in the background until `local uninstall`, and is restarted when it exits. A job_url that names a
-    file is relative to the options file. A service without a checkpoint folder gets one.
+    The service's scheduler runs in the background until `local uninstall`; it is restarted if it exits. A file path
+    in job_url is relative to the options file. A service without a checkpoint folder gets one.
     """
     if misplaced:
         raise click.UsageError(f"pass the options file with --options: local install --options {misplaced[0]}")
@@ -72,8 +72,8 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
 def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, directory: Path) -> None:
     """Uninstall a service from the local cluster.
 
-    APP_ID is the name of the service; omit it if only one is installed. The scheduler is restarted: it stops the tasks,
-    leaves Mesos and deletes its state.
+    APP_ID is the name of the service; omit it if only one is installed. The scheduler is restarted to stop the tasks,
+    leave Mesos and delete its state.
     """
     cluster = find_cluster(directory)
     for service in _selected(InstalledService.all(cluster.directory), app_id.strip("/"), everything):

@@ -76,17 +76,17 @@ def local(context: click.Context) -> None:
     "--agents",
     "agents_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help='JSON list of {"hostname", "resources", "attributes"}. Default: three agents, one of them with 2 GPUs.',
+    help='Agents: JSON list of {"hostname", "resources", "attributes"}. Default: 3 agents, one of them with 2 GPUs.',
 )
 @directory_option
-@click.option("--zookeeper", is_flag=True, help="Start a ZooKeeper, too.")
-@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, which stops the cluster.")
+@click.option("--zookeeper", is_flag=True, help="Also start ZooKeeper.")
+@click.option("--foreground", is_flag=True, help="Wait for Ctrl-C or SIGTERM, then stop the cluster.")
 def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: bool) -> None:
     """Start a master and agents, and wait for their registration.
 
-    The first start downloads Mesos from the package index that pip uses: $PIP_INDEX_URL, else the index-url of pip's
-    configuration, else the public index, then $PIP_EXTRA_INDEX_URL. $HTTPS_PROXY, $NO_PROXY and $REQUESTS_CA_BUNDLE
-    are honoured. Mesos is stored in $XDG_CACHE_HOME/dcos-tensorflow.
+    The first start downloads Mesos from pip's package index: $PIP_INDEX_URL, else the index-url of pip's configuration,
+    else the public index. $PIP_EXTRA_INDEX_URL is tried last. The download uses $HTTPS_PROXY, $NO_PROXY and
+    $REQUESTS_CA_BUNDLE. Mesos is stored in $XDG_CACHE_HOME/dcos-tensorflow.
     """
     check_platform()
     agents, notice = _persistent_agents(agents_file, directory)

@@ -66,10 +66,10 @@ def validate(file: Path, as_json: bool) -> None:
 @options.command()
 @examples("options show options.json", "options show --changed options.json")
 @click.argument("file", type=file_type)
-@click.option("--changed", is_flag=True, help="Only options that differ from their default.")
+@click.option("--changed", is_flag=True, help="Print only options that differ from their default.")
 @ignored_json_option
 def show(file: Path, changed: bool) -> None:
-    """Print all options with their values in FILE as JSON.
+    """Print all options as JSON, with their values in FILE.
 
     Secrets are masked.
     """
@@ -85,7 +85,7 @@ def show(file: Path, changed: bool) -> None:
 @click.argument("new", type=file_type)
 @json_option
 def diff(old: Path, new: Path, as_json: bool) -> None:
-    """Preview an update from OLD to NEW: restarts and refusals.
+    """Show what an update from OLD to NEW restarts or refuses.
 
     Exit code 1: the update would be refused.
     """
@@ -102,7 +102,7 @@ def diff(old: Path, new: Path, as_json: bool) -> None:
 def schema(template: bool) -> None:
     """Print the JSON Schema (draft 4) of the options file.
 
-    It is the config.json of the package.
+    The package contains the schema as config.json.
     """
     click.echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
 

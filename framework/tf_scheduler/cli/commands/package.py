@@ -49,7 +49,7 @@ def package() -> None:
 def validate(sources: Path, as_json: bool) -> None:
     """Check the package against the rules of the Universe.
 
-    Exit code 0, or 1 with one line per problem.
+    Exit code 0: no problem. Exit code 1: one line per problem.
     """
     problems = problems_of(read_sources(sources))
     text = "\n".join(str(problem) for problem in problems) or f"{sources} is a valid package"
@@ -60,13 +60,13 @@ def validate(sources: Path, as_json: bool) -> None:
 @package.command()
 @examples("package render --options options.json --artefacts-url https://files.example.com")
 @click.option("--options", type=click.Path(path_type=Path), metavar="FILE", help="Options file. Default: no options.")
-@click.option("--app-id", metavar="ID", help="App id, like `--app-id` of `dcos package install`.")
+@click.option("--app-id", metavar="ID", help="Id of the app, as in `dcos package install --app-id`.")
 @sources_option
 @url_option
 def render(options: Path | None, app_id: str | None, sources: Path, url: str) -> None:
     """Print the Marathon app of the package with options.
 
-    Any Marathon accepts it. Its labels identify the package on a DC/OS cluster.
+    Any Marathon accepts the app. The app's labels identify the package on a DC/OS cluster.
     """
     (entry,) = universe.packages(universe.check_and_fill(read_sources(sources), url))
     document: dict[str, Any] = {} if options is None else parse(read_bytes(options), str(options))
@@ -79,7 +79,7 @@ def render(options: Path | None, app_id: str | None, sources: Path, url: str) ->
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
-    help="Folder for the repository and artefacts/.",
+    help="Folder to write the repository and artefacts/ to.",
 )
 @click.option("--no-artefacts", is_flag=True, help="Build the repository only.")
 @sources_option
@@ -87,8 +87,8 @@ def render(options: Path | None, app_id: str | None, sources: Path, url: str) ->
 def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
     """Build package repository and artefacts; print their sha256.
 
-    Publish artefacts/ at ARTEFACTS_URL/<version>/ and one of universe-v3.json (DC/OS up to 1.9), -v4 (up to 1.11), -v5
-    anywhere; then: dcos package repo add --index=0 tensorflow <its URL>
+    Publish artefacts/ at ARTEFACTS_URL/<version>/. Publish universe-v3.json (DC/OS up to 1.9), -v4 (up to 1.11) or -v5
+    at any URL. Then run: dcos package repo add --index=0 tensorflow <URL>
     """
     universe.build_universe(read_sources(sources), out, url)
     for artefact in () if no_artefacts else universe.build_files(out, sources):
@@ -102,7 +102,7 @@ def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
 def generate(sources: Path) -> None:
     """Update config.json and marathon.json.mustache.
 
-    They are generated from the schema of the options.
+    Both files are generated from the schema of the options.
     """
     changed = universe.generate_sources(sources)
     click.echo("\n".join(f"wrote {sources / name}" for name in changed) or f"{sources} is up to date")
@@ -123,7 +123,7 @@ def executor() -> None:
 def executor_build(output: Path | None) -> None:
     """Build the executor's bundle and print its path.
 
-    The bundle is one file for every Python from 3.8. Agents fetch it from the URL in the option executor.url: a web
-    server, HDFS, or a shared folder. A current bundle is not rewritten.
+    The bundle is one file that runs on Python 3.8 or newer. Agents fetch it from executor.url, for example from a web
+    server, HDFS or a shared folder. An up-to-date bundle is not rewritten.
     """
     click.echo(build_bundle(output))

@@ -100,7 +100,7 @@ def _value(text: str) -> Value:
     "--agents",
     type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
-    help="JSON list of {hostname, resources, attributes}.",
+    help="Agents: JSON list of {hostname, resources, attributes}.",
 )
 @directory_option
 @click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")
@@ -111,7 +111,7 @@ def run(
 ) -> None:
     """Run the job of OPTIONS on a Mesos on this machine.
 
-    OPTIONS is a JSON file. Uses the running local cluster, or starts one for this run. Ctrl-C stops the job gracefully.
+    OPTIONS is a JSON file. If no local cluster is running, one is started for the run. Ctrl-C stops the job gracefully.
     A second Ctrl-C exits immediately.
     """
     with ExitStack() as stack:

@@ -17,15 +17,15 @@ from tf_scheduler.runtimes.catalogue import RuntimeRequest
 def runtime() -> None:
     """Manage Python environments with one TensorFlow each.
 
-    A local run uses the environment NAME where the option `python` of the service or of a job is runtime:NAME.
+    A local run uses the environment NAME if the option `python` of the service or a job has the value runtime:NAME.
     """
 
 
 @runtime.command()
 @examples("runtime create tf220 --tensorflow 2.20", "runtime create mine --package numpy --python 3.11")
 @click.argument("name")
-@click.option("--tensorflow", default="", metavar="VERSION", help="Such as 2.20 (the newest 2.20.x) or 2.20.0.")
-@click.option("--python", default="", metavar="VERSION", help="Such as 3.11. Default: the Python of this command.")
+@click.option("--tensorflow", default="", metavar="VERSION", help="For example 2.20.0, or 2.20 (the newest 2.20.x).")
+@click.option("--python", default="", metavar="VERSION", help="For example 3.11. Default: this command's Python.")
 @click.option("--gpu", is_flag=True, help="Install CUDA.")
 @click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Additional package, as for pip.")
 @click.option("--build", "builds", multiple=True, metavar="REQUIREMENT", help="Additional package, built from source.")

@@ -57,7 +57,7 @@ def scheduler() -> None:
 def run(file: Path | None, reset: str) -> None:
     """Run the scheduler until SIGTERM; tasks keep running.
 
-    It is configured by environment variables, which the package's Marathon app sets: one for each option
+    Environment variables configure the scheduler. The package's Marathon app sets them: one for each option
     (docs/options.md), PORT_API for the HTTP API, EXECUTOR_URI for the executor's bundle, and SDK_UNINSTALL=true to
     uninstall the service.
 
@@ -88,11 +88,11 @@ class _Port(click.IntRange):
 
 
 @scheduler.command()
-@click.option("--port", type=_Port(1, 65535), metavar="PORT", help="Port of the API. Default: PORT_API, or PORT0.")
+@click.option("--port", type=_Port(1, 65535), metavar="PORT", help="Port of the API. Default: $PORT_API, else $PORT0.")
 def health(port: int | None) -> None:
     """Check the scheduler on this machine.
 
-    For health checks of containers. Exit code 0: healthy; 1: not healthy, with the answer.
+    Use the command for health checks of containers. Exit code 0: healthy. Exit code 1: not healthy.
 
     \b
     Examples:

@@ -55,7 +55,7 @@ def state() -> None:
 def show(address: str, service: str, as_json: bool) -> None:
     """Show the stored framework, result and tasks.
 
-    Safe while a scheduler runs. Exit code 3: nothing is stored, or the store does not answer.
+    The command is safe while a scheduler runs. Exit code 3: nothing is stored, or the store does not answer.
     """
     summary = _summary(service, _load_values(address, service))
     if as_json:
@@ -79,7 +79,7 @@ def show(address: str, service: str, as_json: bool) -> None:
 def export(address: str, service: str, output: Path, force: bool) -> None:
     """Export a consistent snapshot of the state as JSON.
 
-    Safe while a scheduler runs.
+    The command is safe while a scheduler runs.
     """
     backup = Backup(service_key(service), _load_values(address, service))
     text = encode(backup, datetime.now(timezone.utc), __version__)
@@ -102,8 +102,8 @@ def export(address: str, service: str, output: Path, force: bool) -> None:
 def import_(address: str, file: Path, service: str | None, replace: bool, as_json: bool) -> None:
     """Import FILE, written by `state export`, in one transaction.
 
-    FILE may be - for standard input. Stop the scheduler first. In ZooKeeper a running scheduler is detected, and
-    nothing is changed; with a SQLite file a running scheduler exits at its next write.
+    FILE may be - for standard input. Stop the scheduler first. With ZooKeeper, the
+    import fails without changes if a scheduler runs. With a SQLite file, a running scheduler exits at its next write.
     """
     backup = _read(file)
     name = service_key(service or backup.service)

@@ -26,9 +26,9 @@ from .service import ServiceSection
 class Options(Section):
     """Root of an options document."""
 
-    service = section(ServiceSection, "The service as a whole, and defaults for its jobs.")
+    service = section(ServiceSection, "Settings of the service, and default values for its jobs.")
     chief = section(jobs.ChiefSection, "The task that leads the training.")
-    parameter_server = section(jobs.ParameterServerSection, "Tasks that store the variables.")
+    parameter_server = section(jobs.ParameterServerSection, "Tasks that store the variables of the model.")
     worker = section(jobs.WorkerSection, "Tasks that train.")
     gpu_worker = section(
         jobs.GpuWorkerSection, "Additional workers with GPUs. Their indexes follow the indexes of worker."
@@ -36,9 +36,9 @@ class Options(Section):
     evaluator = section(jobs.EvaluatorSection, "The task that evaluates checkpoints, outside the training cluster.")
     tensorboard = section(jobs.TensorBoardSection, "TensorBoard, enabled by service.use_tensorboard.")
     data_service = section(jobs.DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
-    gang = section(GangSection, "All-or-nothing launches of tasks.")
-    placement = section(PlacementSection, "Preferred agents of tasks.")
-    plans = section(jobs.PlansSection, "Order of launches and updates (docs/plans.md).")
+    gang = section(GangSection, "Launches of tasks that need each other: all of them or none.")
+    placement = section(PlacementSection, "Selection of agents for tasks.")
+    plans = section(jobs.PlansSection, "Order in which tasks are launched and updated (docs/plans.md).")
     restart = section(RestartSection, "Restarts of failed tasks.")
     recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
     health = section(HealthSection, "Health checks of running tasks.")
@@ -49,12 +49,12 @@ class Options(Section):
     dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.")
     volumes = RecordList(
         VolumeRecord,
-        "Folders of the agents that are mounted into tasks. Agents need the Mesos isolator filesystem/linux, which "
-        "DC/OS enables and the local cluster lacks.",
+        "Folders and files of the agents to mount into tasks. Agents need the Mesos isolator filesystem/linux. DC/OS "
+        "enables the isolator; the local cluster does not have it.",
         update=OnUpdate.RESTART,
     )
     executor = section(
-        ExecutorSection, "The program that runs each task on an agent. Changes apply to tasks launched afterwards."
+        ExecutorSection, "The program that runs a task on an agent. New values apply to tasks launched afterwards."
     )
     scheduler = section(SchedulerSection, "The scheduler's process, run by Marathon.")
     api = section(ApiSection, "Access control and encryption of the scheduler's HTTP API.")

@@ -39,7 +39,7 @@ def mismatch(expected: str, value: object) -> ValidationError:
 
 
 #: Note in descriptions of launch options whose change restarts no task.
-NEXT_LAUNCH_ONLY = "Applies to tasks launched after the change."
+NEXT_LAUNCH_ONLY = "A new value applies to tasks launched afterwards."
 
 
 class OnUpdate(str, Enum):

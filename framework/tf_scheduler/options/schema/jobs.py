@@ -30,18 +30,18 @@ class JobPolicySection(Section):
     """Restart policy of a job; defaults come from `restart` and `recovery`."""
 
     restart_policy = choice(
-        "When to relaunch a failed task. on_failure: up to max_failures times; always: without a limit; never: the job "
-        "fails with the task; exit_code: an exit code from 1 to 127 fails the job, other failures are not counted.",
+        "When to relaunch a failed task. on_failure: up to max_failures times. always: without a limit. never: the "
+        "job fails with the task. exit_code: exit codes from 1 to 127 fail the job; other failures are not counted.",
         RestartWhen.ON_FAILURE,
     )
     max_failures = Integer(
-        "Maximum failures of each task of this job within restart.window; -1: restart.max_failures.",
+        "Maximum number of failures of each task within restart.window; -1: the value of restart.max_failures.",
         -1,
         minimum=-1,
         maximum=100_000,
     )
     uncounted_exit_codes = IntegerList(
-        "Exit codes of this job that do not count as failures; empty: restart.uncounted_exit_codes.",
+        "Exit codes of this job's tasks that are not failures; empty: the value of restart.uncounted_exit_codes.",
         minimum=1,
         maximum=255,
     )
@@ -59,8 +59,8 @@ JOBS: Mapping[str, JobKind] = {
     "evaluator": JobKind.EVALUATOR,
 }
 
-_PORT = "ports come from offers, so that two services can share an agent"
-_VOLUME = "tasks store files in their working directory; store permanent files in checkpoint_dir"
+_PORT = "tasks use ports from Mesos offers, because two services may share an agent"
+_VOLUME = "tasks store files in their working directory; keep permanent files in checkpoint_dir"
 
 
 class JobSection(JobPolicySection):
@@ -74,18 +74,18 @@ class JobSection(JobPolicySection):
     )
     gpus = Integer("Whole GPUs of each task.", 0, maximum=1024, update=OnUpdate.RESTART)
     placement_constraint = String(
-        "Marathon constraints, as JSON or as field:OPERATOR:value,...; [] or empty: none. Applies to tasks placed "
-        "after the change.",
+        "Marathon placement constraints, as JSON or as field:OPERATOR:value,...; [] or empty: no constraints. A new "
+        "value applies to tasks placed afterwards.",
         "[]",
         parse=parse_constraints,
         media="application/x-zone-constraints+json",
         examples=['[["hostname", "UNIQUE"]]', "rack:MAX_PER:2"],
     )
-    command = String("Shell command line; empty: service.command.", update=OnUpdate.RESTART)
-    environment = Environment("Environment variables, added to service.environment.", update=OnUpdate.RESTART)
-    python = String("Python interpreter; empty: service.python.", update=OnUpdate.RESTART)
+    command = String("Shell command line of the tasks; empty: the value of service.command.", update=OnUpdate.RESTART)
+    environment = Environment("Environment variables, in addition to service.environment.", update=OnUpdate.RESTART)
+    python = String("Python interpreter of the tasks; empty: the value of service.python.", update=OnUpdate.RESTART)
     image = String(
-        "Docker image; empty: service.tf_image, or service.gpu_tf_image for tasks with GPUs.",
+        "Docker image of the tasks; empty: service.gpu_tf_image for tasks with GPUs, service.tf_image for all others.",
         update=OnUpdate.RESTART,
         examples=["tensorflow/tensorflow:2.15.0"],
     )
@@ -103,20 +103,20 @@ class JobSection(JobPolicySection):
         f"{NEXT_LAUNCH_ONLY}"
     )
     hook_timeout = Seconds(
-        f"Timeout of each of pre_command, post_command and the fetch of job_url. {NEXT_LAUNCH_ONLY}",
+        f"Maximum duration of pre_command, of post_command, and of fetching job_url. {NEXT_LAUNCH_ONLY}",
         3600.0,
         minimum=1.0,
     )
     max_completion_time = Seconds(f"Maximum run time of each task; 0: unlimited. {NEXT_LAUNCH_ONLY}", 0.0)
     nice = Integer(
-        f"Value added to the program's niceness; a negative value needs an executor of root. {NEXT_LAUNCH_ONLY}",
+        f"Value added to the program's niceness; negative values need an executor run by root. {NEXT_LAUNCH_ONLY}",
         0,
         minimum=-20,
         maximum=19,
     )
     ulimits = String(
-        "Resource limits as name=soft:hard, separated by commas; names as in setrlimit(2). Empty: none. "
-        f"{NEXT_LAUNCH_ONLY}",
+        "Resource limits as name=soft:hard, separated by commas. The names are those of setrlimit(2), without RLIMIT_ "
+        f"and in lower case. Empty: limits are not changed. {NEXT_LAUNCH_ONLY}",
         parse=parse_ulimits,
         examples=["nofile=65536", "core=0:unlimited,nproc=4096"],
     )
@@ -154,11 +154,11 @@ class ParameterServerSection(VolumeSection):
 
 class WorkerSection(VolumeSection):
     count = Integer(
-        "Number of workers, without those of gpu_worker.", 3, maximum=100_000, update=OnUpdate.SCALE, form_required=True
+        "Number of workers, except those of gpu_worker.", 3, maximum=100_000, update=OnUpdate.SCALE, form_required=True
     )
     min_count = Integer(
-        "Minimum number of workers of a restart with too few agents, after recovery.shrink_after; 0: all workers. The "
-        "next restart requests all workers again. Requires strategy multi_worker_mirrored without gpu_worker.",
+        "Minimum number of workers of a restart if not all fit within recovery.shrink_after; 0: all workers. The next "
+        "restart requests all workers again. Requires service.strategy multi_worker_mirrored, without gpu_worker.",
         0,
         maximum=100_000,
     )
@@ -174,7 +174,7 @@ class GpuWorkerSection(VolumeSection):
 
 class TensorBoardSection(Section):
     port = Integer(
-        f"Preferred port of TensorBoard; while no agent offers this port, any offered port. {NEXT_LAUNCH_ONLY}",
+        f"Preferred port of TensorBoard. If no agent offers the port, TensorBoard uses another one. {NEXT_LAUNCH_ONLY}",
         6006,
         minimum=1,
         maximum=65_535,
@@ -188,7 +188,7 @@ class DataServiceSection(Section):
     """tf.data service: a dispatcher and workers that prepare data."""
 
     workers = Integer(
-        "Number of workers that prepare data; 0: no data service. Tasks find the service at DATA_SERVICE_ADDRESS.",
+        "Number of workers that prepare data; 0: no data service. Tasks get the address in DATA_SERVICE_ADDRESS.",
         0,
         maximum=100_000,
         update=OnUpdate.SCALE,
@@ -213,12 +213,12 @@ class PhaseRecord(Section):
         "Plan of the phase: deploy, update or a custom plan.", required=True, non_empty=True, examples=["retune"]
     )
     phase = String("Name of the phase.", required=True, non_empty=True, examples=["workers"])
-    job = String("Section of the options whose tasks the phase launches.", required=True, choices=tuple(JOBS))
+    job = String("Section of the options; the phase launches its tasks.", required=True, choices=tuple(JOBS))
     strategy = String("Order in which the steps start; empty: parallel.", choices=(*ORDERS, ""), examples=["canary"])
-    tasks = String("Indexes of the tasks in the order of their steps, separated by commas; empty: all.")
+    tasks = String("Indexes of the phase's tasks in launch order, separated by commas; empty: all tasks.")
     after = String(
-        "Phases of the same plan that must complete first, separated by commas; empty: none. If this option is empty "
-        "in every phase, plans.deploy or plans.update sets the order; a custom plan starts its phases one by one."
+        "Phases of the same plan that must complete before this phase, separated by commas; empty: none. If no phase "
+        "has a value, plans.deploy or plans.update sets the order, and a custom plan runs its phases one by one."
     )
 
 
@@ -230,9 +230,9 @@ class PlansSection(Section):
     )
     update = String(
         "Order in which the phases and tasks of an update start. canary: the first two tasks of each phase wait for "
-        "an operator.",
+        "an operator's command.",
         PlanStrategy.PARALLEL.value,
         choices=ORDERS,
     )
-    gang = Boolean("Launch all tasks that a plan can start at the same time together, or none of them.", default=True)
+    gang = Boolean("If a plan can start several tasks at once, launch either all of them or none.", default=True)
     phases = RecordList(PhaseRecord, "Phases of deploy, update and custom plans; empty: one phase per section.")

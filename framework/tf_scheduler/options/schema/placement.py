@@ -9,19 +9,20 @@ from .fields import Boolean, OnUpdate, Seconds, Section, String, choice
 
 class PlacementSection(Section):
     strategy = choice(
-        "How to distribute tasks. binpack: on the fewest agents that the constraints allow; spread: on as many "
-        "agents as possible.",
+        "How to distribute tasks. binpack: over as few agents as the constraints allow; spread: over as many agents "
+        "as possible.",
         PlacementStrategy.BINPACK,
     )
     gpu_scheduling_behavior = choice(
-        "Use of GPU agents by tasks without GPUs. restricted: never; unrestricted: last.", GpuScheduling.RESTRICTED
+        "Whether tasks without GPUs use agents with GPUs. restricted: never; unrestricted: after all other agents.",
+        GpuScheduling.RESTRICTED,
     )
     near = String(
-        "Fields (@region, @zone, attributes) that define neighbouring agents, from wide to narrow, separated by "
-        "commas; workers are placed on neighbours. Empty: no preference.",
+        "Fields (@region, @zone or attributes), separated by commas, the widest first. Agents with equal fields are "
+        "neighbours; workers are placed on neighbours if possible. Empty: no preference.",
         "@zone,rack",
     )
-    draining_seconds = Seconds("Time before maintenance of an agent in which the agent gets no new tasks.", 86_400.0)
+    draining_seconds = Seconds("An agent gets no new tasks during this time before its maintenance.", 86_400.0)
 
 
 ADDRESSING = ("host", "named")
@@ -31,8 +32,8 @@ class NetworkOptions(Section):
     """Network options of `service`."""
 
     addressing = String(
-        "Addresses of tasks. host: the agent's address and an offered port; named: port 2222 and a DC/OS name. A "
-        "virtual network implies named.",
+        "Addresses of tasks. host: the agent's address and an offered port; named: a DC/OS name and port 2222. Tasks "
+        "on a virtual network always use named.",
         ADDRESSING[0],
         choices=ADDRESSING,
         update=OnUpdate.REJECTED,
@@ -46,21 +47,21 @@ class NetworkOptions(Section):
         "Name of the virtual network.", "dcos", update=OnUpdate.REJECTED, variable="VIRTUAL_NETWORK_NAME"
     )
     virtual_network_plugin_labels = String(
-        "Labels for the plugin of the virtual network, as k_0:v_0,k_1:v_1; empty: none.",
+        "Labels for the plugin of the virtual network, as k_0:v_0,k_1:v_1; empty: no labels.",
         update=OnUpdate.REJECTED,
         variable="VIRTUAL_NETWORK_PLUGIN_LABELS",
     )
 
 
 class GangSection(Section):
-    hold_seconds = Seconds("Time to hold the offers of an incomplete gang.", 5.0, maximum=60.0)
+    hold_seconds = Seconds("Time for which offers are held until they fit a whole gang.", 5.0, maximum=60.0)
     mode = choice(
-        "Handling of offers for an incomplete gang. launch: hold the offers, then decline them; reserve: reserve the "
-        "resources until the gang is complete.",
+        "What to do with offers that fit only a part of a gang. launch: hold the offers, then decline them; reserve: "
+        "reserve the resources until the gang is complete.",
         GangMode.LAUNCH,
     )
     reserve_timeout = Seconds(
-        "Time to keep reservations of an incomplete gang, with gang.mode reserve.", 120.0, minimum=1.0, maximum=86_400.0
+        "Time to keep an incomplete gang's reservations if gang.mode is reserve.", 120.0, minimum=1.0, maximum=86_400.0
     )
 
 
@@ -82,8 +83,8 @@ class VolumeRecord(Section):
         non_empty=True,
         examples=["data", "/data"],
     )
-    mode = String("Access of tasks: RW, or RO for read-only.", READ_WRITE, choices=(READ_WRITE, READ_ONLY))
+    mode = String("Access to the volume: RW, or RO for read-only.", READ_WRITE, choices=(READ_WRITE, READ_ONLY))
     jobs = String(
-        "Sections whose tasks get the volume, separated by commas; empty: all.",
+        "Sections whose tasks get the volume, separated by commas; empty: all sections.",
         examples=["worker,gpu_worker", "evaluator"],
     )

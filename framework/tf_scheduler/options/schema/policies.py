@@ -8,7 +8,7 @@ from .fields import NEXT_LAUNCH_ONLY, Integer, IntegerList, Seconds, Section, St
 
 
 class RestartSection(Section):
-    max_failures = Integer("Failures of a task within restart.window that do not fail the job.", 3, maximum=100_000)
+    max_failures = Integer("Maximum failures of a task within restart.window; more fail the job.", 3, maximum=100_000)
     window = Seconds("Time after which a failure of a task no longer counts.", 3600.0, minimum=1.0)
     backoff = Seconds("Delay before the first restart; it doubles with each further restart.", 1.0, maximum=3600.0)
     max_backoff = Seconds("Maximum delay before a restart.", 300.0, maximum=86_400.0)
@@ -23,36 +23,38 @@ class RestartSection(Section):
 class RecoverySection(Section):
     unreachable_timeout = Seconds("Time after which the tasks of an unreachable agent count as lost.", 300.0)
     start_timeout = Seconds(
-        "Maximum time for an agent to start a task, and for a task's TensorFlow server to respond after the servers of "
-        "other tasks. After this time the task counts as lost. 0: unlimited.",
+        "Time limit for an agent to start a task, and for a task's TensorFlow server to respond once the servers of "
+        "other tasks respond. A task that exceeds the limit counts as lost. 0: unlimited.",
         600.0,
     )
-    shrink_after = Seconds("Time to wait for agents for all workers; then worker.min_count workers suffice.", 60.0)
+    shrink_after = Seconds("Time to wait until all workers fit; afterwards worker.min_count workers suffice.", 60.0)
     avoid_after = Integer(
-        "Number of lost or unstarted launches within avoid_for after which the scheduler avoids an agent; 0: never.",
+        "The scheduler avoids an agent if this many launches on it failed within recovery.avoid_for; 0: never avoid.",
         3,
         maximum=100_000,
     )
-    avoid_for = Seconds("Time to avoid an agent while other agents are sufficient.", 900.0, minimum=1.0)
+    avoid_for = Seconds("Time to avoid an agent, or less if the other agents are insufficient.", 900.0, minimum=1.0)
 
 
 class HealthSection(Section):
     liveness = String(
-        "Liveness check of a running program. command: target exits with 0; http: a GET of target returns a status "
-        f"from 200 to 399; progress: progress reports arrive. {NEXT_LAUNCH_ONLY}",
+        "How to check a running program. command: health.target exits with 0. http: a GET of health.target returns a "
+        f"status from 200 to 399. progress: the program reports progress. {NEXT_LAUNCH_ONLY}",
         "none",
         choices=("none", *(kind.value for kind in LivenessKind)),
     )
     target = String(
-        "Command line or URL of the check, required for command and http; {port} is replaced by the task's port. "
-        f"{NEXT_LAUNCH_ONLY}",
+        "Command line or URL for health.liveness, required for command and http. {port} is replaced by the task's "
+        f"port. {NEXT_LAUNCH_ONLY}",
         examples=["http://127.0.0.1:{port}/health"],
     )
     interval = Seconds(f"Time between two checks. {NEXT_LAUNCH_ONLY}", 10.0, minimum=0.1, maximum=86_400.0)
     timeout = Seconds(
-        f"Timeout of one check; for progress: maximum time between reports. {NEXT_LAUNCH_ONLY}", 20.0, minimum=0.1
+        f"Timeout of one check; with health.liveness progress: maximum time between reports. {NEXT_LAUNCH_ONLY}",
+        20.0,
+        minimum=0.1,
     )
-    grace = Seconds(f"Time after the start during which failed checks do not count. {NEXT_LAUNCH_ONLY}", 300.0)
+    grace = Seconds(f"Time after a program's start during which failed checks do not count. {NEXT_LAUNCH_ONLY}", 300.0)
     failures = Integer(
         f"Number of consecutive failed checks after which the task counts as failed. {NEXT_LAUNCH_ONLY}",
         3,
@@ -60,35 +62,35 @@ class HealthSection(Section):
         maximum=1000,
     )
     jobs = String(
-        f"Sections whose tasks are checked, separated by commas; empty: all. {NEXT_LAUNCH_ONLY}",
+        f"Sections whose tasks are checked, separated by commas; empty: all sections. {NEXT_LAUNCH_ONLY}",
         "chief,worker,gpu_worker",
     )
     stalled_after = Seconds(
-        "Time without progress and output after which a task counts as failed; 0: never. Not checked: parameter "
-        "servers, and workers with strategy parameter_server, because they write nothing while they train. "
-        f"{NEXT_LAUNCH_ONLY}",
+        "Time without progress and output after which a task counts as failed; 0: never. Parameter servers are not "
+        "checked. Workers are not checked if service.strategy is parameter_server. Both write nothing during "
+        f"training. {NEXT_LAUNCH_ONLY}",
         0.0,
     )
 
 
 class FinishSection(Section):
     success = choice(
-        "Tasks whose success ends the job. chief: worker 0 if the job has no chief; all_workers, any_worker: a chief "
-        "counts as a worker; default: all_workers with strategy independent, pytorch_ddp or horovod, otherwise "
-        "chief.",
+        "Tasks whose success ends the job. chief: the chief or, without a chief, worker 0. all_workers, any_worker: a "
+        "chief counts as a worker. default: all_workers if service.strategy is independent, pytorch_ddp or horovod; "
+        "otherwise chief.",
         SuccessPolicy.DEFAULT,
     )
     clean_up = choice(
-        "Tasks to stop with the job. running: all running tasks; all: same as running, because finished tasks have no "
-        "processes on Mesos; none: no task, for keep_seconds.",
+        "Tasks to stop when the job ends. running: all running tasks. all: same as running, because finished tasks "
+        "have no processes on Mesos. none: tasks keep running for finish.keep_seconds.",
         CleanupPolicy.RUNNING,
     )
     deadline = Seconds(
-        "Maximum time from the first launch to the end of the job; 0: unlimited. After the deadline the job fails.", 0.0
+        "Maximum time from the first launch to the end of the job; then the job fails. 0: unlimited.", 0.0
     )
     then = choice(
-        "Action after the job. teardown: leave Mesos; keep_tensorboard: leave Mesos after TensorBoard has run for "
-        "keep_seconds; idle: stay registered without tasks until the service is stopped.",
+        "Action after the job. teardown: leave Mesos. keep_tensorboard: run TensorBoard for finish.keep_seconds, then "
+        "leave Mesos. idle: stay registered without tasks until the service is stopped.",
         AfterFinish.TEARDOWN,
     )
     keep_seconds = Seconds("Time to keep tasks running after the job; 0: until the service is stopped.", 3600.0)

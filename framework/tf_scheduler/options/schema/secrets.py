@@ -12,14 +12,14 @@ class SecretRecord(Section):
         required=True,
         non_empty=True,
     )
-    env = String("Environment variable with the value or, if file is set, with the path of the file; empty: none.")
-    file = String("File in the working directory for the value; empty: none.")
+    env = String("Environment variable for the value or, if `file` is set, for the path of the file; empty: none.")
+    file = String("File in the task's working directory for the value; empty: no file.")
     jobs = String(
         "Sections whose tasks get the secret, separated by commas; empty: all.", examples=["chief", "worker,gpu_worker"]
     )
     reload = String(
-        "Action when the value changes while the program runs. hup: rewrite the file and send SIGHUP; empty: none, "
-        "the next start gets the new value.",
+        "Action when the value changes while the program runs. hup: rewrite the file and send SIGHUP. Empty: no "
+        "action; the program gets the new value when it starts again.",
         choices=("hup", ""),
         examples=["hup"],
     )
@@ -27,38 +27,38 @@ class SecretRecord(Section):
 
 class SecretDeliverySection(Section):
     url = String(
-        "URL of the scheduler's API for tasks; empty: http:// with the scheduler's host and port. With a stable URL, "
-        f"tasks can start while the scheduler moves. {NEXT_LAUNCH_ONLY}",
+        "URL at which tasks reach the scheduler's API; empty: http:// with the scheduler's host and port. With a "
+        f"stable URL, tasks can start while the scheduler moves to another agent. {NEXT_LAUNCH_ONLY}",
         examples=["https://tensorflow.example.com:8443"],
     )
     ca_file = String(
-        "Authorities that tasks trust for secret_delivery.url, a file on the scheduler's machine; empty: the "
-        f"authorities of the agents. {NEXT_LAUNCH_ONLY}"
+        "File on the scheduler's machine with the certificate authorities for secret_delivery.url; empty: tasks trust "
+        f"the authorities of their agents. {NEXT_LAUNCH_ONLY}"
     )
     expires_seconds = Seconds(
-        "Time after its launch during which a task can fetch its secrets once.", 600.0, minimum=1.0, maximum=86_400.0
+        "Time in which a launched task can fetch its secrets, but only once.", 600.0, minimum=1.0, maximum=86_400.0
     )
     from_agent_only = Boolean(
-        "Deliver secrets only to the address of the task's agent or, on a virtual network, of its container. Disable "
-        "this option for agents behind NAT.",
+        "Deliver the secrets of a task only to its agent's address or, on a virtual network, to its container's "
+        "address. Disable this option if agents are behind NAT.",
         default=True,
     )
     reload_seconds = Seconds(
         "Interval at which a task checks its reloadable secrets for changes.", 60.0, minimum=1.0, maximum=86_400.0
     )
     directory = String(
-        "Folder on the scheduler's machine for file: sources, one value per file.", "/run/secrets", non_empty=True
+        "Folder for file: sources on the scheduler's machine; one file per value.", "/run/secrets", non_empty=True
     )
 
 
 class VaultSection(Section):
-    address = String("URL of HashiCorp Vault for vault: sources; empty: none.", examples=["https://vault:8200"])
-    namespace = String("Namespace of Vault Enterprise; empty: none.")
-    ca_file = String("Authorities trusted for Vault; empty: the defaults of the requests library.")
+    address = String("URL of HashiCorp Vault for vault: sources; empty: no Vault.", examples=["https://vault:8200"])
+    namespace = String("Namespace of Vault Enterprise; empty: no namespace.")
+    ca_file = String("File with the authorities trusted for Vault; empty: the defaults of Python's requests.")
     token = String(
-        "Source of the Vault token, as env:NAME or file:NAME; ignored with role_id.", "env:VAULT_TOKEN", non_empty=True
+        "Vault token, as env:NAME or file:NAME; ignored if vault.role_id is set.", "env:VAULT_TOKEN", non_empty=True
     )
-    role_id = String("AppRole for the Vault login; empty: use token.")
+    role_id = String("Role id of the AppRole for the Vault login; empty: log in with vault.token.")
     secret_id = String(
         "Source of the AppRole's secret id, as env:NAME or file:NAME.", "env:VAULT_SECRET_ID", non_empty=True
     )
@@ -69,4 +69,4 @@ class DcosSection(Section):
         "URL of DC/OS for its secret store; empty: the login URL of the service account.",
         examples=["https://leader.mesos"],
     )
-    ca_file = String("Certificate authority of DC/OS, for login and secret store; empty: tls.ca_file.")
+    ca_file = String("Certificate authority of DC/OS, for login and secret store; empty: the value of tls.ca_file.")

@@ -16,7 +16,7 @@ class ProgramOptions(Section):
     """Program options of `service`."""
 
     command = String(
-        "Shell command line of tasks without a command of their own; empty: the module job_name.",
+        "Shell command line of the tasks, unless their job sets its own; empty: tasks run the module job_name.",
         update=OnUpdate.RESTART,
         examples=['python train.py --model-dir "$CHECKPOINT_DIR"'],
     )
@@ -29,30 +29,30 @@ class ProgramOptions(Section):
         examples=["https://example.com/jobs/mnist.zip", "train.py"],
     )
     data = String(
-        "URLs of files to fetch into every task's working directory, separated by commas; http, https, ftp or file. "
+        "URLs (http, https, ftp or file) of files to fetch into every task's working directory, separated by commas. "
         "Each agent fetches a file once and caches it; archives are extracted. Empty: none.",
         update=OnUpdate.RESTART,
         examples=["http://example.com/data/mnist.tgz"],
     )
     data_cache = Boolean(
-        "Cache the files of data on the agents. A cached file is never refreshed. false: every task fetches the "
-        "files again.",
+        "Cache the files of service.data on the agents. A cached file is never refreshed. false: every task fetches "
+        "the files again.",
         default=True,
         update=OnUpdate.RESTART,
     )
     job_path = String(
-        "Folder of the module job_name in the job's archive; empty: its top folder.",
+        "Folder in the job's archive that contains the module job_name; empty: the top folder.",
         update=OnUpdate.RESTART,
         variable="JOB_PATH",
     )
     job_name = String(
-        "Module, without .py, whose main(server, log_dir, context) is called by tasks without a command; empty: none.",
+        "Module, without .py; tasks without a command call its main(server, log_dir, context). Empty: none.",
         update=OnUpdate.RESTART,
         variable="JOB_NAME",
         form_required=True,
     )
     job_context = String(
-        "JSON object, as text, that main of the module job_name gets as context.",
+        "JSON object, as text: the argument `context` of main in the module job_name.",
         "{}",
         update=OnUpdate.RESTART,
         variable="JOB_CONTEXT",
@@ -64,19 +64,19 @@ class ProgramOptions(Section):
         examples=[[{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "2"}]],
     )
     python = String(
-        "Python interpreter that `python` runs in commands; empty: the executor's interpreter.", update=OnUpdate.RESTART
+        "Interpreter for the word `python` in commands; empty: the executor's interpreter.", update=OnUpdate.RESTART
     )
     tf_image = String(
-        "Docker image of tasks without GPUs, run by the Mesos containerizer; it needs Python 3.8 or newer. The "
-        "default means no image: tasks run in the agent's file system.",
+        "Docker image of tasks without GPUs, run by the Mesos containerizer. The image needs Python 3.8 or newer. "
+        "With the default value, tasks have no image and run in the agent's file system.",
         ORIGINAL_IMAGE,
         update=OnUpdate.RESTART,
         variable="TF_IMAGE",
         form_required=True,
     )
     gpu_tf_image = String(
-        "Docker image of tasks with GPUs, run by the Mesos containerizer; it needs Python 3.8 or newer. The default "
-        "means no image.",
+        "Docker image of tasks with GPUs, run by the Mesos containerizer. The image needs Python 3.8 or newer. With "
+        "the default value, tasks have no image and run in the agent's file system.",
         ORIGINAL_GPU_IMAGE,
         update=OnUpdate.RESTART,
         variable="GPU_TF_IMAGE",
@@ -87,7 +87,7 @@ class ProgramOptions(Section):
 class HdfsSection(Section):
     config_uri = String(
         "URL of the folder with core-site.xml and hdfs-site.xml. Every task fetches both files into its working "
-        "directory, named by HADOOP_CONF_DIR. Empty: none.",
+        "directory; HADOOP_CONF_DIR is the path of the directory. Empty: none.",
         update=OnUpdate.RESTART,
         variable="HDFS_CONFIG_URI",
         examples=["http://api.hdfs.marathon.l4lb.thisdcos.directory/v1/endpoints"],
@@ -104,8 +104,8 @@ class KerberosSection(Section):
         "Give tasks a Kerberos keytab and configuration, for example for kinit in pre_command (docs/secrets.md)."
     )
     kdc = section(KdcSection, "The key distribution centre.")
-    primary = String("First part of the principal: primary@realm.", "tensorflow")
-    realm = String("Second part of the principal.", default=None)
+    primary = String("First part of the Kerberos principal primary@realm.", "tensorflow")
+    realm = String("Second part of the Kerberos principal primary@realm.", default=None)
     keytab_secret = String(
         "Path of the secret that contains the keytab.", default=None, examples=["__dcos_base64__keytab"]
     )
@@ -120,23 +120,23 @@ class StorageOptions(Section):
     """Storage options of `service`."""
 
     checkpoint_dir = String(
-        "Folder shared by all tasks, available as CHECKPOINT_DIR; empty: shared_filesystem.", update=OnUpdate.RESTART
+        "Folder that all tasks share, named by CHECKPOINT_DIR; empty: shared_filesystem.", update=OnUpdate.RESTART
     )
     shared_filesystem = String(
-        "Name of checkpoint_dir in the original package; used if checkpoint_dir is empty.",
+        "Folder that all tasks share if checkpoint_dir is empty; the original package has only this option.",
         update=OnUpdate.RESTART,
         variable="SHARED_FILESYSTEM",
         examples=["gs://bucket/path", "hdfs://default/path"],
     )
     hdfs = section(HdfsSection, "Access to HDFS.")
     gcs_key = String(
-        "Key of a Google Cloud service account, JSON as text. Tasks get the key as a file named by "
-        "GOOGLE_APPLICATION_CREDENTIALS. Users with read access to the Marathon app can read the key. Empty: none.",
+        "JSON key of a Google Cloud service account. Tasks get it as a file named by GOOGLE_APPLICATION_CREDENTIALS. "
+        "Users with read access to the Marathon app can read the key. Empty: no key.",
         variable="GCS_KEY",
         secret=True,
     )
     use_gcs_key_secret = Boolean("Read the Google Cloud key from the secret /gcs_key.", variable="USE_GCS_KEY")
-    security = section(SecuritySection, "Identity towards storage.")
+    security = section(SecuritySection, "Identity of the tasks for access to storage.")
     use_tensorboard = Boolean(
         "Run TensorBoard on the checkpoint folder.", update=OnUpdate.SCALE, variable="USE_TENSORBOARD"
     )
@@ -154,7 +154,7 @@ class IdentityOptions(Section):
     """Identity options of `service`."""
 
     name = String(
-        "Name of the service, of its Marathon app and of its framework; folders are separated by '/'.",
+        "Name of the service, its Marathon app and its Mesos framework, with '/' between folders.",
         "tensorflow",
         non_empty=True,
         update=OnUpdate.REJECTED,
@@ -172,14 +172,14 @@ class IdentityOptions(Section):
         variable="FRAMEWORK_USER",
         form_required=True,
     )
-    role = String("Mesos role; empty: <name>-role, with '/' written as '__'.", update=OnUpdate.REJECTED)
+    role = String("Mesos role of the service; empty: <name>-role, with '__' instead of '/'.", update=OnUpdate.REJECTED)
     region = String(
         "Region of all tasks; empty: the region of the Mesos master.",
         update=OnUpdate.REJECTED,
         media="application/x-region+string",
     )
     principal = String(
-        "Mesos principal; empty: service_account, if any.", pattern=_LINE, expected=_ONE_LINE, update=OnUpdate.REJECTED
+        "Mesos principal; empty: id of service_account.", pattern=_LINE, expected=_ONE_LINE, update=OnUpdate.REJECTED
     )
     service_account = String(
         "DC/OS service account; its id is the Mesos principal. Empty: none.",
@@ -189,8 +189,8 @@ class IdentityOptions(Section):
         variable="FRAMEWORK_PRINCIPAL",
     )
     service_account_secret = String(
-        "Path of the secret with the private key of the service account, for the scheduler's DC/OS login. The "
-        "scheduler gets the key as DCOS_SERVICE_ACCOUNT_CREDENTIAL. Empty: no login."
+        "Path of the secret with the private key of the service account. The scheduler gets the key as "
+        "DCOS_SERVICE_ACCOUNT_CREDENTIAL and logs in to DC/OS with it. Empty: no login."
     )
     strategy = choice(
         "Distribution strategy of the training program.", Strategy.BETWEEN_GRAPH, update=OnUpdate.REJECTED
