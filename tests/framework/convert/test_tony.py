@@ -150,7 +150,7 @@ def test_entities_are_rejected(kind: str) -> None:
         (b'{"a": 1}', "is not a TFJob or PyTorchJob of Kubeflow"),
         (b'{"service": {"name": "kafka"}, "brokers": {}}', "is not a TFJob or"),
         (b"kind: MPIJob", "a job of kind MPIJob: .*strategy horovod"),
-        (b" " * 1_000_001, "up to 1000000"),
+        (b" " * 1_000_001, "maximum: 1000000"),
     ],
 )
 def test_other_files_are_rejected(data: bytes, message: str) -> None:

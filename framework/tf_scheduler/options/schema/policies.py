@@ -29,7 +29,8 @@ class RecoverySection(Section):
     )
     shrink_after = Seconds("Time to wait until all workers fit; afterwards worker.min_count workers suffice.", 60.0)
     avoid_after = Integer(
-        "The scheduler avoids an agent if this many launches on it failed within recovery.avoid_for; 0: never avoid.",
+        "The scheduler avoids an agent if this many launches on it were lost or did not start within "
+        "recovery.avoid_for; 0: never avoid.",
         3,
         maximum=100_000,
     )
