@@ -60,8 +60,8 @@ parameters). A restarted scheduler therefore shows and continues the same plans.
 
 _SHOWN = """\
 A PENDING or PREPARED step is shown as WAITING while it is interrupted, or while it is a canary that is not released.
-The step of a paused task is shown as PAUSING, and as PAUSED when its placeholder runs. For the status of
-its phase and plan, such a step counts with its original status.
+The step of a paused task is shown as PAUSING, and as PAUSED when its placeholder runs. The status of
+the phase and of the plan is computed from the original status of the step, not from PAUSING or PAUSED.
 """
 
 _MOVES_HEAD = """\
@@ -72,20 +72,25 @@ The tests check that each transition in the table happens in the simulation, and
 
 def state_machine() -> str:
     """Return docs/state-machine.md."""
-    return "\n\n".join(section.strip() for section in _sections()) + "\n"
+    return "\n\n".join(_wrapped(section.strip()) for section in _sections()) + "\n"
+
+
+def _wrapped(section: str) -> str:
+    is_long_line = "\n" not in section and len(section) > 120
+    return textwrap.fill(section, 120, break_on_hyphens=False) if is_long_line else section
 
 
 def _sections() -> Iterator[str]:
     yield _HEAD
     yield "## A step that launches a task"
-    yield "The first row that applies:"
+    yield "The first row that applies gives the status:"
     yield _table(("step", "status"), ((row.value, _of(status)) for row, status in SITUATIONS.items()))
-    yield "If its task has the wanted launch:"
+    yield "If the task has the launch that the plan wants, the state of the launch gives the status:"
     yield _table(("state of the launch", "status"), _launched())
     yield "## A step that stops or removes something"
     yield (
         "Such a step kills a task, erases the record of a task, releases a reservation, or deregisters the framework. "
-        "The first row that applies:"
+        "The first row that applies gives the status:"
     )
     yield _table(("step", "status"), ((row.value, status.value) for row, status in ENDINGS.items()))
     yield _SHOWN
@@ -94,22 +99,25 @@ def _sections() -> Iterator[str]:
     yield _MOVES_HEAD
     yield _table(("from", "to", "reason"), _moves())
     yield "## Phases and plans"
-    yield "The first row that applies; `children` are the steps of the phase, or the phases of the plan:"
+    yield (
+        "The first row that applies gives the status. The children of a plan are its phases; the children of a phase are "
+        "its steps. A child is due if it is incomplete and the strategy lets it run now."
+    )
     yield _table(("condition", "status"), ((words, status.value) for status, _, words in AGGREGATE))
     yield "## Commands"
     yield (
-        "Each command applies to a plan, a phase or a step. The answer to a command is 208 if the plan, phase or step has a "
-        "status in the table and nothing would change, otherwise 200."
+        "Each command applies to a plan, a phase or a step. The answer is 208 if the command would change "
+        "nothing and the plan, phase or step has a status that the table lists. Otherwise the answer is 200."
     )
     yield _table(("verb", "already done"), _verbs())
-    yield f"A canary strategy holds the first {CANARIES} incomplete steps; each `continue` releases one step."
+    yield f"A canary strategy holds back the first {CANARIES} incomplete steps; each `continue` releases one step."
     yield "## Plans"
-    yield "In order of priority for a task that several plans would work on:"
+    yield "If several plans have work for one task, the order of this table is their priority:"
     yield _table(("plan", "purpose"), _kinds())
     yield "## Jobs that need every address"
     yield (
-        "These tasks are launched together with all tasks that have no address yet, and relaunched when an address "
-        "changes:"
+        "The tasks of these jobs are launched together with all tasks that have no address yet. They are relaunched when "
+        "an address changes:"
     )
     yield _table(
         ("strategy", "jobs"), ((strategy.value, _listed(kinds)) for strategy, kinds in ADDRESS_DEPENDENTS.items())
@@ -184,66 +192,74 @@ def _listed(items: Iterable[Status | JobKind]) -> str:
 
 _INTRODUCTION = f"""# Recovery
 
-This page describes what happens when a task is lost, or ends before it has finished. The tables of this page are
-generated from the code.
+This page describes what happens when a task is lost, or ends without success. The tables of this page are generated
+from the code.
 
-1. The scheduler determines the **cause** of the loss: the first row that applies in the [first table](#why-it-ended).
-2. Unless the cause is permanent, the task restarts with its **restart group** ([second table](#what-starts-again)). The
-   scheduler immediately stops the running tasks of the restart group.
-3. The task waits for its **back-off**: none after the first loss, then `restart.backoff` seconds, doubled each time up
-   to `restart.max_backoff`, with jitter. A launch of {recover.STEADY_SECONDS:g} s or more resets the back-off.
-4. After the back-off, the task waits up to {replacement.PREVIOUS_ADDRESS_WAIT:g} s for its **previous address** (agent and port), so that no other
-   task must restart. After these {replacement.PREVIOUS_ADDRESS_WAIT:g} s, or immediately if the agent is gone, the scheduler places the task on any
-   agent. With a new address the ClusterSpec gets a new generation, and more tasks may restart (fourth column of the
-   second table).
+1. The scheduler looks up the **cause** of the loss in the [first table](#why-it-ended). The first row that applies
+   gives the cause.
+2. If the cause permits a relaunch, the task restarts together with its **restart group**: the tasks that must restart
+   with it ([second table](#what-starts-again)). The scheduler immediately stops the running tasks of the restart group.
+3. The task waits for its **back-off**. The first relaunch has a back-off of 0. After the second loss the back-off is
+   `restart.backoff` seconds, and each further loss doubles it up to `restart.max_backoff`. Each back-off has jitter. A
+   launch that lasts {recover.STEADY_SECONDS:g} s or more resets the back-off.
+4. After the back-off, the task waits up to {replacement.PREVIOUS_ADDRESS_WAIT:g} s for its **previous address** (agent
+   and port), to avoid restarts of other tasks. If the address does not become available in this time, the scheduler
+   places the task on any agent. If the agent is gone, the scheduler does not wait. A new address changes the
+   ClusterSpec, and more tasks may have to restart (fourth column of the second table).
 5. After two consecutive **crashes** at one address, the task gets other ports, because a process outside Mesos may hold
-   the port. A crash is a failure of the program (an exit code that does not request a restart, or SIGABRT) within
-   {recover.CRASH_WINDOW:g} s of its launch, before its server answered and before it reported progress. On that agent, no
-   task of the service gets the port again, unless the tasks cannot be placed otherwise. The scheduler remembers the
-   last {recover.MAX_BAD_ADDRESSES} addresses with repeated crashes of each task.
+   the port. A program crashes if it fails within {recover.CRASH_WINDOW:g} s of its launch, before its server answered
+   and before it reported progress. Only SIGABRT and exit codes that do not request a restart are crashes. No task of
+   the service gets the port on this agent again, unless the tasks cannot be placed otherwise. For each task, the
+   scheduler remembers the last {recover.MAX_BAD_ADDRESSES} addresses with repeated crashes.
 
 The scheduler stores each recovery decision before it executes the decision, so back-off and failure counts survive a
 restart of the scheduler.
 
 Finished tasks are not relaunched. If the second table requires a restart of the whole cluster, but another task of the
-cluster has already finished, the job fails. In this case the restarted tasks would wait for the finished task forever.
+cluster has already finished, the job fails. A restart would make the other tasks wait forever for the finished task.
 
-An unreachable task, whose agent does not answer, counts as lost after `recovery.unreachable_timeout` seconds, or after
-`unreachable_timeout` of its job. If an unreachable task returns after it counted as lost, the scheduler kills the task.
-If Mesos reports that the agent of a task was removed, the scheduler replaces the task immediately.
+A task is unreachable while its agent does not answer. An unreachable task counts as lost after
+`recovery.unreachable_timeout` seconds. The option `unreachable_timeout` of a job overrides this time for the tasks of
+the job. If an unreachable task returns after it counted as lost, the scheduler kills the task. If Mesos reports that
+the agent of a task was removed, the scheduler replaces the task immediately.
 
 ## Start-up timeout and hang detection
 
-TensorFlow blocks forever, without an error, on a missing peer. A program is stopped and relaunched with its restart
-group if its TensorFlow server does not answer `recovery.start_timeout` seconds after its start, and it has reported no
-progress. The start-up timeout applies only if a server is expected. A server is expected if the server of another task
-answers, if the server of an earlier launch of the task answered, or if the executor starts the server itself
-(`service.job_name`). The scheduler reports the last output of a program that it stops at the start-up timeout. A late
-launch does not count as a failure, but after {startup_timeout.MAX_LATE_LAUNCHES} late launches in a row another late launch fails the job. If no server is
-expected and none answers, the scheduler logs the names of the tasks and stops none of them, because programs may have
-no server. No task is late in the first {startup_timeout.RECONNECT_GRACE:g} s after the scheduler has connected to Mesos.
+TensorFlow blocks forever, without an error, on a missing peer. The scheduler therefore checks programs
+`recovery.start_timeout` seconds after their start. It stops a program that has reported no progress and whose
+TensorFlow server does not answer, and relaunches the program with its restart group. The start-up timeout applies only
+if a server is expected. A server is expected in three cases: the server of another task answers; the server of an
+earlier launch of the task answered; or the executor starts the server itself (`service.job_name`). The scheduler
+reports the last output of a program that it stops at the start-up timeout. A launch that is stopped at the start-up
+timeout is called late. Late launches do not count as failures, but a task with more than
+{startup_timeout.MAX_LATE_LAUNCHES} late launches in a row fails the job. If no server is expected and no server
+answers, the scheduler only logs the names of the tasks, because programs may have no server. In the first
+{startup_timeout.RECONNECT_GRACE:g} s after the scheduler has connected to Mesos, no launch counts as late.
 
-A launch that is in TASK_STAGING, or without any status, for `recovery.start_timeout` seconds (minimum {startup_timeout.MIN_LAUNCH_SECONDS:g}) counts
-as lost. The scheduler asks Mesos to kill the lost launch. The next launch moves to another agent if possible.
+A launch counts as lost if it is in TASK_STAGING, or has no status, for `recovery.start_timeout` seconds (minimum
+{startup_timeout.MIN_LAUNCH_SECONDS:g}). The scheduler asks Mesos to kill the lost launch. The next launch moves to
+another agent if possible.
 
-With `health.stalled_after`, the executor stops a program that has no progress and no output for this time. The stop of
-a stalled program counts as a failure. `health.stalled_after` does not apply to parameter servers, and to workers with
-strategy `parameter_server`, because these tasks are silent.
+If `health.stalled_after` is set, the executor stops a program that reports no progress and prints no output for this
+time. The stop of a stalled program counts as a failure. Parameter servers, and workers with the strategy
+`parameter_server`, are normally silent, so `health.stalled_after` does not apply to them.
 
 ## Avoided agents
 
-A failure counts against the agent if a launch could not start on the agent, was lost on the agent, or did not join.
-Failures within {failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once; crashes of programs do not count against the agent. After
-`recovery.avoid_after` failures within `recovery.avoid_for` seconds the agent is avoided for `recovery.avoid_for`
-seconds, also by tasks with their previous address on the agent. If a round of offers fails, the scheduler uses avoided
-agents, too, beginning with the agent that has the fewest failures.
+The scheduler counts failures of each agent. A launch is a failure of its agent if it could not start on the agent, was
+lost on the agent, or was late. Crashes of programs are not failures of the agent. Failures within
+{failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once. An agent with `recovery.avoid_after` failures within
+`recovery.avoid_for` seconds is avoided for `recovery.avoid_for` seconds. Tasks whose previous address is on the agent
+avoid the agent, too. If the tasks cannot be placed on the other offered agents, the scheduler also uses avoided agents,
+beginning with the agent that has the fewest failures.
 
 ## Restart with fewer workers
 
-Collective training restarts as a whole. If not all workers could be placed for `recovery.shrink_after` seconds, and
-`worker.min_count` is set, the cluster restarts with as many workers as possible, but at least `worker.min_count`. A
-smaller cluster has the workers with the lowest indexes, in a ClusterSpec of their own. The next restart of
-a training with fewer workers asks for all workers again; running training is not stopped to add workers.
+Collective training restarts as a whole. If `worker.min_count` is set and the scheduler cannot place all workers within
+`recovery.shrink_after` seconds, the cluster restarts with as many workers as possible, at least `worker.min_count`. The
+smaller cluster consists of the workers with the lowest indexes, and its ClusterSpec contains only these workers. At the
+next restart of the cluster, the scheduler tries again to place all workers. The scheduler does not stop running
+training to add workers.
 
 ## Options of a job
 
@@ -253,23 +269,24 @@ The section of each job has these options: `restart_policy`, `max_failures`, `un
 | --- | --- | --- |
 | on_failure | see the table below | see the table below |
 | always | same as on_failure | no |
-| never | only TASK_DROPPED: the launch did not reach an agent | no |
+| never | only after TASK_DROPPED (the launch did not reach an agent) | no |
 | exit_code | same as on_failure, except after a `user error` with an exit code from 1 to 127 | see the table below |
 
 ## Operators' commands
 
 These commands apply to one task: `restart` (at its previous address if possible), `replace` (on another agent if
-possible), `pause`, `resume`. The restart group of the task restarts with the task. Commands of operators do not count as
-failures, and survive a restart of the scheduler. Finished tasks are not relaunched.
+possible), `pause`, `resume`. The restart group of the task restarts with the task. Operators' commands do not count as
+failures. They survive a restart of the scheduler. Finished tasks are not relaunched.
 
-`pause` stops the program and keeps the task's resources. The scheduler launches a placeholder with the same resources at
-the previous address. The placeholder prints that the task is paused, and sleeps. The placeholder gets no secrets, hooks,
-health checks or time limits. `resume` launches the program at the address of the placeholder. Tasks that would restart
-with the paused task at its previous address are paused with it: the chief with a parameter server, all tasks in
-collective training. Dependent tasks stay paused until the paused task is resumed or an update removes it. Between the
-end of the program and the launch of the placeholder about a second passes, in which another framework can take
-resources that are not reserved. A lost paused task is relaunched as a placeholder after a back-off, on another agent if
-the previous agent is gone. The loss of a paused task never counts as a failure.
+`pause` stops the program and keeps the task's resources. The scheduler launches a placeholder with the same resources
+at the previous address. The placeholder prints that the task is paused, and sleeps. The placeholder gets no secrets,
+hooks, health checks or time limits. `resume` launches the program at the address of the placeholder. Tasks that depend
+on the paused task (third column of the second table) are paused with it. A paused parameter server pauses the chief; in
+collective training all tasks are paused. Dependent tasks stay paused until the paused task is resumed, or until an
+update removes the paused task. The placeholder is launched about a second after the end of the program. In this second
+another framework can take resources that are not reserved. If a paused task is lost, the scheduler relaunches its
+placeholder after a back-off. If the previous agent is gone, the scheduler uses another agent. The loss of a paused task
+never counts as a failure.
 """
 
 
@@ -281,13 +298,13 @@ def recovery() -> str:
 
 def _causes() -> str:
     rows = ([row.when, row.cause.value, *_treatment(row.cause)] for row in failure_causes.CAUSE_RULES)
-    table = _table(["the first that applies", "cause", "relaunched", "counted"], rows)
+    table = _table(["first condition that applies", "cause", "relaunched", "counted"], rows)
     note = (
         f"A `user error` within {recover.COLLATERAL_SECONDS:g} s after the loss of another task is *collateral*: the task is "
-        "relaunched, and the error is not counted. A collateral error is counted in three cases: the strategy is "
-        "`independent`, whose tasks do not depend on each other; the other task's end was itself collateral; or the failed "
-        "launch replaced a launch that was stopped because of the loss. A *counted* failure counts against "
-        "`restart.max_failures` within `restart.window`; one failure more fails the job. `restart.uncounted_exit_codes` lists "
+        "relaunched, and the error is not counted. There are three exceptions, in which the error is counted: the tasks do "
+        "not depend on each other (strategy `independent`); the end of the other task was itself collateral; or the failed "
+        "launch is a relaunch because of the same loss. The job fails if a task has more than `restart.max_failures` "
+        "*counted* failures within `restart.window` seconds. The option `restart.uncounted_exit_codes` lists "
         "the exit codes that request a restart. The result of a job names the failure that ended the job. Tasks that fail up "
         f"to {recover.COLLATERAL_SECONDS:g} s later are listed as consequences of this failure."
     )

@@ -46,15 +46,15 @@ class LaunchSituation(str, Enum):
 
     FORCED = "an operator forced it to complete"
     UNLAUNCHED = "its task was never launched"
-    RETIRED = "its task is being stopped, to be launched again; a paused task is launched as a placeholder"
+    RETIRED = "its task is being stopped for its relaunch, or for the launch of its placeholder if it is paused"
     OUTDATED = (
         "its task was launched with other options, with an older ClusterSpec, by another plan, or before the plan was "
         "started or restarted"
     )
-    DONE = "the plan was complete before (except a paused task of the active roll-out)"
-    DELAYED = "its task was lost, and is launched again after its back-off"
-    LOST = "its task was lost, or restarts with a lost one"
-    LAUNCHED = "its task has the wanted launch"
+    DONE = "the plan was once complete; does not apply to a paused task of the active roll-out"
+    DELAYED = "its task was lost, and waits for its back-off"
+    LOST = "its task was lost, or restarts with a lost task"
+    LAUNCHED = "its task has the launch that the plan wants"
 
 
 #: `None`: see LAUNCHED.
@@ -94,12 +94,12 @@ ENDINGS: Mapping[EndSituation, Status] = {
 #: From -> to -> why; `check_transition` rejects all others.
 TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
     PENDING: {
-        PREPARED: "due: its task runs with outdated options, and is stopped",
-        STARTING: "due: launched or stopped",
-        STARTED: "no longer outdated: the previous ClusterSpec is back, and its task is not ready",
-        COMPLETE: "forced; or no longer outdated, and its task runs",
+        PREPARED: "the step is due: its task runs with outdated options, and is stopped",
+        STARTING: "the step is due: it launches or stops its task",
+        STARTED: "its task is up to date again (the previous ClusterSpec is back), but is not ready",
+        COMPLETE: "forced; or its task is up to date again, and runs",
         WAITING: "interrupted",
-        DELAYED: "no longer outdated, but its task was lost, and waits for its relaunch",
+        DELAYED: "its task is up to date again, but was lost and waits for its relaunch",
         ERROR: "the job has ended before the relaunch",
     },
     PREPARED: {
@@ -109,49 +109,49 @@ TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
         WAITING: "interrupted",
     },
     STARTING: {
-        PENDING: "restarted, outdated, or its task was lost",
-        PREPARED: "outdated or restarted, and stopped",
+        PENDING: "the step is restarted, or its task is outdated or was lost",
+        PREPARED: "the task is outdated, or the step is restarted: the task is stopped",
         STARTED: "the task runs and is not ready yet, or it is paused",
         COMPLETE: "the task runs, has finished, or has stopped as requested; or forced",
-        WAITING: "stopped",
+        WAITING: "stopped by an operator",
         DELAYED: "the task was lost, and waits for its relaunch",
         ERROR: "the task has failed, and is not relaunched",
     },
     STARTED: {
-        PENDING: "restarted, outdated, or its task was lost",
-        PREPARED: "outdated or restarted, and stopped",
+        PENDING: "the step is restarted, or its task is outdated or was lost",
+        PREPARED: "the task is outdated, or the step is restarted: the task is stopped",
         COMPLETE: "the task is ready or has finished; or forced",
-        WAITING: "stopped",
+        WAITING: "stopped by an operator",
         DELAYED: "the task was lost, and waits for its relaunch",
         ERROR: "the task has failed, and is not relaunched",
     },
     COMPLETE: {
-        PENDING: "restarted or outdated; before the plan was complete: its task was lost",
-        PREPARED: "restarted or outdated, and stopped",
-        STARTING: "before the plan was complete: its task had finished, and another plan relaunches it",
-        STARTED: "its task is paused; before the plan was complete: it is not ready, or its agent does not answer",
-        WAITING: "stopped; or outdated, and a canary",
-        DELAYED: "before the plan was complete: the task was lost, and waits for its relaunch",
-        ERROR: "before the plan was complete: the task has failed, and is not relaunched",
+        PENDING: "the step is restarted, or its task is outdated; while the plan was incomplete: its task was lost",
+        PREPARED: "the step is restarted, or its task is outdated: the task is stopped",
+        STARTING: "while the plan was incomplete: its task had finished, and another plan relaunches it",
+        STARTED: "its task is paused; while the plan was incomplete: it is not ready, or its agent does not answer",
+        WAITING: "stopped by an operator; or its task is outdated, and the step is a canary",
+        DELAYED: "while the plan was incomplete: the task was lost, and waits for its relaunch",
+        ERROR: "while the plan was incomplete: the task has failed, and is not relaunched",
     },
     WAITING: {
         PENDING: "continued",
         PREPARED: "continued, and its task is stopped",
-        STARTING: "continued, and stopped immediately",
-        STARTED: "no longer outdated, and its task is not ready",
-        COMPLETE: "forced; or no longer outdated",
+        STARTING: "continued, and it stops its task immediately",
+        STARTED: "its task is up to date again, but is not ready",
+        COMPLETE: "forced; or its task is up to date again",
         ERROR: "the job has ended before the relaunch",
     },
     DELAYED: {
-        PENDING: "its back-off is over; or outdated",
+        PENDING: "its back-off is over, or its task is outdated",
         COMPLETE: "forced",
-        WAITING: "stopped",
+        WAITING: "stopped by an operator",
         ERROR: "the job has ended before the relaunch",
     },
     ERROR: {
         PENDING: "restarted",
         COMPLETE: "forced",
-        WAITING: "stopped",
+        WAITING: "stopped by an operator",
     },
 }
 
@@ -180,7 +180,7 @@ class ChildStatuses:
 AGGREGATE: tuple[tuple[Status, Callable[[ChildStatuses], bool], str], ...] = (
     (ERROR, lambda parts: ERROR in parts.all, "a child has an error"),
     (COMPLETE, lambda parts: parts.all <= {COMPLETE}, "all children are complete"),
-    (WAITING, lambda parts: parts.interrupted, "it is interrupted"),
+    (WAITING, lambda parts: parts.interrupted, "the phase or plan is interrupted"),
     (DELAYED, lambda parts: parts.all <= {DELAYED}, "all children are delayed"),
     (IN_PROGRESS, lambda parts: PREPARED in parts.all, "a child is prepared"),
     (WAITING, lambda parts: WAITING in parts.turn, "a due child waits"),
@@ -188,7 +188,7 @@ AGGREGATE: tuple[tuple[Status, Callable[[ChildStatuses], bool], str], ...] = (
     (
         IN_PROGRESS,
         lambda parts: COMPLETE in parts.all and bool({PENDING, STARTING, STARTED} & parts.turn),
-        "some children are complete, and a due one is not",
+        "some children are complete, and a due child is not",
     ),
     (PENDING, lambda parts: PENDING in parts.turn, "a due child is pending"),
     (WAITING, lambda parts: WAITING in parts.all, "a child waits"),

@@ -43,7 +43,7 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule("TASK_FINISHED", Cause.FINISHED, lambda end, _: end.state == "TASK_FINISHED"),
     CauseRule("the service requested it", Cause.STOPPED, lambda end, _: end.was_requested),
     CauseRule(
-        "TASK_ERROR, or the reason is invalid or unauthorized",
+        "the status is TASK_ERROR, or its reason says that the task is invalid or not authorized",
         Cause.INVALID_TASK,
         lambda end, _: end.state == "TASK_ERROR" or end.reason in _INVALID,
     ),
@@ -53,26 +53,32 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule(
         "the agent is drained, or the task was preempted", Cause.INFRASTRUCTURE, lambda e, _: e.reason in DRAIN_REASONS
     ),
-    CauseRule("over its memory, disk or time limit", Cause.USER_ERROR, lambda end, _: end.reason in _LIMITS),
+    CauseRule("it exceeded its memory, disk or time limit", Cause.USER_ERROR, lambda end, _: end.reason in _LIMITS),
     CauseRule(
         "its files could not be fetched, or its executor could not be started",
         Cause.USER_ERROR,
         lambda end, _: end.reason in _NO_CONTAINER or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.has_run),
     ),
-    CauseRule("it hung: no health, no progress, no output", Cause.USER_ERROR, lambda end, _: end.was_unhealthy),
     CauseRule(
-        "an exit code that requests a restart (42, 143, or configured)",
+        "it hung: its health check failed, or it had no progress and no output",
+        Cause.USER_ERROR,
+        lambda end, _: end.was_unhealthy,
+    ),
+    CauseRule(
+        "its exit code requests a restart (42, 143, or configured)",
         Cause.RESTART_ASKED,
         lambda end, requested: end.exit_code in requested,
     ),
     CauseRule(
-        "ended by a signal, or exit code 128 + signal",
+        "it ended by a signal, or with exit code 128 + signal",
         Cause.INFRASTRUCTURE,
         lambda end, _: end.signal is not None or end.exit_code in _SHELL_SIGNALS,
     ),
     CauseRule("any other exit code", Cause.USER_ERROR, lambda end, _: end.exit_code is not None),
     CauseRule(
-        "otherwise: lost, gone, unknown, its executor or container failed", Cause.INFRASTRUCTURE, lambda *_: True
+        "any other end: it is lost, gone or unknown, or its executor or container failed",
+        Cause.INFRASTRUCTURE,
+        lambda *_: True,
     ),
 )
 

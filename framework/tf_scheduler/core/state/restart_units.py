@@ -25,7 +25,7 @@ class RestartScope(Enum):
     ALONE = "that task"
     WITH_CHIEF = "that task and the chief"
     ALL = "every task of the cluster"
-    READERS = "that task, and all that read from it"
+    READERS = "that task, and all tasks that read from it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ _ALONE, _WITH_CHIEF, _ALL, _READERS = RestartScope
 RESTART_RULES: tuple[RestartRule, ...] = (
     RestartRule(_PSS, _WORKER, _ALONE, _WITH_CHIEF, "a running chief cannot learn a new address"),
     RestartRule(
-        _PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief exits without the ps; a new one restores the checkpoint"
+        _PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief exits without the ps; a new chief restores the checkpoint"
     ),
     RestartRule(_PSS, _CHIEF, _ALONE, _ALONE, "workers and ps wait for the new chief"),
     RestartRule(_MWMS, _WORKER, _ALL, _ALL, "the other workers exit within seconds"),
@@ -63,7 +63,7 @@ RESTART_RULES: tuple[RestartRule, ...] = (
     RestartRule(_HOROVOD, _WORKER, _ALL, _ALL, "same as for pytorch_ddp"),
     RestartRule(_HOROVOD, _CHIEF, _ALL, _ALL, "same as for pytorch_ddp"),
     RestartRule(None, JobKind.DISPATCHER, _READERS, _READERS, "the dispatcher loses its registered data sets"),
-    RestartRule(None, JobKind.DATA_WORKER, _ALONE, _ALONE, "the new one registers with the dispatcher"),
+    RestartRule(None, JobKind.DATA_WORKER, _ALONE, _ALONE, "the new data-worker registers with the dispatcher"),
 )
 _TABLE: Mapping[tuple[Strategy | None, JobKind], RestartRule] = {(row.strategy, row.job): row for row in RESTART_RULES}
 
