@@ -1,4 +1,4 @@
-"""Cluster record (cluster.json) and directory: create, clear, release."""
+"""Folder and cluster.json of a local cluster: create, write, read and remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress reports of the user's program; never block or fail. Python 3.6.
+"""Library of user programs: report progress; never blocks or fails. Python 3.6.
 
 The executor reads JSON lines from a named pipe, which any language can write:
 `echo '{"step": 10}' > "$TF_EXECUTOR_PROGRESS"`.

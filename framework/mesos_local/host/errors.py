@@ -1,4 +1,4 @@
-"""Errors of the local cluster, and redirection of a process's output to files."""
+"""Error types of the local cluster; redirect this process's output to files."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _convert_clean_up(value: Any, location: tables.Location) -> Iterator[tables.
     yield tables.SetOption(("finish", "clean_up"), one_of(_CLEAN_UP)(value))
     if value == "None" and "ttlSecondsAfterFinished" not in location.siblings:
         yield tables.Note(
-            location.path, "None: running tasks stay for finish.keep_seconds (an hour); 0: forever, as in Kubeflow"
+            location.path, "None: tasks run on for an hour; set finish.keep_seconds to 0 to keep them as Kubeflow does"
         )
 
 

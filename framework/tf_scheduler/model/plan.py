@@ -1,4 +1,4 @@
-"""Plans, phases and steps with the DC/OS SDK's statuses, and their commands."""
+"""Types of plans, phases and steps: statuses of the SDK, and commands to plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML report of one run."""
+"""Render a recorded run as one HTML page: summary, tasks, events and curves."""
 
 from __future__ import annotations
 

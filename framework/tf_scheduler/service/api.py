@@ -1,4 +1,4 @@
-"""HTTP API of the scheduler process: access settings, services, web server."""
+"""Assemble the scheduler's API from options: access policy, backend, web server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement constraints of one demand, and its task counts per attribute value.
+"""Check placement constraints of a demand on agents; count tasks of each value.
 
 Semantics follow the DC/OS SDK (dcos-commons, offer/evaluate/placement): all constraints must hold, and tasks are
 counted per section. As in Marathon, an agent without the attribute satisfies only UNLIKE and IS_NOT.

@@ -22,7 +22,7 @@ class PlacementSection(Section):
         "neighbours; workers are placed on neighbours if possible. Empty: no preference.",
         "@zone,rack",
     )
-    draining_seconds = Seconds("An agent gets no new tasks during this time before its maintenance.", 86_400.0)
+    draining_seconds = Seconds("Time before the maintenance of an agent, during which it gets no new tasks.", 86_400.0)
 
 
 ADDRESSING = ("host", "named")

@@ -67,8 +67,8 @@ class HealthSection(Section):
         "chief,worker,gpu_worker",
     )
     stalled_after = Seconds(
-        "Time without progress and output after which a task counts as failed; 0: never. Parameter servers are not "
-        "checked. Workers are not checked if service.strategy is parameter_server. Both write nothing during "
+        "Time with neither progress nor output after which a task counts as failed; 0: never. Parameter servers are "
+        "not checked, nor workers if service.strategy is parameter_server, because they write nothing during "
         f"training. {NEXT_LAUNCH_ONLY}",
         0.0,
     )

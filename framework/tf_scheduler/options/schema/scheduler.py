@@ -60,7 +60,7 @@ class ApiSection(Section):
     )
     certificate_file = String("File with the TLS certificate of the API; empty: the API uses HTTP instead of HTTPS.")
     key_file = String("File with the private key of api.certificate_file.")
-    client_ca_file = String("File with the authorities that certify API clients; empty: no client certificates.")
+    client_ca_file = String("File with the CA certificates of API clients; empty: client certificates are not used.")
     writers = String(
         "Common names of client certificates with write access, separated by commas; empty: all.", examples=["alice,ci"]
     )

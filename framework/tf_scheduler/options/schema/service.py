@@ -41,7 +41,7 @@ class ProgramOptions(Section):
         update=OnUpdate.RESTART,
     )
     job_path = String(
-        "Folder in the job's archive that contains the module job_name; empty: the top folder.",
+        "Folder in the job's archive with the module that service.job_name names; empty: the top folder.",
         update=OnUpdate.RESTART,
         variable="JOB_PATH",
     )
