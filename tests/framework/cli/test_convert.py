@@ -41,4 +41,4 @@ def test_failed_conversion_prints_its_warnings(run, tmp_path: Path) -> None:
 
     assert (1, "") == (code, out)
     assert "warning: tony.wonder: omitted: unknown field" in err
-    assert "use convert --command" in err
+    assert "add one with convert --command" in err
