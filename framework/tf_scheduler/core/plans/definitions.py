@@ -160,10 +160,9 @@ class PlanBase:
 
     def __init__(self, state: SchedulerState, last: PlanBase | None = None) -> None:
         stored = state.stored
+        process = ProcessState(ready_launches=state.process.ready_launches)
         #: Only the parts that plans depend on.
-        self.state = replace(
-            state, session=_NO_SESSION, process=ProcessState(ready_launches=state.process.ready_launches)
-        )
+        self.state = replace(state, session=_NO_SESSION, process=process)
         self.records = RecordView(state.spec, stored.tasks, stored.retired, stored.controls)
         self.recovery = RecoveryView(state.spec, stored.tasks, stored.recoveries, stored.paused, stored.result)
         if last is not None and _are_same(last.records, self.records):

@@ -273,11 +273,11 @@ def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
 
 def _after_dispatcher(base: PlanBase, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
     """Hold data readers until the dispatcher has an address or is in the same gang."""
-    tasks = index_of(base.state.spec).tasks
-    dispatchers = frozenset(name for name, task in tasks.items() if task.job.kind is JobKind.DISPATCHER)
+    by_kind = index_of(base.state.spec).by_kind
+    dispatchers = by_kind.get(JobKind.DISPATCHER, frozenset())
     if not dispatchers & (base.open_tasks | base.recovery.lost):
         return gangs
-    readers = frozenset(name for name, task in tasks.items() if task.job.kind in DATA_READERS)
+    readers = frozenset().union(*(by_kind[kind] for kind in by_kind.keys() & DATA_READERS))
     held = (gang if dispatchers <= {task.name for task in gang.tasks} else _without(gang, readers) for gang in gangs)
     return tuple(gang for gang in held if gang.tasks)
 
@@ -294,9 +294,10 @@ class PlanView(PlanBase):
 
     def after(self, state: SchedulerState) -> PlanView:
         """Return the view of another state."""
-        last, ready_launches = self.state, state.process.ready_launches
-        is_same = state.spec is last.spec and state.stored is last.stored
-        return self if is_same and ready_launches is last.process.ready_launches else PlanView(state, self)
+        view, last, ready_launches = PlanView(state, self), self.state, state.process.ready_launches
+        is_same = view.records is self.records and view.recovery is self.recovery
+        is_same = is_same and state.stored.statuses is last.stored.statuses
+        return self if is_same and ready_launches is last.process.ready_launches else view
 
     @cached_property
     def progress(self) -> Mapping[str, PlanProgress]:

@@ -24,6 +24,7 @@ class SpecIndex:
     """Values derived from a spec."""
 
     tasks: Mapping[TaskName, TaskSpec]
+    by_kind: Mapping[JobKind, frozenset[TaskName]]
     #: Task -> digest of its launch options.
     configs: Mapping[TaskName, str]
     #: Digest of all launch options; a different one starts an update.
@@ -77,13 +78,12 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
         jobs.setdefault(task.job.kind, set()).add(name)
     return SpecIndex(
         tasks=tasks,
+        by_kind={kind: frozenset(names) for kind, names in jobs.items()},
         configs=configs,
         target=_digest([[name, configs[name]] for name in tasks]),
         deployed=deployed,
         cluster_members=frozenset(name for name in deployed if tasks[name].job.kind not in OUTSIDE_CLUSTER_SPEC),
-        address_dependents=frozenset(
-            name for name, task in tasks.items() if task.job.kind in ADDRESS_DEPENDENTS[spec.strategy]
-        ),
+        address_dependents=frozenset().union(*(jobs[kind] for kind in jobs.keys() & ADDRESS_DEPENDENTS[spec.strategy])),
         restart_peers={kind: restart_peers(spec.strategy, jobs, kind, moved=False) for kind in jobs},
         moved_restart_peers={kind: restart_peers(spec.strategy, jobs, kind, moved=True) for kind in jobs},
         launch_plans=_launch_plans(spec),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tf_scheduler.core.plans.scheduling import Children, eligible, held_back
+from builders import a_running_state, a_spec, with_fields
+from tf_scheduler.core.plans.scheduling import Children, eligible, held_back, view_of
 from tf_scheduler.model.plan import PlanStrategy
 
 NAMES = ("a", "b", "c", "d")
@@ -62,3 +63,22 @@ def test_all_released_canaries_continue_serially_or_in_parallel() -> None:
 def test_only_first_two_canaries_are_held_back() -> None:
     assert ("a", "b") == held_back(children(PlanStrategy.CANARY))
     assert () == held_back(children(PlanStrategy.SERIAL))
+
+
+@pytest.mark.parametrize("unread", ["redeemed_tokens", "reservations", "agent_failures", "configurations"])
+def test_change_that_no_plan_reads_keeps_view(unread: str) -> None:
+    state = a_running_state(a_spec(workers=1))
+    view = view_of(state)
+
+    assert view.after(with_fields(state, **{unread: {}})) is view
+
+
+@pytest.mark.parametrize("read", ["tasks", "statuses", "retired", "controls", "recoveries", "paused", "ready_launches"])
+def test_change_that_plans_read_makes_new_view(read: str) -> None:
+    state = a_running_state(a_spec(workers=1))
+    changed = with_fields(state, **{read: frozenset({"worker-0__1"}) if read == "ready_launches" else {}})
+
+    view = view_of(state).after(changed)
+
+    assert view.state.process.ready_launches is changed.process.ready_launches
+    assert view.state.stored is changed.stored
