@@ -85,7 +85,7 @@ def _sections() -> Iterator[str]:
     yield "## A step that launches a task"
     yield "The first row that applies gives the status:"
     yield _table(("step", "status"), ((row.value, _of(status)) for row, status in SITUATIONS.items()))
-    yield "If the task has the launch that the plan wants, the state of the launch gives the status:"
+    yield "If the latest launch is the launch that the plan wants, the state of the launch gives the status:"
     yield _table(("state of the launch", "status"), _launched())
     yield "## A step that stops or removes something"
     yield (
@@ -248,8 +248,8 @@ time. The stop of a stalled program counts as a failure. Parameter servers, and 
 
 The scheduler counts failures of each agent. A launch is a failure of its agent if it could not start on the agent, was
 lost on the agent, or was late. Crashes of programs are not failures of the agent. Failures within
-{failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once. An agent with `recovery.avoid_after` failures within
-`recovery.avoid_for` seconds is avoided for `recovery.avoid_for` seconds. Tasks whose previous address is on the agent
+{failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once. After `recovery.avoid_after` failures within
+`recovery.avoid_for` seconds, the scheduler avoids the agent for another `recovery.avoid_for` seconds. Tasks whose previous address is on the agent
 avoid the agent, too. If the tasks cannot be placed on the other offered agents, the scheduler also uses avoided agents,
 beginning with the agent that has the fewest failures.
 
@@ -281,12 +281,12 @@ failures. They survive a restart of the scheduler. Finished tasks are not relaun
 `pause` stops the program and keeps the task's resources. The scheduler launches a placeholder with the same resources
 at the previous address. The placeholder prints that the task is paused, and sleeps. The placeholder gets no secrets,
 hooks, health checks or time limits. `resume` launches the program at the address of the placeholder. Tasks that depend
-on the paused task (third column of the second table) are paused with it. A paused parameter server pauses the chief; in
-collective training all tasks are paused. Dependent tasks stay paused until the paused task is resumed, or until an
-update removes the paused task. The placeholder is launched about a second after the end of the program. In this second
-another framework can take resources that are not reserved. If a paused task is lost, the scheduler relaunches its
-placeholder after a back-off. If the previous agent is gone, the scheduler uses another agent. The loss of a paused task
-never counts as a failure.
+on the paused task (third column of the second table) are paused with it. A pause of a parameter server pauses the
+chief; in collective training, a pause of one task pauses all tasks. Dependent tasks stay paused until the paused task
+is resumed, or until an update removes the paused task. The placeholder is launched about a second after the end of the
+program. In this second another framework can take resources that are not reserved. If a paused task is lost, the
+scheduler relaunches its placeholder after a back-off. If the previous agent is gone, the scheduler uses another agent.
+The loss of a paused task never counts as a failure.
 """
 
 

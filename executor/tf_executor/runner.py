@@ -99,7 +99,7 @@ class TaskRunner:
     def _receive(self, item: Incoming) -> None:
         if isinstance(item, DriverAborted):
             log.error("agent lost: %s", item.reason)
-            self._step(events.AgentLost(f"lost the agent: {item.reason}", self._grace))
+            self._step(events.AgentLost(f"the executor lost its agent: {item.reason}", self._grace))
         elif isinstance(item, DriverDisconnected):
             self._step(events.AgentDisconnected())
         elif isinstance(item, signal.Signals):

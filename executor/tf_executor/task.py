@@ -132,7 +132,7 @@ class TaskProcess:
             pipe = around_environment.make_pipe(folder)
             self._progress = ProgressReader(pipe, self._task_id, self._send)
         except OSError as error:
-            log.warning("progress disabled: %s", error)
+            log.warning("progress reports disabled: %s", error)
             return ""
         return str(pipe)
 

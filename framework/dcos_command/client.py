@@ -143,7 +143,7 @@ def last_failure_message(app: Mapping[str, Any]) -> str:
     if not message or last.get("version") != app.get("version"):
         return ""
     # Marathon reports an exit code only; messages of several lines are the scheduler's.
-    return message if "\n" in message else f"{message} (its log: dcos task log --completed {last.get('taskId')} stderr)"
+    return message if "\n" in message else f"{message} (see: dcos task log --completed {last.get('taskId')} stderr)"
 
 
 #: The DC/OS SDK's status of a command that was executed before.
@@ -248,7 +248,7 @@ class ServiceClient:
         if not token:
             return dict(headers)
         if not (token.isascii() and token.isprintable()):
-            raise CommandError("invalid token: contains a newline, control or non-ASCII character")
+            raise CommandError("invalid token: contains a newline, a control character or a non-ASCII character")
         return {**headers, "Authorization": f"Bearer {token}" if self.direct else f"token={token}"}
 
     def _error(self, status: int, text: str) -> CommandError:
@@ -275,7 +275,7 @@ class ServiceClient:
                 f"service `{self.name}` at {self.cluster.url} does not answer (HTTP {status}): "
                 "the scheduler is starting or restarting; try again in a few seconds"
             )
-        hint = "" if self.program != "dcos tensorflow" else "; list the names with: dcos service"
+        hint = "" if self.program != "dcos tensorflow" else "; to list all services, run: dcos service"
         return f"service `{self.name}` does not exist at {self.cluster.url} (HTTP {status}){hint}"
 
 

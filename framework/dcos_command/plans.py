@@ -78,7 +78,7 @@ def _overview(plans: Mapping[str, Plan]) -> Iterator[Any]:
 def _start(service: ServiceClient, params: Params) -> Any:
     for text in params["parameter"]:
         if not _VARIABLE.fullmatch(text):
-            raise UsageError(f"--parameter: `{text}`: must be NAME=VALUE with the name of an environment variable")
+            raise UsageError(f"--parameter: `{text}`: must be NAME=VALUE, where NAME is an environment variable")
     variables = dict(text.split("=", 1) for text in params["parameter"])
     return service.post(api_path("plans", params["plan"], "start"), variables)
 
@@ -118,7 +118,7 @@ COMMANDS = (
     ),
     Command(
         "plan start",
-        "Start a plan, or restart a complete one.",
+        "Start a plan, or restart a completed plan.",
         _start,
         show_message,
         (_PLAN,),
@@ -127,7 +127,7 @@ COMMANDS = (
     ),
     Command(
         "plan stop",
-        "Interrupt a plan; the next start begins at its first step.",
+        "Interrupt a plan; a later start begins at the first step.",
         plan_command("stop"),
         show_message,
         (_PLAN,),

@@ -255,7 +255,7 @@ _listing: Mapping[str, Any] = {"show": show_names, "sdk_json": True}
 COMMANDS = (
     Command(
         "progress",
-        "Show the training progress; live on a terminal.",
+        "Show the training progress, updated live on a terminal.",
         get("tf/progress", points=str(_CURVE_WIDTH)),
         show_progress,
         poll_until=_final_result,
@@ -272,7 +272,7 @@ COMMANDS = (
     ),
     _sdk(
         "config list",
-        "List the configurations with the changes of each one.",
+        "List the configurations and what each of them changed.",
         get("configurations"),
         _show_configurations,
         fetch_for_humans=_fetch_configurations,
@@ -298,7 +298,7 @@ COMMANDS = (
     _sdk("state property", "Show a stored property.", get("state/properties/{property}"), show_json, _PROPERTY),
     _sdk(
         "state refresh",
-        "Refused: the scheduler has no cache of its state.",
+        "Not supported: the scheduler has no cache to refresh.",
         lambda service, _: service.put(api_path("state", "refresh")),
         show_message,
         aliases=("state refresh_cache",),

@@ -54,7 +54,7 @@ def _show_why(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
         yield from (Line((f"  - {reason}",)) for reason in entry["reasons"] or ("no reason known yet",))
     if answer["tasks"]:
         if answer["evaluated_at"] is not None:
-            yield Line((dim(f"Last evaluated: {answer['offers']} offers of {answer['agents']} agents."),))
+            yield Line((dim(f"Last evaluation: {answer['offers']} offers of {answer['agents']} agents."),))
     elif params.get("task"):
         task = answer["task"]
         place = f" on {task['hostname']} at {task['address']}" if task["hostname"] else ""
@@ -105,7 +105,7 @@ def _pod_command(verb: str) -> Fetch:
 _ANY_TASK = CommandArgument("task", "task", required=False, help="Name of a task.", example="worker-0")
 _POD = CommandArgument("pod", "pod", help="Name of the pod.", example="worker-0")
 _ANY_POD = CommandArgument("pod", "pod", required=False, help="Name of the pod.", example="worker-0")
-_TASKS = CommandOption("task", "Only for this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
+_TASKS = CommandOption("task", "Select only this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
 
 
 def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
@@ -127,11 +127,11 @@ COMMANDS = (
     Command(
         "pod status", "List the tasks of a pod, or of all pods.", get("pod/{pod}/status"), _show_pod_status, (_ANY_POD,)
     ),
-    Command("pod info", "Show the Mesos documents of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
+    Command("pod info", "Show TaskInfo and TaskStatus of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
     _control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),
     _control(
         "replace",
-        "Release a pod's resources and launch it elsewhere.",
+        "Release a pod's resources and launch the pod elsewhere.",
         "is replaced",
         confirm="Release the resources of {pod}?",
         examples=("worker-0 --yes",),

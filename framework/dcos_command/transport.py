@@ -187,7 +187,7 @@ def _reason(error: Exception) -> str:
 def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
     """A possible remedy, or an empty text."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"\nIf a private CA signed the server's certificate, set {cluster.verified_by} to the file of that CA"
+        return f"\nIf a private CA signed the server's certificate, set {cluster.verified_by} to the CA's PEM file"
     if encrypted and isinstance(error, ssl.SSLError) and "WRONG_VERSION" in str(error):
         return "\nThe server seems not to use TLS; try http:// instead of https://"
     if not encrypted and isinstance(error, (http.client.BadStatusLine, ConnectionResetError)):

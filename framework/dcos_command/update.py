@@ -173,13 +173,13 @@ def check_unstarted(service: ServiceClient, present: Options, params: Params) ->
     unstarted = _unstarted_options(service, present)
     rows = [(item["option"], value_text(item["new"]), value_text(item["old"])) for item in unstarted]
     if rows and not params.get("force"):
-        lines = "\n".join(f"{option}: {stored}; its scheduler has {running}" for option, stored, running in rows)
+        lines = "\n".join(f"{option}: DC/OS has {stored}, scheduler {running}" for option, stored, running in rows)
         raise CommandError(
             f"DC/OS has options for this service that its scheduler was not started with:\n{lines}\n"
-            "Another update is in progress, or the Marathon app was changed; nothing was changed. Check "
+            "This command changed nothing: another update is running, or the Marathon app was edited. Check "
             f"`{params['program']} update status`, or overwrite these options with --force"
         )
-    heading = "Options in DC/OS that the scheduler was not started with are overwritten:"
+    heading = "This update overwrites options in DC/OS that the scheduler was not started with:"
     return (heading, Table(("option", "DC/OS", "scheduler"), rows)) if rows else ()
 
 
@@ -198,7 +198,7 @@ def check_unchanged(service: ServiceClient, present: Options, params: Params) ->
     """Raise CommandError if the service has changed since the user saw `present`."""
     if changes := changed_options(user_options(service), present):
         raise CommandError(
-            f"another update changed the service meanwhile: {', '.join(changes)}; nothing was changed. "
+            f"another update meanwhile changed {', '.join(changes)}; this command changed nothing. "
             f"See the present options with `{params['program']} describe` and repeat the command"
         )
 
@@ -247,7 +247,7 @@ def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderabl
 
 
 def _document(file: str) -> Any:
-    name = "--options - (standard input)" if file == "-" else f"--options {file}"
+    name = "--options `-` (standard input)" if file == "-" else f"--options {file}"
     try:
         document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -329,13 +329,13 @@ def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
         last_step = replace(kept, message=kept.message or last_step.message, done=newer.done)
         if last not in ("", failure):
             failure = last
-            screen.show((f"the scheduler exited and is restarted: {failure}",))
+            screen.show((f"the scheduler exited and is being restarted: {failure}",))
         if time.monotonic() > deadline:
             reason = last_step.message or failure or "the scheduler reported no reason"
             raise CommandError(
                 f"{name} still exists after {limit:g} s: {reason}. "
-                "The uninstall continues; repeat this command to wait for it. If the scheduler cannot run, remove the "
-                f"app with `dcos marathon app remove {name}`: Mesos stops its tasks after the failover timeout"
+                "The uninstall continues; repeat this command to wait longer. If the scheduler cannot run, remove the "
+                f"app with `dcos marathon app remove {name}`: Mesos then stops the tasks after the failover timeout"
             )
         time.sleep(_POLL_SECONDS)
     return last_step.message
@@ -373,7 +373,7 @@ def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument)
     return Command(words, help_text, plan_command(verb), show_message, arguments)
 
 
-_FORCE = CommandOption("force", "Overwrite options that were changed in DC/OS meanwhile.", "flag")
+_FORCE = CommandOption("force", "Overwrite options in DC/OS that are not in effect yet.", "flag")
 _ID = CommandArgument("id", "config", required=False, help="Id of a configuration, see `config list`.", example="ID")
 COMMANDS = (
     Command(
@@ -383,7 +383,7 @@ COMMANDS = (
         _show_start,
         (),
         (
-            CommandOption("options", "JSON file of options; - for standard input.", metavar="FILE"),
+            CommandOption("options", "JSON file of options, or `-` for standard input.", metavar="FILE"),
             CommandOption("replace", "Replace all options instead of merging.", "flag"),
             CommandOption("package-version", "Change to this version of the package.", metavar="VERSION"),
             _FORCE,
@@ -405,7 +405,7 @@ COMMANDS = (
     Command("update status", "Show the progress of the update.", _status, _show_status, aliases=("update show",)),
     _control("update pause", "Stop starting new steps; running steps continue.", "interrupt", PHASE),
     _control("update resume", "Resume a paused update.", "continue", PHASE),
-    _control("update force-restart", "Restart the update, phase or step.", "restart", PHASE, STEP),
+    _control("update force-restart", "Restart the update, a phase or a step.", "restart", PHASE, STEP),
     _control("update force-complete", "Mark the update, a phase or a step as complete.", "forceComplete", PHASE, STEP),
     Command("update package-versions", "Show the package version, upgrades and downgrades.", _versions, show_json),
     Command(
@@ -415,7 +415,7 @@ COMMANDS = (
         _show_uninstall,
         (),
         (
-            CommandOption("no-wait", "Return without waiting until the service is removed.", "flag"),
+            CommandOption("no-wait", "Do not wait until the service is removed.", "flag"),
             CommandOption("timeout", "Maximum time to wait.", "number", metavar="SECONDS", default=TIMEOUT, minimum=0),
         ),
         confirm="Remove the service, its tasks and its stored state?",

@@ -42,7 +42,7 @@ def parse_duration(text: str) -> float:
     """Convert a Mesos duration such as `1.5hrs` to seconds. Raises ValueError."""
     match = _DURATION.fullmatch(text)
     if match is None or match.group(2) not in _SECONDS:
-        raise ValueError(f"invalid duration {text!r}: a number and one of {', '.join(_SECONDS)} is required")
+        raise ValueError(f"invalid duration {text!r}; expected a number with one of the units {', '.join(_SECONDS)}")
     return float(match.group(1)) * _SECONDS[match.group(2)]
 
 

@@ -36,7 +36,7 @@ def _base_url(part: str, scheme: str) -> str:
     if "@" in url.netloc:
         raise ValueError(f"master {_without_secret(part)!r}: a user and password are not allowed here")
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"master {part!r}: host:port, http(s)://host:port or zk://host:port/path is required")
+        raise ValueError(f"master {part!r}: invalid; expected host:port, http(s)://host:port or zk://host:port/path")
     return base_url(url.scheme, url.hostname, DEFAULT_PORT if port is None else port)
 
 
@@ -155,11 +155,11 @@ class ZooKeeperUrl:
         authority, slash, path = rest.partition("/")
         credentials, at, servers = authority.rpartition("@")
         if not servers or not all(map(_is_server, servers.split(","))):
-            raise ValueError(f"master zk://{servers}{slash}{path}: zk://host:port,host:port/path is required")
+            raise ValueError(f"master zk://{servers}{slash}{path}: invalid; expected zk://host:port,host:port/path")
         if at and ":" not in credentials:
             raise ValueError(f"master zk://...@{servers}{slash}{path}: user:password is required before @")
         if not path.strip("/"):
-            raise ValueError(f"master zk://{servers}/: missing path of the masters, such as /mesos")
+            raise ValueError(f"master zk://{servers}/: the path of the masters' nodes is missing, such as /mesos")
         return cls(servers, "/" + path.strip("/"), credentials if at else None)
 
     def __str__(self) -> str:

@@ -109,7 +109,7 @@ def _pairs_errors(what: str, source: object) -> Iterator[str]:
             named.remove((str(name), str(raw)))
     for name, value in named:
         if not _NAME.fullmatch(name) or not value or ";" in value or not value.isprintable():
-            yield f"{what} {abbreviate(name)}: {abbreviate(value)} is not of the form name:value"
+            yield f"{what} {abbreviate(name)} with the value {abbreviate(value)} is not of the form name:value"
         elif what == "resource" and (error := _value_error(name, value)):
             yield f"resource {abbreviate(name)}: {abbreviate(value)} {error}"
     names = [name for name, _ in named]
@@ -119,7 +119,7 @@ def _pairs_errors(what: str, source: object) -> Iterator[str]:
 
 def _value_error(name: str, value: str) -> str:
     if _is_ports(name):
-        return "" if _valid_ports(value) else "is not ranges such as [31000-31099,31200-31299]"
+        return "" if _valid_ports(value) else "is not a list of port ranges such as [31000-31099,31200-31299]"
     if _NUMBER.fullmatch(value):
         if float(value) > _MAX_NUMBER:
             return f"is too large: at most {_MAX_NUMBER:,.0f}"
@@ -127,7 +127,7 @@ def _value_error(name: str, value: str) -> str:
     if name in ("cpus", "mem", "disk", "gpus"):
         return "is not a number"
     valid = _RANGES.fullmatch(value) or _SET.fullmatch(value)
-    return "" if valid else "is neither a number, nor [ranges], nor a {set}"
+    return "" if valid else "is neither a number, nor ranges such as [1-5], nor a set such as {a,b}"
 
 
 def _is_ports(name: str) -> bool:

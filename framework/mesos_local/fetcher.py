@@ -76,7 +76,7 @@ def _get(uri: str, target: Path, info: Mapping[str, Any]) -> None:
     if url.scheme in ("http", "https"):
         _download(uri, target, info.get("stall_timeout", {}).get("nanoseconds", _STALL_TIMEOUT * _NANOSECONDS))
     elif url.scheme not in ("", "file"):
-        raise MesosLocalError(f"unsupported scheme {url.scheme}:; use file:, http: or https:")
+        raise MesosLocalError(f"unsupported URI scheme `{url.scheme}`; use `file`, `http` or `https`")
     elif url.scheme and url.netloc not in ("", "localhost"):
         raise MesosLocalError("a file: URI must name a local file, such as file:///folder/file")
     elif not _local_path(uri).is_absolute() and not info.get("frameworks_home"):

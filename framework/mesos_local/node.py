@@ -102,7 +102,7 @@ class Node:
         """Return the last log lines, or an empty string."""
         with suppress(OSError):
             lines = self.log_path.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-            return "\n  ".join([f"\nend of {self.log_path}:", *lines])
+            return "\n  ".join([f"\nlast lines of {self.log_path}:", *lines])
         return ""
 
     def _running(self) -> ProcessId:
@@ -133,7 +133,7 @@ def is_listening(address: str) -> bool:
 
 #: Folder of the jars of Debian's package `zookeeper`.
 JARS = Path("/usr/share/java")
-_MISSING = "missing for a local ZooKeeper: {}; on Debian: apt-get install zookeeper default-jre-headless"
+_MISSING = "files of a local ZooKeeper are missing: {}; on Debian: apt-get install zookeeper default-jre-headless"
 # The server and what it loads; slf4j-simple logs to standard error.
 _NETTY = (
     *("handler", "common", "buffer", "transport", "codec", "resolver"),

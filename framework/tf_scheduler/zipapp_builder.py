@@ -36,7 +36,7 @@ def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) ->
     """Yield zip name and content of a package's files. Raises BundleError if missing."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise BundleError(f"{what}: Python package {package}: not installed")
+        raise BundleError(f"{what} needs the Python package {package}, which is not installed")
     origin = Path(spec.origin)
     # submodule_search_locations does not decide: six, once imported, claims to be a package.
     if origin.name != "__init__.py":

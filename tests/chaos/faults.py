@@ -58,10 +58,10 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("agent", "an agent is killed, and started again on its work directory"),
         Fault("master", "the master is killed, and started again on its work directory"),
         Fault("zookeeper", "ZooKeeper is killed, and started again on its data", Store.ZOOKEEPER),
-        Fault("agent-frozen", "an agent is frozen until its tasks count as unreachable, and then goes on"),
-        Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then goes on"),
+        Fault("agent-frozen", "an agent is frozen until its tasks count as unreachable, and then continues"),
+        Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then continues"),
         Fault(TWO, "two of the kills at once"),
-        Fault("disk-full", "the disk of the state is full while a worker is killed, and then has room", Store.SQLITE),
+        Fault("disk-full", "the state's disk is full while a worker is killed, and later has free space", Store.SQLITE),
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
     )
 }

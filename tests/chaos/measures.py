@@ -135,7 +135,11 @@ def goals(costs: Sequence[Cost], bare: Sequence[float]) -> Iterator[Goal]:
     yield _within(
         "the end of a program or an executor is noticed within {:g} s", [cost.noticed for cost in local], NOTICED
     )
-    yield _within("what starts again is decided within {:g} s of that", [cost.decided for cost in local], DECIDED)
+    yield _within(
+        "within {:g} s of the report, the scheduler decides which tasks restart",
+        [cost.decided for cost in local],
+        DECIDED,
+    )
     yield _back(ratio(costs, bare))
     yield _alone([cost for cost in costs if cost.fault not in MOVING])
 
@@ -160,9 +164,7 @@ def _back(found: float | None) -> Goal:
 def _alone(costs: Sequence[Cost]) -> Goal:
     found: Mapping[str, tuple[str, ...]] = {cost.fault: cost.needless for cost in costs if cost.needless}
     restarts = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in found.items())
-    return Goal(
-        "nobody starts again who need not", restarts or ("nobody did" if costs else "-"), not found if costs else None
-    )
+    return Goal("no task restarts unnecessarily", restarts or ("none" if costs else "-"), not found if costs else None)
 
 
 def launched_twice(record: Record) -> Iterator[str]:

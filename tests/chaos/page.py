@@ -71,7 +71,7 @@ maximum.
   includes the delivery of the report. `-`: no decision.
 - *answers again*: time from the fault until the TensorFlow servers of all affected tasks answered again. Each server
   runs in a new process that has imported TensorFlow.
-- *stood still*: additional time without a finished epoch.
+- *stood still*: longest time without a finished epoch, minus the usual time of an epoch.
 - *all as before*: time from the fault until every task ran and answered, scheduler and agents were registered with the
   master, every update was acknowledged, and another epoch was finished.
 - *steps lost*: maximum number of repeated training steps. Repeated steps are steps of finished epochs, and steps of the

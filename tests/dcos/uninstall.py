@@ -112,7 +112,7 @@ def last_words(shown: Snapshot) -> str:
         found = [step.get("message") for phase in phases for step in phase["steps"]]
     except (ValueError, LookupError, TypeError, AttributeError):
         found = []
-    return found[-1] if found and found[-1] else "its plan is complete"
+    return found[-1] if found and found[-1] else "the uninstall plan is complete"
 
 
 def _plan(shown: Snapshot) -> tuple[int | None, bytes]:

@@ -211,7 +211,7 @@ def test_gpu_lock_with_pipe_does_not_block(tmp_path: Path) -> None:
     thread.join(30)
     os.close(os.open(tmp_path / "GPU-aaaa.lock", os.O_RDWR | os.O_NONBLOCK))  # unblock a waiting reader
     assert [("GPU-bbbb",)] == [one.uuids for one in locked]
-    with pytest.raises(GpuError, match=r"use 1 of .* 1 cannot be locked: .*/GPU-aaaa\.lock is not a regular file"):
+    with pytest.raises(GpuError, match=r"use 1 of .* 1 GPU cannot be locked: .*/GPU-aaaa\.lock is not a regular file"):
         gpus.lock_gpus(UUIDS[:2], 1, tmp_path)
     locked[0].release()
 

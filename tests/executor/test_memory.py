@@ -93,7 +93,7 @@ def test_system_without_counters_returns_none(tmp_path: Path) -> None:
         (
             OomKills(1, 1),
             OomKills(1, 2),
-            (False, "the kernel killed 1 process on this host because it was out of memory"),
+            (False, "the kernel killed 1 process on this host because the host was out of memory"),
         ),
     ],
 )
@@ -130,7 +130,7 @@ HUNGRY = "held = bytearray(500 << 20)\nprint(len(held))\n"
     ("command", "how"),
     [
         ("exec python hungry.py", "killed by signal 9 (SIGKILL)"),
-        ("python hungry.py; exit $?", "exit code 137 (from a shell: its command was killed by signal 9 (SIGKILL))"),
+        ("python hungry.py; exit $?", "exit code 137 (a shell's code for a command killed by signal 9 (SIGKILL))"),
         ("python hungry.py || exit 1", "exit code 1"),
     ],
 )

@@ -199,7 +199,7 @@ def test_permanently_lost_agent_ends_task(bundle: Path, ready: Path) -> None:
         assert "saved\n" == saved.read_text()
         assert [] == processes("orphan")
         assert gone(temporary)
-        assert "lost the agent: " in (scheduler.sandbox("orphan") / "executor.log").read_text()
+        assert "lost its agent: " in (scheduler.sandbox("orphan") / "executor.log").read_text()
 
 
 def has_ended(descriptor: int) -> bool:

@@ -97,7 +97,7 @@ def test_invalid_end_fields_are_ignored() -> None:
     data = b'{"exit_code": "\\ud800", "signal": {"x": [1]}, "oom": true, "failed_stage": "\\ud800"}'
     problems: list[str] = []
     assert EndReport(oom=True) == EndReport.decode(data, problems.append)
-    assert ["ignored an invalid end report of an executor: exit_code, signal, failed_stage"] == problems
+    assert ["ignored invalid fields of an executor's end report: exit_code, signal, failed_stage"] == problems
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_invalid_progress_number_is_ignored(wrong: dict[str, Any]) -> None:
     assert ProgressReport.decode(written(right)) == ProgressReport("t", 1, 0.0)
     problems: list[str] = []
     assert ProgressReport.decode(written({**right, **wrong}), problems.append) is None
-    assert [f"ignored an invalid progress report of an executor: {next(iter(wrong))}"] == problems
+    assert [f"ignored an executor's progress report with invalid or missing fields: {next(iter(wrong))}"] == problems

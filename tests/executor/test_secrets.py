@@ -199,7 +199,7 @@ def test_lost_response_is_retried_with_same_nonce(desk_of: Any) -> None:
 
 def test_unavailable_scheduler_is_given_up() -> None:
     now = [0.0]
-    with pytest.raises(SecretFetchError, match=r"127.0.0.1:9.* cannot connect: .*refused.*retried for 9 s") as caught:
+    with pytest.raises(SecretFetchError, match=r"127.0.0.1:9.* request failed: .*refused.*retried for 9 s") as caught:
         fetch_secrets(
             claim("http://127.0.0.1:9/v1/secrets"), 9, lambda: now[0], lambda pause: now.append(now.pop() + pause)
         )

@@ -276,7 +276,7 @@ def workers_of(folder: Path, task: str) -> int:
             {"restart": RestartPolicy(max_failures=0, backoff=0.1, when=RestartWhen.EXIT_CODE)},
             "[ $(wc -l < starts) = 1 ] && kill -KILL $$; exit 5",
             2,
-            "its restart_policy is exit_code, and 1 to 127 are final",
+            "its restart_policy is exit_code, and exit codes 1 to 127 are final",
         ),
         ({"user": FORBIDDEN}, "exit 0", 0, "a relaunch would end in the same way"),
     ],

@@ -132,7 +132,7 @@ def test_log_fields_of_launch(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "tf_scheduler.runner")
     world = play(World(a_spec(), an_agent()), send.register(), send.offers())
 
-    launches = [line for line in logged(caplog) if " goes to " in line["message"]]
+    launches = [line for line in logged(caplog) if " is placed on " in line["message"]]
     assert {"ps-0", "worker-0", "worker-1", "chief-0"} == {line["task"] for line in launches}
     for line in launches:
         record = world.state.stored.tasks[line["task"]]

@@ -327,7 +327,7 @@ def test_reservation_taken_by_rival_is_made_again(cluster, start) -> None:
 
     host = Thief(cluster, "offers-role").steal()
 
-    service.until(lambda _: any(f"on {host} lost to another" in message for message in service.messages))
+    service.until(lambda _: any(f"on {host} lost to an operator" in message for message in service.messages))
     state = service.until(
         lambda state: (
             {"a-1", "a-2", "b-1"}

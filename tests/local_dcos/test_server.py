@@ -310,7 +310,7 @@ def test_update_during_confirmation_is_not_replaced(
     codes.append(main([*start, "--replace", f"--options={mine}"], environment))
 
     assert [0, 1] == codes
-    assert "another update changed the service meanwhile: service.a; nothing was changed." in capsys.readouterr().err
+    assert "another update meanwhile changed service.a; this command changed nothing." in capsys.readouterr().err
     now = cosmos(dcos, "service/describe", appId="/dev/one")[1]["userProvidedOptions"]["service"]
     assert "8" == now["a"]
     monkeypatch.undo()

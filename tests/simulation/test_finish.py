@@ -91,7 +91,7 @@ def test_collective_loss_after_a_finish_fails_job(strategy: Any, end: Any) -> No
     play(world, send.status("worker-0", FINISHED))
     play(world, send.status("worker-1", end[0], **end[1]), expect.result(Verdict.FAILED))
 
-    assert "worker-0 finished before" in world.state.stored.result.reason
+    assert "worker-0 had already finished" in world.state.stored.result.reason
 
 
 def test_independent_workers_continue_after_a_finish() -> None:

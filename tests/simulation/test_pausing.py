@@ -86,7 +86,7 @@ def test_placeholder_of_paused_task_only_sleeps() -> None:
     payload, was = Payload.decode(after.payload), Payload.decode(before.payload)
     assert (None, "", {}) == (after.max_completion_time, after.record.token, after.references)
     assert "worker-0 of digits is paused: paused by an operator." in payload.command
-    assert "To go on: dcos tensorflow --name=digits pod resume worker-0" in payload.command
+    assert "To resume: dcos tensorflow --name=digits pod resume worker-0" in payload.command
     assert payload.command.endswith("while :; do sleep 3600; done")
     idle = replace(
         was, command=payload.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url=""
@@ -217,9 +217,9 @@ def test_collective_training_is_paused_as_a_whole() -> None:
 
     play(world, send.pod(PAUSE, "worker-1"), expect.answered(Reply.OK, "together with worker-0, worker-2"))
     play(world, expect.killed(*names), send.offers(), expect.launched(*names), send.running())
-    play(world, expect.says("recovery", "worker-0", "it restarts with worker-1, paused by an operator"))
+    play(world, expect.says("recovery", "worker-0", "it restarts together with worker-1, which an operator paused"))
     assert dict.fromkeys(names, Override.PAUSED) == statuses(world, "recovery")
-    play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.BAD_REQUEST, "it restarts with worker-1"))
+    play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.BAD_REQUEST, "it restarts together with worker-1"))
     play(world, send.pod(PAUSE, "worker-0"), expect.answered(Reply.OK), expect.quiet())
     play(world, send.pod(RESUME, "worker-1"), expect.answered(Reply.OK), expect.quiet())
 
@@ -340,7 +340,7 @@ def test_dependent_of_removed_paused_task_resumes_once() -> None:
     play(
         world,
         send.restart(a_spec(jobs=jobs[:2])),
-        expect.outcome("worker-0 resumes: the options no longer contain the paused task"),
+        expect.outcome("worker-0 resumes: it was paused together with a task that the options no longer contain"),
     )
     woken = world.state.stored.recoveries["worker-0"]
     play(world, send.wait(5.0), send.restart(), send.wait(5.0))

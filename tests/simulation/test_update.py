@@ -206,7 +206,7 @@ def test_canary_update_waits_for_operator_twice() -> None:
         expect.steps("update", worker_0=WAITING, worker_1=WAITING, worker_2=PENDING, worker_3=PENDING),
         expect.says("update", "worker-0", "waits for an operator to continue its phase: plan resume update worker"),
         send.command(Verb.CONTINUE, "update"),
-        expect.answered(Reply.ALREADY, "plan update is not waiting; continue worker"),
+        expect.answered(Reply.ALREADY, "plan update is not waiting; continue instead: worker"),
         expect.killed(),
         send.command(Verb.CONTINUE, "update", "worker"),
         expect.answered(Reply.OK),

@@ -63,7 +63,7 @@ def _resolve(python: str, search_path: str) -> str:
         return sys.executable
     path = shutil.which(python, path=search_path)
     if path is None:
-        where = "" if os.sep in python else f" in PATH `{search_path}`"
+        where = "" if os.sep in python else f" (searched in PATH `{search_path}`)"
         raise InterpreterError(f"option python: `{python}`: not an executable file on this agent{where}")
     return str(Path(path).absolute())
 

@@ -97,7 +97,7 @@ def lock_gpus(visible: Sequence[str], count: int, where: Path) -> GpuLocks:
     if len(held) < count:
         locked.release()
         others = len(visible) - len(held) - len(broken)
-        detail = f"; {len(broken)} cannot be locked: {broken[0]}" if broken else ""
+        detail = f"; {_gpus(len(broken))} cannot be locked: {broken[0]}" if broken else ""
         used = f"{others} of the host's {len(visible)}"
         raise GpuError(f"the task needs {_gpus(count)}, but other tasks use {used}{detail}")
     return locked

@@ -226,7 +226,7 @@ def fetch_secrets(
         except (OSError, ValueError) as error:
             if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
                 raise SecretFetchError(f"{request.url}: untrusted certificate: {error}") from None
-            failure = f"{request.url}: cannot connect: {getattr(error, 'reason', error)}"
+            failure = f"{request.url}: request failed: {getattr(error, 'reason', error)}"
         if clock() + delay > end:
             raise SecretFetchError(f"{failure} (retried for {retry_seconds:g} s)")
         wait(delay)

@@ -262,7 +262,7 @@ def _hint(code: int) -> str:
         return f" ({_SHELL_HINTS[code]})"
     number = code - _SHELL_SIGNAL_BASE
     if number in [int(item) for item in signal.Signals]:
-        return f" (from a shell: its command was killed by {_name(number)})"
+        return f" (a shell's code for a command killed by {_name(number)})"
     return ""
 
 

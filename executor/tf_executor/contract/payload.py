@@ -184,7 +184,7 @@ def _check(payload: Payload) -> None:
     _require(bool(payload.command or payload.job_name), "command", payload, "a command or a job_name")
     cluster = payload.tf_config.get("cluster", {})
     if not isinstance(cluster, dict):
-        raise PayloadError(f"launch payload: tf_config.cluster is {cluster!r}, expected an object of addresses by job")
+        raise PayloadError(f"launch payload: tf_config.cluster is {cluster!r}, expected an object keyed by job")
     if payload.liveness is not None:
         _check_types(payload.liveness, "liveness.")
         _require(payload.liveness.kind in LIVENESS_KINDS, "liveness.kind", payload, f"one of {LIVENESS_KINDS}")

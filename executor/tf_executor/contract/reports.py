@@ -51,7 +51,7 @@ class EndReport:
         """Decode a report; empty for updates that the agent or master wrote. Never raises."""
         fields, invalid = _checked(_parsed(data, on_problem), _END_CHECKS)
         if invalid:
-            on_problem(f"ignored an invalid end report of an executor: {', '.join(invalid)}")
+            on_problem(f"ignored invalid fields of an executor's end report: {', '.join(invalid)}")
         return cls(**fields)
 
 
@@ -94,7 +94,7 @@ class ProgressReport:
         fields, invalid = _checked(values, _PROGRESS_CHECKS)
         invalid = [name for name in _REQUIRED if values.get(name) is None] + invalid
         if invalid:
-            on_problem(f"ignored an invalid progress report of an executor: {', '.join(invalid)}")
+            on_problem(f"ignored an executor's progress report with invalid or missing fields: {', '.join(invalid)}")
             return None
         return cls(**fields)
 

@@ -29,7 +29,7 @@ class OomKills:
             limit = f", whose limit is {self.limit >> 20} MB" if self.limit else ""
             return True, f"out of memory: the kernel killed {_processes(container)} of the task's container{limit}"
         if host:
-            return False, f"the kernel killed {_processes(host)} on this host because it was out of memory"
+            return False, f"the kernel killed {_processes(host)} on this host because the host was out of memory"
         return False, ""
 
 

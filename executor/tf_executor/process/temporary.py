@@ -169,7 +169,7 @@ class TemporaryFolder:
         done = threading.Event()
         threading.Thread(target=_remove, args=(self._folder, done), name="temporary", daemon=True).start()
         if not done.wait(REMOVAL_LIMIT):
-            log.warning("removing %s continues in the background", self._folder)
+            log.warning("the removal of %s continues in the background", self._folder)
 
 
 def _remove(folder: Path, done: threading.Event) -> None:

@@ -150,7 +150,7 @@ class _Resolver:
 
     def _require_inside(self, place: str, name: str) -> None:
         if not (place + "/").startswith(self._root + "/"):
-            raise _RefusalError(f"{name} is outside the working directory")
+            raise _RefusalError(f"{name} leads outside the working directory")
         if len(os.fsencode(place)) > _MAX_PATH or place.count("/") > _MAX_DEPTH:
             raise _RefusalError(f"path too long: {name[:80]} ...")
 
@@ -159,7 +159,7 @@ class _Resolver:
         return os.readlink(place) if target is None and os.path.islink(place) else target
 
 
-_BEHIND = "lies below another link"
+_BEHIND = "lies below a symbolic link"
 
 
 class _Info(tarfile.TarInfo):
@@ -170,7 +170,7 @@ class _Info(tarfile.TarInfo):
         """Parse a header block, see tarfile."""
         info = super().frombuf(buf, encoding, errors)
         if info.size > _MAX_HEADER and info.type in b"LKxgX":
-            raise _RefusalError(f"a name has {info.size} bytes")
+            raise _RefusalError(f"a name or extended header has {info.size} bytes; the maximum is {_MAX_HEADER}")
         return info
 
 

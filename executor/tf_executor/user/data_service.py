@@ -31,5 +31,5 @@ if __name__ == "__main__":
 
     module = getattr(tf.data.experimental, "service", None)
     if module is None:
-        sys.exit("data service: TensorFlow " + tf.__version__ + " does not support it; install 2.3 or later")
+        sys.exit("TensorFlow " + tf.__version__ + " does not support the data service; install TensorFlow 2.3 or later")
     server(module, os.environ).join()

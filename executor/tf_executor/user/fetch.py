@@ -55,7 +55,7 @@ def _open(url: str) -> Any:
         scheme = url.partition(":")[0]
         packages = {"s3": "fsspec s3fs", "gs": "fsspec gcsfs", "hdfs": "fsspec pyarrow"}
         wanted = packages.get(scheme, "fsspec")
-        raise FetchError(f"{sys.executable} requires `pip install {wanted}`") from None
+        raise FetchError(f"missing Python package; run: {sys.executable} -m pip install {wanted}") from None
     return fsspec.open(url, "rb")
 
 

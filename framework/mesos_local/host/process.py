@@ -213,7 +213,7 @@ def free_ports(count: int) -> list[int]:
             return ports
         if is_free(port):
             ports.append(port)
-    raise MesosLocalError("no free port between 20000 and 29999")
+    raise MesosLocalError("not enough free ports between 20000 and 29999")
 
 
 def is_free(port: int) -> bool:

@@ -68,8 +68,8 @@ def without_credentials(text: str, endpoint: str) -> str:
 
 
 UNSUPPORTED = (
-    "a local Mesos requires Linux x86-64, and this is {system} {machine}; use a Linux x86-64 container or machine, "
-    "or point the scheduler at the master of an existing Mesos"
+    "a local Mesos requires Linux x86-64, but this is a {system} {machine} machine; use a Linux x86-64 container or "
+    "machine, or point the scheduler at the master of an existing Mesos"
 )
 
 
@@ -88,7 +88,7 @@ def default_cache() -> Path:
     try:
         return Path.home() / ".cache" / "dcos-tensorflow"
     except RuntimeError as error:
-        raise MesosLocalError("no home folder for the cache of libmesos; set XDG_CACHE_HOME") from error
+        raise MesosLocalError("cannot cache libmesos: the user has no home folder; set XDG_CACHE_HOME") from error
 
 
 def ensure_library(cache: Path | None = None, index: str | None = None) -> Path:
@@ -134,7 +134,7 @@ def _download(path: Path, index: str | None, folder: Path) -> Path:
             return path
         reasons.append(without_credentials(f"{endpoint}: {reason}", endpoint))
     raise MesosLocalError(
-        f"Mesos {VERSION} cannot be downloaded from {'; '.join(reasons)}; without a network, "
+        f"Mesos {VERSION} cannot be downloaded from {'; '.join(reasons)}; on a machine without a network, "
         f"put the file {EGG} of project {PROJECT} into {folder}\n{INDEX_HELP}"
     )
 

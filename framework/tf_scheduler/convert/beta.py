@@ -18,7 +18,7 @@ IGNORED = {"portworx_volume_name": _PORTWORX, "portworx_volume_options": _PORTWO
 
 #: Rows of docs/migrate; all other options keep name, type and default.
 ROWS = (
-    Row("ps", ("parameter_server.count",), "name of the section before the first release"),
+    Row("ps", ("parameter_server.count",), "former name of the section, before the first release"),
     *(Row(f"parameter_server.{name}, worker.{name}, gpu_worker.{name}", (), why) for name, why in IGNORED.items()),
 )
 

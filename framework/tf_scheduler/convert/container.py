@@ -122,7 +122,7 @@ def convert_variable(variable: Mapping[str, Any], location: Location) -> Iterato
 
 def _convert_origin(name: str, origin: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if "secretKeyRef" not in origin:
-        yield Note(location.path, f"omitted: {name} comes from {next(iter(origin))}, which Mesos lacks")
+        yield Note(location.path, f"omitted: {name}: Mesos has no counterpart of valueFrom.{next(iter(origin))}")
         return
     secret = values.require_mapping(origin["secretKeyRef"])
     source = f"{values.require_field(secret, 'name')}/{values.require_field(secret, 'key')}"
@@ -132,7 +132,7 @@ def _convert_origin(name: str, origin: Mapping[str, Any], location: Location) ->
 
 def convert_port(port: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if port.get("name") not in ("tfjob-port", None) or port.get("hostPort"):
-        yield Note(location.path, "omitted: the port of the task comes from the offer, as TASK_PORT")
+        yield Note(location.path, "omitted: the scheduler chooses the port of the task; read it from TASK_PORT")
 
 
 def convert_nodes(value: Any, location: Location) -> Iterator[Action]:

@@ -70,7 +70,7 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
         root = ElementTree.fromstring(data, forbid_dtd=True)
     except DefusedXmlException as error:
         raise OptionsError(
-            f"{source}: XML with a DOCTYPE or entities is rejected, because they can read files"
+            f"{source}: XML with a DOCTYPE or entities is rejected, because these can make the parser read files"
         ) from error
     except (ElementTree.ParseError, ValueError) as error:
         raise OptionsError(f"{source} is not XML: {error}") from error
@@ -106,7 +106,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 def _number(node: Any) -> Any:
     if len(node.value) > _MAX_DIGITS:
         where = f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
-        raise ValueError(f"{where}: number of {len(node.value)} characters; up to {_MAX_DIGITS} are allowed")
+        raise ValueError(f"{where}: a number has {len(node.value)} characters; up to {_MAX_DIGITS} are allowed")
     return node
 
 
@@ -137,7 +137,7 @@ def _of_yaml(documents: list[Any], source: str) -> JobFile:
         kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
         other = next((f"a job of kind {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
         content = f"{len(jobs)} jobs; convert them one at a time" if jobs else other or "no job"
-        raise OptionsError(f"{source} must be {_KINDS}; it has {content}")
+        raise OptionsError(f"{source} must be {_KINDS}; it contains {content}")
     others = tuple(Note(_named(one), "omitted: not a job") for one in every if one is not jobs[0])
     return JobFile(_JOB_KEYS[str(jobs[0]["kind"])], jobs[0], others)
 

@@ -14,9 +14,9 @@ _INSTEAD = {
     "emptyDir": "use the sandbox of the task",
     "secret": "use the option secrets",
     "configMap": "pack the files in the archive of service.job_url",
-    "nfs": "mount the share on the agents and name its folder in volumes",
+    "nfs": "mount the share on the agents and set its folder in the option volumes",
 }
-_SHARED = "mount it on the agents and name its folder in volumes, or read s3, gs or hdfs"
+_SHARED = "mount it on the agents and set its folder in the option volumes, or read s3, gs or hdfs"
 #: Key that `with_volumes` adds to a mount; Kubernetes names contain no space.
 _VOLUME = "its volume"
 
@@ -44,7 +44,7 @@ def _convert_mount(mount: Mapping[str, Any], location: Location) -> Iterator[Act
     if "hostPath" in volume:
         folder = nested_value(volume, "hostPath", "path")
         if not isinstance(folder, str):
-            raise ValueError(f"hostPath.path in the volume {volume['name']}")
+            raise ValueError(f"a path in hostPath.path of the volume {volume['name']}")
         yield SetOption(("volumes",), [_record(mount, folder, location.section)])
     else:
         yield Note(location.path, f"omitted: {_reason(volume)}")
@@ -146,23 +146,23 @@ ROWS = (
         container.convert_restart,
     ),
     Row("template.metadata", (), _OF_KUBERNETES),
-    Row(_inside("name"), (), "container `tensorflow` or `pytorch`, otherwise the first; others are omitted", ignore),
+    Row(_inside("name"), (), "container `tensorflow` or `pytorch`, or else the first; all others are omitted", ignore),
     option_row(_inside("image"), "{job}.image", "run by the Mesos containerizer", require_text),
     Row(
         _inside("command"),
         ("{job}.command",),
-        "with args, as one command line; $(NAME) becomes a shell variable",
+        "joined with args to one command line; $(NAME) becomes a shell variable",
         container.convert_command,
     ),
-    Row(_inside("args"), ("{job}.command",), "without command: appended to `--command`", container.convert_args),
+    Row(_inside("args"), ("{job}.command",), "if command is missing: appended to `--command`", container.convert_args),
     Row(_inside("workingDir"), ("{job}.command",), "`cd` before the command", ignore),
     Row(
         _inside("env"),
         ("{job}.environment", "secrets"),
-        "values; secretKeyRef becomes a secret; other sources are omitted",
+        "values are copied; secretKeyRef becomes a secret; other sources are omitted",
         each(container.convert_variable),
     ),
-    Row(_inside("envFrom"), (), "name each variable in environment, or as a secret"),
+    Row(_inside("envFrom"), (), "set each variable in the option environment or secrets"),
     Row(
         _inside("ports"),
         (),
@@ -178,8 +178,8 @@ ROWS = (
     Row(
         _inside("volumeMounts"),
         ("volumes",),
-        "hostPath volumes; mount others on the agents and name the folder in volumes or service.checkpoint_dir, or "
-        "read s3, gs or hdfs",
+        "hostPath volumes are converted; mount others on the agents and set the folder in volumes or "
+        "service.checkpoint_dir, or read s3, gs or hdfs",
         each(_convert_mount),
     ),
     Row(_inside("livenessProbe"), (), "use health.liveness, health.target and health.interval"),
@@ -187,7 +187,7 @@ ROWS = (
     Row(_inside("lifecycle"), (), "use pre_command and post_command"),
     Row(_inside("imagePullPolicy"), (), "agents pull missing images"),
     Row(_inside("securityContext"), (), _USER),
-    Row(f"{_POD}.volumes", ("volumes",), "mounted volumes, see volumeMounts", ignore),
+    Row(f"{_POD}.volumes", ("volumes",), "converted if mounted, see volumeMounts", ignore),
     Row(f"{_POD}.initContainers", (), "use pre_command"),
     option_row(
         f"{_POD}.terminationGracePeriodSeconds", "{job}.kill_grace", "seconds between SIGTERM and SIGKILL", number
@@ -196,7 +196,7 @@ ROWS = (
     Row(
         f"{_POD}.nodeSelector",
         ("{job}.placement_constraint",),
-        "labels become attributes of agents; host, zone and region have their own fields",
+        "labels are matched with agent attributes; those for host, zone and region with hostname, @zone and @region",
         container.convert_nodes,
     ),
     option_row(

@@ -163,7 +163,7 @@ def collect(actions: Iterable[Action]) -> tuple[dict[str, Any], list[Note]]:
         name, path = action.path[-1], ".".join(action.path)
         section[name], conflict = _united(section.get(name), action.value)
         if conflict:
-            notes[Note(path, f"one value applies to all tasks: {section[name]!r}, {conflict}")] = None
+            notes[Note(path, f"one value applies to all tasks: {section[name]!r} is used, {conflict}")] = None
     return document, list(notes)
 
 

@@ -32,7 +32,7 @@ def _convert_clean_up(value: Any, location: tables.Location) -> Iterator[tables.
     yield tables.SetOption(("finish", "clean_up"), one_of(_CLEAN_UP)(value))
     if value == "None" and "ttlSecondsAfterFinished" not in location.siblings:
         yield tables.Note(
-            location.path, "None: tasks run on for an hour; set finish.keep_seconds to 0 to keep them as Kubeflow does"
+            location.path, "None: tasks run for another hour; set finish.keep_seconds to 0 for no limit, as in Kubeflow"
         )
 
 
@@ -80,19 +80,19 @@ _RUN_POLICY = (
     tables.option_row(
         "backoffLimit",
         "restart.max_failures",
-        "Kubeflow: restarts of all pods together; here: failures of each task within restart.window",
+        "Kubeflow counts restarts of all pods together; the service counts failures of each task in restart.window",
         integer,
-        warning="counted for each task, within restart.window",
+        warning="failures are counted for each task, within restart.window",
     ),
     tables.option_row(
         "ttlSecondsAfterFinished",
         "finish.keep_seconds",
-        "how long remaining tasks are kept; a job without remaining tasks leaves Mesos at its end, and its logs stay",
+        "time to keep tasks running after the job; without such tasks the service leaves Mesos; its logs are kept",
         # 0 means unlimited here, but immediately in Kubeflow.
         lambda value: max(1.0, number(value)),
     ),
     tables.Row("schedulingPolicy.minAvailable", (), "all tasks of a job are launched together or not at all"),
-    tables.Row("schedulingPolicy.minResources", (), "the sum of the resources of the tasks"),
+    tables.Row("schedulingPolicy.minResources", (), "the scheduler sums up the resources of the tasks"),
     tables.option_row(
         "schedulingPolicy.queue", "service.role", "queues are Mesos roles, which have quotas", require_text
     ),
@@ -100,7 +100,7 @@ _RUN_POLICY = (
     tables.option_row(
         "schedulingPolicy.scheduleTimeoutSeconds",
         "gang.reserve_timeout",
-        "time that a part of the gang is held, with gang.mode reserve",
+        "with gang.mode reserve: how long resources for a part of the gang stay reserved",
         number,
     ),
     tables.Row("suspend", (), "pause the plan instead: `dcos tensorflow plan pause deploy`"),
@@ -121,22 +121,20 @@ ROWS = (
     tables.Row("kind", (), "TFJob, PyTorchJob", tables.ignore),
     tables.Row("metadata.name", ("service.name",), "lower case, dashes", convert_name),
     tables.Row("metadata.generateName", ("service.name",), "lower case, dashes", convert_name),
-    tables.Row("metadata.namespace", (), "use a folder in service.name, such as team/mnist, or service.role"),
+    tables.Row("metadata.namespace", (), "set service.role, or use a folder in service.name, such as team/mnist"),
     tables.Row("metadata.labels", (), "services have no labels"),
     tables.Row("metadata.annotations", (), "services have no annotations"),
     tables.Row("status", (), "the result of another run"),
     tables.option_row(
         "spec.successPolicy",
         "finish.success",
-        "empty: chief (or worker 0 without a chief); AllWorkers: all_workers",
+        "empty: chief (without a chief: worker 0); AllWorkers: all_workers",
         one_of(_SUCCESS),
     ),
     tables.Row("spec.enableDynamicWorker", (), "change worker.count in an update; see docs/plans.md"),
     *_policies("spec.runPolicy"),
     tables.option_row("spec.tfImage", "service.tf_image", "v1alpha1: image of replicas without template", require_text),
-    tables.Row(
-        "spec.terminationPolicy", (), "v1alpha1: the chief decides, or worker 0 without a chief (finish.success)"
-    ),
+    tables.Row("spec.terminationPolicy", (), "v1alpha1: the chief decides; without a chief, worker 0 (finish.success)"),
     tables.Row("spec.tfReplicaSpecs", (), "Chief, Master, Worker, PS, Evaluator: see below", _convert_replicas),
     tables.Row(
         "spec.replicaSpecs", (), "v1alpha1: a list of replicas; default of tfReplicaType: MASTER", each(_listed)

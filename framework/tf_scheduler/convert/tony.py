@@ -11,7 +11,7 @@ from .tables import UNKNOWN, Action, Location, Note, Row, SetOption, apply_row, 
 from .values import convert_name, hadoop_megabytes, integer, is_true, number, seconds_of_milliseconds
 
 OF_HADOOP = "concerns YARN and Hadoop"
-_OF_PORTAL = "past runs are in `dcos-tensorflow history`"
+_OF_PORTAL = "the command `dcos-tensorflow history` replaces TonY's portal"
 _MILLISECONDS = "milliseconds become seconds"
 PLANS = "define the order by a custom plan (docs/plans.md)"
 #: Prefix of omitted properties -> reason.
@@ -27,10 +27,10 @@ PREFIXES = {
     "tony.secret.": _OF_PORTAL,
     "tony.horovod.": "Horovod runs without a driver",
     "tony.other.": OF_HADOOP,
-    "tony.application.mxnet.": "variables of MXNet are not set; see docs/tasks.md",
+    "tony.application.mxnet.": "environment variables of MXNet are not set; see docs/tasks.md",
     "tony.application.dependency.": PLANS,
     "tony.application.": OF_HADOOP,
-    "tony.gpu-exec-path": "GPUs come from the offer",
+    "tony.gpu-exec-path": "Mesos offers list the GPUs",
     "tony.version-info.": "concerns TonY itself",
     "yarn.": OF_HADOOP,
     "hadoop.": OF_HADOOP,
@@ -39,7 +39,7 @@ PREFIXES = {
 #: Arguments of TonY's command line, for docs/migrate only.
 ARGUMENTS = (
     Row("--executes, --task_params", ("service.command",), "`convert --command 'python train.py --steps 1000'`"),
-    Row("--src_dir", ("service.job_url",), "pack the folder as zip or tgz and set its address"),
+    Row("--src_dir", ("service.job_url",), "pack the folder as zip or tgz and set the address of this archive"),
     Row("--python_venv, --python_binary_path", ("service.python",), "a path on the agents, or runtime:NAME"),
     Row("--container_env, --shell_env", ("service.environment",), ""),
     Row("--hdfs_classpath", (), OF_HADOOP),
@@ -61,7 +61,7 @@ def _convert_framework(value: Any, location: Location) -> Iterator[Action]:
     if value in _STRATEGIES:
         yield SetOption(("service", "strategy"), _STRATEGIES[value])
     elif value not in ("tensorflow", "standalone"):
-        yield Note(location.path, f"{value}: its variables are not set; see docs/tasks.md")
+        yield Note(location.path, f"environment variables of {value} are not set; see docs/tasks.md")
 
 
 def _convert_mode(value: Any, location: Location) -> Iterator[Action]:
@@ -84,7 +84,7 @@ def _convert_variables(value: Any, _location: Location) -> Iterator[Action]:
     for pair in _words(value):
         name, equals, text = pair.partition("=")
         if not equals:
-            raise ValueError(f"a value of {name}")
+            raise ValueError(f"{name}=value")
         yield SetOption(("service", "environment"), {name: text})
 
 
@@ -94,7 +94,7 @@ def _convert_resources(value: Any, location: Location) -> Iterator[Action]:
         raise ValueError("the address of a file")
     place, _, alias = first.partition("::")
     yield SetOption(("service", "job_url"), place.removesuffix("#archive"))
-    left = [*others, *([f"the name {alias.removesuffix('#archive')}"] if alias.removesuffix("#archive") else [])]
+    left = [*others, *([f"the local name {alias.removesuffix('#archive')}"] if alias.removesuffix("#archive") else [])]
     if left:
         yield Note(location.path, f"omitted: {', '.join(left)}; only one file is fetched; {_FILES}")
 
@@ -122,7 +122,7 @@ def _convert_mounts(value: Any, location: Location) -> Iterator[Action]:
         return
     for mount in _words(value):
         if not 2 <= len(mount.split(":")) <= 3:
-            raise ValueError("/folder:/path:ro or rw, separated by commas")
+            raise ValueError("mounts such as /folder:/path:ro or /folder:/path:rw, separated by commas")
         host, container, mode = (*mount.split(":"), "rw")[:3]
         read_only = mode.partition("+")[0] == "ro"
         yield SetOption(
@@ -167,7 +167,7 @@ JOB_ROWS = (
     Row("gpus", ("{job}.gpus",), "workers with GPUs become gpu_worker", _gpus),
     Row("command", ("{job}.command",), "", _convert_command),
     option_row("timeout", "{job}.max_completion_time", _MILLISECONDS, seconds_of_milliseconds),
-    Row("node-label", ("{job}.placement_constraint",), "an attribute of agents with this name", _convert_label),
+    Row("node-label", ("{job}.placement_constraint",), "matched with the agent attribute node-label", _convert_label),
     Row("depends-on", (), PLANS),
     Row("max-instances", (), "change the count in an update"),
     Row("resources", (), _FILES),
@@ -207,14 +207,14 @@ ROWS = (
         "restart.max_failures",
         "single tasks are restarted, not the whole job",
         integer,
-        warning="counted for each task, within restart.window",
+        warning="failures are counted for each task, within restart.window",
     ),
     Row(COMMAND, ("service.command",), "", _convert_command),
     Row("tony.containers.envs", ("service.environment",), "NAME=value, separated by commas", _convert_variables),
     Row("tony.execution.envs", ("service.environment",), "NAME=value, separated by commas", _convert_variables),
     Row("tony.containers.resources", ("service.job_url",), "only the first file is fetched", _convert_resources),
-    Row("tony.container.allocation.timeout", (), "a job waits until it fits, and reports what is missing"),
-    Row("tony.docker.enabled", (), "read with the image", ignore),
+    Row("tony.container.allocation.timeout", (), "a job waits until its tasks fit; the service reports why"),
+    Row("tony.docker.enabled", (), "images and mounts are converted only if this is true", ignore),
     JOB_IMAGE,
     Row("tony.task.params", (), "add them to service.command"),
     Row("tony.docker.containers.image", ("service.tf_image", "service.gpu_tf_image"), "", _convert_image),
@@ -228,7 +228,7 @@ ROWS = (
     Row(
         "tony.yarn.queue",
         ("service.role",),
-        "queues are Mesos roles, which have quotas. default: the role of the service",
+        "queues are Mesos roles, which have quotas; the queue `default` stands for the default role",
         lambda value, _: [SetOption(("service", "role"), str(value))] if value != "default" else (),
     ),
     option_row("tony.tensorboard.vcores", "tensorboard.cpus", "", number),

@@ -164,7 +164,7 @@ def _is_text(value: Any) -> bool:
 def require_field(value: Mapping[str, Any], name: str) -> str:
     """Return a required text of an object. Raises ValueError."""
     if not isinstance(value.get(name), str):
-        raise ValueError(f"an object whose {name} is text")
+        raise ValueError(f"an object whose field {name} is text")
     return str(value[name])
 
 

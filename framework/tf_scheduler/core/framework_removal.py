@@ -53,7 +53,7 @@ def removal_message(state: SchedulerState) -> str:
     return (
         f"Mesos has removed the framework {state.stored.framework_id} of {spec.name}: no scheduler was connected for "
         f"longer than service.failover_timeout ({spec.failover_timeout:g} s), or an operator tore it down. Its tasks "
-        f"have ended; training since the last checkpoint is lost, checkpoints are kept. To start again from there "
-        f"as a new framework: dcos-tensorflow scheduler run --reset {state.stored.framework_id}, or, "
-        f"under Marathon, RESET_FRAMEWORK={state.stored.framework_id} in the environment of the app"
+        f"have ended; training since the last checkpoint is lost, checkpoints are kept. To resume from this checkpoint "
+        f"as a new framework: dcos-tensorflow scheduler run --reset {state.stored.framework_id}; "
+        f"under Marathon, set RESET_FRAMEWORK={state.stored.framework_id} in the environment of the app"
     )

@@ -67,7 +67,7 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     requested_at = state.session.kill_requested_at
-    message = "{0.name} on {0.hostname}, not ended within {1:.0f} s: Mesos ends it when its agent returns"
+    message = "{0.name} on {0.hostname} did not end within {1:.0f} s; Mesos ends it when its agent returns"
     texts = {record.name: message.format(record, now - requested_at[record.id]) for record in late}
     outcomes = tuple(Outcome("LeftBehind", f"left behind: {text}", name, warning=True) for name, text in texts.items())
     after = state.with_process(left_behind=(*state.process.left_behind, *texts.values()))

@@ -41,7 +41,7 @@ class SecretStore:
         if answer.status_code >= requests.codes.server_error or answer.status_code == requests.codes.too_many_requests:
             raise SourceUnavailableError(message)
         if answer.status_code == requests.codes.forbidden:
-            message += f"; the account needs the permission dcos:secrets:default:/{source.path} read"
+            message += f"; the service account needs the permission `dcos:secrets:default:/{source.path} read`"
         raise SecretError(message)
 
     def _get(self, source: SecretSource) -> requests.Response:

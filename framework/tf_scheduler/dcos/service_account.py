@@ -43,7 +43,7 @@ class MissingExtraError(AccountError):
     """PyJWT or cryptography is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("service account login needs the extra `dcos`: use the scheduler image")
+        super().__init__("login as a service account needs the extra `dcos`, which the scheduler image contains")
 
 
 class LoginError(SchedulerError, OSError):

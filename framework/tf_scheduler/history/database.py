@@ -54,7 +54,7 @@ class RunDatabase:
             return runs[0]
         matches = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
         if len(matches) != 1:
-            why = "ambiguous; it matches" if matches else "unknown run; the newest are"
+            why = "ambiguous; it matches" if matches else "unknown run; the newest runs are"
             raise JobError(f"{name}: {why} {', '.join(run.id for run in (matches or runs)[:5])}")
         return matches[0]
 

@@ -203,7 +203,7 @@ def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
         ]
         return _run(fold_lines(lines), lines, name, options)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:  # JSON, but not a scheduler's
-        raise JobError(f"{path}: not a recording of a scheduler") from error
+        raise JobError(f"{path}: not a recording of a run, such as a scheduler's recording.jsonl") from error
 
 
 def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> model.Run:

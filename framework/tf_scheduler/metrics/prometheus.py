@@ -43,7 +43,7 @@ class MetricFamilies:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(f"tensorflow_{name}", text, labels, buckets=buckets, registry=registry)
 
-        self.offers = counter("offers", "Offers by outcome; received counts all.", "outcome")
+        self.offers = counter("offers", "Offers by outcome; the outcome `received` counts all.", "outcome")
         self.operations = counter("operations", "Operations in accepted offers.", "operation")
         self.revives = counter("revives", "REVIVE calls.")
         self.throttled = counter("revives_throttled", "REVIVE calls delayed by the rate limit.")
@@ -52,15 +52,15 @@ class MetricFamilies:
         self.statuses = counter("task_statuses", "Status updates from Mesos.", "state")
         self.failures = counter("failures", "Failed launches by cause; see docs/recovery.md.", "cause")
         self.recoveries = counter("recoveries", "Relaunches by the cause of the loss.", "cause")
-        text = "Seconds from the decision to relaunch a task to its launch."
+        text = "Seconds between the decision to relaunch a task and its launch."
         self.recovery_seconds = histogram("recovery_seconds", text, _RECOVERY)
         self.subscriptions = counter("subscriptions", "Subscriptions to Mesos.")
         self.disconnections = counter("disconnections", "Lost connections to Mesos.")
-        text = "Reconciliation requests: explicit for some tasks, implicit for all."
+        text = "Reconciliation requests, for some tasks (explicit) or for all tasks (implicit)."
         self.reconciliations = counter("reconciliations", text, "kind")
-        text = "Seconds of one decision of the loop, without storing it."
+        text = "Seconds to make one decision of the loop, not including its storage."
         self.decisions = histogram("decision_seconds", text, _DECISIONS, "event")
-        self.store = histogram("store_seconds", "Seconds of one transaction of the loop.", _STORE)
+        self.store = histogram("store_seconds", "Seconds to store one transaction of the loop.", _STORE)
         self.store_failures = counter("store_failures", "Failed transactions of the state store.")
         self.requests = counter("api_requests", "Answered requests to the HTTP API.", "method", "code")
 
@@ -208,7 +208,7 @@ _TRAINING = {
     "training_step": ("Current training step.", "step"),
     "training_total_steps": ("Total training steps reported by the program.", "total"),
     "training_loss": ("Last reported loss; may be NaN or infinite.", "loss"),
-    "training_examples": ("Examples since the start of the training.", "examples"),
+    "training_examples": ("Examples processed since the start of the training.", "examples"),
     "training_steps_per_second": ("Training steps per second.", "steps_per_second"),
     "training_examples_per_second": ("Training examples per second.", "examples_per_second"),
     "training_seconds_left": ("Estimated seconds until the end of the training.", "seconds_left"),
@@ -233,7 +233,7 @@ class StateCollector(Collector):
         yield _gauge("tasks_wanted", "Tasks of the spec.", state.spec.task_count)
         yield _gauge("tasks_pending", "Tasks that have not been placed.", len(state.session.pending))
         yield _gauge("reservations", "Reservations of the service.", len(state.stored.reservations))
-        yield _gauge("agents_suspected", "Agents with counted failures.", len(state.stored.agent_failures))
+        yield _gauge("agents_suspected", "Agents with counted launch failures.", len(state.stored.agent_failures))
         generation = max((record.generation for record in state.stored.tasks.values()), default=0)
         yield _gauge("cluster_generation", "Generation of the ClusterSpec.", generation)
         text = "Always 1; labels: service, strategy, version of the scheduler."

@@ -129,8 +129,8 @@ class PlanKind(Enum):
     """Kind of a plan; the value is shown in docs/state-machine.md."""
 
     ROLL_OUT = "every task runs with the current options"
-    RECOVERY = "lost tasks are relaunched, and paused tasks when they are resumed"
-    DECOMMISSION = "tasks that the options no longer have are stopped"
+    RECOVERY = "lost tasks are relaunched; paused tasks are relaunched when they are resumed"
+    DECOMMISSION = "tasks that were removed from the options are stopped"
     CUSTOM = "started by an operator, with parameters"
     UNINSTALL = "all tasks are stopped, and the framework is torn down"
 
@@ -253,7 +253,7 @@ class Verb(str, Enum):
     CONTINUE = "continue"
     #: Mark as complete regardless of its state.
     FORCE_COMPLETE = "forceComplete"
-    #: Restart from the first step; its tasks are launched again.
+    #: Restart from the first step; launch the tasks again.
     RESTART = "restart"
     #: Continue with parameters; restart if the plan is complete.
     START = "start"

@@ -69,7 +69,7 @@ class UnbalancedGroup(Kinded):
     def __str__(self) -> str:
         name, number = self.constraint.field, self.constraint.number
         if self.minimum == 0:
-            return f"{name} {self.value} has tasks ({self.count}); all {number} values must get a task first"
+            return f"{name} {self.value} has tasks ({self.count}); {number} values must each get a task first"
         return f"{name} {self.value} has {self.count} tasks, another {name} only {self.minimum} ({self.constraint})"
 
 
@@ -118,7 +118,7 @@ class Unreliable(Kinded):
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.failures} launches failed; avoided for {self.seconds:.0f} s (recovery.avoid_after)"
+        return f"{self.failures} launches failed; avoided for another {self.seconds:.0f} s (recovery.avoid_after)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class BestOfAnyAgent(Kinded):
             f"{name} {amount if name == 'ports' else format_thousandths(amount)} ({host})"
             for name, amount, host in self.best
         )
-        return f"needs {self.needs} (with its executor) on one agent; best of any agent: {', '.join(parts)}"
+        return f"needs {self.needs} (with its executor) on one agent; most on any agent: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _NETWORK = "tasks on different networks cannot connect"
 #: Option of `service` -> why its value is fixed.
 _FIXED = {
     "user": "the user of a Mesos framework is fixed",
-    "region": "a cluster has one region",
+    "region": "running and new tasks would be in different regions",
     # Jobs, leader and recovery depend on the strategy.
     "strategy": _ANOTHER,
     "addressing": _NETWORK,
@@ -35,7 +35,7 @@ def find_refusals(old: Document, new: Document) -> Iterator[Problem]:
     if before.name != after.name:
         yield _refusal("service.name", old, new, _ANOTHER)
     elif before.role != after.role:
-        yield _refusal("service.role", old, new, "running tasks are allocated to the role")
+        yield _refusal("service.role", old, new, "resources of running tasks are allocated to the previous role")
     for name, reason in _FIXED.items():
         if old["service"][name] != new["service"][name]:
             yield _refusal(f"service.{name}", old, new, reason)

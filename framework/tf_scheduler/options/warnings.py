@@ -32,7 +32,7 @@ def ineffective_options(options: Document) -> Iterator[Problem]:
 def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
     for option in OPTIONS:
         if isinstance(option.field, Environment) and isinstance(_value_at(document, option.path), Mapping):
-            yield Problem(str(option), 'must be a list of {"name", "value"} for `dcos package install`')
+            yield Problem(str(option), "`dcos package install` requires a list of objects, each with name and value")
 
 
 def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
@@ -67,7 +67,7 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
     tasks = sum(options[section]["count"] for section in JOBS)
     if "://" in folder or tasks < 2 or options["mesos"]["master"].startswith("127."):
         return
-    message = f"{folder} must be shared by all agents, such as an NFS mount; otherwise moved tasks restart from 0"
+    message = f"{folder} must be shared by all agents, such as an NFS mount; otherwise moved tasks restart at step 0"
     if folder and not folder.startswith("/"):
         message = f"{folder} is relative to each task's own working directory; use a shared absolute path"
     if not folder:

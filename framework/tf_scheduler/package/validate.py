@@ -164,7 +164,7 @@ def a_single_instance_app_has_one_instance_and_no_overlap(app: App) -> Iterator[
         yield Problem("/instances", "must be at most 1 for a single instance app")
     no_overlap = {"minimumHealthCapacity": 0, "maximumOverCapacity": 0}
     if app.get("upgradeStrategy", no_overlap) != no_overlap:
-        yield Problem("/upgradeStrategy", "both capacities of a single instance app must be 0")
+        yield Problem("/upgradeStrategy", "both capacities must be 0 for a single instance app")
 
 
 def health_checks_name_an_existing_port(app: App) -> Iterator[Problem]:
@@ -263,7 +263,7 @@ def every_option_is_used(sources: PackageSources) -> Iterator[Problem]:
 def the_options_block_is_current(sources: PackageSources) -> Iterator[Problem]:
     try:
         if package_sources.with_options_block(sources.template) != sources.template:
-            yield Problem(TEMPLATE, "its options differ from the schema; run: scripts/generate-options")
+            yield Problem(TEMPLATE, "its options block differs from the schema; run: scripts/generate-options")
     except PackageError as error:
         yield Problem(TEMPLATE, str(error))
 

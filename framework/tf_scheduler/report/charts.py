@@ -114,7 +114,7 @@ def progress_charts(run: Run) -> Html:
     speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(run, unit)) for unit in _units(run)]
     pictures = [_picture(run, "Loss", lambda point: point.loss), *speeds]
     if not any(pictures):
-        return tag("p", "No task reported progress (tf_executor.report, docs/tasks.md).", class_="none")
+        return tag("p", "No task reported progress. See tf_executor.report in docs/tasks.md.", class_="none")
     return tag("div", pictures, class_="charts")
 
 

@@ -142,8 +142,8 @@ def _candidates(python: str) -> Iterator[str]:
 def _checked_content(existing: Runtime, wanted: RuntimeRequest, version: str) -> Runtime:
     present = (existing.tensorflow, existing.others, existing.builds, existing.version)
     if present != (wanted.tensorflow, wanted.others, wanted.builds, version):
-        content = ", ".join([*([] if existing.tensorflow else ["no TensorFlow"]), *existing.content])
-        what = f"`{existing.name}` already exists, with {content} on Python {existing.version}"
+        content = ", ".join([*existing.content, *([] if existing.tensorflow else ["but without TensorFlow"])])
+        what = f"`{existing.name}` already exists, on Python {existing.version} with {content}"
         raise JobError(f"{what}; remove it, or use another name")
     return existing
 
@@ -151,7 +151,7 @@ def _checked_content(existing: Runtime, wanted: RuntimeRequest, version: str) ->
 def _make(folder: Path, wanted: RuntimeRequest, interpreter: str, version: str) -> Runtime:
     _delete(folder)
     try:
-        _run("the virtual environment", [interpreter, "-m", "venv", str(folder)])
+        _run("the creation of the virtual environment", [interpreter, "-m", "venv", str(folder)])
         python = folder / "bin" / "python"
         pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
         for arguments in pip_arguments(wanted):

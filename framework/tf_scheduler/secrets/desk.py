@@ -101,7 +101,7 @@ class SecretService:
 
 def _problem(document: Any) -> str:
     if not isinstance(document, Mapping) or set(document) != set(_FIELDS):
-        return f"must be a JSON object with {', '.join(_FIELDS)}"
+        return f"the request must be a JSON object with {', '.join(_FIELDS)}"
     if all(_is_plain(document[name]) for name in _FIELDS):
         return ""
     return f"each of {', '.join(_FIELDS)} must be a text of 1 to {_MAX_LENGTH} printable ASCII characters"

@@ -58,7 +58,7 @@ def directory_reader(folder: Path) -> Reader:
             # Kubernetes replaces a secret by moving a link, so the path is resolved each time.
             root, path = folder.resolve(strict=True), (folder / source.path).resolve(strict=True)
             if not path.is_relative_to(root):
-                raise SecretError(f"{source}: leads out of {folder}")
+                raise SecretError(f"{source}: the file is outside {folder}")
             return path.read_bytes()
         except OSError as error:
             raise SecretError(f"{source}: {folder / source.path}: {error.strerror}") from error
@@ -172,7 +172,7 @@ class Vault:
 
     def _policy(self, source: SecretSource) -> str:
         mount, _, inside = source.path.partition("/")
-        return f"the policy must allow `read` on {mount}/data/{inside} (version 2) or {source.path} (version 1)"
+        return f"the policy must allow `read` on {mount}/data/{inside} (KV version 2) or {source.path} (KV version 1)"
 
 
 def _server_message(error: Exception) -> str:

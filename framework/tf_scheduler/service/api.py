@@ -96,8 +96,8 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
     )
     if not (policy.is_restricted or loopback or api["authentication"] == "none" or environment.get(_MARATHON)):
         message = (
-            "required, because the API listens on a network; set it (and api.read_token) or api.client_ca_file, or "
-            "give all clients access with api.authentication: none"
+            "required, because the API listens on a network; set it (for readers, also api.read_token), or set "
+            "api.client_ca_file, or give all clients access with api.authentication: none"
         )
         problems.append(Problem("api.write_token", message))
         policy = _locked(policy)

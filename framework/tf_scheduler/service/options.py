@@ -144,7 +144,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
     level = _LEVELS.get(service["log_level"], service["log_level"])
     configure_logging(sys.stderr, service["log_format"], level, SecretRedactor(secrets))
     for problem in problems:
-        log.error("uninstalling without option: %s", problem)
+        log.error("option ignored during uninstall: %s", problem)
     return options, access
 
 
@@ -208,7 +208,7 @@ class OptionsHistory:
         for change in chosen.changes:
             if isinstance(change, ConfigurationStored) and history:
                 old = rollback_options(newest_first(history)[0], chosen.options, self._defaults)
-                effects = "of another version"
+                effects = "effects unknown, because the previous options are now invalid"
                 if old is not None:
                     effects = describe_difference(difference(old, chosen.options, before))
                 yield Outcome("TargetChanged", f"new target configuration {change.configuration.id}: {effects}")

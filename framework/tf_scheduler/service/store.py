@@ -40,7 +40,7 @@ def state_file(url: str | Path) -> Path | None:
     if separator and scheme in ("zk", "zks"):
         return None
     if separator and scheme != "file":
-        raise StoreAddressError(f"invalid state address: {scheme}://...: expected {_ALLOWED}")
+        raise StoreAddressError(f"invalid state address: unknown scheme {scheme}://; expected {_ALLOWED}")
     parts = urlsplit(url)
     if separator and (parts.netloc not in ("", "localhost") or parts.path in ("", "/")):
         raise StoreAddressError(f"invalid state address: {url}: not a local file; expected {_ALLOWED}")

@@ -163,8 +163,8 @@ def _make_private(path: Path) -> None:
 
 def _corrupt(path: Path, reason: str) -> interface.StoreCorruptError:
     return interface.StoreCorruptError(
-        f"{path} is not a usable state file: {reason}. Move it aside, with {path.name}-wal and {path.name}-shm, "
-        "and restore a backup; without a backup, start without a file: the scheduler then does not know running tasks"
+        f"{path} is not a usable state file: {reason}. Move it aside, with {path.name}-wal and {path.name}-shm, and "
+        "restore a backup. Without a backup, start without a state file; the scheduler then does not know running tasks"
     )
 
 
@@ -241,7 +241,7 @@ class SqliteStore:
                 # A deleted file could still be written through the open connection.
                 if file_identity(self._path) != self._identity:
                     raise interface.StoreError(
-                        f"{self._path} was removed or replaced while in use; restart to reopen it"
+                        f"{self._path} was removed or replaced while in use; restart the scheduler to reopen it"
                     )
                 yield
                 self._connection.execute("COMMIT")

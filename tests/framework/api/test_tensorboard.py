@@ -199,7 +199,7 @@ def test_starting_tensorboard_is_503() -> None:
         reply = ask(an_app(a_state(f"127.0.0.1:{silent.getsockname()[1]}")), "/tensorboard/any/")
 
     assert (503, "unavailable") == (reply.code, reply.body["error"]["code"])
-    assert "TensorBoard does not answer" in reply.body["error"]["message"]
+    assert "request to TensorBoard failed" in reply.body["error"]["message"]
 
 
 def test_proxy_refuses_redirects(place: str) -> None:

@@ -61,5 +61,5 @@ def test_orphan_tasks_are_marked(printed) -> None:
     lines = printed(None).splitlines()
     (line,) = [line for line in lines if "is disconnected" in line]
     assert "The scheduler of digits is disconnected. It holds cpus 1.3, mem 2048 in 1 task;" in line
-    assert line.endswith("Mesos releases them 10 s after the disconnect.")
+    assert line.endswith("Mesos releases the resources 10 s after the disconnect.")
     assert [["digits-worker-0[red]", "running,", "orphan"]] == [li.split()[:3] for li in lines if "orphan" in li]

@@ -72,7 +72,7 @@ def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, 
     )
     code, out, err = run("history", "reproduce", run_record.id, "-o", tmp_path / "again.json")
     assert 0 == code, err
-    assert "warning: service.environment.API_TOKEN: secrets are not stored; fill it in" in err
+    assert "warning: service.environment.API_TOKEN: secrets are not stored; add the secret" in err
     assert 0 == run("options", "validate", tmp_path / "again.json")[0]
     output = "".join((page, json.dumps(listed), detail[1], json.dumps(compared), (tmp_path / "again.json").read_text()))
     assert "hush-hush" not in output
@@ -113,7 +113,7 @@ def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> No
     assert (1, "") == full[:2]
     assert "/dev/full: cannot be written: No space left on device" in full[2]
     assert (1, "") == refused[:2]
-    assert "--report -: standard output has the result" in refused[2]
+    assert "--report cannot be `-`, because standard output contains the result" in refused[2]
     assert not (Path.cwd() / "-").exists()
 
 
@@ -167,7 +167,7 @@ def test_history_rejects_service_options(run) -> None:
     code, out, err = run("--url", "http://127.0.0.1:1", "history")
 
     assert (2, "") == (code, out)
-    assert "recording.jsonl, then history add" in err
+    assert "recording.jsonl, then: history add" in err
 
 
 def test_unknown_run_is_reported_with_newest_runs(run, kept) -> None:
@@ -176,4 +176,4 @@ def test_unknown_run_is_reported_with_newest_runs(run, kept) -> None:
     code, _, err = run("history", "show", "nothing")
 
     assert 1 == code
-    assert "nothing: unknown run; the newest are mnist-1" in err
+    assert "nothing: unknown run; the newest runs are mnist-1" in err

@@ -113,7 +113,7 @@ def test_infeasible_job_is_rejected_before_the_start(run, tmp_path: Path) -> Non
     assert (1, "") == (code, out)
     assert "the job can never fit these agents:" in err
     assert "worker-0: agent b: needs cpus 64.1, has 2" in err
-    assert "best of any agent: cpus 2 (b), mem 512 (a)" in err
+    assert "most on any agent: cpus 2 (b), mem 512 (a)" in err
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
 
 

@@ -172,7 +172,7 @@ def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, home
     report = json.loads(out)
     assert ("stopped", "SIGINT received") == (report["state"], report["reason"])
     assert [("killed", 1)] * 3 == [(task["state"], task["generation"]) for task in report["tasks"]]
-    assert 3 == len(logged(tmp_path, "goes to"))
+    assert 3 == len(logged(tmp_path, "is placed on"))
 
 
 def test_killed_command_leaves_no_scheduler(start, run, tmp_path: Path, kept) -> None:

@@ -46,7 +46,8 @@ def test_runtime_is_created_once_and_completely(run, tmp_path: Path, wheel: Path
 
     other = run("runtime", "create", "mine", "--package", "another")
     assert (1, "") == other[:2]
-    assert "`mine` already exists, with no TensorFlow" in other[2]
+    assert "`mine` already exists, on Python " in other[2]
+    assert "but without TensorFlow" in other[2]
 
     failed = run("runtime", "create", "broken", "--package", tmp_path / "none.whl")
     assert (1, "") == failed[:2]

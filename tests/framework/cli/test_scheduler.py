@@ -92,7 +92,7 @@ def test_scheduler_stops_restarts_and_uninstalls(host) -> None:
     assert {} == host.tasks()
     errors = host.end(third)
     for problem in ("worker.cpu: unknown option", "api.write_token: file:gone", "api.certificate_file: "):
-        assert f"uninstalling without option: {problem}" in errors
+        assert f"option ignored during uninstall: {problem}" in errors
     with closing(SqliteStore(host.file.parent / "state.db", "unit")) as store:
         assert {} == store.load()
 
@@ -142,7 +142,7 @@ def test_uninstall_does_not_wait_for_lost_agent(tmp_path: Path) -> None:
         wait_until(lambda: host.status("/v1/plans/deploy") == 200)
 
         last = host.request("/v1/plans/deploy").json["phases"][-1]["steps"][-1]
-        assert f"left behind: worker-1 on {gone}, not ended within" in last["message"]
+        assert f"left behind: worker-1 on {gone} did not end within" in last["message"]
         frameworks = call(host.master, "GET_FRAMEWORKS")
         assert [] == frameworks.get("frameworks", [])
         assert ["unit"] == [item["framework_info"]["name"] for item in frameworks["completed_frameworks"]]
@@ -203,7 +203,7 @@ def test_operator_resets_removed_framework(tmp_path: Path, local_cluster) -> Non
         assert 1 == second.returncode
         last = errors.splitlines()[-1]
         assert last.startswith("Mesos has removed the framework ")
-        (framework,) = re.findall(r"dcos-tensorflow scheduler run --reset (\S+),", last)
+        (framework,) = re.findall(r"dcos-tensorflow scheduler run --reset (\S+);", last)
 
         third = host.start(RESET_FRAMEWORK=framework)
         # The plan is complete from the start; the recovery launches the tasks.

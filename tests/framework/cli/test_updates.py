@@ -210,7 +210,7 @@ def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path
         third = installed.tasks()
         for arguments in (("start", "--replace", "--options", more), ("rollback",)):
             refused = installed.run("update", *arguments, "--yes")
-            assert (1, True) == (refused.returncode, "worker.count: 3; its scheduler has 2" in refused.stderr)
+            assert (1, True) == (refused.returncode, "worker.count: DC/OS has 3, scheduler 2" in refused.stderr)
         assert third == installed.tasks()
     finally:
         gate.touch()

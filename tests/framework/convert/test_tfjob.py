@@ -247,7 +247,7 @@ def test_null_omits_one_field_only() -> None:
     assert "replicas" in messages["spec.tfReplicaSpecs.PS"]
     assert "null" in messages[f"{WORKER}.template.spec.containers[0]"]
     assert "null" in messages[f"{WORKER}.template.spec.containers[1].env[0]"]
-    assert "expected an object whose name is text" in messages[f"{WORKER}.template.spec.containers[1].env[2]"]
+    assert "expected an object whose field name is text" in messages[f"{WORKER}.template.spec.containers[1].env[2]"]
 
 
 @pytest.mark.parametrize(

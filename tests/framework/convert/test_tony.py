@@ -145,8 +145,8 @@ def test_entities_are_rejected(kind: str) -> None:
         (b"<project/>", "its root element is <project>"),
         (b"a: [", "is not valid YAML"),
         (b"!!python/object/apply:os.system ['true']", "is not valid YAML"),
-        (b"kind: Pod", "it has no job"),
-        (b"kind: TFJob\n---\nkind: TFJob", "it has 2 jobs"),
+        (b"kind: Pod", "it contains no job"),
+        (b"kind: TFJob\n---\nkind: TFJob", "it contains 2 jobs"),
         (b'{"a": 1}', "is not a TFJob or PyTorchJob of Kubeflow"),
         (b'{"service": {"name": "kafka"}, "brokers": {}}', "is not a TFJob or"),
         (b"kind: MPIJob", "a job of kind MPIJob: .*strategy horovod"),
@@ -196,7 +196,7 @@ def test_cyclic_or_deep_yaml_is_rejected(text: str) -> None:
 )
 def test_huge_number_is_rejected(number) -> None:
     """Parsing takes quadratic time."""
-    with pytest.raises(OptionsError, match=r"line 3, column 5: number of \d+ characters; up to 100 are allowed"):
+    with pytest.raises(OptionsError, match=r"line 3, column 5: a number has \d+ characters; up to 100 are allowed"):
         convert_job_file(f"kind: TFJob\nspec:\n a: {number}\n".encode(), "it")
 
 

@@ -37,7 +37,7 @@ def test_account_without_extra_names_the_image(dcos, monkeypatch: pytest.MonkeyP
     """The one-file scheduler has no compiled module."""
     monkeypatch.setitem(sys.modules, module, None)
 
-    with pytest.raises(MissingExtraError, match="needs the extra `dcos`: use the scheduler image"):
+    with pytest.raises(MissingExtraError, match="needs the extra `dcos`, which the scheduler image contains"):
         account_of({VARIABLE: dcos.credential()})
 
 

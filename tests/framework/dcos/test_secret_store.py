@@ -46,7 +46,10 @@ def test_revoked_token_is_renewed_once(store, dcos) -> None:
     ("path", "problem"),
     [
         ("team/none", "HTTP 404: .*ERR_SECRET_NOT_FOUND"),
-        ("forbidden/key", "HTTP 403: .*; the account needs the permission dcos:secrets:default:/forbidden/key read"),
+        (
+            "forbidden/key",
+            "HTTP 403: .*; the service account needs the permission `dcos:secrets:default:/forbidden/key read`",
+        ),
         ("team/odd", "did not return a secret"),
     ],
 )

@@ -89,7 +89,7 @@ def places(certificates):
 @pytest.mark.parametrize(
     ("scheme", "place", "words"),
     [
-        ("https", "encrypted", "to the file of that CA"),
+        ("https", "encrypted", "to the CA's PEM file"),
         ("http", "encrypted", "try https:// instead of http://"),
         ("https", "plain", "try http:// instead of https://"),
     ],

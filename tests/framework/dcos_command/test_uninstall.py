@@ -89,7 +89,7 @@ def a_failure(message, version="v2"):
     ("failure", "expected"),
     [
         (a_failure("status 1\napi.write_token: is missing"), "restarted: status 1\napi.write_token: is missing\n"),
-        (a_failure("status 1"), "restarted: status 1 (its log: dcos task log --completed dev_digits.1 stderr)\n"),
+        (a_failure("status 1"), "restarted: status 1 (see: dcos task log --completed dev_digits.1 stderr)\n"),
         (a_failure("status 1", "v1"), ""),  # that was before
     ],
 )
@@ -104,7 +104,7 @@ def test_failing_scheduler_is_reported_and_times_out(
     assert 1 == run("--timeout=0")
 
     seen = capsys.readouterr().err
-    assert (bool(expected), expected in seen) == (seen.count("the scheduler exited and is restarted") == 1, True)
+    assert (bool(expected), expected in seen) == (seen.count("the scheduler exited and is being restarted") == 1, True)
     assert "/dev/digits still exists after 0 s: " in seen
 
 

@@ -143,7 +143,7 @@ def test_options_changed_meanwhile_are_not_replaced():
     params = {"program": "x"}
     update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, params)
 
-    with pytest.raises(CommandError, match=r"meanwhile: worker\.count, a; nothing"):
+    with pytest.raises(CommandError, match=r"meanwhile changed worker\.count, a; this"):
         update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1}, params)
 
 
@@ -166,7 +166,7 @@ def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
     params = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 2})
 
-    with pytest.raises(CommandError, match=r"(?s)not started with:\na: 2; its scheduler has 1\n.*--force"):
+    with pytest.raises(CommandError, match=r"(?s)not started with:\na: DC/OS has 2, scheduler 1\n.*--force"):
         preview(service, params)
     effects, known = preview(service, {**params, "force": True})
 
@@ -183,7 +183,7 @@ def test_rollback_restores_the_previewed_options():
     service.user = {"a": 5}
 
     assert {"a": 0} == known["wanted"]
-    with pytest.raises(CommandError, match="another update changed the service meanwhile: a"):
+    with pytest.raises(CommandError, match="another update meanwhile changed a;"):
         ROLLBACK.fetch(service, {"program": "x", **known})
 
 

@@ -55,7 +55,7 @@ def test_run_is_found_by_prefix_of_its_id(tmp_path: Path) -> None:
     assert ("b-1", "a-2", "b-1") == tuple(database.find(name).id for name in ("last", "a-2", "b"))
     with pytest.raises(JobError, match="a: ambiguous; it matches a-2, a-1"):
         database.find("a")
-    with pytest.raises(JobError, match="c: unknown run; the newest are b-1, a-2, a-1"):
+    with pytest.raises(JobError, match="c: unknown run; the newest runs are b-1, a-2, a-1"):
         database.find("c")
 
 

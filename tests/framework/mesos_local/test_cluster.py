@@ -125,7 +125,7 @@ def test_dead_node_is_reported_with_its_log(cluster: LocalCluster) -> None:
         cluster.wait_registered()
     sentence, _, details = str(caught.value).partition("\n")
     assert "agent-1 has exited: killed by SIGKILL" == caught.value.sentence == sentence
-    assert details.startswith(f"end of {agent.log_path}:\n")
+    assert details.startswith(f"last lines of {agent.log_path}:\n")
     assert "slave.cpp" in details
 
 

@@ -175,7 +175,7 @@ def test_damaged_archive_fails_with_a_reason(source: Path, sandbox: Path, name: 
     ("uri", "reason"),
     [
         ("/no/such/file", "No such file"),
-        ("hdfs://name/file", "unsupported scheme hdfs:; use file:, http: or https:"),
+        ("hdfs://name/file", "unsupported URI scheme `hdfs`; use `file`, `http` or `https`"),
         ("file://elsewhere/file", "must name a local file"),
         ("relative/file", "frameworks_home"),
         ("http://127.0.0.1:1/file", "Connection refused"),

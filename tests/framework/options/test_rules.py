@@ -35,7 +35,7 @@ BROKEN = {
     ),
     "phase_dependencies_exist": (
         phases(("mine", "a", "worker", ("after", "b")), ("yours", "b", "worker")),
-        "plans.phases.0.after: unknown phase b: plan mine has a",
+        "plans.phases.0.after: unknown phase b: plan mine has the phases a",
     ),
     "phase_dependencies_are_acyclic": (
         phases(("mine", "a", "worker", ("after", "b")), ("mine", "b", "parameter_server", ("after", "a"))),
@@ -47,12 +47,12 @@ BROKEN = {
     ),
     "update_covers_deployed_jobs": (
         phases(("update", "a", "worker")),
-        "plans.phases: update needs a phase for parameter_server, because deploy launches its tasks",
+        "plans.phases: plan `update` needs a phase for parameter_server, because plan `deploy` launches",
     ),
     "address_dependents_start_in_parallel": (
         {"plans": {"update": "canary"}},
-        "plans.update: must be parallel with service.strategy between_graph: "
-        "parameter_server, worker, gpu_worker, chief need each other's addresses; not canary",
+        "plans.update: must be parallel, not canary: with service.strategy between_graph, tasks of "
+        "parameter_server, worker, gpu_worker, chief need each other's addresses",
     ),
     "chief_phase_is_last": (
         PARAMETER_SERVERS
@@ -93,7 +93,7 @@ BROKEN = {
     "job_name_needs_job_url": ({"service": {"job_name": "mnist"}}, "service.job_url: required"),
     "data_has_fetchable_urls": (
         {"service": {"data": "http://host/a.tgz, s3://bucket/b"}},
-        "service.data: must have http:, https:, ftp: or file: URLs, not",
+        "service.data: must be URLs with the scheme http, https, ftp, ftps or file, not",
     ),
     "job_context_is_json_object": (
         {"service": {"job_context": "[1]"}},
@@ -101,11 +101,11 @@ BROKEN = {
     ),
     "named_addressing_needs_virtual_network": (
         {"service": {"addressing": "named"}},
-        "service.addressing: named requires service.virtual_network_enabled",
+        "service.addressing: the value `named` requires service.virtual_network_enabled",
     ),
     "network_labels_are_pairs": (
         {"service": {"virtual_network_plugin_labels": "a:b,c"}},
-        'service.virtual_network_plugin_labels: must be k_0:v_0,k_1:v_1, not "a:b,c"',
+        'service.virtual_network_plugin_labels: must be pairs such as k_0:v_0,k_1:v_1, not "a:b,c"',
     ),
     "kerberos_has_required_options": (
         {"service": {"security": {"kerberos": KERBEROS}}},
@@ -133,7 +133,7 @@ BROKEN = {
     ),
     "vault_sources_need_vault": (
         {"secrets": [{"source": "vault:secret/a#b", "env": "A"}]},
-        "vault.address: required by secrets with vault: sources",
+        "vault.address: required by secrets whose source begins with `vault:`",
     ),
     "secret_urls_are_http": (
         {"secret_delivery": {"url": "host:80"}},
@@ -141,7 +141,7 @@ BROKEN = {
     ),
     "scheduler_secrets_are_local": (
         {"vault": {"token": "s.abc"}},
-        "vault.token: must name a source, as env:NAME or file:NAME of a file in /run/secrets",
+        "vault.token: must name a source: env:NAME (a variable) or file:NAME (a file in /run/secrets)",
     ),
     "mesos_secret_needs_principal": (
         {"mesos": {"secret": "env:A"}},
@@ -149,7 +149,7 @@ BROKEN = {
     ),
     "jobs_of_secrets_and_volumes_exist": (
         {"secrets": [{"source": "a", "env": "A", "jobs": "worker, ps"}]},
-        "secrets.0.jobs: must be some of parameter_server, worker, gpu_worker, chief, evaluator, not ps",
+        "secrets.0.jobs: unknown section ps; expected some of parameter_server, worker, gpu_worker, chief, evaluator",
     ),
     "volume_paths_are_valid": (
         {"volumes": [{"host_path": "/a/../b", "container_path": "a"}]},
@@ -165,7 +165,7 @@ BROKEN = {
     ),
     "min_count_needs_mirrored_strategy": (
         {"worker": {"min_count": 1}},
-        "worker.min_count: requires strategy multi_worker_mirrored without gpu_worker",
+        "worker.min_count: requires strategy multi_worker_mirrored and gpu_worker.count 0",
     ),
     "max_backoff_is_at_least_backoff": (
         {"restart": {"backoff": 10, "max_backoff": 5}},
@@ -181,11 +181,11 @@ BROKEN = {
     ),
     "open_api_has_no_credentials": (
         {"api": {"authentication": "none", "read_token": "env:TOKEN"}},
-        "api.authentication: must not be none, because api.read_token",
+        "api.authentication: must not be `none`, because api.read_token",
     ),
     "certificates_have_keys": (
         {"tls": {"enabled": True, "key_file": "key.pem"}},
-        "tls.certificate_file: required: a certificate needs its key",
+        "tls.certificate_file: required: set certificate_file and key_file together",
     ),
 }
 
@@ -217,7 +217,7 @@ def test_rule_reports_broken_document(rule) -> None:
             phases(("mine", "a", "worker", ("tasks", "1")), ("mine", "b", "worker")),
             "plans.phases.1.tasks: duplicate task worker",
         ),
-        (phases(("mine", "a", "chief", ("tasks", "0"))), "plans.phases.0.tasks: must be empty: chief.count is 0"),
+        (phases(("mine", "a", "chief", ("tasks", "0"))), "plans.phases.0.tasks: must be empty (chief.count is 0)"),
         (phases(("mine", "a", "worker", ("strategy", "serial"))), "plans.phases.0.strategy: must be parallel"),
         (
             phases(("deploy", "a", "worker", ("after", "b")), ("deploy", "b", "parameter_server")),
@@ -241,19 +241,19 @@ def test_rule_reports_broken_document(rule) -> None:
         ),
         (
             {"secrets": [{"source": "a", "env": "A-B"}]},
-            "secrets.0.env: must have only letters, digits and '_', not \"A-B\"",
+            'secrets.0.env: must match [A-Za-z_][A-Za-z0-9_]*, not "A-B"',
         ),
         (
             {"secrets": [{"source": "a", "file": "../a"}]},
-            "secrets.0.file: must be a name, or a path below the working directory",
+            "secrets.0.file: must be a file name, or a path below the working directory",
         ),
         (
             {"secrets": [{"source": "a", "env": "A", "reload": "hup"}]},
-            "secrets.0.reload: requires file: variables of a running program cannot change",
+            "secrets.0.reload: set file, because variables of a running program cannot change",
         ),
         (
             {"volumes": [{"host_path": "/a", "container_path": "../a"}]},
-            "volumes.0.container_path: must be an absolute path, or a path below the working directory",
+            "volumes.0.container_path: must be a path without '.' and '..', either absolute or below",
         ),
         (
             {
@@ -266,18 +266,21 @@ def test_rule_reports_broken_document(rule) -> None:
         ),
         (
             {"api": {"write_token": "s3cret"}},
-            "api.write_token: must name a source, as env:NAME or file:NAME of a file in",
+            "api.write_token: must name a source: env:NAME (a variable) or file:NAME (a file in",
         ),
         (
             {"api": {"client_ca_file": "ca.pem"}},
             "api.client_ca_file: requires api.certificate_file",
         ),
         ({"api": {"writers": "alice"}}, "api.writers: requires api.client_ca_file"),
-        ({"api": {"certificate_file": "api.pem"}}, "api.key_file: required: a certificate needs its key"),
+        (
+            {"api": {"certificate_file": "api.pem"}},
+            "api.key_file: required: set certificate_file and key_file together",
+        ),
         (
             {"volumes": [{"host_path": "/a", "container_path": "a", "jobs": "worker, ps"}]},
-            "volumes.0.jobs: must be some of parameter_server, worker, gpu_worker, chief, evaluator, tensorboard, "
-            "data_service, not ps",
+            "volumes.0.jobs: unknown section ps; expected some of parameter_server, worker, gpu_worker, chief, "
+            "evaluator, tensorboard, data_service",
         ),
     ],
 )

@@ -47,7 +47,7 @@ def test_every_ineffective_option_warns() -> None:
     [
         (
             {"environment": {"A": "1"}},
-            'service.environment: must be a list of {"name", "value"} for `dcos package install`',
+            "service.environment: `dcos package install` requires a list of objects, each with name and value",
         ),
         ({"job_url": "train.py"}, "service.job_url: train.py: only the local cluster finds a relative path"),
         ({"gcs_key": "k"}, "service.gcs_key: is visible to users with access to the Marathon app"),

@@ -86,7 +86,7 @@ def test_problem_names_file_and_path(folder, file, change, message) -> None:
         ("{{/scheduler.containerized}}", "", "{{#scheduler.containerized}} has no end tag"),
         ('"instances": 1,', '"instances": 2,', "/instances: must be at most 1 for a single instance app"),
         ('"instances": 1,', '"instances": 1', "does not render with the defaults"),
-        ('"WORKER_COUNT"', '"WORKERS"', "its options differ from the schema"),
+        ('"WORKER_COUNT"', '"WORKERS"', "its options block differs from the schema"),
         ("{{! options: end }}", "", "missing lines {{! options: "),
         ('"portIndex": 0', '"portIndex": 1', "/healthChecks/0/portIndex: out of range: the app has 1 ports"),
     ],

@@ -234,7 +234,7 @@ def test_forwarded_headers_are_ignored(ask, loop) -> None:
         spec=replace(loop.state.spec, secret_delivery=SecretDelivery("http://x")),
     )
     code, text, _ = ask(headers={"X-Forwarded-For": "10.0.0.1", "Forwarded": "for=10.0.0.1"})
-    assert (403, True) == (code, "127.0.0.1 is not its agent's address 10.0.0.1" in text)
+    assert (403, True) == (code, "127.0.0.1 is not the address of the task's agent: 10.0.0.1" in text)
 
 
 def test_request_before_container_address_is_retried(ask, loop) -> None:

@@ -347,7 +347,7 @@ def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretSche
 
     for one in schedulers:
         one.renew(SECOND)
-    assert b"Requested worker-0 to read secrets again" in schedulers[0].command("secrets", "refresh")
+    assert b"Requested that worker-0 read secrets again" in schedulers[0].command("secrets", "refresh")
     renewed = f"{hashlib.sha256(SECOND.encode()).hexdigest()}  -\n"
     wait_until(
         lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not get the new key"

@@ -64,7 +64,7 @@ def test_new_value_is_read_next_time(sources, tmp_path: Path) -> None:
         ("env:OTHER", "env:OTHER: missing variable"),
         ("file:db/user", "file:db/user: .*No such file"),
         ("file:db", "file:db: .*Is a directory"),
-        ("file:link", "file:link: leads out of"),
+        ("file:link", "file:link: the file is outside"),
         ("file:../outside", "must be file:FOLDER/NAME"),
         ("file:/etc/passwd", "must be file:FOLDER/NAME"),
         ("vault:secret/a#b", "vault:secret/a#b: this scheduler is not configured"),

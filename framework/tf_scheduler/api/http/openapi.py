@@ -156,6 +156,6 @@ def _response(row: Endpoint, code: int, kind: Any, schemas: Schemas) -> dict[str
 
 def _events(row: Endpoint, schemas: Schemas) -> dict[str, Any]:
     """Describe a stream in the extension `x-events`: OpenAPI 3.1 cannot describe it."""
-    description = f"Server-sent events with JSON data: {', '.join(row.events)}; x-events has their schemas."
+    description = f"Server-sent events {', '.join(row.events)} with JSON data; their schemas are in x-events."
     events = {name: schemas.of(kind) for name, kind in row.events.items()}
     return {"type": "string", "description": description, "x-events": events}

@@ -60,7 +60,7 @@ async def _get(request: ApiRequest) -> ApiAnswer | Response:
 async def _put(request: ApiRequest) -> ApiAnswer:
     snapshot, name, files = request.snapshot, request.params["name"], request.backend.operator_files
     if files is None or snapshot.uninstalling or snapshot.state.process.finished:
-        return ApiProblem(409, "the service has finished and stores no files")
+        return ApiProblem(409, "the service has finished, is being uninstalled, or cannot store files")
     content = uploaded_file(request.headers.get("content-type", ""), request.body)
     if content is None:
         raise BadRequestError("missing form part: file")

@@ -30,11 +30,11 @@ _PLAN_CODES = (200, 202, 417)
 #: Summaries of the commands to plans.
 _VERBS = {
     Verb.START: "Start or resume the plan, with parameters; a complete plan starts again.",
-    Verb.STOP: "Interrupt the plan; the next start begins at its first step.",
+    Verb.STOP: "Interrupt the plan; a later start begins at the first step.",
     Verb.CONTINUE: "Resume after an interrupt, or start the next canary step.",
     Verb.INTERRUPT: "Stop starting new steps; running steps continue.",
     Verb.FORCE_COMPLETE: "Mark as complete regardless of the state.",
-    Verb.RESTART: "Restart from the first step; its tasks are launched again.",
+    Verb.RESTART: "Restart from the first step; launch the tasks again.",
 }
 #: Commands of the deprecated /v1/plan.
 _OLD_VERBS = (Verb.CONTINUE, Verb.INTERRUPT, Verb.FORCE_COMPLETE, Verb.RESTART)
@@ -131,7 +131,7 @@ async def _plan_command(verb: Verb, request: ApiRequest) -> ApiAnswer:
     # A script with an unset variable must not command the whole plan.
     for name in ("phase", "step"):
         if request.params.get(name) == "":
-            raise BadRequestError(f"{name}: empty; give a name, or omit the parameter for all")
+            raise BadRequestError(f"{name}: empty; give a name, or omit the parameter to select every {name}")
     _check_parameters(parameters)
     return await _run(request, plans.command(request.snapshot, verb, request.params, parameters))
 

@@ -22,15 +22,17 @@ from .task_files import FILE_PATTERN, TaskFileHandler
 _MAX_EVENTS = 1000
 _FOLLOW = QueryParameter("follow", "Stream further data as server-sent events.", bool, False)
 _EVENTS = (
-    QueryParameter("after", "Only events with greater numbers. Default: the newest events.", int),
-    QueryParameter("journal", "Id of the journal of `after`. Unknown: all events are new.", str, ""),
+    QueryParameter("after", "Only events with numbers greater than this. Default: the newest events.", int),
+    QueryParameter(
+        "journal", "Id of the journal that `after` refers to. For another id all events are returned.", str, ""
+    ),
     QueryParameter("limit", "Maximum number of events.", int, 100, 1, _MAX_EVENTS),
     QueryParameter("task", "Only events of this task."),
     _FOLLOW,
 )
 _LOG = (
     QueryParameter("file", "Path below the task's working directory.", str, "stdout", pattern=FILE_PATTERN),
-    QueryParameter("offset", "First byte. Default: the last `length` bytes.", int),
+    QueryParameter("offset", "Position of the first byte. Default: return the last `length` bytes.", int),
     QueryParameter("length", "Maximum number of bytes.", int, 65_536, 1, 1_048_576),
     _FOLLOW,
 )
@@ -52,7 +54,7 @@ def _views() -> Iterator[Endpoint]:
     yield Endpoint("GET", "/v1/tf/cluster", summary, {200: types.ClusterBody}, training.cluster)
     yield Endpoint("GET", "/v1/tf/result", "Result of the job.", {200: types.ResultBody}, training.result)
     yield Endpoint("GET", "/v1/tf/overview", "Overview of the service.", {200: dict[str, Any]}, _overview)
-    yield Endpoint("GET", "/v1/pending", "Reasons of pending tasks.", {200: types.PendingBody}, tasks.pending)
+    yield Endpoint("GET", "/v1/pending", "Reasons why tasks are pending.", {200: types.PendingBody}, tasks.pending)
 
 
 def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
@@ -143,7 +145,7 @@ def metric_routes(prometheus: Callable[[], bytes], dropwizard: Callable[[], Any]
     async def as_text(_request: ApiRequest) -> Response:
         return Response(prometheus(), media_type=_PROMETHEUS)
 
-    summary = "Metrics in Dropwizard's format: the SDK's, and the scheduler's own among the gauges."
+    summary = "The SDK's metrics in Dropwizard's format; the gauges include the scheduler's own metrics."
     yield Endpoint("GET", "/v1/metrics", summary, {200: dict[str, Any]}, handler=as_json)
     summary = "Metrics in Prometheus' format."
     yield Endpoint("GET", "/v1/metrics/prometheus", summary, {200: str}, handler=as_text)

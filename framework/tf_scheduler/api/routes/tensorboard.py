@@ -186,7 +186,7 @@ class TensorBoardProxy:
             self._requests.release()
             if not isinstance(error, UpstreamTimeoutError):
                 raise
-            return respond(ApiProblem(503, f"TensorBoard does not answer: {error}"), as_json=True)
+            return respond(ApiProblem(503, f"request to TensorBoard failed: {error}"), as_json=True)
 
         def end() -> None:
             answer.close()
@@ -199,7 +199,7 @@ class TensorBoardProxy:
         try:
             body = await asyncio.wait_for(request.body(), BODY_TIMEOUT)
         except (asyncio.TimeoutError, ClientDisconnect) as error:
-            raise UpstreamTimeoutError("request body incomplete") from error
+            raise UpstreamTimeoutError("the client sent an incomplete request body") from error
         query = request.scope["query_string"].decode("latin-1")
         target = "/" + quote(request.path_params["rest"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
         headers = [
@@ -210,7 +210,7 @@ class TensorBoardProxy:
         answer = await fetch(record.address, request.method, target, headers, body)
         if answer.status in _REDIRECTS:
             answer.close()
-            raise UpstreamTimeoutError("redirects are not followed")
+            raise UpstreamTimeoutError("the answer is a redirect, which the scheduler does not follow")
         return answer
 
 

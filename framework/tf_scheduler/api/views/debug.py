@@ -75,7 +75,7 @@ def plans(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
 def _filtered(all_plans: list[Plan], params: Mapping[str, Any]) -> tuple[list[Plan], str]:
     plan, phase, step = params.get("plan"), params.get("phase"), params.get("step")
     if (phase and not plan) or (step and not phase):
-        return [], "A step needs its phase, and a phase its plan!"
+        return [], "A filter by step requires a phase, and a filter by phase requires a plan!"
     chosen = [item for item in all_plans if plan in (None, "", item.name)]
     if plan and not chosen:
         return [], "Supplied plan not found in list of all available plans!"

@@ -37,7 +37,7 @@ def task(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
 def unknown_task(state: SchedulerState, name: str) -> ApiProblem:
     """Return 404 with up to 20 valid names."""
     names = tuple(task.name for task in state.spec.tasks())[:20]
-    return ApiProblem(404, f"unknown task {name}; there are: {', '.join(names) or 'none'}", names)
+    return ApiProblem(404, f"unknown task {name}; known tasks: {', '.join(names) or 'none'}", names)
 
 
 def _tasks(state: SchedulerState) -> Iterator[TaskBody]:

@@ -24,7 +24,7 @@ from .options import file_type, force_option, output_option, print_or_write, rea
 @output_option
 @force_option
 @click.option(
-    "--command", "program", default="", metavar="COMMAND", help="Command if a container has none: 'python train.py'."
+    "--command", "program", default="", metavar="COMMAND", help="Command for containers that have no command."
 )
 @click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: derived from jobs.")
 @json_option

@@ -38,8 +38,8 @@ from .options import force_option, output_option, print_or_write
 _DEFAULT_COUNT = 20
 _MISSING = "–"
 _REMOTE_SERVICE = (
-    "history lists the runs of this machine, not of a service given by --url or --name. A service records its run in "
-    "the sandbox of its scheduler; add it with: dcos task download SERVICE recording.jsonl, then history add"
+    "history lists the runs stored on this machine, not the runs of a service selected by --url or --name. To add the "
+    "run of a service, run: dcos task download SERVICE recording.jsonl, then: history add recording.jsonl"
 )
 
 
@@ -131,7 +131,7 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
     for item in defaults:
         click.echo(f"warning: {item.name} was {_text(item.old)}; its default is now {_text(item.new)}", err=True)
     for path in missing:
-        click.echo(f"warning: {path}: secrets are not stored; fill it in", err=True)
+        click.echo(f"warning: {path}: secrets are not stored; add the secret", err=True)
 
 
 @history.command()

@@ -59,7 +59,7 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
 @examples("local uninstall mnist", "local uninstall --all")
 @click.argument("app_id", default="")
 @click.option("--all", "everything", is_flag=True, help="Uninstall all services.")
-@click.option("--no-wait", is_flag=True, help="Return without waiting until the service is removed.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the service is removed.")
 @click.option(
     "--timeout",
     type=IntRange(min=1),

@@ -242,7 +242,7 @@ def _orphans(snapshot: ClusterStatus) -> Iterator[str]:
             tasks = sum(task.framework_id == framework.framework_id for task in snapshot.tasks)
             yield (
                 f"The scheduler of {framework.name} is disconnected. It holds {_held_resources(framework)} in {tasks} "
-                f"{'task' if tasks == 1 else 'tasks'}; unless it reconnects, Mesos releases them "
+                f"{'task' if tasks == 1 else 'tasks'}; unless it reconnects, Mesos releases the resources "
                 f"{framework.failover_timeout:g} s after the disconnect."
             )
 

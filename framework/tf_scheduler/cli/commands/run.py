@@ -158,7 +158,7 @@ def _agents(path: Path | None, running: LocalCluster | None, first_port: int) ->
     if running is None:
         return default_agents(first_port) if path is None else with_ports(load_agents(path), first_port)
     if path is not None:
-        raise JobError(f"--agents {path}: a local cluster is up in {running.directory}; stop it with `local down`")
+        raise JobError(f"--agents {path}: invalid while a cluster runs in {running.directory}; run `local down` first")
     return running.specs
 
 

@@ -27,7 +27,7 @@ def runtime() -> None:
 @click.option("--tensorflow", default="", metavar="VERSION", help="For example 2.20.0, or 2.20 (the newest 2.20.x).")
 @click.option("--python", default="", metavar="VERSION", help="For example 3.11. Default: this command's Python.")
 @click.option("--gpu", is_flag=True, help="Install CUDA.")
-@click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Additional package, as for pip.")
+@click.option("--package", "others", multiple=True, metavar="REQUIREMENT", help="Additional package, in pip syntax.")
 @click.option("--build", "builds", multiple=True, metavar="REQUIREMENT", help="Additional package, built from source.")
 @json_option
 def create(

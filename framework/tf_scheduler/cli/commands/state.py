@@ -119,7 +119,7 @@ def _restore(store: StateStore, values: Mapping[str, bytes], address: str, name:
     before = store.load()
     if before and not replace:
         raise JobError(
-            f"{_without_password(address)}: service {name} has {len(before)} values; replace them with --replace"
+            f"{_without_password(address)}: service {name} has {len(before)} stored values; replace them with --replace"
         )
     deletions = [Delete(key) for key in before if key not in values]
     # Events since the backup are lost, and their numbers are used again: a new id tells readers of the journal.

@@ -149,7 +149,7 @@ def _invalid_user(options: Options) -> Iterator[Problem]:
         yield Problem("service.user", f"user `{user}` does not exist on this machine")
         return
     if other and os.geteuid() != 0:
-        yield Problem("service.user", f"`{user}`: only root can run tasks as another user; omit it")
+        yield Problem("service.user", f"`{user}`: only root can run tasks as another user; omit this option")
 
 
 def _unsupported_isolation(options: Options) -> Iterator[Problem]:
@@ -158,7 +158,7 @@ def _unsupported_isolation(options: Options) -> Iterator[Problem]:
     has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
     for section, gpus in has_gpus.items():
         if image := image_of(service, options[section]["image"], gpus):
-            yield Problem(f"{section}.image", f"`{image}`: the local cluster cannot run images; omit it")
+            yield Problem(f"{section}.image", f"`{image}`: the local cluster cannot run images; omit this option")
     if service["virtual_network_enabled"]:
         yield Problem("service.virtual_network_enabled", "the local cluster has only the network of this machine")
     if options["volumes"]:

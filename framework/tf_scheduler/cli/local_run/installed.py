@@ -158,7 +158,7 @@ class InstalledService:
             waiting = not failure and supervisor is not None and not supervisor.wait(_CONNECT_INTERVAL)
             if not waiting or time.monotonic() > deadline:
                 reason = failure or "\n".join(["no answer", *last_lines(self.log, _LOG_LINES)])
-                raise JobError(f"{self.id}: not installed: its scheduler does not start: {reason}\nits log: {self.log}")
+                raise JobError(f"{self.id}: install failed: the scheduler does not start: {reason}\nlog: {self.log}")
 
     def _discard(self) -> None:
         """Stop the supervisor with its scheduler; delete all but the log."""
@@ -360,7 +360,7 @@ class _Supervisor:
     def _forget(self) -> None:
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         with (self._service.cluster / "logs" / "uninstalled.log").open("a") as log:
-            log.write(f"{now} /{self._service.id}: {self._last or 'its plan is complete'}\n")
+            log.write(f"{now} /{self._service.id}: {self._last or 'the uninstall plan is complete'}\n")
         (self._service.folder / "options.json").unlink()  # the service no longer exists
         shutil.rmtree(self._service.folder, ignore_errors=True)
 

@@ -70,7 +70,7 @@ def _claims_folder() -> Path:
     status = folder.lstat()
     # The name is predictable, so another user may have created it, with links to files of this user.
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise JobError(f"{folder}: must be a folder that only you can write; remove it, or change TMPDIR")
+        raise JobError(f"{folder}: must be a folder that only you can write to; remove it, or change TMPDIR")
     return folder
 
 

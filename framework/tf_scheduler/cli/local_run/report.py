@@ -162,7 +162,7 @@ def check_page(page: Path | None) -> None:
     if page is None:
         return
     if str(page) == "-":
-        raise JobError("--report -: standard output has the result; use a file")
+        raise JobError("--report cannot be `-`, because standard output contains the result; name a file")
     new = not page.exists()
     try:
         page.open("ab").close()

@@ -48,9 +48,9 @@ def is_unknown(record: TaskRecord, status: TaskStatus | None) -> bool:
 
 
 def describe(record: TaskRecord, status: TaskStatus | None) -> str:
-    """Describe the allowed origins, such as `its agent's address 10.0.0.1`."""
-    whose = "its agent's address" if _ip(_host(record)) else "the address of its agent or of its container:"
-    return f"{whose} {', '.join(text for text in _known_addresses(record, status) if text)}"
+    """Describe the allowed origins: `the address of the task's agent: 10.0.0.1`."""
+    whose = "the address of the task's agent" + ("" if _ip(_host(record)) else " or container")
+    return f"{whose}: {', '.join(text for text in _known_addresses(record, status) if text)}"
 
 
 def _known_addresses(record: TaskRecord, status: TaskStatus | None) -> tuple[str, ...]:
@@ -149,11 +149,11 @@ def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decisi
         return Decision(state, outcomes=(outcome,), answer=answer)
     nonce = digest(event.nonce)
     if wrong := _refusal(state, record, nonce, now) or _wrong_origin(state, record, event.address):
-        message = f"secrets of {record.name} refused to {event.address}: {wrong.message}"
+        message = f"request from {event.address} for the secrets of {record.name} was refused: {wrong.message}"
         outcome = Outcome("SecretsRefused", message, record.name, warning=True)
         # Retried requests are frequent: not reported.
         return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)
-    message = f"{record.name} gets its secrets, requested from {event.address}"
+    message = f"{event.address} requested the secrets of {record.name}, and receives them"
     outcome = Outcome("SecretsDelivered", message, record.name)
     changes = () if state.stored.redeemed_tokens.get(record.id) == nonce else (SecretTokenRedeemed(record.id, nonce),)
     # Regular polls for new values are not reported.
@@ -176,9 +176,9 @@ def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, now: float) 
     if not starts and not (user == nonce and _is_running(state, record) and secrets_due(state, record)):
         return _forbidden(f"the task is not starting: its state is {state.stored.statuses[record.id].state.label}")
     if user not in (None, nonce):
-        return _forbidden("its token was already used by another client: check who may view tasks in this cluster")
+        return _forbidden("the task's token was used by another client: check who may view tasks in this cluster")
     if starts and now > record.launched_at + delivery.expires:
-        late = f"its token was valid for {delivery.expires:g} s after the launch"
+        late = f"the task's token was valid until {delivery.expires:g} s after the launch"
         return _forbidden(f"{late} (option secret_delivery.expires_seconds)")
     return None
 
@@ -221,7 +221,7 @@ def reload_secrets(state: SchedulerState) -> Decision:
     records = [record for record in state.stored.tasks.values() if can_reload(state, record)]
     if not records:
         return Decision(state, answer=Answer(Reply.ALREADY, "no running task has reloadable secrets"))
-    message = f"Requested {', '.join(sorted(record.name for record in records))} to read secrets again"
+    message = f"Requested that {', '.join(sorted(record.name for record in records))} read secrets again"
     calls = tuple(RequestSecretReload(executor_of(record.id), record.agent_id) for record in records)
     return Decision(
         state, calls=calls, outcomes=(Outcome("SecretsReloaded", message),), answer=Answer(Reply.OK, message)

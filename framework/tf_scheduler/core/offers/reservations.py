@@ -237,7 +237,7 @@ def expire_lost(state: SchedulerState, now: float) -> Decision:
         return decide(state)
     gone = [item for item in active(state, now).values() if item.id in late]
     role = state.spec.role
-    message = "reservation for {0} on {1} lost to another framework in role {2} or an operator; rescheduling {0}"
+    message = "reservation for {0} on {1} lost to an operator or to another framework in role {2}; rescheduling {0}"
     outcomes = (
         Outcome("ReservationLost", message.format(item.task, item.location.hostname, role), item.task, warning=True)
         for item in gone

@@ -239,7 +239,7 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     launches = plan_launches(state, match.placements, now, new_id, view.launching_plans)
     calls = accepts(match.placements, launches, REFUSE_SHORT if match.reasons else REFUSE_LONG)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
-    message = "{0.task.name} goes to {0.agent.hostname} at {1.record.address}: {0.why}"
+    message = "{0.task.name} is placed on {0.agent.hostname} at {1.record.address}: {0.why}"
     pairs = zip(match.placements, launches, strict=True)
     outcomes = (Outcome("TaskPlaced", message.format(item, launch), item.task.name) for item, launch in pairs)
     return decide(

@@ -358,7 +358,7 @@ class _SearchPass:
         if room.in_use:
             return f"the agent already has tasks of the service: {sum(room.groups.values())}"
         best = " in the best neighbourhood" if self._neighbourhoods > 1 and room.rank == 0 else ""
-        return f"best fit{best}: the agent holds the largest part of the gang with the least left over"
+        return f"best fit{best}: the agent can hold the largest part of the gang, with the least resources left over"
 
 
 class CandidatePool:

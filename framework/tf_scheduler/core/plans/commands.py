@@ -103,7 +103,7 @@ def _not_waiting(plan: Plan | None, command: PlanCommand) -> str:
     if command.phase:
         parts = [step for phase in phases if phase.name == command.phase for step in phase.steps]
     waiting = ", ".join(part.name for part in parts if part.status is Status.WAITING)
-    return f"{_target_text(command)} is not waiting{f'; continue {waiting}' if waiting else ''}"
+    return f"{_target_text(command)} is not waiting{f'; continue instead: {waiting}' if waiting else ''}"
 
 
 def _target_text(command: PlanCommand) -> str:

@@ -46,15 +46,15 @@ class LaunchSituation(str, Enum):
 
     FORCED = "an operator forced it to complete"
     UNLAUNCHED = "its task was never launched"
-    RETIRED = "its task is being stopped for its relaunch, or for the launch of its placeholder if it is paused"
+    RETIRED = "its task is being stopped to launch it again, or to launch its placeholder if the task is paused"
     OUTDATED = (
         "its task was launched with other options, with an older ClusterSpec, by another plan, or before the plan was "
         "started or restarted"
     )
     DONE = "the plan was once complete; does not apply to a paused task of the active roll-out"
-    DELAYED = "its task was lost, and waits for its back-off"
+    DELAYED = "its task was lost, and waits until its back-off is over"
     LOST = "its task was lost, or restarts with a lost task"
-    LAUNCHED = "its task has the launch that the plan wants"
+    LAUNCHED = "the latest launch of its task is the launch that the plan wants"
 
 
 #: `None`: see LAUNCHED.
@@ -137,7 +137,7 @@ TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
     WAITING: {
         PENDING: "continued",
         PREPARED: "continued, and its task is stopped",
-        STARTING: "continued, and it stops its task immediately",
+        STARTING: "continued, and the step stops its task immediately",
         STARTED: "its task is up to date again, but is not ready",
         COMPLETE: "forced; or its task is up to date again",
         ERROR: "the job has ended before the relaunch",
@@ -188,7 +188,7 @@ AGGREGATE: tuple[tuple[Status, Callable[[ChildStatuses], bool], str], ...] = (
     (
         IN_PROGRESS,
         lambda parts: COMPLETE in parts.all and bool({PENDING, STARTING, STARTED} & parts.turn),
-        "some children are complete, and a due child is not",
+        "some children are complete, and a due child is incomplete",
     ),
     (PENDING, lambda parts: PENDING in parts.turn, "a due child is pending"),
     (WAITING, lambda parts: WAITING in parts.all, "a child waits"),

@@ -41,7 +41,7 @@ class CauseRule:
 #: Order matters: a drained task is KILLED, a task over its memory limit ends with a signal.
 CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule("TASK_FINISHED", Cause.FINISHED, lambda end, _: end.state == "TASK_FINISHED"),
-    CauseRule("the service requested it", Cause.STOPPED, lambda end, _: end.was_requested),
+    CauseRule("the service stopped the task", Cause.STOPPED, lambda end, _: end.was_requested),
     CauseRule(
         "the status is TASK_ERROR, or its reason says that the task is invalid or not authorized",
         Cause.INVALID_TASK,
@@ -65,7 +65,7 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         lambda end, _: end.was_unhealthy,
     ),
     CauseRule(
-        "its exit code requests a restart (42, 143, or configured)",
+        "its exit code requests a restart (uncounted_exit_codes; default: 42, 143)",
         Cause.RESTART_ASKED,
         lambda end, requested: end.exit_code in requested,
     ),

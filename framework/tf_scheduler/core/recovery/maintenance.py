@@ -33,7 +33,7 @@ def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> 
         state.with_session(windows={**state.session.windows, **{offer.agent_id: offer for offer in offers}}),
         calls=(AcceptInverseOffers(tuple(offer.id for offer in offers), ASK_INTERVAL),) if offers else (),
         outcomes=tuple(
-            Outcome("MaintenanceScheduled", f"agent {hosts[offer.agent_id]} goes into maintenance", warning=True)
+            Outcome("MaintenanceScheduled", f"maintenance of agent {hosts[offer.agent_id]} is scheduled", warning=True)
             for offer in new
         ),
     )
@@ -64,7 +64,7 @@ def drain(state: SchedulerState, now: float) -> Decision:
     due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not state.is_replaced(record)]
     if not due:
         return decide(state)
-    moves = [replace_launch(state, item, f"agent {item.hostname} goes into maintenance", now) for item in due]
+    moves = [replace_launch(state, item, f"maintenance of agent {item.hostname} starts soon", now) for item in due]
     moves = [replace(item, previous_address_until=now) for item in moves]
     moves += restart_group(state, [record.name for record in due], now, moved=True)
     outcomes = (

@@ -68,7 +68,7 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
     names = sorted(name for name in idle if not pause.is_sleeping(state.spec, paused, name))
     records = [state.stored.tasks[name] for name in names]
     records = [item for item in records if item.id not in state.stored.retired and not state.is_replaced(item)]
-    why = "the options no longer contain the paused task that it restarts with"
+    why = "it was paused together with a task that the options no longer contain"
     changes = [RecoveryDecided(replace_launch(state, record, why, now, Cause.ORDERED)) for record in records]
     outcomes = tuple(Outcome("TaskResumed", f"{record.name} resumes: {why}", record.name) for record in records)
     return decide(state, *changes, outcomes=outcomes)

@@ -103,7 +103,7 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return _failed(state, f"{message} (failure {len(recovery.failures)}: {limit})", record, now)
     if finished := replacement.finished_peers(state, record):
-        why = f"{message}; {' and '.join(finished)} finished before, and this strategy needs all tasks"
+        why = f"{message}; {' and '.join(finished)} had already finished, and this strategy needs all tasks"
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
     failures = record_failure(state, record, now) if blames_agent(status, cause, change.has_run) else None

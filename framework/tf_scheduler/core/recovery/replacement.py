@@ -124,5 +124,5 @@ def no_retry_reason(policy: RestartPolicy, cause: Cause, status: TaskStatus) -> 
     if policy.when is RestartWhen.NEVER and cause is not Cause.NOT_STARTED:
         return "its restart_policy is never"
     if policy.when is RestartWhen.EXIT_CODE and cause is Cause.USER_ERROR and status.exit_code in range(1, 128):
-        return "its restart_policy is exit_code, and 1 to 127 are final"
+        return "its restart_policy is exit_code, and exit codes 1 to 127 are final"
     return ""

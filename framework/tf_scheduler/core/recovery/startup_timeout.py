@@ -121,9 +121,9 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
         return decide(warned)
     few = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} others" if len(names) > _NAMED else "")
     sentence = (
-        f"no task has joined: no TensorFlow server of {few} answers {state.spec.recovery.start_timeout:g} s after the "
-        f"start, and none of them has reported progress. A program may have no server, so the tasks keep running; if "
-        f"this program has one, the output of {names[0]} may show what it waits for"
+        f"no task has joined: {state.spec.recovery.start_timeout:g} s after the start, no TensorFlow server of {few} "
+        f"answers, and none of these tasks has reported progress. A program may have no server, so the tasks keep "
+        f"running. If this program has a server, the output of {names[0]} may show what the program waits for"
     )
     return decide(warned, outcomes=(Outcome("StartIsSlow", sentence, warning=True),))
 
@@ -142,8 +142,8 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) 
     before = state.stored.recoveries.get(record.name)
     count, ready = 1 + (before.start_timeouts if before else 0), ready_count(state)
     why = (
-        f"{record.name} on {record.hostname} has not joined the others: its TensorFlow server does not answer "
-        f"{state.spec.recovery.start_timeout:g} s after its start, {ready if ready > 0 else 'no'} other servers do"
+        f"{record.name} on {record.hostname} has not joined the others: {state.spec.recovery.start_timeout:g} s after "
+        f"its start, its TensorFlow server does not answer, and {ready if ready > 0 else 'no'} other servers do"
     )
     if count > MAX_LATE_LAUNCHES:
         return fail_job(state, f"{why}; this happened to {count} launches in a row", record.name, now)

@@ -88,7 +88,7 @@ def _kill_unknown(state: SchedulerState, status: TaskStatus) -> effects.Decision
     if status.state.has_ended or status.agent_id is None:
         return decide(state, calls=acknowledge)
     outcome = effects.Outcome(
-        "ForeignTaskKilled", f"killing {status.id}: it runs, but this service did not launch it", warning=True
+        "ForeignTaskKilled", f"killing {status.id}: it runs, but is not a current launch of this service", warning=True
     )
     return decide(state, calls=(*acknowledge, effects.Kill(status.id, status.agent_id)), outcomes=(outcome,))
 

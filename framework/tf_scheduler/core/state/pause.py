@@ -43,7 +43,7 @@ def pause_reason(state: SchedulerState, name: TaskName) -> str:
     """Return why the program of a sleeping task does not run."""
     if name in state.stored.paused:
         return "paused by an operator"
-    return f"it restarts with {' and '.join(_paused_causes(state, name))}, paused by an operator"
+    return f"it restarts together with {' and '.join(_paused_causes(state, name))}, which an operator paused"
 
 
 def placeholder_command(state: SchedulerState, record: TaskRecord) -> str:
@@ -51,8 +51,8 @@ def placeholder_command(state: SchedulerState, record: TaskRecord) -> str:
     resume = f"dcos tensorflow --name={state.spec.name} pod resume"
     lines = (
         f"{record.name} of {state.spec.name} is paused: {pause_reason(state, record.name)}.",
-        f"No program runs here; its place is kept, {record.address} with all its resources.",
-        *(f"To go on: {resume} {name}" for name in _paused_causes(state, record.name)),
+        f"No program runs here; the address {record.address} and all resources of the task are kept.",
+        *(f"To resume: {resume} {name}" for name in _paused_causes(state, record.name)),
     )
     return f"printf '%s\\n' {' '.join(map(shlex.quote, lines))}; while :; do sleep 3600; done"
 

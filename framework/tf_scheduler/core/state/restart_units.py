@@ -48,12 +48,12 @@ _ALONE, _WITH_CHIEF, _ALL, _READERS = RestartScope
 RESTART_RULES: tuple[RestartRule, ...] = (
     RestartRule(_PSS, _WORKER, _ALONE, _WITH_CHIEF, "a running chief cannot learn a new address"),
     RestartRule(
-        _PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief exits without the ps; a new chief restores the checkpoint"
+        _PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief exits when a ps is lost; a new chief restores the checkpoint"
     ),
     RestartRule(_PSS, _CHIEF, _ALONE, _ALONE, "workers and ps wait for the new chief"),
     RestartRule(_MWMS, _WORKER, _ALL, _ALL, "the other workers exit within seconds"),
     RestartRule(_MWMS, _CHIEF, _ALL, _ALL, "the chief coordinates the workers"),
-    RestartRule(_BETWEEN, _WORKER, _ALONE, _ALL, "tasks connect only to the addresses of their launch"),
+    RestartRule(_BETWEEN, _WORKER, _ALONE, _ALL, "tasks connect only to the addresses known at their launch"),
     RestartRule(_BETWEEN, _PS, _ALONE, _ALL, "workers reconnect only to the previous address"),
     RestartRule(_BETWEEN, _CHIEF, _ALONE, _ALL, "same as for a worker"),
     RestartRule(_SINGLE, _WORKER, _ALONE, _ALONE, "tasks are independent"),

@@ -17,7 +17,7 @@ _WITHOUT_PARAMETER_SERVERS = tuple(
 
 def some_job_has_tasks(options: Document) -> Iterator[Problem]:
     if not any(options[section]["count"] for section in JOBS):
-        yield Problem("", f"nothing to run; set the count of {', '.join(JOBS)} above 0")
+        yield Problem("", f"nothing to run; set the count of at least one section above 0: {', '.join(JOBS)}")
 
 
 def every_job_has_command(options: Document) -> Iterator[Problem]:
@@ -76,7 +76,7 @@ def liveness_has_target(options: Document) -> Iterator[Problem]:
         yield Problem("health.target", f"required with health.liveness {health['liveness']}")
     wrong = [name for name in split_names(health["jobs"]) if name not in JOBS]
     if wrong:
-        yield Problem("health.jobs", f"must be some of {', '.join(JOBS)}, not {', '.join(wrong)}")
+        yield Problem("health.jobs", f"unknown section {', '.join(wrong)}; expected some of {', '.join(JOBS)}")
 
 
 def min_count_needs_mirrored_strategy(options: Document) -> Iterator[Problem]:
@@ -85,7 +85,7 @@ def min_count_needs_mirrored_strategy(options: Document) -> Iterator[Problem]:
         yield Problem("worker.min_count", f"must be at most worker.count ({worker['count']}), not {minimum}")
     collective = options["service"]["strategy"] == Strategy.MULTI_WORKER_MIRRORED.value
     if minimum and (not collective or options["gpu_worker"]["count"]):
-        yield Problem("worker.min_count", "requires strategy multi_worker_mirrored without gpu_worker")
+        yield Problem("worker.min_count", "requires strategy multi_worker_mirrored and gpu_worker.count 0")
 
 
 def max_backoff_is_at_least_backoff(options: Document) -> Iterator[Problem]:

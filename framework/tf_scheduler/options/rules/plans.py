@@ -43,7 +43,7 @@ def task_indexes_exist(options: Document) -> Iterator[Problem]:
         wrong = [index for index in split_names(phase["tasks"]) if index not in indexes]
         if wrong:
             last = first + len(indexes) - 1
-            allowed = f"{first} to {last}" if indexes else f"empty: {phase['job']}.count is 0"
+            allowed = f"{first} to {last}" if indexes else f"empty ({phase['job']}.count is 0)"
             yield Problem(f"{path}.tasks", f"must be {allowed}, not {', '.join(wrong)}")
 
 
@@ -68,7 +68,7 @@ def phase_dependencies_exist(options: Document) -> Iterator[Problem]:
         names = [other["phase"] for _, other in _phases(options) if other["plan"] == phase["plan"]]
         wrong = [name for name in split_names(phase["after"]) if name not in names]
         if wrong:
-            phases = f"plan {phase['plan']} has {', '.join(names)}"
+            phases = f"plan {phase['plan']} has the phases {', '.join(names)}"
             yield Problem(f"{path}.after", f"unknown phase {', '.join(wrong)}: {phases}")
 
 
@@ -95,7 +95,8 @@ def every_job_is_in_a_plan(options: Document) -> Iterator[Problem]:
     custom = {phase["job"] for _, phase in _phases(options) if phase["plan"] not in RESERVED_PLAN_NAMES}
     for section in JOBS:
         if planned and options[section]["count"] and section not in planned | custom:
-            yield Problem("plans.phases", f"{section} has no phase; add a phase to deploy or to a custom plan")
+            message = f"{section} has no phase; add a phase for it to the plan `deploy` or to a custom plan"
+            yield Problem("plans.phases", message)
 
 
 def update_covers_deployed_jobs(options: Document) -> Iterator[Problem]:
@@ -105,7 +106,8 @@ def update_covers_deployed_jobs(options: Document) -> Iterator[Problem]:
     deployed = {phase["job"] for phase in phases if phase["plan"] == DEPLOY} or set(JOBS)
     for section in JOBS:
         if updated and options[section]["count"] and section in deployed - updated:
-            yield Problem("plans.phases", f"update needs a phase for {section}, because deploy launches its tasks")
+            message = f"plan `update` needs a phase for {section}, because plan `deploy` launches tasks of {section}"
+            yield Problem("plans.phases", message)
 
 
 def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]:
@@ -114,15 +116,13 @@ def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]
     dependents = [name for name, kind in JOBS.items() if kind in ADDRESS_DEPENDENTS[strategy]]
     if strategy is Strategy.PARAMETER_SERVER:
         return
-    why = (
-        f"must be parallel with service.strategy {strategy.value}: {', '.join(dependents)} need each other's addresses"
-    )
+    why = f"with service.strategy {strategy.value}, tasks of {', '.join(dependents)} need each other's addresses"
     for name in (DEPLOY, UPDATE):
         if options["plans"][name] != _PARALLEL:
-            yield Problem(f"plans.{name}", f"{why}; not {options['plans'][name]}")
+            yield Problem(f"plans.{name}", f"must be parallel, not {options['plans'][name]}: {why}")
     for path, phase in _phases(options):
         if phase["job"] in dependents and phase["strategy"] not in ("", _PARALLEL):
-            yield Problem(f"{path}.strategy", f"{why}; not {phase['strategy']}")
+            yield Problem(f"{path}.strategy", f"must be parallel, not {phase['strategy']}: {why}")
         if phase["job"] in dependents and phase["plan"] in (DEPLOY, UPDATE) and phase["after"]:
             yield Problem(f"{path}.after", f"must be empty with service.strategy {strategy.value}")
 
@@ -140,4 +140,4 @@ def chief_phase_is_last(options: Document) -> Iterator[Problem]:
         for path, phase in phases:
             names = [other["phase"] for _, other in phases if other["job"] == "chief"]
             if set(names) & set(split_names(phase["after"])):
-                yield Problem(f"{path}.after", "must not name the chief's phase: the chief needs all addresses")
+                yield Problem(f"{path}.after", "must not name the chief's phase, because the chief is launched last")

@@ -30,9 +30,9 @@ def secret_destinations_are_valid(options: Document) -> Iterator[Problem]:
         if not env and not file:
             yield Problem(f"secrets.{index}", "must have env, file or both")
         if env and not _VARIABLE.fullmatch(env):
-            yield Problem(f"secrets.{index}.env", f"must have only letters, digits and '_', not {json_excerpt(env)}")
+            yield Problem(f"secrets.{index}.env", f"must match {_VARIABLE.pattern}, not {json_excerpt(env)}")
         if file and {"", ".", ".."} & set(file.split("/")):
-            expected = "a name, or a path below the working directory"
+            expected = "a file name, or a path below the working directory"
             yield Problem(f"secrets.{index}.file", f"must be {expected}, not {json_excerpt(file)}")
 
 
@@ -41,7 +41,7 @@ def jobs_of_secrets_and_volumes_exist(options: Document) -> Iterator[Problem]:
         for index, record in enumerate(options[option]):
             wrong = [name for name in split_names(record["jobs"]) if name not in allowed]
             if wrong:
-                message = f"must be some of {', '.join(allowed)}, not {', '.join(wrong)}"
+                message = f"unknown section {', '.join(wrong)}; expected some of {', '.join(allowed)}"
                 yield Problem(f"{option}.{index}.jobs", message)
 
 
@@ -74,7 +74,7 @@ def secret_files_are_unused(options: Document) -> Iterator[Problem]:
     for index, record in enumerate(options["secrets"]):
         file, first = record["file"], record["file"].partition("/")[0]
         if _RESERVED.fullmatch(first) or file == _LOGS:
-            why = "the sandbox uses this name, and its content is readable in Mesos and in the API"
+            why = "the sandbox uses this name for content that is readable in Mesos and in the API"
             yield Problem(f"secrets.{index}.file", f"must not be {json_excerpt(file)}: {why}")
         elif file and (first in job_files or file == service["job_path"]):
             yield Problem(f"secrets.{index}.file", f"must not be {json_excerpt(file)}: the job has a file of this name")
@@ -86,15 +86,15 @@ def secret_sources_fit_destinations(options: Document) -> Iterator[Problem]:
         if scheme == "reference" and (record["file"] or not record["env"]):
             yield Problem(f"secrets.{index}", "Mesos passes a reference only as a variable: set env, not file")
         if record["reload"] and not record["file"]:
-            yield Problem(f"secrets.{index}.reload", "requires file: variables of a running program cannot change")
+            yield Problem(f"secrets.{index}.reload", "set file, because variables of a running program cannot change")
         elif record["reload"] and scheme == "env":
-            yield Problem(f"secrets.{index}.reload", "a variable of the scheduler does not change; use another source")
+            yield Problem(f"secrets.{index}.reload", "must be empty, because the value of an env source never changes")
 
 
 def vault_sources_need_vault(options: Document) -> Iterator[Problem]:
     schemes = {_scheme(record["source"]) for record in options["secrets"]}
     if "vault" in schemes and not options["vault"]["address"]:
-        yield Problem("vault.address", "required by secrets with vault: sources")
+        yield Problem("vault.address", "required by secrets whose source begins with `vault:`")
 
 
 def secret_urls_are_http(options: Document) -> Iterator[Problem]:
@@ -112,9 +112,9 @@ def scheduler_secrets_are_local(options: Document) -> Iterator[Problem]:
     for section, name in ((section, name) for section, names in _CREDENTIALS.items() for name in names):
         text = options[section][name]
         if text and _scheme(text) not in ("env", "file"):
-            forms = f"env:NAME or file:NAME of a file in {options['secret_delivery']['directory']}"
+            forms = f"env:NAME (a variable) or file:NAME (a file in {options['secret_delivery']['directory']})"
             # Do not repeat the value: it may be the secret itself.
-            yield Problem(f"{section}.{name}", f"must name a source, as {forms}")
+            yield Problem(f"{section}.{name}", f"must name a source: {forms}")
 
 
 def mesos_secret_needs_principal(options: Document) -> Iterator[Problem]:
@@ -126,7 +126,7 @@ def mesos_secret_needs_principal(options: Document) -> Iterator[Problem]:
     elif not service["principal"]:
         yield Problem("service.principal", "required with mesos.secret")
     elif ":" in service["principal"]:
-        yield Problem("service.principal", "must not contain a colon with mesos.secret: invalid in HTTP Basic")
+        yield Problem("service.principal", "must not contain ':' with mesos.secret, because HTTP Basic forbids it")
 
 
 def _scheme(text: str) -> str:
@@ -145,5 +145,5 @@ def volume_paths_are_valid(options: Document) -> Iterator[Problem]:
             yield Problem(f"volumes.{index}.host_path", message)
         path = record["container_path"]
         if {".", ".."} & set(path.split("/")) or not path.strip("/"):
-            expected = "an absolute path, or a path below the working directory, without '.' and '..'"
+            expected = "a path without '.' and '..', either absolute or below the working directory"
             yield Problem(f"volumes.{index}.container_path", f"must be {expected}, not {json_excerpt(path)}")

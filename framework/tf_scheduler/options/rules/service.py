@@ -21,7 +21,7 @@ _SERVER = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]\s/]+):(?P<port>[0-9]{1,5})")
 def service_name_is_marathon_id(options: Document) -> Iterator[Problem]:
     name = options["service"]["name"]
     if not _NAME.fullmatch(name):
-        allowed = "lower-case letters, digits and dashes, in folders separated by '/' (such as dev/mnist)"
+        allowed = "lower-case words (letters, digits, dashes) separated by '/', such as dev/mnist"
         yield Problem("service.name", f"must be {allowed}, not {json_excerpt(name)}")
 
 
@@ -36,9 +36,8 @@ def role_is_valid(options: Document) -> Iterator[Problem]:
     role = options["service"]["role"]
     wrong = any(part in ("", ".", "..", "*") or part.startswith("-") for part in role.split("/"))
     if role and role != "*" and (wrong or any(char.isspace() for char in role)):
-        yield Problem(
-            "service.role", f"invalid Mesos role {json_excerpt(role)}; use words separated by '/', without white space"
-        )
+        allowed = "words that contain no white space and do not start with '-', separated by '/'"
+        yield Problem("service.role", f"invalid Mesos role {json_excerpt(role)}; use {allowed}")
 
 
 def principal_is_service_account(options: Document) -> Iterator[Problem]:
@@ -56,14 +55,14 @@ def account_secret_needs_account(options: Document) -> Iterator[Problem]:
 
 def job_name_needs_job_url(options: Document) -> Iterator[Problem]:
     if options["service"]["job_name"] and not options["service"]["job_url"]:
-        yield Problem("service.job_url", f"required: the archive with the module {options['service']['job_name']}")
+        yield Problem("service.job_url", f"required: URL of the archive with module {options['service']['job_name']}")
 
 
 def data_has_fetchable_urls(options: Document) -> Iterator[Problem]:
     """Agents cache only files that they fetch themselves."""
     for url in split_names(options["service"]["data"]):
         if urlsplit(url).scheme not in ("http", "https", "ftp", "ftps", "file"):
-            allowed = "must have http:, https:, ftp: or file: URLs"
+            allowed = "must be URLs with the scheme http, https, ftp, ftps or file"
             yield Problem("service.data", f"{allowed}, not {json_excerpt(url)}")
 
 
@@ -82,14 +81,15 @@ def job_context_is_json_object(options: Document) -> Iterator[Problem]:
 def named_addressing_needs_virtual_network(options: Document) -> Iterator[Problem]:
     service = options["service"]
     if service["addressing"] == "named" and not service["virtual_network_enabled"]:
-        yield Problem("service.addressing", "named requires service.virtual_network_enabled")
+        yield Problem("service.addressing", "the value `named` requires service.virtual_network_enabled")
 
 
 def network_labels_are_pairs(options: Document) -> Iterator[Problem]:
     labels = options["service"]["virtual_network_plugin_labels"]
     wrong = [pair for pair in labels.split(",") if not re.fullmatch(r"\s*[^:\s]+\s*:[^:]*", pair)]
     if labels and wrong:
-        yield Problem("service.virtual_network_plugin_labels", f"must be k_0:v_0,k_1:v_1, not {json_excerpt(labels)}")
+        message = f"must be pairs such as k_0:v_0,k_1:v_1, not {json_excerpt(labels)}"
+        yield Problem("service.virtual_network_plugin_labels", message)
 
 
 def kerberos_has_required_options(options: Document) -> Iterator[Problem]:
@@ -106,7 +106,7 @@ def certificates_have_keys(options: Document) -> Iterator[Problem]:
         names = ("certificate_file", "key_file")
         missing = [name for name in names if not options[section][name]]
         if len(missing) == 1:
-            yield Problem(f"{section}.{missing[0]}", "required: a certificate needs its key")
+            yield Problem(f"{section}.{missing[0]}", "required: set certificate_file and key_file together")
 
 
 def statsd_is_host_and_port(options: Document) -> Iterator[Problem]:
@@ -138,4 +138,4 @@ def open_api_has_no_credentials(options: Document) -> Iterator[Problem]:
     api = options["api"]
     credentials = [name for name in _CREDENTIALS if api[name]]
     if api["authentication"] == "none" and credentials:
-        yield Problem("api.authentication", f"must not be none, because api.{credentials[0]} would be ignored")
+        yield Problem("api.authentication", f"must not be `none`, because api.{credentials[0]} would be ignored")

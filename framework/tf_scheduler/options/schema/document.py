@@ -36,7 +36,7 @@ class Options(Section):
     evaluator = section(jobs.EvaluatorSection, "The task that evaluates checkpoints, outside the training cluster.")
     tensorboard = section(jobs.TensorBoardSection, "TensorBoard, enabled by service.use_tensorboard.")
     data_service = section(jobs.DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
-    gang = section(GangSection, "Launches of tasks that need each other: all of them or none.")
+    gang = section(GangSection, "All-or-nothing launches of tasks that need each other.")
     placement = section(PlacementSection, "Selection of agents for tasks.")
     plans = section(jobs.PlansSection, "Order in which tasks are launched and updated (docs/plans.md).")
     restart = section(RestartSection, "Restarts of failed tasks.")
@@ -49,7 +49,7 @@ class Options(Section):
     dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.")
     volumes = RecordList(
         VolumeRecord,
-        "Folders and files of the agents to mount into tasks. Agents need the Mesos isolator filesystem/linux. DC/OS "
+        "Folders and files on agents, mounted into tasks. The agents need the Mesos isolator filesystem/linux. DC/OS "
         "enables the isolator; the local cluster does not have it.",
         update=OnUpdate.RESTART,
     )

@@ -227,7 +227,7 @@ class Environment(OptionField[Mapping[str, str]]):
         if isinstance(value, list):
             return _variables(value)
         if not isinstance(value, dict):
-            raise mismatch('a list of {"name", "value"}, or an object of names and texts', value)
+            raise mismatch('a list of {"name", "value"}, or an object that maps names to texts', value)
         wrong = {name: [text] for name, item in value.items() if (text := _variable_problem(name, item))}
         if wrong:
             raise ValidationError(wrong)
@@ -252,7 +252,7 @@ def _variables(entries: Sequence[object]) -> Mapping[str, str]:
 
 def _variable_problem(name: str, value: object) -> str:
     if not re.fullmatch(VARIABLE_PATTERN, name):
-        allowed = "letters, digits, '_', '.' and '-', without a digit at the start"
+        allowed = "letters, digits, '_', '.' and '-', but no digit at the start"
         return f"invalid name of an environment variable: {json_excerpt(name)}; use {allowed}"
     if not isinstance(value, str):
         return f"must be text, not {json_excerpt(value)}; use quotes"
@@ -372,7 +372,7 @@ def parse_ulimits(text: str) -> dict[str, tuple[int, int]]:
     for entry in text.split(",") if text.strip() else ():
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise ValueError(f"must be name=soft:hard, separated by commas, not {json_excerpt(entry)}")
+            raise ValueError(f"must be name=soft:hard entries, separated by commas; invalid: {json_excerpt(entry)}")
         if match["name"] not in ULIMIT_NAMES:
             raise ValueError(f"unknown limit {match['name']}; use one of {', '.join(ULIMIT_NAMES)}")
         soft = _number(match["soft"])

@@ -30,8 +30,8 @@ class JobPolicySection(Section):
     """Restart policy of a job; defaults come from `restart` and `recovery`."""
 
     restart_policy = choice(
-        "When to relaunch a failed task. on_failure: up to max_failures times. always: without a limit. never: the "
-        "job fails with the task. exit_code: exit codes from 1 to 127 fail the job; other failures are not counted.",
+        "When to relaunch a failed task. on_failure: up to max_failures times. always: without a limit. never: a "
+        "failed task fails the job. exit_code: as on_failure, but exit codes from 1 to 127 fail the job.",
         RestartWhen.ON_FAILURE,
     )
     max_failures = Integer(
@@ -41,12 +41,12 @@ class JobPolicySection(Section):
         maximum=100_000,
     )
     uncounted_exit_codes = IntegerList(
-        "Exit codes of this job's tasks that are not failures; empty: the value of restart.uncounted_exit_codes.",
+        "Exit codes that do not count as failures of these tasks; empty: the value of restart.uncounted_exit_codes.",
         minimum=1,
         maximum=255,
     )
     unreachable_timeout = Seconds(
-        "Time to wait for tasks on an unreachable agent; -1: recovery.unreachable_timeout.", -1.0, minimum=-1.0
+        "Time until tasks on unreachable agents count as lost; -1: recovery.unreachable_timeout.", -1.0, minimum=-1.0
     )
 
 
@@ -109,7 +109,7 @@ class JobSection(JobPolicySection):
     )
     max_completion_time = Seconds(f"Maximum run time of each task; 0: unlimited. {NEXT_LAUNCH_ONLY}", 0.0)
     nice = Integer(
-        f"Value added to the program's niceness; negative values need an executor run by root. {NEXT_LAUNCH_ONLY}",
+        f"Value added to the program's niceness; negative values need an executor with root rights. {NEXT_LAUNCH_ONLY}",
         0,
         minimum=-20,
         maximum=19,
@@ -121,7 +121,7 @@ class JobSection(JobPolicySection):
         examples=["nofile=65536", "core=0:unlimited,nproc=4096"],
     )
     gpu_check = Boolean(
-        f"Check that TensorFlow sees all GPUs before the program starts. {NEXT_LAUNCH_ONLY}", default=True
+        f"Before the program starts, check that TensorFlow sees all GPUs. {NEXT_LAUNCH_ONLY}", default=True
     )
 
 
@@ -157,8 +157,8 @@ class WorkerSection(VolumeSection):
         "Number of workers, except those of gpu_worker.", 3, maximum=100_000, update=OnUpdate.SCALE, form_required=True
     )
     min_count = Integer(
-        "Minimum number of workers of a restart if not all fit within recovery.shrink_after; 0: all workers. The next "
-        "restart requests all workers again. Requires service.strategy multi_worker_mirrored, without gpu_worker.",
+        "Number of workers that suffice for a restart if not all workers fit within recovery.shrink_after; 0: all. The "
+        "next restart requests all again. Requires service.strategy multi_worker_mirrored and gpu_worker.count 0.",
         0,
         maximum=100_000,
     )
@@ -213,12 +213,12 @@ class PhaseRecord(Section):
         "Plan of the phase: deploy, update or a custom plan.", required=True, non_empty=True, examples=["retune"]
     )
     phase = String("Name of the phase.", required=True, non_empty=True, examples=["workers"])
-    job = String("Section of the options; the phase launches its tasks.", required=True, choices=tuple(JOBS))
+    job = String("Section of the options whose tasks the phase launches.", required=True, choices=tuple(JOBS))
     strategy = String("Order in which the steps start; empty: parallel.", choices=(*ORDERS, ""), examples=["canary"])
     tasks = String("Indexes of the phase's tasks in launch order, separated by commas; empty: all tasks.")
     after = String(
-        "Phases of the same plan that must complete before this phase, separated by commas; empty: none. If no phase "
-        "has a value, plans.deploy or plans.update sets the order, and a custom plan runs its phases one by one."
+        "Phases of the plan that must complete before this phase, separated by commas; empty: none. If `after` is empty"
+        " in all phases of a plan, plans.deploy or plans.update sets their order; a custom plan runs them one by one."
     )
 
 

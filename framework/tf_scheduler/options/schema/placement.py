@@ -18,11 +18,11 @@ class PlacementSection(Section):
         GpuScheduling.RESTRICTED,
     )
     near = String(
-        "Fields (@region, @zone or attributes), separated by commas, the widest first. Agents with equal fields are "
-        "neighbours; workers are placed on neighbours if possible. Empty: no preference.",
+        "Fields of agents (@region, @zone or attributes), from the largest area to the smallest, separated by commas. "
+        "Workers are placed on agents with equal values of the fields, if possible. Empty: no preference.",
         "@zone,rack",
     )
-    draining_seconds = Seconds("Time before the maintenance of an agent, during which it gets no new tasks.", 86_400.0)
+    draining_seconds = Seconds("How long before its maintenance an agent stops getting new tasks.", 86_400.0)
 
 
 ADDRESSING = ("host", "named")
@@ -33,7 +33,7 @@ class NetworkOptions(Section):
 
     addressing = String(
         "Addresses of tasks. host: the agent's address and an offered port; named: a DC/OS name and port 2222. Tasks "
-        "on a virtual network always use named.",
+        "on a virtual network always use `named`.",
         ADDRESSING[0],
         choices=ADDRESSING,
         update=OnUpdate.REJECTED,
@@ -54,7 +54,7 @@ class NetworkOptions(Section):
 
 
 class GangSection(Section):
-    hold_seconds = Seconds("Time for which offers are held until they fit a whole gang.", 5.0, maximum=60.0)
+    hold_seconds = Seconds("Maximum time to hold offers until they fit a whole gang.", 5.0, maximum=60.0)
     mode = choice(
         "What to do with offers that fit only a part of a gang. launch: hold the offers, then decline them; reserve: "
         "reserve the resources until the gang is complete.",

@@ -8,7 +8,7 @@ from .fields import NEXT_LAUNCH_ONLY, Integer, IntegerList, Seconds, Section, St
 
 
 class RestartSection(Section):
-    max_failures = Integer("Maximum failures of a task within restart.window; more fail the job.", 3, maximum=100_000)
+    max_failures = Integer("Allowed failures of a task in restart.window; one more fails the job.", 3, maximum=100_000)
     window = Seconds("Time after which a failure of a task no longer counts.", 3600.0, minimum=1.0)
     backoff = Seconds("Delay before the first restart; it doubles with each further restart.", 1.0, maximum=3600.0)
     max_backoff = Seconds("Maximum delay before a restart.", 300.0, maximum=86_400.0)
@@ -29,8 +29,8 @@ class RecoverySection(Section):
     )
     shrink_after = Seconds("Time to wait until all workers fit; afterwards worker.min_count workers suffice.", 60.0)
     avoid_after = Integer(
-        "The scheduler avoids an agent if this many launches on it were lost or did not start within "
-        "recovery.avoid_for; 0: never avoid.",
+        "Number of failed launches on an agent, within recovery.avoid_for, after which the scheduler avoids the agent. "
+        "A failed launch was lost or did not start. 0: never avoid an agent.",
         3,
         maximum=100_000,
     )
@@ -45,13 +45,13 @@ class HealthSection(Section):
         choices=("none", *(kind.value for kind in LivenessKind)),
     )
     target = String(
-        "Command line or URL for health.liveness, required for command and http. {port} is replaced by the task's "
-        f"port. {NEXT_LAUNCH_ONLY}",
+        "Command line or URL to check; required if health.liveness is command or http. The task's port "
+        f"replaces {{port}}. {NEXT_LAUNCH_ONLY}",
         examples=["http://127.0.0.1:{port}/health"],
     )
     interval = Seconds(f"Time between two checks. {NEXT_LAUNCH_ONLY}", 10.0, minimum=0.1, maximum=86_400.0)
     timeout = Seconds(
-        f"Timeout of one check; with health.liveness progress: maximum time between reports. {NEXT_LAUNCH_ONLY}",
+        f"Timeout of one check; if health.liveness is progress: maximum time between reports. {NEXT_LAUNCH_ONLY}",
         20.0,
         minimum=0.1,
     )
@@ -67,9 +67,9 @@ class HealthSection(Section):
         "chief,worker,gpu_worker",
     )
     stalled_after = Seconds(
-        "Time with neither progress nor output after which a task counts as failed; 0: never. Parameter servers are "
-        "not checked, nor workers if service.strategy is parameter_server, because they write nothing during "
-        f"training. {NEXT_LAUNCH_ONLY}",
+        "Time with neither progress nor output after which a task counts as failed; 0: never. Tasks that write nothing "
+        "during training are not checked: parameter servers, and workers if service.strategy is parameter_server. "
+        f"{NEXT_LAUNCH_ONLY}",
         0.0,
     )
 

@@ -19,7 +19,7 @@ class SchedulerSection(Section):
         "python3",
         non_empty=True,
         pattern=r"[A-Za-z0-9_./][A-Za-z0-9_./+@:-]*",
-        expected="a name or a path without white space and shell metacharacters",
+        expected="a name or a path that contains no white space or shell metacharacters",
     )
     state = String(
         "State store: zk://host:port,host:port/path for ZooKeeper, or file:///folder/state.db for a local file.",
@@ -41,7 +41,7 @@ class ExecutorSection(Section):
         maximum=1 << 40,
         unit="bytes",
     )
-    output_backups = Integer("Number of rotated files to keep, for each output.", 3, maximum=100)
+    output_backups = Integer("Number of old files to keep for each of the two outputs.", 3, maximum=100)
     mem = Integer("Memory of each executor.", 64, minimum=32, maximum=65_536, unit="MB")
 
 

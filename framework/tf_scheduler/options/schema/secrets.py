@@ -36,7 +36,7 @@ class SecretDeliverySection(Section):
         f"the authorities of their agents. {NEXT_LAUNCH_ONLY}"
     )
     expires_seconds = Seconds(
-        "Time in which a launched task can fetch its secrets, but only once.", 600.0, minimum=1.0, maximum=86_400.0
+        "Time after its launch in which a task can fetch its secrets once.", 600.0, minimum=1.0, maximum=86_400.0
     )
     from_agent_only = Boolean(
         "Deliver the secrets of a task only to its agent's address or, on a virtual network, to its container's "
@@ -47,14 +47,14 @@ class SecretDeliverySection(Section):
         "Interval at which a task checks its reloadable secrets for changes.", 60.0, minimum=1.0, maximum=86_400.0
     )
     directory = String(
-        "Folder for file: sources on the scheduler's machine; one file per value.", "/run/secrets", non_empty=True
+        "Folder on the scheduler's machine for sources file:NAME, one file per value.", "/run/secrets", non_empty=True
     )
 
 
 class VaultSection(Section):
-    address = String("URL of HashiCorp Vault for vault: sources; empty: no Vault.", examples=["https://vault:8200"])
+    address = String("URL of HashiCorp Vault; empty: no Vault.", examples=["https://vault:8200"])
     namespace = String("Namespace of Vault Enterprise; empty: no namespace.")
-    ca_file = String("File with the authorities trusted for Vault; empty: the defaults of Python's requests.")
+    ca_file = String("File with trusted authorities for Vault; empty: those of the Python package `requests`.")
     token = String(
         "Vault token, as env:NAME or file:NAME; ignored if vault.role_id is set.", "env:VAULT_TOKEN", non_empty=True
     )

@@ -16,7 +16,7 @@ class ProgramOptions(Section):
     """Program options of `service`."""
 
     command = String(
-        "Shell command line of the tasks, unless their job sets its own; empty: tasks run the module job_name.",
+        "Shell command line of tasks whose job sets none; empty: tasks run the module that service.job_name names.",
         update=OnUpdate.RESTART,
         examples=['python train.py --model-dir "$CHECKPOINT_DIR"'],
     )
@@ -46,13 +46,13 @@ class ProgramOptions(Section):
         variable="JOB_PATH",
     )
     job_name = String(
-        "Module, without .py; tasks without a command call its main(server, log_dir, context). Empty: none.",
+        "Module (without .py) whose main(server, log_dir, context) is run by tasks without a command. Empty: none.",
         update=OnUpdate.RESTART,
         variable="JOB_NAME",
         form_required=True,
     )
     job_context = String(
-        "JSON object, as text: the argument `context` of main in the module job_name.",
+        "JSON object, as text: argument `context` for main in the module that service.job_name names.",
         "{}",
         update=OnUpdate.RESTART,
         variable="JOB_CONTEXT",
@@ -64,7 +64,7 @@ class ProgramOptions(Section):
         examples=[[{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "2"}]],
     )
     python = String(
-        "Interpreter for the word `python` in commands; empty: the executor's interpreter.", update=OnUpdate.RESTART
+        "Interpreter that `python` starts in commands; empty: the executor's interpreter.", update=OnUpdate.RESTART
     )
     tf_image = String(
         "Docker image of tasks without GPUs, run by the Mesos containerizer. The image needs Python 3.8 or newer. "
@@ -120,7 +120,7 @@ class StorageOptions(Section):
     """Storage options of `service`."""
 
     checkpoint_dir = String(
-        "Folder that all tasks share, named by CHECKPOINT_DIR; empty: shared_filesystem.", update=OnUpdate.RESTART
+        "Shared folder of all tasks (CHECKPOINT_DIR); empty: service.shared_filesystem.", update=OnUpdate.RESTART
     )
     shared_filesystem = String(
         "Folder that all tasks share if checkpoint_dir is empty; the original package has only this option.",
@@ -130,8 +130,8 @@ class StorageOptions(Section):
     )
     hdfs = section(HdfsSection, "Access to HDFS.")
     gcs_key = String(
-        "JSON key of a Google Cloud service account. Tasks get it as a file named by GOOGLE_APPLICATION_CREDENTIALS. "
-        "Users with read access to the Marathon app can read the key. Empty: no key.",
+        "JSON key of a Google Cloud service account. Tasks get the key in a file whose path is in "
+        "GOOGLE_APPLICATION_CREDENTIALS. Users with read access to the Marathon app can read the key. Empty: no key.",
         variable="GCS_KEY",
         secret=True,
     )
@@ -167,7 +167,7 @@ class IdentityOptions(Section):
         "nobody",
         non_empty=True,
         pattern=_USER,
-        expected="a user name without white space, ':', '/' and a leading '-'",
+        expected="a user name that contains no white space, ':' or '/', and does not start with '-'",
         update=OnUpdate.REJECTED,
         variable="FRAMEWORK_USER",
         form_required=True,
@@ -195,7 +195,7 @@ class IdentityOptions(Section):
     strategy = choice(
         "Distribution strategy of the training program.", Strategy.BETWEEN_GRAPH, update=OnUpdate.REJECTED
     )
-    failover_timeout = Seconds("Time for which Mesos keeps the tasks of a disconnected scheduler.", 604_800.0)
+    failover_timeout = Seconds("Time for which tasks of a disconnected scheduler keep running.", 604_800.0)
     log_level = String("Log level of the scheduler.", "INFO", choices=LOG_LEVELS, variable="FRAMEWORK_LOG_LEVEL")
     log_format = String(
         "Log format of the scheduler. console: plain lines; json: one JSON object per line (docs/metrics.md).",

@@ -105,7 +105,7 @@ def _needs_value(value: str) -> str:
 
 
 def _needs_number(value: str) -> str:
-    return "" if re.fullmatch(r"[0-9]{1,9}", value) and int(value) else f"needs a whole number from 1, not {value!r}"
+    return "" if re.fullmatch(r"[0-9]{1,9}", value) and int(value) else f"needs a positive whole number, not {value!r}"
 
 
 def _number_if_any(value: str) -> str:
@@ -116,7 +116,7 @@ def _needs_pattern(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        return f"needs a regular expression: {value!r}: {error}"
+        return f"needs a valid regular expression, not {value!r}: {error}"
     return _needs_value(value)
 
 

@@ -16,7 +16,7 @@ SESSION_TIMEOUT, REQUEST_TIMEOUT = 10.0, 15.0
 _MIN_TIMEOUT, _MAX_TIMEOUT = 1.0, 3600.0
 
 _GRAMMAR = (
-    "zk://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]...[/CHROOT][?OPTION=VALUE&...], zks:// for TLS; options: "
+    "zk://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]...[/CHROOT][?OPTION=VALUE&...] (zks:// for TLS); options: "
     "session_timeout, request_timeout (seconds), credentials (file of USER:PASSWORD), ca, certificate, key (PEM files)"
 )
 

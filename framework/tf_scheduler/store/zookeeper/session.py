@@ -250,7 +250,7 @@ class ZooKeeperSession:
         except exceptions.NoAuthError as error:
             raise StoreError(
                 f"ZooKeeper at {self.address} denies access to this service's nodes: they belong to another user or "
-                "certificate; use the same credentials"
+                "certificate; use the credentials that created them"
             ) from error
         except exceptions.KazooException as error:
             raise StoreError(f"ZooKeeper at {self.address}: {error!r}") from error

@@ -195,7 +195,7 @@ class ZooKeeperStore:
                 raise
             self._seen, self._unconfirmed = None, commit.seen.version
             raise interface.StoreConflictError(
-                f"{error}; the last change may be stored: load the state again"
+                f"{error}; the last change may be stored or not; load the state again"
             ) from error
         self._seen = commit.after
 

@@ -206,7 +206,7 @@ def test_token_user_gets_reloadable_secrets_while_running() -> None:
     assert (Reply.OK, (), ()) == (again.answer.reply, again.changes, again.outcomes)
     assert (FILE,) == secret_tokens.secrets_due(world.state, world.state.stored.tasks["worker-0"])
     assert "is not starting" in world.ask(nonce="theirs").answer.message
-    assert "not its agent's address" in world.ask(address="10.0.0.2").answer.message
+    assert "not the address of the task's agent" in world.ask(address="10.0.0.2").answer.message
     assert not world.gets_secrets(token="wrong")
 
 
@@ -244,7 +244,7 @@ def test_operator_can_request_immediate_reload() -> None:
     assert request.request_id == decision.request_id != ReloadSecrets().request_id
     record = world.state.stored.tasks["worker-0"]
     assert (RequestSecretReload(record.id, record.agent_id),) == decision.calls
-    assert (Reply.OK, "Requested worker-0 to read secrets again") == (decision.answer.reply, decision.answer.message)
+    assert (Reply.OK, "Requested that worker-0 read secrets again") == (decision.answer.reply, decision.answer.message)
     assert () == decision.changes
 
 
@@ -323,7 +323,7 @@ def test_virtual_network_agent_and_container_get_secrets(address: str, expected:
     assert expected is world.gets_secrets(address=address)
     if not expected:
         why = world.ask(address=address).answer.message
-        assert "is not the address of its agent or of its container: 10.0.0.1, 9.0.1.5, fd01::5" in why
+        assert "is not the address of the task's agent or container: 10.0.0.1, 9.0.1.5, fd01::5" in why
     assert networked("10.0.0.1", from_agent_only=False).gets_secrets(address=address)
 
 

@@ -266,9 +266,9 @@ def test_reservation_lost_to_another_framework_is_remade() -> None:
     assert before["b"] == after["b"]
     assert (True, False) == (after["a"].is_confirmed, before["a"].id == after["a"].id)
     assert before["a"].deadline == after["a"].deadline
-    (lost,) = [entry for entry in world.outcomes if "lost to another framework" in entry.message]
+    (lost,) = [entry for entry in world.outcomes if "lost to an operator" in entry.message]
     assert ("worker-0", True) == (lost.task, lost.warning)
-    assert lost.message.startswith("reservation for worker-0 on a lost to another framework in")
+    assert lost.message.startswith("reservation for worker-0 on a lost to an operator or to another framework in")
 
 
 def test_lost_reservation_is_remade_on_another_agent() -> None:

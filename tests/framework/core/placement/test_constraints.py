@@ -106,7 +106,7 @@ def test_round_robin_reason_has_its_numbers() -> None:
     (unknown,) = rules_for("rack:GROUP_BY:3", counted=[rack("a")]).limits(rack("a"))
 
     assert "rack a has 2 tasks, another rack only 1 (rack:GROUP_BY)" == str(uneven)
-    assert "rack a has tasks (1); all 3 values must get a task first" == str(unknown)
+    assert "rack a has tasks (1); 3 values must each get a task first" == str(unknown)
 
 
 def objections(offer, **options):

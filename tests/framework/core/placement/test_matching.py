@@ -54,7 +54,7 @@ def test_gang_is_not_placed_if_one_task_does_not_fit() -> None:
         "agent large: needs cpus 64.1, has 8",
         "agent small: needs cpus 64.1, has 1",
         "needs cpus 64.1, mem 1088, ports 1 (with its executor) on one agent; "
-        "best of any agent: cpus 8 (large), mem 8192 (large), ports 10 (large)",
+        "most on any agent: cpus 8 (large), mem 8192 (large), ports 10 (large)",
     )
 
 

@@ -197,7 +197,7 @@ def test_group_by_number_needs_that_many_values() -> None:
     match = match_gang(tuple(spec.tasks()), racks("ab"), PlacementContext(EXECUTOR))
 
     assert list(match.reasons) == ["worker-2"]
-    assert "agent a-0: rack a has tasks (1); all 3 values must get a task first" == str(match.reasons["worker-2"][0])
+    assert "agent a-0: rack a has tasks (1); 3 values must each get a task first" == str(match.reasons["worker-2"][0])
 
 
 def test_task_blocked_by_its_gang_is_placed_first() -> None:
@@ -218,7 +218,7 @@ def test_every_placement_is_explained() -> None:
 
     assert [
         "the agent has the fewest tasks of ps (0)",
-        "best fit: the agent holds the largest part of the gang with the least left over",
+        "best fit: the agent can hold the largest part of the gang, with the least resources left over",
         "the agent already has tasks of the service: 1",
     ] == [item.why for item in match.placements]
 

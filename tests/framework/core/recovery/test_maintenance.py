@@ -53,7 +53,7 @@ def test_inverse_offer_is_accepted() -> None:
 
     (answer,) = world.calls_of(AcceptInverseOffers)
     assert ASK_INTERVAL == answer.refuse_seconds
-    assert ["agent a goes into maintenance"] == [outcome.message for outcome in world.outcomes]
+    assert ["maintenance of agent a is scheduled"] == [outcome.message for outcome in world.outcomes]
 
 
 def test_tasks_are_moved_shortly_before_window() -> None:

@@ -44,6 +44,6 @@ def test_placeholder_prints_how_to_resume() -> None:
     printed, _, sleep = command.partition("; while")
     output = subprocess.run(["sh", "-c", printed], capture_output=True, text=True, check=True).stdout
 
-    assert "chief-0 of it's is paused: it restarts with ps-0, paused by an operator." in output
-    assert "To go on: dcos tensorflow --name=it's pod resume ps-0" in output
+    assert "chief-0 of it's is paused: it restarts together with ps-0, which an operator paused." in output
+    assert "To resume: dcos tensorflow --name=it's pod resume ps-0" in output
     assert " :; do sleep 3600; done" == sleep

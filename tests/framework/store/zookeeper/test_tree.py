@@ -125,7 +125,7 @@ def test_nodes_with_credentials_are_private(open_at, zookeeper, operator) -> Non
         with pytest.raises(NoAuthError):
             other.get(path)
     for place in (zookeeper, replace(zookeeper, credentials="me:other")):
-        with pytest.raises(StoreError, match="use the same credentials") as caught:
+        with pytest.raises(StoreError, match="use the credentials that created them") as caught:
             open_at(place).load()
         assert "other" not in str(caught.value).replace("another", "")
     assert {f"n/{n}": b"%d" % n for n in range(3)} == open_at(mine).load()
