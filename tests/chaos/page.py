@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -100,11 +101,11 @@ def page(circumstances: Circumstances, trainings: Sequence[Training]) -> str:
         COLUMNS,
         "## Goals\n",
         "\n".join(_goals(_all_costs(trainings), _all_bare(trainings))) + "\n",
-        " ".join(_bare(trainings)) + "\n",
+        textwrap.fill(" ".join(_bare(trainings)), 120) + "\n",
         "## Invariants\n",
         HELD,
         "\n".join(_trainings(trainings)) + "\n",
-        " ".join(_circumstances(circumstances)) + "\n",
+        textwrap.fill(" ".join(_circumstances(circumstances)), 120) + "\n",
     ]
     return "\n".join(parts)
 
