@@ -166,6 +166,7 @@ with Marathon(Path(sys.argv[1]), Path(sys.argv[2])) as marathon:
         wait_until(
             lambda: Path(f"/proc/{stray}/cmdline").read_bytes().startswith(b"sleep")
         )  # while it changes, it has no name
+        wait_until((folder / "apps.json").exists)  # stored after the start of its task
     finally:
         other.send_signal(signal.SIGKILL)
         other.wait()
