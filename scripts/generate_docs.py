@@ -15,6 +15,7 @@ from tf_scheduler.convert.tables import Row
 from tf_scheduler.core.plans.scheduling import CANARIES
 from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS, TRANSITIONS
 from tf_scheduler.core.recovery import failure_causes, recover, replacement, startup_timeout
+from tf_scheduler.core.recovery.reactions import REACTIONS, Report
 from tf_scheduler.core.state import restart_units
 from tf_scheduler.model.plan import PlanKind, Status, Verb
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind
@@ -218,10 +219,13 @@ restart of the scheduler.
 Finished tasks are not relaunched. If the second table requires a restart of the whole cluster, but another task of the
 cluster has already finished, the job fails. A restart would make the other tasks wait forever for the finished task.
 
-A task is unreachable while its agent does not answer. An unreachable task counts as lost after
+A task is silent while its agent does not answer (TASK_UNREACHABLE), and while the Mesos master does not know its agent
+(TASK_UNKNOWN, for example after the master has lost its registry). A silent task counts as lost after
 `recovery.unreachable_timeout` seconds. The option `unreachable_timeout` of a job overrides this time for the tasks of
-the job. If an unreachable task returns after it counted as lost, the scheduler kills the task. If Mesos reports that
-the agent of a task was removed, the scheduler replaces the task immediately.
+the job. The scheduler decides this only while it is connected, and after Mesos has reported the task's status on the
+connection. If a silent task returns after it counted as lost, the scheduler kills the task. If the task has succeeded
+meanwhile, and is not replaced yet, its success counts. If Mesos reports that the agent of a task was removed, the
+scheduler replaces the task immediately. See the [third table](#what-a-status-means).
 
 ## Start-up timeout and hang detection
 
@@ -246,8 +250,9 @@ time. The stop of a stalled program counts as a failure. Parameter servers, and 
 
 ## Avoided agents
 
-The scheduler counts failures of each agent. A launch is a failure of its agent if it could not start on the agent, was
-lost on the agent, or was late. Crashes of programs are not failures of the agent. Failures within
+The scheduler counts failures of each agent. A launch is a failure of its agent if the agent dropped it, if it could not
+start on the agent, was lost on the agent, or was late. The next launch of a task that its agent dropped uses another
+agent if possible. Crashes of programs are not failures of the agent. Failures within
 {failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once. After `recovery.avoid_after` failures within
 `recovery.avoid_for` seconds, the scheduler avoids the agent for another `recovery.avoid_for` seconds. Tasks whose previous address is on the agent
 avoid the agent, too. If the tasks cannot be placed on the other offered agents, the scheduler also uses avoided agents,
@@ -269,7 +274,7 @@ The section of each job has these options: `restart_policy`, `max_failures`, `un
 | --- | --- | --- |
 | on_failure | see the table below | see the table below |
 | always | same as on_failure | no |
-| never | only after TASK_DROPPED (the launch did not reach an agent) | no |
+| never | only after TASK_DROPPED (the program was not started) | no |
 | exit_code | same as on_failure, except after a `user error` with an exit code from 1 to 127 | see the table below |
 
 ## Operators' commands
@@ -292,7 +297,7 @@ The loss of a paused task never counts as a failure.
 
 def recovery() -> str:
     """Return docs/recovery.md."""
-    parts = (_INTRODUCTION, "## Why it ended", _causes(), "## What starts again", _units())
+    parts = (_INTRODUCTION, "## Why it ended", _causes(), "## What starts again", _units(), *_reactions())
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -325,6 +330,25 @@ def _units() -> str:
         for row in restart_units.RESTART_RULES
     )
     return _table(["strategy", "lost", "at its previous address", "at a new address", "reason"], rows)
+
+
+def _reactions() -> Iterator[str]:
+    yield "## What a status means"
+    yield "The reaction to a status depends on the last stored state of the launch (rows) and on the reported state (columns):"
+    rows = ([belief.value, *(row[report].value for report in Report)] for belief, row in REACTIONS.items())
+    yield _table(["stored", *(report.value for report in Report)], rows)
+    yield _REACTIONS
+
+
+_REACTIONS = """| reaction | meaning |
+| --- | --- |
+| adopt | the status is stored; nothing is launched. A delayed status, such as STARTING after RUNNING, is ignored |
+| wait | the status is stored; the task is silent, and counts as lost after `recovery.unreachable_timeout` |
+| finish | the status is stored; the task has succeeded. A pending relaunch of the task is cancelled |
+| end | the status is stored; the first table gives the cause |
+| kill | the scheduler stops the program, because it has given the launch up |
+| ignore | nothing changes. An ignored success is logged as a warning |
+"""
 
 
 # docs/migrate

@@ -46,6 +46,7 @@ ALLOWED = {
     "tf_scheduler.model": set(),
     "tf_scheduler.errors": set(),
     "tf_scheduler.rate_limit": set(),
+    "tf_scheduler.clock": {"tf_scheduler.model"},
     "tf_scheduler.interfaces": {"tf_scheduler.model"},
     "tf_scheduler.options": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.core"},
     "tf_scheduler.core": {"tf_scheduler.model", "tf_executor.contract.payload"},
@@ -63,6 +64,7 @@ ALLOWED = {
     "tf_scheduler.metrics": {"tf_scheduler.model", "tf_scheduler.core", "tf_scheduler.store"},
     "tf_scheduler.runner": {
         "tf_scheduler.model",
+        "tf_scheduler.clock",
         "tf_scheduler.core",
         "tf_scheduler.interfaces",
         "tf_scheduler.store",

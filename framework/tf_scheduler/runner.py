@@ -12,18 +12,29 @@ once, with the last. If the store fails, state and Mesos are as before the event
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from .clock import SteadyClock, not_in_future
 from .core.scheduler import handle, next_deadline
 from .core.state.reducer import apply
 from .interfaces import Driver, Observer
 from .logging_setup import log_fields
 from .model.effects import ComputedPlans, Decision, Teardown
-from .model.events import Event, ExecutorFailed, ProgressReported, ResetRequested, StatusUpdated, StopRequested, Tick
+from .model.events import (
+    ClockStepped,
+    Event,
+    ExecutorFailed,
+    ProgressReported,
+    ResetRequested,
+    StatusUpdated,
+    StopRequested,
+    Tick,
+)
 from .model.spec import ServiceSpec
 from .model.state import SchedulerState
 from .store.interface import CommitHook, Leadership, StateStore, Write, commit_plain
@@ -53,9 +64,9 @@ def new_uuid() -> str:
     return str(uuid.uuid4())
 
 
-def restore(spec: ServiceSpec, store: StateStore) -> SchedulerState:
-    """Return the stored state of the service."""
-    return apply(SchedulerState(spec), *changes(store.load()))
+def restore(spec: ServiceSpec, store: StateStore, now: float = math.inf) -> SchedulerState:
+    """Return the stored state, without times in the future of `now` (Unix time)."""
+    return apply(SchedulerState(spec), *(not_in_future(change, spec, now) for change in changes(store.load())))
 
 
 class Runner:
@@ -136,6 +147,8 @@ class Runner:
         try:
             while not self.state.process.finished and not self._aborted:
                 event = self._next_event()
+                if isinstance(self._clock, SteadyClock) and (seconds := self._clock.step()):
+                    self.step(driver, ClockStepped(seconds))
                 if event is not None:
                     self.process_batch(driver, self._collect_batch(event))
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from jobs import PATIENCE, options, wait_for
 from kit.freezing import freeze, thaw
 from kit.scheduler_process import RunningScheduler
+from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_scheduler.cli.common.options_file import load_options
+from tf_scheduler.model.task import TaskState
 
 #: Each start of a task writes a line; worker 0 exits, and ends the job, when the file `end` exists.
 COMMAND = (
@@ -81,3 +84,37 @@ def test_tasks_keep_running_during_master_outage(tmp_path: Path, monkeypatch: py
     assert {record.id for record in before.stored.tasks.values()} == {
         record.id for record in after.stored.tasks.values()
     }
+
+
+@pytest.mark.mesos
+def test_tasks_keep_running_when_master_loses_its_registry(tmp_path: Path) -> None:
+    """Each task is started once; TASK_UNKNOWN only means that its agent is away."""
+    checkpoints, events, ended = tmp_path / "checkpoints", EventCounter(), threading.Event()
+    checkpoints.mkdir()
+    path = options(tmp_path, COMMAND, service={"checkpoint_dir": str(checkpoints), "failover_timeout": 600})
+    with (
+        LocalCluster(AGENTS, master_flags=QUICK, die_with_parent=True) as cluster,
+        RunningScheduler(
+            load_options(path), cluster.master.address, tmp_path / "state.db", observers=[events], on_end=ended.set
+        ) as service,
+    ):
+        wait_for(*(checkpoints / name for name in TASKS))
+        before = service.state.stored.tasks
+
+        events.wait("Disconnected", 1, cluster.master.kill)
+        shutil.rmtree(Path(cluster.directory) / "master")
+        events.wait("Subscribed", 1, cluster.master.restart)
+        wait_until(
+            lambda: (
+                {TaskState.RUNNING} == {service.state.status(name).state for name in TASKS}
+                and not service.state.session.reconciliation.unanswered
+            )
+        )
+        (checkpoints / "end").touch()
+        assert ended.wait(PATIENCE)
+        after = service.state.stored
+
+    assert service.error is None
+    assert "succeeded" == after.result.verdict.value
+    assert sorted(TASKS) == sorted((checkpoints / "starts").read_text().split())
+    assert {record.id for record in before.values()} == {record.id for record in after.tasks.values()}

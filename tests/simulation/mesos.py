@@ -117,6 +117,8 @@ class FakeMesos:
         self.inverse: dict[OfferId, AgentId] = {}
         #: Agents that have not come back after a failover of the master: it does not report their tasks.
         self.missing: set[AgentId] = set()
+        #: Agents that the master does not know, because it has lost its registry, and they have not registered again.
+        self.unregistered: set[AgentId] = set()
         #: Launches with a KILL.
         self.doomed: set[TaskId] = set()
         #: Rescinded while the scheduler may still use them, which is a race and not a fault.
@@ -396,6 +398,10 @@ class FakeMesos:
                 continue
             task = self.tasks.get(task_id)
             state = task.state if task and task.live else TaskState.GONE
+            if agent_id in self.unregistered:
+                state = TaskState.UNKNOWN
+                if task is not None:
+                    task.was_unreachable = True
             self.events.append(StatusUpdated(TaskStatus(task_id, state, agent_id, reason="REASON_RECONCILIATION")))
 
     def _revive(self) -> None:

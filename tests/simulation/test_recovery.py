@@ -193,6 +193,73 @@ def test_replaced_unreachable_task_is_killed_on_return() -> None:
     assert old == world.id_of("worker-1")
 
 
+def test_unknown_task_is_awaited() -> None:
+    """After the master lost its registry, agents register again with running tasks."""
+    world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
+    world.mesos.unregistered = {"agent-1-id"}
+    before = {name: world.id_of(name) for name in ALL}
+
+    play(world, send.restart(), send.offers(), expect.launched(), send.wait(20.0), expect.launched())
+    assert TaskState.UNKNOWN is world.state.status("worker-1").state
+    world.mesos.unregistered = set()
+    play(world, send.wait(30.0), send.wait(300.0), expect.launched(), expect.killed(), expect.alive(*ALL))
+
+    assert before == {name: world.id_of(name) for name in ALL}
+    assert {} == world.state.stored.recoveries
+
+
+def test_unknown_task_is_lost_after_timeout() -> None:
+    world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
+    world.mesos.unregistered = {"agent-1-id"}
+
+    play(world, send.restart(), send.wait(30.0))
+    assert TaskState.UNKNOWN is world.state.status("worker-1").state
+    play(world, send.wait(31.0), expect.outcome("Mesos did not know the task for 60 s"))
+
+    assert LOST is world.state.status("worker-1").state
+
+
+@pytest.mark.parametrize("restart", [True, False], ids=["restart", "reconnect"])
+def test_silent_task_is_lost_only_after_an_answer(restart: bool) -> None:
+    """Its agent may have returned while the scheduler was away."""
+    world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
+    play(world, send.status("worker-1", TaskState.UNREACHABLE), send.disconnect())
+    before, world.now = world.id_of("worker-1"), world.now + 120.0
+    world.mesos.tasks[before].state = TaskState.RUNNING
+
+    play(world, send.restart() if restart else send.register(), expect.killed(), send.offers(), expect.launched())
+
+    assert (before, TaskState.RUNNING) == (world.id_of("worker-1"), world.state.status("worker-1").state)
+
+
+def test_late_success_of_chief_ends_job() -> None:
+    """Until the lost chief is replaced, its success counts."""
+    world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
+    play(world, send.status("chief-0", TaskState.UNREACHABLE), send.wait(60.0))
+    assert LOST is world.state.status("chief-0").state
+
+    play(world, send.status("chief-0", FINISHED), expect.result(Verdict.SUCCEEDED))
+
+
+def test_late_success_of_worker_cancels_relaunch() -> None:
+    world = deployed(a_spec(strategy=Strategy.INDEPENDENT, recovery=RecoveryPolicy(unreachable_timeout=60.0)))
+    play(world, send.status("worker-1", TaskState.UNREACHABLE), send.wait(60.0), send.status("worker-1", FINISHED))
+
+    play(world, send.wait(30.0), send.offers(), expect.launched())
+
+    assert FINISHED is world.state.status("worker-1").state
+
+
+def test_back_off_is_no_longer_after_clock_is_set_back() -> None:
+    """The next scheduler starts an hour before the last one, by its clock."""
+    world = deployed(a_spec(restart=RestartPolicy(max_failures=9, backoff=10.0, max_backoff=10.0)))
+    error = send.status("worker-1", FAILED, exit_code=3, message="exit code 3")
+    play(world, error, send.offers(), send.running(), error)
+    world.now -= 3600.0
+
+    play(world, send.restart(), send.wait(10.0), send.offers(), expect.launched("worker-1"))
+
+
 def test_recovery_continues_after_scheduler_restart() -> None:
     """The back-off and the number of failures are stored."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=2, backoff=40.0)))

@@ -10,6 +10,7 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy, ServiceSpec, Strategy
+from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import Cause, PodVerb, Progress, TaskState
 from tf_scheduler.store import records
 
@@ -142,12 +143,25 @@ def test_tasks_that_joined_before_are_late() -> None:
     play(world, send.wait(600.0), expect.killed(*workers), expect.outcome("has not joined the others"))
 
 
+def test_late_launches_count_through_restarts_with_others() -> None:
+    """Of two tasks that are late in turn, one is late for the third time in round 5."""
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
+    world = launched(spec)
+
+    for number, late in enumerate(("worker-1", "worker-2", "worker-1", "worker-2", "worker-1"), 1):
+        play(world, send.running("worker-0", late), send.wait(5.0), send.running(), *send.joined("worker-0"))
+        assert world.state.stored.result is None, f"round {number}"
+        play(world, send.wait(600.0), send.offers(), send.wait(120.0), send.offers())
+
+    play(world, expect.result(Verdict.FAILED))
+
+
 def test_start_records_of_older_scheduler_are_read() -> None:
     """Missing fields read as if nothing had happened."""
     world = play(launched(), send.running(), send.status("worker-1", TaskState.FAILED, signal=9))
     key = "recoveries/worker-1"
-    old = json.loads(world.stored()[key])
-    for name in ("stumbled", "shuns", "served"):
+    old = {**json.loads(world.stored()[key]), "schema": 1}
+    for name in ("stumbled", "shuns", "served", "crc32"):
         del old[name]
     (change,) = records.changes({key: json.dumps(old).encode()})
 

@@ -136,7 +136,7 @@ class World:
 
     def _start(self, spec: ServiceSpec) -> None:
         self.store = MemoryStore(spec.name, self.disk)
-        self.runner = self.make_runner(restore(spec, self.store))
+        self.runner = self.make_runner(restore(spec, self.store, self.now))
         self.step(Tick())
 
     def make_runner(self, state: SchedulerState, **options: Any) -> Runner:

@@ -8,7 +8,7 @@ from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Call, Decision, Outcome, ResultDecided, ShutdownExecutor, StatusStored, Teardown
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, TaskRecord, TaskState, TaskStatus
 
 from .offers.reservations import settling_until
 from .plans import execute
@@ -76,7 +76,7 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
 
 def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
     status, requested_at = state.stored.statuses.get(record.id), state.session.kill_requested_at[record.id]
-    if status is not None and status.state is TaskState.UNREACHABLE:
+    if status is not None and status.state in SILENT_STATES:
         return requested_at + UNREACHABLE_STOP_TIMEOUT
     return requested_at + STOP_TIMEOUT + max((job.kill_grace for job in state.spec.jobs), default=0.0)
 

@@ -16,7 +16,7 @@ from tf_scheduler.model import events
 from tf_scheduler.model.effects import ComputedPlans, Decision, FrameworkRegistered, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
-from tf_scheduler.model.task import Progress, TaskState
+from tf_scheduler.model.task import SILENT_STATES, Progress
 
 from . import framework_removal, job_end
 from .launch import secret_tokens
@@ -92,7 +92,14 @@ class DecisionStage:
 
 
 #: Events without consequences for plans. An executor's failure is handled with the status of its task.
-_ALONE = (events.ProgressReported, events.SecretsRequested, events.ReloadSecrets, events.ExecutorFailed)
+_ALONE = (
+    events.ProgressReported,
+    events.SecretsRequested,
+    events.ReloadSecrets,
+    events.ExecutorFailed,
+    events.EventSkipped,
+    events.ClockStepped,
+)
 _MARK_READY = DecisionStage(
     lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.stored.recoveries
 )
@@ -112,7 +119,7 @@ _TICK: tuple[DecisionStage, ...] = (
     ),
     DecisionStage(
         lambda state, ctx: status.expire_unreachable(state, ctx.now, ctx.new_id, ctx.view),
-        lambda state: TaskState.UNREACHABLE in state.derived.state_counts,
+        lambda state: not SILENT_STATES.isdisjoint(state.derived.state_counts),
     ),
     DecisionStage(
         lambda state, ctx: status.expire_unstarted(state, ctx.now, ctx.new_id, ctx.view),
@@ -123,7 +130,7 @@ _TICK: tuple[DecisionStage, ...] = (
         lambda state, ctx: elastic.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers
     ),
     DecisionStage(
-        lambda state, ctx: rounds.on_offers(state, (), ctx.now, ctx.new_id, ctx.view),
+        lambda state, ctx: rounds.on_offers(state, events.OffersReceived(()), ctx.now, ctx.new_id, ctx.view),
         lambda state: state.session.offers and state.stored.recoveries,
     ),
     DecisionStage(
@@ -215,7 +222,9 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
         case events.StatusUpdated():
             return lambda state, ctx: status.on_update(state, event.status, ctx.now, ctx.new_id, ctx.view)
         case events.OffersReceived():
-            return lambda state, ctx: rounds.on_offers(state, event.offers, ctx.now, ctx.new_id, ctx.view)
+            return lambda state, ctx: rounds.on_offers(state, event, ctx.now, ctx.new_id, ctx.view)
+        case events.EventSkipped() | events.ClockStepped():
+            return lambda state, _: decide(state, outcomes=(_warning(event),))
         case events.OfferRescinded():
             return lambda state, _: rounds.on_rescinded(state, event.offer_id)
         case events.InverseOffersReceived():
@@ -240,6 +249,16 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, _: _on_disconnected(state, event)
         case _:
             assert_never(event)
+
+
+def _warning(event: events.EventSkipped | events.ClockStepped) -> Outcome:
+    """Return the outcome of an event that is only reported."""
+    if isinstance(event, events.EventSkipped):
+        message = f"skipped an event of Mesos that cannot be decoded: {event.type}: {event.problem}"
+        return Outcome("EventSkipped", message, warning=True)
+    direction = "forward" if event.seconds > 0 else "back"
+    message = f"the clock of this machine was set {direction} by {abs(event.seconds):.0f} s; deadlines do not change"
+    return Outcome("ClockStepped", message, warning=True)
 
 
 def _on_disconnected(

@@ -22,9 +22,11 @@ from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
 from tf_scheduler.model.resources import OperationState, OperationStatus, Resource, Value, thousandths
 from tf_scheduler.model.task import Progress, TaskState, TaskStatus
 
-#: Maximum characters of a message. An agent's message may quote its fetcher.
-MAX_TEXT_LENGTH = 8192
-_ELLIPSIS = " ..."
+#: Maximum characters of a message. An agent's message may quote its fetcher; a cause is at the start or the end.
+MAX_TEXT_LENGTH = 1000
+_ELLIPSIS = " ... "
+#: Sandbox of a task below the agent's work folder.
+_SANDBOX = re.compile(r"[^\s'\"]*/slaves/[^/\s]+/frameworks/[^/\s]+/executors/[^/\s]+/runs/[\w-]+")
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +35,16 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202
 
 
 def sanitize_text(value: Any) -> str:
-    """Return text of bounded length, unsafe characters as U+FFFD; empty if not text."""
+    """Return text of bounded length, unsafe characters as U+FFFD; empty if not text.
+
+    A longer text is cut in the middle, and paths of sandboxes are shortened.
+    """
     if not isinstance(value, str):
         return ""
-    text = value if len(value) <= MAX_TEXT_LENGTH else value[: MAX_TEXT_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
+    text = _SANDBOX.sub("<sandbox>", value)
+    if len(text) > MAX_TEXT_LENGTH:
+        half = (MAX_TEXT_LENGTH - len(_ELLIPSIS)) // 2
+        text = text[:half] + _ELLIPSIS + text[-half:]
     return _UNSAFE.sub("\ufffd", text)
 
 
@@ -110,34 +118,74 @@ _VALUE_FIELDS = frozenset({"name", "type", "scalar", "ranges", "set"})
 _NANOSECONDS = 1e9
 
 
+#: Errors of decoders: a field is missing, has another type, or an unknown value.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
 def event(raw: Json) -> events.Event | None:
-    """Decode one event; None for events that the scheduler does not use."""
-    decoder = _DECODERS.get(raw["type"])
-    return None if decoder is None else decoder(raw)
+    """Decode one event; None for events that the scheduler does not use.
+
+    A malformed event is an EventSkipped; a malformed offer is declined, and the other offers of its event count.
+    """
+    kind = str(raw.get("type", ""))
+    decoder = _DECODERS.get(kind)
+    try:
+        return None if decoder is None else decoder(raw)
+    except _MALFORMED as error:
+        return events.EventSkipped(kind, _problem(error))
+
+
+def _text(raw: Json, name: str) -> str:
+    """Return a text. Raises TypeError if it is another value."""
+    value = raw[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is not text")
+    return value
+
+
+def _id(raw: Json, name: str) -> str:
+    """Return an id, such as `task_id`. Raises TypeError if its value is not text."""
+    return _text({name: raw[name]["value"]}, name)
+
+
+def _problem(error: Exception) -> str:
+    """Return the problem with its field if known, sanitized."""
+    return (
+        sanitize_text(f"missing field {error}" if isinstance(error, KeyError) else str(error)) or type(error).__name__
+    )
+
+
+def _offers(raw: Json) -> events.Event:
+    decoded, malformed = [], []
+    for item in raw.get("offers", ()):
+        try:
+            decoded.append(offer(item))
+        except _MALFORMED as error:
+            malformed.append(OfferId(_id(item, "id")))
+            log.warning("declining offer %s, which cannot be decoded: %s", malformed[-1], _problem(error))
+    return events.OffersReceived(tuple(decoded), tuple(malformed))
 
 
 def offer(raw: Json) -> Offer:
     """Decode an offer. The address is the agent's IP: host names may not resolve."""
     address = raw.get("url", {}).get("address", {})
     return Offer(
-        id=OfferId(raw["id"]["value"]),
-        agent_id=AgentId(raw["agent_id"]["value"]),
-        hostname=raw["hostname"],
-        address=address.get("ip") or address.get("hostname") or raw["hostname"],
+        id=OfferId(_id(raw, "id")),
+        agent_id=AgentId(_id(raw, "agent_id")),
+        hostname=_text(raw, "hostname"),
+        address=str(address.get("ip") or address.get("hostname") or raw["hostname"]),
         resources=tuple(resource(entry) for entry in raw.get("resources", ())),
-        attributes={entry["name"]: attribute(entry) for entry in raw.get("attributes", ())},
+        attributes={_text(entry, "name"): attribute(entry) for entry in raw.get("attributes", ())},
         region=_domain(raw, "region"),
         zone=_domain(raw, "zone"),
-        role=raw.get("allocation_info", {}).get("role", ""),
+        role=str(raw.get("allocation_info", {}).get("role", "")),
         unavailability=unavailability(raw["unavailability"]) if "unavailability" in raw else None,
     )
 
 
 def inverse_offer(raw: Json) -> InverseOffer:
     """Decode a request of Mesos to vacate an agent."""
-    return InverseOffer(
-        OfferId(raw["id"]["value"]), AgentId(raw["agent_id"]["value"]), unavailability(raw["unavailability"])
-    )
+    return InverseOffer(OfferId(_id(raw, "id")), AgentId(_id(raw, "agent_id")), unavailability(raw["unavailability"]))
 
 
 def unavailability(raw: Json) -> Unavailability:
@@ -150,7 +198,7 @@ def unavailability(raw: Json) -> Unavailability:
 def resource(raw: Json) -> Resource:
     """Decode a resource; other fields than name and value are kept in `shape` as JSON."""
     shape = {key: value for key, value in raw.items() if key not in _VALUE_FIELDS}
-    return Resource(raw["name"], _value(raw), json.dumps(shape, sort_keys=True))
+    return Resource(_text(raw, "name"), _value(raw), json.dumps(shape, sort_keys=True))
 
 
 def attribute(raw: Json) -> str:
@@ -165,39 +213,39 @@ def attribute(raw: Json) -> str:
 
 def status(raw: Json) -> TaskStatus:
     """Decode a task status."""
-    agent = raw.get("agent_id", {}).get("value")
     ending = EndReport.decode(base64_bytes(raw.get("data")), log.warning)
     return TaskStatus(
-        id=TaskId(raw["task_id"]["value"]),
+        id=TaskId(_id(raw, "task_id")),
         state=TaskState(raw["state"]),
-        agent_id=AgentId(agent) if agent else None,
-        reason=raw.get("reason", ""),
+        agent_id=AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None,
+        reason=str(raw.get("reason", "")),
         message=_message(raw),
         exit_code=ending.exit_code,
         signal=ending.signal,
-        uuid=raw.get("uuid", ""),
-        healthy=raw.get("healthy"),
+        uuid=str(raw.get("uuid", "")),
+        healthy=None if raw.get("healthy") is None else raw["healthy"] is True,
         timestamp=timestamp(raw.get("timestamp")),
-        addresses=_addresses(raw.get("container_status", {})),
+        addresses=_addresses(raw.get("container_status") or {}),
+        out_of_memory=ending.oom is True or raw.get("reason") == "REASON_CONTAINER_LIMITATION_MEMORY",
+        source=str(raw.get("source", "")),
     )
 
 
 def operation(raw: Json) -> OperationStatus:
     """Decode an operation status. Mesos reports only operations with an id."""
-    agent = raw.get("agent_id", {}).get("value")
     return OperationStatus(
-        id=OperationId(raw.get("operation_id", {}).get("value", "")),
+        id=OperationId(_id(raw, "operation_id") if raw.get("operation_id") else ""),
         state=OperationState(raw["state"]),
-        agent_id=AgentId(agent) if agent else None,
+        agent_id=AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None,
         message=explain_acl_error(sanitize_text(raw.get("message"))),
-        uuid=raw.get("uuid", {}).get("value", ""),
+        uuid=_id(raw, "uuid") if raw.get("uuid") else "",
     )
 
 
 def _addresses(container: Json) -> tuple[str, ...]:
     networks = container.get("network_infos", ())
     addresses = (entry.get("ip_address", "") for network in networks for entry in network.get("ip_addresses", ()))
-    return tuple(address for address in addresses if address)
+    return tuple(str(address) for address in addresses if address)
 
 
 def _message(raw: Json) -> str:
@@ -216,30 +264,30 @@ def _value(raw: Json) -> Value:
         return thousandths(raw["scalar"]["value"])
     if raw["type"] == "RANGES":
         return tuple(sorted((int(item["begin"]), int(item["end"])) for item in raw["ranges"].get("range", ())))
-    return frozenset(raw["set"].get("item", ()))
+    return frozenset(map(str, raw["set"].get("item", ())))
 
 
 def _subscribed(raw: Json) -> events.Event:
-    return events.Subscribed(FrameworkId(raw["framework_id"]["value"]), _domain(raw.get("master_info", {}), "region"))
+    return events.Subscribed(FrameworkId(_id(raw, "framework_id")), _domain(raw.get("master_info", {}), "region"))
 
 
 def _failure(raw: Json) -> events.Event:
     failure = raw["failure"]
-    agent = AgentId(failure.get("agent_id", {}).get("value", ""))
+    agent = AgentId(_id(failure, "agent_id") if failure.get("agent_id") else "")
     if "executor_id" not in failure:
         return events.AgentFailed(agent)
-    return events.ExecutorFailed(agent, ExecutorId(failure["executor_id"]["value"]), int(failure.get("status", -1)))
+    return events.ExecutorFailed(agent, ExecutorId(_id(failure, "executor_id")), int(failure.get("status", -1)))
 
 
 _DECODERS: Mapping[str, Callable[[Json], events.Event | None]] = {
     "SUBSCRIBED": lambda raw: _subscribed(raw["subscribed"]),
-    "OFFERS": lambda raw: events.OffersReceived(tuple(offer(item) for item in raw["offers"].get("offers", ()))),
-    "RESCIND": lambda raw: events.OfferRescinded(OfferId(raw["rescind"]["offer_id"]["value"])),
+    "OFFERS": lambda raw: _offers(raw["offers"]),
+    "RESCIND": lambda raw: events.OfferRescinded(OfferId(_id(raw["rescind"], "offer_id"))),
     "INVERSE_OFFERS": lambda raw: events.InverseOffersReceived(
         tuple(inverse_offer(item) for item in raw["inverse_offers"].get("inverse_offers", ()))
     ),
     "RESCIND_INVERSE_OFFER": lambda raw: events.InverseOfferRescinded(
-        OfferId(raw["rescind_inverse_offer"]["inverse_offer_id"]["value"])
+        OfferId(_id(raw["rescind_inverse_offer"], "inverse_offer_id"))
     ),
     "UPDATE": lambda raw: events.StatusUpdated(status(raw["update"]["status"])),
     "UPDATE_OPERATION_STATUS": lambda raw: events.OperationUpdated(operation(raw["update_operation_status"]["status"])),

@@ -13,7 +13,15 @@ from prometheus_client.registry import Collector
 from tf_scheduler.core.offers.rounds import REFUSE_LONG
 from tf_scheduler.core.recovery.failure_causes import cause_of
 from tf_scheduler.model import effects
-from tf_scheduler.model.events import Disconnected, Event, OfferRescinded, OffersReceived, StatusUpdated, Subscribed
+from tf_scheduler.model.events import (
+    Disconnected,
+    Event,
+    EventSkipped,
+    OfferRescinded,
+    OffersReceived,
+    StatusUpdated,
+    Subscribed,
+)
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.plan import Plan, Status
 from tf_scheduler.model.resources import UNIT
@@ -48,6 +56,7 @@ class MetricFamilies:
         self.revives = counter("revives", "REVIVE calls.")
         self.throttled = counter("revives_throttled", "REVIVE calls delayed by the rate limit.")
         self.suppresses = counter("suppresses", "SUPPRESS calls.")
+        self.skipped_events = counter("skipped_events", "Events of Mesos that could not be decoded.", "type")
         self.launches = counter("launches", "Task launches.", "job_name")
         self.statuses = counter("task_statuses", "Status updates from Mesos.", "state")
         self.failures = counter("failures", "Failed launches by cause; see docs/recovery.md.", "cause")
@@ -86,7 +95,7 @@ class EventCounter:
 
     def _event(self, event: Event) -> None:
         if isinstance(event, OffersReceived):
-            self._to.offers.labels("received").inc(len(event.offers))
+            self._to.offers.labels("received").inc(len(event.offers) + len(event.malformed))
             self._sdk.count("offers.received", len(event.offers))
             self._sdk.count("offers.processed", len(event.offers))
         elif isinstance(event, StatusUpdated):
@@ -94,6 +103,8 @@ class EventCounter:
             self._sdk.count(f"task_status.{event.status.state.value.lower()}")
         elif isinstance(event, OfferRescinded):
             self._to.offers.labels("rescinded").inc()
+        elif isinstance(event, EventSkipped):
+            self._to.skipped_events.labels(event.type).inc()
         elif isinstance(event, Subscribed):
             self._to.subscriptions.inc()
         elif isinstance(event, Disconnected):

@@ -46,6 +46,18 @@ class ResetRequested(Kinded):
 @dataclass(frozen=True, slots=True)
 class OffersReceived(Kinded):
     offers: tuple[Offer, ...]
+    #: Offers that could not be decoded; they are declined.
+    malformed: tuple[OfferId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventSkipped(Kinded):
+    """An event of Mesos that could not be decoded; it is not acknowledged."""
+
+    #: Type of the event, such as UPDATE.
+    type: str
+    #: What is wrong, for people.
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +179,13 @@ class TornDown(Kinded):
 
 
 @dataclass(frozen=True, slots=True)
+class ClockStepped(Kinded):
+    """The wall clock was set forward (or back, if negative); deadlines are unchanged."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Tick(Kinded):
     """A deadline of the state is due."""
 
@@ -177,6 +196,7 @@ Event = (
     | SubscriptionRefused
     | ResetRequested
     | OffersReceived
+    | EventSkipped
     | OfferRescinded
     | InverseOffersReceived
     | InverseOfferRescinded
@@ -191,5 +211,6 @@ Event = (
     | SecretsRequested
     | ReloadSecrets
     | TornDown
+    | ClockStepped
     | Tick
 )

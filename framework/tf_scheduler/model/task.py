@@ -34,7 +34,7 @@ class TaskState(str, Enum):
 
     @property
     def has_ended(self) -> bool:
-        """Whether a task in this state has ended. UNREACHABLE tasks may return."""
+        """Whether a task in this state has ended. Silent tasks may return."""
         return self not in _LIVE
 
     @property
@@ -57,7 +57,9 @@ _PHRASES = {
     TaskState.DROPPED: "was dropped",
     TaskState.GONE_BY_OPERATOR: "is gone, as reported by an operator",
 }
-_LIVE = frozenset({TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING, TaskState.UNREACHABLE})
+#: The agent does not answer, or the master does not know it: the program may still run (mesos.proto, TaskState).
+SILENT_STATES = frozenset({TaskState.UNREACHABLE, TaskState.UNKNOWN})
+_LIVE = SILENT_STATES | {TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,15 @@ class TaskStatus:
     timestamp: float = 0.0
     #: IP addresses of the container, or of the agent if the container has none of its own.
     addresses: tuple[str, ...] = ()
+    #: Whether the kernel killed a process of the container because it was out of memory.
+    out_of_memory: bool = False
+    #: Sender (mesos.proto, TaskStatus.Source), such as SOURCE_AGENT; empty if unknown.
+    source: str = ""
+
+    @property
+    def is_dropped_by_agent(self) -> bool:
+        """Whether the agent could not start the launch; the master drops launches, too."""
+        return self.state is TaskState.DROPPED and self.source == "SOURCE_AGENT"
 
 
 # --- Failures
@@ -179,6 +190,7 @@ class LaunchEnd:
     has_run: bool = True
     #: Whether the executor stopped it because its liveness check failed.
     was_unhealthy: bool = False
+    out_of_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mesos_client.credentials import Credentials
 from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.clock import SteadyClock
 from tf_scheduler.core.framework_removal import removal_message
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
@@ -67,16 +68,17 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
 def _compose(
     settings: ServiceSettings, store: StateStore, leadership: Leadership, checkpoint: Checkpoint
 ) -> SchedulerProcess:
-    restored = restore(settings.spec, store) if settings.options is None else settings.options.activate(store)
+    clock, options = SteadyClock(), settings.options
+    restored = restore(settings.spec, store, clock()) if options is None else options.activate(store)
     spec, values = restored.stored.full_spec or restored.spec, store.load()
-    progress = current_progress(restored, decode_progress(values))
-    state = replace(restored, process=replace(restored.process, progress=progress))
+    state = restored.with_process(progress=current_progress(restored, decode_progress(values)))
     credentials = _credentials(settings, spec)
     metrics, journal, stopping = LoopMetrics(state), EventJournal(store, values=values), threading.Event()
     retrying = RetryingStore(metrics.store(store), stopping, leadership.check)
     runner = Runner(
         state,
         retrying,
+        clock=clock,
         leadership=leadership,
         decide=metrics.decide(handle),
         commit=journal.commit,
@@ -98,7 +100,7 @@ def _compose(
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)
     files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls)
-    preview = None if settings.options is None else settings.options.preview
+    preview = None if options is None else options.preview
     services = ApiServices(store, values, journal, files, runner, snapshot, preview)
     runner.attach(desk.observe, services.observe, metrics.count)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)

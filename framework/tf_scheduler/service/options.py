@@ -195,7 +195,7 @@ class OptionsHistory:
             log.log(logging.ERROR if outcome.warning else logging.INFO, "%s", outcome.message)
         if chosen.changes:
             store.apply([write for change in chosen.changes for write in writes(change, before)])
-        state = restore(self.spec_of(chosen.options), store)
+        state = restore(self.spec_of(chosen.options), store, self.clock())
         return replace(state, process=replace(state.process, rejected=chosen.rejected))
 
     def _defaults(self, document: Document) -> Mapping[str, Mapping[str, Any]]:

@@ -18,6 +18,7 @@ reservations/<id>          Reservation: resources reserved for a task of an inco
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
@@ -33,11 +34,13 @@ from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, 
 
 from .interface import Delete, Put, StoreCorruptError, StoreVersionError, Write
 
-#: Schema of every stored value. A newer one is rejected.
-SCHEMA = 1
+#: Schema of every stored value. A newer one is rejected. 2: with a checksum.
+SCHEMA = 2
 #: Step n upgrades the fields of a value from schema n + 1 to n + 2, by the first part of its key. Never change a
 #: released step. The next write of a value uses the new schema.
-UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = ()
+UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = (lambda _kind, fields: fields,)
+#: First schema whose values have a checksum, and its name in a value.
+_CHECKED_SCHEMA, CHECKSUM = 2, "crc32"
 
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
 RESERVATIONS, GIVEN = "reservations", "given"
@@ -158,7 +161,13 @@ def _build(kind: type[_T], stored: Mapping[str, Any]) -> _T:
 
 
 def _put(key: str, value: Mapping[str, Any]) -> Put:
-    return Put(key, json.dumps({"schema": SCHEMA, **value}, sort_keys=True).encode())
+    content = {"schema": SCHEMA, **value}
+    return Put(key, json.dumps({**content, CHECKSUM: checksum(key, content)}, sort_keys=True).encode())
+
+
+def checksum(key: str, content: Mapping[str, Any]) -> int:
+    """Return the CRC-32 of a key and its value, without the checksum itself."""
+    return zlib.crc32(f"{key} {json.dumps(content, sort_keys=True)}".encode())
 
 
 def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.Change]) -> effects.Change:
@@ -169,11 +178,14 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.
             raise StoreVersionError(f"stored value {key!r}", schema, SCHEMA)
         if schema < 1:
             raise ValueError(f"invalid schema {schema}")
+        if schema >= _CHECKED_SCHEMA and fields.pop(CHECKSUM) != checksum(key, {"schema": schema, **fields}):
+            raise ValueError("its checksum is wrong")
         for upgrade in UPGRADES[schema - 1 :]:
             fields = upgrade(key.partition("/")[0], fields)
         return decoder(fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreCorruptError(f"stored value {key!r} cannot be read: {error}") from error
+        remedy = "import a backup with `dcos-tensorflow state import`"
+        raise StoreCorruptError(f"stored value {key!r} cannot be read: {error}; {remedy}") from error
 
 
 def _record(fields: dict[str, Any]) -> effects.Change:

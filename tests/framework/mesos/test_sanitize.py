@@ -57,9 +57,13 @@ def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None
         ("exit code 3\n\tlast line\u3000\U0001f600", "exit code 3\n\tlast line\u3000\U0001f600"),
         ("\x1b]52;c;cm0=\x07", "\ufffd]52;c;cm0=\ufffd"),
         ("a\x00b\x9bc\u202ed\ud800", "a\ufffdb\ufffdc\ufffdd\ufffd"),
-        ("x" * (decode.MAX_TEXT_LENGTH + 1), "x" * (decode.MAX_TEXT_LENGTH - 4) + " ..."),
+        ("a" * 900 + "b" * 900, "a" * 497 + " ... " + "b" * 497),
+        (
+            "cannot link '/var/mesos/slaves/1-S0/frameworks/1-0001/executors/worker-1__a-b/runs/0a1b-2c/data': full",
+            "cannot link '<sandbox>/data': full",
+        ),
     ],
-    ids=["harmless", "terminal", "controls", "long"],
+    ids=["harmless", "terminal", "controls", "long", "sandbox"],
 )
 def test_message_is_bounded_and_sanitized(words: str, sanitized: str) -> None:
     """Line breaks and all scripts stay."""

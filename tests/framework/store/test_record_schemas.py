@@ -14,11 +14,20 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import AgentFailures, TaskRecord
 from tf_scheduler.store import records
-from tf_scheduler.store.interface import StoreCorruptError, StoreVersionError
+from tf_scheduler.store.interface import Put, StoreCorruptError, StoreVersionError
 
 
 def value(**fields):
+    """A stored framework id, with a checksum as of schema 2."""
+    if fields["schema"] not in (1, 0, -1, "1", None, []):
+        fields["crc32"] = records.checksum("framework", fields)
     return {"framework": json.dumps(fields).encode()}
+
+
+def as_schema_1(put: Put, *missing: str) -> bytes:
+    """Return a value as schedulers of schema 1 stored it, without these fields."""
+    fields = {**json.loads(put.value), "schema": 1}
+    return json.dumps({name: item for name, item in fields.items() if name not in ("crc32", *missing)}).encode()
 
 
 def test_newer_value_is_rejected() -> None:
@@ -55,10 +64,32 @@ def test_launch_without_placeholder_field_is_read() -> None:
     record = TaskRecord("ps-0", "ps-0__1", JobKind.PS, 0, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
     launched = TaskLaunched(record)
     (put,) = records.writes(launched, SchedulerState(a_spec()))
-    fields = json.loads(put.value)
-    assert fields.pop("idle") is False
+    assert json.loads(put.value)["idle"] is False
 
-    assert (launched,) == records.changes({put.key: json.dumps(fields).encode()})
+    assert (launched,) == records.changes({put.key: as_schema_1(put, "idle")})
+
+
+def test_flipped_bytes_are_detected() -> None:
+    """Each flip of one bit is refused, or changes nothing."""
+    registered = FrameworkRegistered("fw-1")
+    (put,) = records.writes(registered, SchedulerState(a_spec()))
+
+    for place in range(len(put.value)):
+        for bit in range(8):
+            damaged = bytearray(put.value)
+            damaged[place] ^= 1 << bit
+            try:
+                read = records.changes({put.key: bytes(damaged)})
+            except StoreCorruptError:
+                continue
+            assert (registered,) == read, bytes(damaged)
+
+
+def test_value_under_another_key_is_detected() -> None:
+    (put,) = records.writes(AgentFailureRecorded(AgentFailures("agent-1", "a")), SchedulerState(a_spec()))
+
+    with pytest.raises(StoreCorruptError, match="checksum is wrong; import a backup"):
+        records.changes({"agents/agent-2": put.value})
 
 
 def test_every_older_schema_has_upgrade() -> None:

@@ -18,7 +18,7 @@ from tf_scheduler.core.placement.agents import (
     ports_of,
     shortages,
 )
-from tf_scheduler.core.placement.constraints import DemandRules, seconds_to_maintenance
+from tf_scheduler.core.placement.constraints import DemandRules, draining_seconds, seconds_to_maintenance
 from tf_scheduler.core.placement.matching import Match, NoMatch, Placement, match_agents
 from tf_scheduler.core.placement.search import ChosenAgent
 from tf_scheduler.core.plans.scheduling import Gang
@@ -147,7 +147,7 @@ def _previous_address_deadline(state: SchedulerState, name: TaskName, avoided: C
 
 def _unless_draining(state: SchedulerState, agent: Agent | None, now: float) -> Agent | None:
     """Return the agent unless its maintenance is near."""
-    leaves = agent is not None and seconds_to_maintenance(agent, state.spec.placement.draining_seconds, now) is not None
+    leaves = agent is not None and seconds_to_maintenance(agent, draining_seconds(state.spec), now) is not None
     return None if leaves else agent
 
 
@@ -248,7 +248,8 @@ def _match_gang(
 
 def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], now: float) -> PlacementContext:
     """Return the placement context of the state."""
-    return PlacementContext(state.spec.executor.needs, state.spec.placement, state.session.region, now, standing)
+    placement = replace(state.spec.placement, draining_seconds=draining_seconds(state.spec))
+    return PlacementContext(state.spec.executor.needs, placement, state.session.region, now, standing)
 
 
 def usable_agents(state: SchedulerState, gangs: Sequence[Gang], offers: Sequence[Offer], now: float) -> set[AgentId]:

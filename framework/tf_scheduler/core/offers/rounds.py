@@ -15,6 +15,7 @@ from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Accept, Call, Decision, Decline, Outcome, ReservationDropped, TaskLaunched
+from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
 from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Offer, OfferRound
 from tf_scheduler.model.placement import GangMode
@@ -195,14 +196,15 @@ def _snapshot(before: AgentSnapshot | None, offer: Offer, now: float) -> AgentSn
 # --- Events
 
 
-def on_offers(state: SchedulerState, offers: Iterable[Offer], now: float, new_id: NewId, view: PlanView) -> Decision:
+def on_offers(state: SchedulerState, event: OffersReceived, now: float, new_id: NewId, view: PlanView) -> Decision:
     """Launch gangs that fit, hold useful offers for the others, decline the rest."""
-    offers = tuple(offers)
+    offers = event.offers
     state = state.with_session(no_offers_since=None) if offers else state
     state = reservations.detect_lost(record_offers(state, offers, now), offers, now)
     decision = unreserve_unneeded(state, offers, view.gangs, now)
     answered = {offer_id for call in decision.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
     rest = tuple(offer for offer in offers if offer.id not in answered)
+    decision = decision.then(lambda after: decide(after, calls=declines(event.malformed, REFUSE_LONG)))
     return decision.then(lambda after: _place(after, rest, view, now, new_id))
 
 

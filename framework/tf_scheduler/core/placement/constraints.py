@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tf_scheduler.model import reasons
 from tf_scheduler.model.placement import REGION, AgentLocation, Constraint, GpuScheduling, Operator
+from tf_scheduler.model.spec import ServiceSpec
 
 from .agents import Agent, Demand, PlacementContext
 
@@ -33,6 +34,18 @@ def allows(constraint: Constraint, value: str | None) -> bool:
         return constraint.operator in _ALLOWS_MISSING
     allowed = _ALLOWS.get(constraint.operator)
     return allowed is None or allowed(value, constraint.parameter)
+
+
+#: Seconds between the end of a task's grace period and a maintenance window, for the relaunch.
+MOVE_AHEAD = 60.0
+
+
+def draining_seconds(spec: ServiceSpec) -> float:
+    """Return the seconds before maintenance in which an agent gets no new tasks.
+
+    They include the seconds in which tasks leave the agent: otherwise a task could return to it and leave, repeatedly.
+    """
+    return max(spec.placement.draining_seconds, MOVE_AHEAD + max(job.kill_grace for job in spec.jobs))
 
 
 def seconds_to_maintenance(agent: Agent, draining_seconds: float, now: float) -> float | None:
@@ -95,7 +108,8 @@ class DemandRules:
         return self._circumstances.placement.region or self._circumstances.region
 
     def _elsewhere(self, place: AgentLocation) -> bool:
-        return not self._free_region and place.region != self._home
+        # An agent without a region is in that of the master (Mesos, src/master/allocator, isRemoteSlave).
+        return not self._free_region and (place.region or self._circumstances.region) != self._home
 
     def _kept_for_gpus(self, gpus: int) -> bool:
         restricted = self._circumstances.placement.gpu_scheduling_behavior is GpuScheduling.RESTRICTED

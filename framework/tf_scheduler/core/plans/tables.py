@@ -29,6 +29,7 @@ LAUNCHED: Mapping[TaskState, Status] = {
     TaskState.RUNNING: COMPLETE,  # STARTED while its health check fails, or while it is paused
     TaskState.FINISHED: COMPLETE,
     TaskState.UNREACHABLE: STARTED,  # it may come back
+    TaskState.UNKNOWN: STARTED,
     TaskState.KILLING: STARTED,
     TaskState.KILLED: ERROR,
     TaskState.FAILED: ERROR,
@@ -37,7 +38,6 @@ LAUNCHED: Mapping[TaskState, Status] = {
     TaskState.DROPPED: ERROR,
     TaskState.GONE: ERROR,
     TaskState.GONE_BY_OPERATOR: ERROR,
-    TaskState.UNKNOWN: ERROR,
 }
 
 

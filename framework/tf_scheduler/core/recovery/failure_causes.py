@@ -48,12 +48,18 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         lambda end, _: end.state == "TASK_ERROR" or end.reason in _INVALID,
     ),
     CauseRule(
-        "TASK_DROPPED: the launch did not reach an agent", Cause.NOT_STARTED, lambda e, _: e.state == "TASK_DROPPED"
+        "TASK_DROPPED: the launch did not reach an agent, or its agent could not start it",
+        Cause.NOT_STARTED,
+        lambda end, _: end.state == "TASK_DROPPED",
     ),
     CauseRule(
         "the agent is drained, or the task was preempted", Cause.INFRASTRUCTURE, lambda e, _: e.reason in DRAIN_REASONS
     ),
-    CauseRule("it exceeded its memory, disk or time limit", Cause.USER_ERROR, lambda end, _: end.reason in _LIMITS),
+    CauseRule(
+        "it exceeded its memory, disk or time limit",
+        Cause.USER_ERROR,
+        lambda end, _: end.reason in _LIMITS or end.out_of_memory,
+    ),
     CauseRule(
         "its files could not be fetched, or its executor could not be started",
         Cause.USER_ERROR,
@@ -113,6 +119,8 @@ def record_failure(state: SchedulerState, record: TaskRecord, now: float) -> Age
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
     """Return whether the agent may be at fault: the program did not start or was lost."""
+    if status.out_of_memory or status.is_dropped_by_agent:
+        return status.is_dropped_by_agent
     if not ran:
         return cause in (Cause.USER_ERROR, Cause.INFRASTRUCTURE) and status.reason not in DRAIN_REASONS
     if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or status.exit_code is not None:

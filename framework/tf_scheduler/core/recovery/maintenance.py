@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from tf_scheduler.core.placement.constraints import MOVE_AHEAD
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
 from tf_scheduler.model.ids import OfferId
@@ -20,8 +21,6 @@ from .replacement import replace_launch, restart_group
 
 #: Seconds until Mesos asks again, unless the window was cancelled.
 ASK_INTERVAL = 30.0
-#: Seconds between the end of a task's grace period and the window, for the relaunch.
-MOVE_AHEAD = 60.0
 
 
 def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> Decision:

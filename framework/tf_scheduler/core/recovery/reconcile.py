@@ -1,7 +1,7 @@
 """Reconcile task statuses with Mesos (Mesos documentation, reconciliation).
 
 after subscribing, and every 15 minutes   request the status of each task, then of all tasks
-without an answer                         request it again, with back-off
+without an answer, or TASK_UNKNOWN        request it again, with back-off
 after a silent launch                     request the status of that launch
 """
 
@@ -14,7 +14,7 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Reconcile
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import TaskRecord, TaskState
 
 #: Seconds after a launch, or a status request, until the status of a silent launch is requested.
 LAUNCH_TIMEOUT = 30.0
@@ -47,9 +47,11 @@ def poll(state: SchedulerState, now: float) -> Decision:
     pending = state.session.reconciliation
     if state.live_count() and now >= pending.started_at + FULL_INTERVAL:
         return request(state, now)
-    if not pending.unanswered or now < pending.asked_at + pending.retry_after:
+    if not _must_repeat(state) or now < pending.asked_at + pending.retry_after:
         return poll_silent_launches(state, now)
-    missing = _agents(record for record in state.live() if record.id in pending.unanswered)
+    missing = _agents(
+        record for record in state.live() if record.id in pending.unanswered or _is_unknown(state, record)
+    )
     retry_after = min(2 * pending.retry_after, LONGEST_WAIT)
     pending = replace(pending, unanswered=frozenset(missing), asked_at=now, retry_after=retry_after)
     calls = (Reconcile(missing),) if missing else ()
@@ -61,12 +63,22 @@ def poll(state: SchedulerState, now: float) -> Decision:
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the times of `poll`."""
     pending = state.session.reconciliation
-    if pending.unanswered:
+    if _must_repeat(state):
         yield pending.asked_at + pending.retry_after
     if state.live_count():
         yield pending.started_at + FULL_INTERVAL
     if (silent := silent_until(state)) is not None:
         yield silent
+
+
+def _must_repeat(state: SchedulerState) -> bool:
+    """Return whether a launch has no answer, or its agent is unknown to the master."""
+    return bool(state.session.reconciliation.unanswered) or TaskState.UNKNOWN in state.derived.state_counts
+
+
+def _is_unknown(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.stored.statuses.get(record.id)
+    return status is not None and status.state is TaskState.UNKNOWN
 
 
 def _agents(records: Iterable[TaskRecord]) -> dict[TaskId, AgentId]:

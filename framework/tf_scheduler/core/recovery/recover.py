@@ -17,7 +17,7 @@ from tf_scheduler.model.ids import NewId, name_of
 from tf_scheduler.model.reasons import AwaitsPreviousAddress
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
 from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, record_failure
@@ -64,6 +64,10 @@ def _has_crashed(record: TaskRecord, recovery: Recovery, status: TaskStatus, rea
 STEADY_SECONDS = 60.0
 #: Seconds within which survivors of a lost peer exit with an error (measured with collective training).
 COLLATERAL_SECONDS = 20.0
+_SILENCE = {
+    TaskState.UNREACHABLE: "its agent did not answer for {:g} s",
+    TaskState.UNKNOWN: "Mesos did not know the task for {:g} s",
+}
 _BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
 
@@ -93,7 +97,7 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     recovery = _recovery(state, change, cause)
     recovery = record_crash(state, recovery, status, ready=served or record.id in state.process.progress)
     # A launch that never started moves to another agent if possible.
-    must_move = status.state is TaskState.LOST and not change.has_run
+    must_move = status.is_dropped_by_agent or (status.state is TaskState.LOST and not change.has_run)
     recovery = replace(recovery, must_move=must_move, has_served=recovery.has_served or served)
     policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
     if final := replacement.no_retry_reason(policy, cause, status):
@@ -131,13 +135,13 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def unreachable_too_long(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
-    """Return LOST statuses for tasks unreachable for `recovery.unreachable_timeout`."""
+    """Return LOST statuses for tasks silent for `recovery.unreachable_timeout`."""
     return tuple(
         replace(
             status,
             state=TaskState.LOST,
             reason="REASON_AGENT_REMOVED",
-            message=f"its agent did not answer for {_timeout(state, status):g} s",
+            message=_SILENCE[status.state].format(_timeout(state, status)),
             uuid="",
         )
         for status in _unreachable(state)
@@ -146,8 +150,16 @@ def unreachable_too_long(state: SchedulerState, now: float) -> tuple[TaskStatus,
 
 
 def _unreachable(state: SchedulerState) -> Iterator[TaskStatus]:
-    if state.stored.result is None and state.derived.state_counts.get(TaskState.UNREACHABLE):
-        yield from (status for status in state.stored.statuses.values() if status.state is TaskState.UNREACHABLE)
+    """Yield silent launches whose status Mesos has reported on this connection."""
+    if (
+        SILENT_STATES.isdisjoint(state.derived.state_counts)
+        or not state.session.connected
+        or state.stored.result is not None
+    ):
+        return
+    unanswered = state.session.reconciliation.unanswered
+    silent = (status for status in state.stored.statuses.values() if status.state in SILENT_STATES)
+    yield from (status for status in silent if status.id not in unanswered)
 
 
 def _lost_at(state: SchedulerState, status: TaskStatus) -> float:
@@ -174,7 +186,15 @@ def _is_active(state: SchedulerState, item: Recovery) -> bool:
 
 def _cause(state: SchedulerState, change: StatusChange) -> Cause:
     status, ran, hung = change.status, change.has_run, change.status.healthy is False
-    end = LaunchEnd(status.state.value, status.reason, status.exit_code, status.signal, has_run=ran, was_unhealthy=hung)
+    end = LaunchEnd(
+        status.state.value,
+        status.reason,
+        status.exit_code,
+        status.signal,
+        has_run=ran,
+        was_unhealthy=hung,
+        out_of_memory=status.out_of_memory,
+    )
     cause = cause_of(end, replacement.restart_policy(state.spec, change.record).uncounted_exit_codes)
     is_excused = cause is Cause.USER_ERROR and _is_excused(state, change.record, change.now)
     return Cause.COLLATERAL if is_excused else cause

@@ -35,6 +35,7 @@ def replace_launch(
 ) -> Recovery:
     """Return a recovery that replaces the launch now; failures and back-off stay."""
     before, status = state.stored.recoveries.get(record.name), state.stored.statuses.get(record.id)
+    is_joined = (status is not None and status.healthy is True) or record.id in state.process.progress
     return Recovery(
         task=record.name,
         launch=record.id,
@@ -47,6 +48,7 @@ def replace_launch(
         consecutive_failures=before.consecutive_failures if before else 0,
         crashed_at=before.crashed_at if before else "",
         bad_addresses=before.bad_addresses if before else (),
+        start_timeouts=before.start_timeouts if before and not is_joined else 0,
         has_served=(before is not None and before.has_served) or (status is not None and status.healthy is True),
     )
 

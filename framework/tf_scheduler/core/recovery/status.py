@@ -9,12 +9,13 @@ from functools import partial
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model import effects
-from tf_scheduler.model.ids import NewId, name_of
+from tf_scheduler.model.ids import NewId, TaskId, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, TaskRecord, TaskState, TaskStatus
 
 from . import reconcile, recover, startup_timeout, success
+from .reactions import Reaction, reaction_to
 from .replacement import restart_address_wait
 
 #: Expected ends, reported without a warning; KILLED is what the scheduler has stopped.
@@ -22,34 +23,41 @@ _AS_WISHED = (TaskState.FINISHED, TaskState.KILLED)
 
 
 def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
-    """Handle a status update.
+    """Handle a status update according to `reactions.REACTIONS`.
 
-    Unknown and abandoned launches are killed. Stored updates are only acknowledged again, and answers without news are
-    ignored. Everything else is stored, and its consequences follow.
+    Stored updates are only acknowledged again, and answers without news are ignored.
     """
     if status.id in state.session.reconciliation.unanswered:
         state = reconcile.mark_answered(state, status.id)
     record = state.stored.tasks.get(name_of(status.id))
-    if record is None or record.id != status.id:
-        return _kill_unknown(state, status)
-    if record.is_placeholder and status.state is TaskState.FINISHED:
+    if record is not None and record.id != status.id:
+        record = None
+    if record is not None and record.is_placeholder and status.state is TaskState.FINISHED:
         status = replace(status, state=TaskState.FAILED, message="the placeholder process of the paused task exited")
-    stored = state.stored.statuses.get(status.id)
-    if stored is not None and stored.state is TaskState.LOST and not status.state.has_ended:
-        return _kill_unknown(state, status)
-    if stored is not None and (stored.state.has_ended or (status.uuid and stored.uuid == status.uuid)):
+    stored = None if record is None else state.stored.statuses.get(status.id)
+    if stored is not None and (status.uuid and stored.uuid == status.uuid):
         return decide(state, calls=_acknowledge(status))
+    reaction = reaction_to(status, stored, is_current=record is not None)
+    if reaction is Reaction.KILL:
+        return _kill_unwanted(state, status)
+    if record is None or reaction is Reaction.IGNORE:
+        return decide(state, calls=_acknowledge(status), outcomes=_late_success(status, stored))
     if stored is not None and stored.state is status.state and not status.uuid:
         return decide(state)
-    if status.state is TaskState.UNREACHABLE:
+    if reaction is Reaction.WAIT:
         # By the scheduler's clock: the master sends a new time with each answer.
-        since = stored.timestamp if stored is not None and stored.state is TaskState.UNREACHABLE else now
-        status = replace(status, timestamp=since)
+        is_silent = stored is not None and stored.state in SILENT_STATES
+        status = replace(status, timestamp=stored.timestamp if stored is not None and is_silent else now)
+    if status.out_of_memory and status.state is TaskState.FAILED:
+        status = replace(status, message=f"{status.message or 'out of memory'}; raise {record.group}.mem")
     if stored is not None and not status.addresses:
         status = replace(status, addresses=stored.addresses)
     if status.state is TaskState.RUNNING and status.healthy is None:
         status = startup_timeout.with_start_time(status, stored, now)
-    decision = decide(state, effects.StatusStored(status), calls=_acknowledge(status))
+    relaunch = state.stored.recoveries.get(record.name)
+    cancelled = reaction is Reaction.FINISH and relaunch is not None and relaunch.launch == record.id
+    changes = (effects.RecoveryDecided(replace(relaunch, launch=TaskId(""))),) if relaunch and cancelled else ()
+    decision = decide(state, effects.StatusStored(status), *changes, calls=_acknowledge(status))
     change = recover.StatusChange(record, status, stored, now, new_id)
     return decision.then(lambda after: _react(after, change, view))
 
@@ -83,14 +91,22 @@ def _acknowledge(status: TaskStatus) -> tuple[effects.Call, ...]:
     return (effects.Acknowledge(status.id, status.agent_id, status.uuid),)
 
 
-def _kill_unknown(state: SchedulerState, status: TaskStatus) -> effects.Decision:
+def _kill_unwanted(state: SchedulerState, status: TaskStatus) -> effects.Decision:
     acknowledge = _acknowledge(status)
-    if status.state.has_ended or status.agent_id is None:
+    if status.agent_id is None:
         return decide(state, calls=acknowledge)
     outcome = effects.Outcome(
         "ForeignTaskKilled", f"killing {status.id}: it runs, but is not a current launch of this service", warning=True
     )
     return decide(state, calls=(*acknowledge, effects.Kill(status.id, status.agent_id)), outcomes=(outcome,))
+
+
+def _late_success(status: TaskStatus, stored: TaskStatus | None) -> tuple[effects.Outcome, ...]:
+    """Report a success that is ignored, because the launch had failed or was replaced."""
+    if status.state is not TaskState.FINISHED or (stored is not None and stored.state is TaskState.FINISHED):
+        return ()
+    why = "it was replaced" if stored is None else f"it {stored.state.phrase} before"
+    return (effects.Outcome("LateSuccess", f"{status.id} has finished, which is ignored: {why}", warning=True),)
 
 
 def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) -> effects.Decision:

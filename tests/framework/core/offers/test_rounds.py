@@ -87,7 +87,7 @@ def hold(state, *names, now=1000.0):
 
 
 def receive(state, *offers, now=1000.0):
-    return rounds.on_offers(state, offers, now, new_id, view_of(state))
+    return rounds.on_offers(state, OffersReceived(tuple(offers)), now, new_id, view_of(state))
 
 
 def test_declines_is_one_call_or_none() -> None:

@@ -125,6 +125,15 @@ def test_service_stays_in_one_region() -> None:
     assert objections(there, circumstances=PlacementContext(EXECUTOR, PlacementSpec(region="us"), "eu")) == ()
 
 
+def test_agent_without_region_is_in_that_of_master() -> None:
+    """Mesos assumes that it is not remote (src/master/allocator, isRemoteSlave)."""
+    here = an_offer()
+
+    assert () == objections(here, circumstances=PlacementContext(EXECUTOR, region="eu"))
+    elsewhere = PlacementContext(EXECUTOR, PlacementSpec(region="us"), "eu")
+    assert (OtherRegion("", "us"),) == objections(here, circumstances=elsewhere)
+
+
 def test_region_constraint_replaces_default_region() -> None:
     """It replaces the default."""
     (agent,) = merge_offers([an_offer(region="us")])

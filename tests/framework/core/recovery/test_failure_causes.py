@@ -28,6 +28,7 @@ FAILED = "TASK_FAILED"
         (LaunchEnd(FAILED, exit_code=143), Cause.RESTART_ASKED),
         (LaunchEnd(FAILED, exit_code=137), Cause.INFRASTRUCTURE),
         (LaunchEnd(FAILED, signal=9), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, signal=9, out_of_memory=True), Cause.USER_ERROR),
         (LaunchEnd(FAILED, exit_code=1), Cause.USER_ERROR),
         (LaunchEnd(FAILED, exit_code=127), Cause.USER_ERROR),
         (LaunchEnd(FAILED, exit_code=200), Cause.USER_ERROR),

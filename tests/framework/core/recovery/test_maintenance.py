@@ -7,11 +7,13 @@ import pytest
 from builders import a_job, a_spec, needs
 from kit import worlds
 from simulation.mesos import an_agent
-from tf_scheduler.core.recovery.maintenance import ASK_INTERVAL, MOVE_AHEAD
+from tf_scheduler.core.placement.constraints import MOVE_AHEAD
+from tf_scheduler.core.recovery.maintenance import ASK_INTERVAL
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.effects import AcceptInverseOffers, Kill
 from tf_scheduler.model.events import InverseOfferRescinded
 from tf_scheduler.model.offer import Unavailability
+from tf_scheduler.model.placement import PlacementSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.task import TaskState
 
@@ -92,6 +94,17 @@ def test_move_counts_no_failure() -> None:
         world.state.stored.recoveries["worker-0"].failures,
     )
     assert world.state.stored.result is None
+
+
+def test_task_does_not_return_to_agent_that_it_leaves() -> None:
+    """Also if draining_seconds is less than the time in which tasks leave."""
+    world = a_world("a", placement=PlacementSpec(draining_seconds=0.0))
+    launches = len(world.mesos.tasks)
+
+    plan_window(world, "a", 50.0)
+    pass_time(world, 40)
+
+    assert launches == len(world.mesos.tasks)
 
 
 def test_move_restarts_dependent_tasks() -> None:

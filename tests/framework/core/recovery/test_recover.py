@@ -138,6 +138,24 @@ def test_launch_lost_before_its_start_moves(ran: bool, moves: bool) -> None:
     assert any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
 
 
+@pytest.mark.parametrize(("source", "blamed"), [("SOURCE_AGENT", True), ("SOURCE_MASTER", False)])
+def test_launch_dropped_by_its_agent_moves(source: str, blamed: bool) -> None:
+    """An agent with a full disk drops each launch; the master drops invalid ones."""
+    decision = end(STATE, task_state=TaskState.DROPPED, ran=False, exit_code=None, source=source)
+
+    recovery = recoveries(decision)["worker-0"]
+    assert (Cause.NOT_STARTED, (), blamed) == (recovery.cause, recovery.failures, recovery.must_move)
+    assert blamed is any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+
+
+def test_out_of_memory_counts_as_failure_of_task_only() -> None:
+    decision = end(STATE, exit_code=None, signal=9, out_of_memory=True)
+
+    recovery = recoveries(decision)["worker-0"]
+    assert (Cause.USER_ERROR, (NOW,)) == (recovery.cause, recovery.failures)
+    assert not any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+
+
 def test_unreachable_task_is_lost_after_timeout() -> None:
     timeout = SPEC.recovery.unreachable_timeout
     state = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0)))

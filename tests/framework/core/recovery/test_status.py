@@ -68,6 +68,12 @@ def test_status_without_addresses_keeps_known_ones() -> None:
     assert ("10.0.0.9",) == update(known.state, uuid="other").state.stored.statuses["worker-0__1"].addresses
 
 
+def test_out_of_memory_names_option() -> None:
+    failed = update(STATE, task_state=TaskState.FAILED, signal=9, message="killed by signal 9", out_of_memory=True)
+
+    assert "killed by signal 9; raise worker.mem" == failed.state.stored.statuses["worker-0__1"].message
+
+
 def test_exited_placeholder_has_failed() -> None:
     """The program of the paused task did not finish."""
     placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)

@@ -1,0 +1,81 @@
+"""The scheduler's clock, and stored times in its future."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_spec, a_status
+from tf_scheduler.clock import REPORTED_STEP, SteadyClock, not_in_future
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskResumed
+from tf_scheduler.model.ids import TaskId, TaskName
+from tf_scheduler.model.task import Cause, Recovery, TaskState
+
+SPEC = a_spec()
+
+
+class Times:
+    """A wall clock that can be set, and a steady one."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = 1_000.0, 50.0
+
+    def pass_time(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_step_of_wall_clock_changes_no_time(step: float) -> None:
+    times = Times()
+    clock = SteadyClock(lambda: times.wall, lambda: times.steady)
+    times.pass_time(10.0)
+    times.wall += step
+
+    assert 1_010.0 == clock()
+    assert [step, 0.0] == [clock.step(), clock.step()]
+
+
+def test_small_corrections_are_not_reported() -> None:
+    """Also not if they add up slowly; their sum is reported once."""
+    times = Times()
+    clock = SteadyClock(lambda: times.wall, lambda: times.steady)
+
+    times.wall += REPORTED_STEP - 1
+    assert 0.0 == clock.step()
+    times.wall += 2
+    assert REPORTED_STEP + 1 == clock.step()
+
+
+def test_system_clock_is_unix_time() -> None:
+    clock = SteadyClock()
+
+    assert 1.7e9 < clock()
+    assert clock() <= clock()
+
+
+def test_stored_times_are_not_in_future() -> None:
+    recovery = Recovery(
+        TaskName("worker-0"),
+        TaskId("worker-0__1"),
+        Cause.USER_ERROR,
+        "x",
+        5_000.0,
+        5_100.0,
+        5_105.0,
+        failures=(5_000.0,),
+    )
+
+    change = not_in_future(RecoveryDecided(recovery), SPEC, 1_000.0)
+
+    assert isinstance(change, RecoveryDecided)
+    latest = 1_000.0 + SPEC.restart.max_backoff
+    assert (1_000.0, latest, (1_000.0,)) == (change.recovery.since, change.recovery.ready_at, change.recovery.failures)
+    assert latest + 5.0 == change.recovery.previous_address_until
+
+
+def test_past_times_are_unchanged() -> None:
+    """Without a time, and for changes without times, too."""
+    status = StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0))
+
+    assert [status] * 2 == [not_in_future(status, SPEC, 1_000.0), not_in_future(status, SPEC)]
+    assert TaskResumed(TaskName("worker-0")) == not_in_future(TaskResumed(TaskName("worker-0")), SPEC, 1.0)
