@@ -20,7 +20,8 @@ from .people import members
 
 _LOOK = 0.1  # seconds between two looks at what the chief prints: nothing announces it while everything else is dead
 _COUNT = 5  # of these looks, the processes are looked at in each such
-_CHIEF = "agents/*/agents/0/work/slaves/*/frameworks/*/executors/chief-0*/runs/*/stdout"
+_AGENT = "agents/*/agents/0/work"
+_CHIEF = f"{_AGENT}/slaves/*/frameworks/*/executors/chief-0*/runs/*/stdout"
 
 
 class Witness:
