@@ -40,12 +40,17 @@ def allows(constraint: Constraint, value: str | None) -> bool:
 MOVE_AHEAD = 60.0
 
 
+def move_ahead(spec: ServiceSpec) -> float:
+    """Return the seconds before maintenance in which tasks leave an agent."""
+    return MOVE_AHEAD + max(job.kill_grace for job in spec.jobs)
+
+
 def draining_seconds(spec: ServiceSpec) -> float:
     """Return the seconds before maintenance in which an agent gets no new tasks.
 
     They include the seconds in which tasks leave the agent: otherwise a task could return to it and leave, repeatedly.
     """
-    return max(spec.placement.draining_seconds, MOVE_AHEAD + max(job.kill_grace for job in spec.jobs))
+    return max(spec.placement.draining_seconds, move_ahead(spec))
 
 
 def seconds_to_maintenance(agent: Agent, draining_seconds: float, now: float) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tf_scheduler.core.placement.constraints import MOVE_AHEAD
+from tf_scheduler.core.placement.constraints import move_ahead
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
 from tf_scheduler.model.ids import OfferId
@@ -83,5 +83,4 @@ def _leaving(state: SchedulerState) -> Iterator[TaskRecord]:
 
 
 def _leaves_at(state: SchedulerState, record: TaskRecord) -> float:
-    grace = max(job.kill_grace for job in state.spec.jobs)
-    return state.session.windows[record.agent_id].unavailability.start - MOVE_AHEAD - grace
+    return state.session.windows[record.agent_id].unavailability.start - move_ahead(state.spec)

@@ -54,10 +54,11 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
         status = replace(status, addresses=stored.addresses)
     if status.state is TaskState.RUNNING and status.healthy is None:
         status = startup_timeout.with_start_time(status, stored, now)
-    relaunch = state.stored.recoveries.get(record.name)
-    cancelled = reaction is Reaction.FINISH and relaunch is not None and relaunch.launch == record.id
-    changes = (effects.RecoveryDecided(replace(relaunch, launch=TaskId(""))),) if relaunch and cancelled else ()
-    decision = decide(state, effects.StatusStored(status), *changes, calls=_acknowledge(status))
+    changes: list[effects.Change] = [effects.StatusStored(status)]
+    if reaction is Reaction.FINISH and state.is_replaced(record):
+        cancelled = replace(state.stored.recoveries[record.name], launch=TaskId(""))
+        changes.append(effects.RecoveryDecided(cancelled))
+    decision = decide(state, *changes, calls=_acknowledge(status))
     change = recover.StatusChange(record, status, stored, now, new_id)
     return decision.then(lambda after: _react(after, change, view))
 
