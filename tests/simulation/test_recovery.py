@@ -250,6 +250,15 @@ def test_late_success_of_worker_cancels_relaunch() -> None:
     assert FINISHED is world.state.status("worker-1").state
 
 
+def test_late_success_does_not_exempt_member_of_gang() -> None:
+    """The others cannot train without it."""
+    world = deployed(mirrored())
+    world.mesos.report(world.id_of("worker-0"), FAILED, exit_code=1)
+    world.mesos.report(world.id_of("worker-1"), FINISHED)
+
+    play(world, send.wait(30.0), send.offers(), expect.launched("worker-0", "worker-1", "worker-2"))
+
+
 def test_back_off_is_no_longer_after_clock_is_set_back() -> None:
     """The next scheduler starts an hour before the last one, by its clock."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=9, backoff=10.0, max_backoff=10.0)))

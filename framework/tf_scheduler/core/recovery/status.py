@@ -8,6 +8,7 @@ from functools import partial
 
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import NewId, TaskId, name_of
 from tf_scheduler.model.spec import JobKind
@@ -55,7 +56,11 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
     if status.state is TaskState.RUNNING and status.healthy is None:
         status = startup_timeout.with_start_time(status, stored, now)
     changes: list[effects.Change] = [effects.StatusStored(status)]
-    if reaction is Reaction.FINISH and state.is_replaced(record):
+    if (
+        reaction is Reaction.FINISH
+        and state.is_replaced(record)
+        and not trains_together(state.spec.strategy, record.job)
+    ):
         cancelled = replace(state.stored.recoveries[record.name], launch=TaskId(""))
         changes.append(effects.RecoveryDecided(cancelled))
     decision = decide(state, *changes, calls=_acknowledge(status))

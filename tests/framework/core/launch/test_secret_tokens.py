@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -349,8 +350,9 @@ def test_container_address_is_kept_by_later_status() -> None:
 
     assert ("9.0.1.5",) == status.addresses
     assert (StatusStored(status),) == records.changes({write.key: write.value})
-    older = write.value.replace(b'"addresses": ["9.0.1.5"], ', b"")
-    assert older != write.value
+    fields = json.loads(write.value)
+    del fields["addresses"], fields["crc32"]
+    older = json.dumps({**fields, "schema": 1}).encode()
     assert (StatusStored(replace(status, addresses=())),) == records.changes({write.key: older})
 
 
