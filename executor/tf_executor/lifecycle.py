@@ -75,7 +75,7 @@ def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) 
 
 
 def _exited(state: LifecycleState, event: events.Exited, now: float) -> Step:
-    state = replace(state, memory=event.memory)
+    state = replace(state, evidence=event.evidence)
     if _is_program(state):
         # The post stage also runs after a failure, because its logs are worth an upload, too.
         state = replace(state, ending=event.ending)
@@ -176,7 +176,7 @@ def _tree_gone(state: LifecycleState, event: events.TreeGone | events.Overdue, n
     """Send the final report. On Overdue some process could not be killed."""
     if state.aborted:
         return _leave(state, 1)
-    report = events.final_report(state.ending, state.stopped, state.failure, state.memory, state.program_started)
+    report = events.final_report(state.ending, state.stopped, state.failure, state.evidence, state.program_started)
     if isinstance(event, events.Overdue):
         report = replace(report, message=report.message + events.UNKILLED)
     return _ended(state, now), (report,)

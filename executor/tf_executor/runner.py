@@ -105,7 +105,7 @@ class TaskRunner:
         elif isinstance(item, signal.Signals):
             self._step(events.TaskStopRequested(f"the executor received {item.name}", self._grace))
         elif isinstance(item, events.Exited) and self._task is not None:
-            self._step(self._task.with_oom(item))
+            self._step(self._task.with_evidence(item))
         elif isinstance(item, events.Event):
             self._step(item)
         else:
@@ -199,11 +199,13 @@ class TaskRunner:
             (self._task.terminate if isinstance(action, events.Terminate) else self._task.kill)()
 
     def _report(self, report: events.SendReport) -> None:
-        output = self._task.settle() if report.is_final and self._task is not None else ""
+        output, error = self._task.settle() if report.is_final and self._task is not None else ("", "")
         # A task that is killed before its server is ready was probably killed because it did not become ready.
         unready = self._awaits_server and self._state.healthy is None
         if report.state == "TASK_FAILED" or (report.state == "TASK_KILLED" and unready):
             report = replace(report, message=report.message + output)
+        if error and report.state == "TASK_FAILED" and report.ending is not None and report.ending.exit_code:
+            report = replace(report, ending=replace(report.ending, error=error))
         log.info("%s %s", report.state, report.message)
         identity = self._send_update(wire.status(self._task_id, report))
         self._last_update = identity if report.is_final else None

@@ -23,7 +23,7 @@ from .contract.payload import Liveness, Payload
 from .contract.reports import EndReport
 from .process import memory, supervisor
 from .process.memory import is_port_held_by_others
-from .process.output import TAIL_BYTES, Output, output_excerpt
+from .process.output import TAIL_BYTES, Output, error_of, output_excerpt
 from .process.supervisor import CommandContext, SpawnError, Supervisor
 from .process.temporary import TemporaryFolder
 from .process.tree import descendants
@@ -89,15 +89,23 @@ class TaskProcess:
         self._checks.stop()
         self._supervisor.kill()
 
-    def with_oom(self, event: events.Exited) -> events.Exited:
-        """Return `event`, with OOM kills of the kernel if the program failed."""
+    def with_evidence(self, event: events.Exited) -> events.Exited:
+        """Return `event`; if the program failed, with OOM kills and who has its port."""
         if event.ending.exit_code == 0:
             return event
         oom, message = memory.read_oom_kills().since(self._memory_before)
-        return events.Exited(replace(event.ending, oom=oom or None), message)
+        messages, port = [message] if message else [], self._payload.port
+        taken = port > 0 and is_port_held_by_others(port, [os.getpid(), *descendants(os.getpid())])
+        if taken:
+            messages.append(f"another process listens on the task's port {port}")
+        ending = replace(event.ending, oom=oom or None, port_taken=taken or None)
+        return events.Exited(ending, "; ".join(messages))
 
-    def settle(self) -> str:
-        """Release all resources after the last process exits; return the last output."""
+    def settle(self) -> tuple[str, str]:
+        """Release all resources after the last process exits.
+
+        Return the last output for messages, and the error that it ends with.
+        """
         self._checks.stop()
         self._rendezvous.close()
         if self._progress is not None:
@@ -107,7 +115,9 @@ class TaskProcess:
             stream.finish(SETTLE_TIMEOUT)
         self.secrets.forget()
         self._temporary.remove()
-        return output_excerpt(self._err.tail, self._out.tail, self.secrets.values(), TAIL_BYTES)
+        secrets = self.secrets.values()
+        excerpt = output_excerpt(self._err.tail, self._out.tail, secrets, TAIL_BYTES)
+        return excerpt, error_of(self._err.tail, secrets, self._sandbox)
 
     def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH

@@ -59,11 +59,11 @@ def test_final_report_of_failed_task() -> None:
     assert expected == final_report(EndReport(0), stopped)
 
 
-MEMORY = "out of memory: the kernel killed 1 process of the task's container"
+MEMORY = "out of evidence: the kernel killed 1 process of the task's container"
 
 
 @pytest.mark.parametrize(
-    ("ending", "trouble", "memory", "message"),
+    ("ending", "trouble", "evidence", "message"),
     [
         (
             EndReport(0),
@@ -76,8 +76,8 @@ MEMORY = "out of memory: the kernel killed 1 process of the task's container"
         (EndReport(1), "", MEMORY, f"exit code 1; {MEMORY}"),
     ],
 )
-def test_final_report_names_failed_stage(ending: EndReport, trouble: str, memory: str, message: str) -> None:
-    assert SendReport("TASK_FAILED", message, ending) == final_report(ending, None, trouble, memory)
+def test_final_report_names_failed_stage(ending: EndReport, trouble: str, evidence: str, message: str) -> None:
+    assert SendReport("TASK_FAILED", message, ending) == final_report(ending, None, trouble, evidence)
 
 
 def test_stage_failure_names_stage() -> None:

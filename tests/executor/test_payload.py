@@ -92,6 +92,7 @@ def test_invalid_field_is_named(change: dict[str, object], sentence: str) -> Non
         EndReport(exit_code=42),
         EndReport(signal=9, oom=True),
         EndReport(0, failed_stage="post"),
+        EndReport(1, port_taken=True, error="x" * 1000),
         NO_END,
     ],
 )

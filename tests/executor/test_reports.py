@@ -53,6 +53,8 @@ def is_well_typed(ending: EndReport) -> bool:
         and (ending.signal is None or is_whole(ending.signal, 1, 64))
         and (ending.oom is None or type(ending.oom) is bool)
         and (ending.failed_stage is None or is_text(ending.failed_stage))
+        and (ending.port_taken is None or type(ending.port_taken) is bool)
+        and (ending.error is None or is_text(ending.error))
     )
 
 

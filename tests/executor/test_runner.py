@@ -6,6 +6,7 @@ import base64
 import os
 import select
 import signal
+import socket
 from typing import Any
 
 import pytest
@@ -51,13 +52,47 @@ def test_successful_program_is_reported(executor: Any) -> None:
         ("exit 3", "exit code 3", EndReport(exit_code=3)),
         ("kill -9 $$", "killed by signal 9 (SIGKILL)", EndReport(signal=9)),
         ("kill -SEGV $$", "killed by signal 11 (SIGSEGV)", EndReport(signal=11)),
-        ("no-such-program", "exit code 127 (command not found); stderr: ", EndReport(exit_code=127)),
+        ("no-such-program 2> /dev/null", "exit code 127 (command not found)", EndReport(exit_code=127)),
+        ("echo usage >&2; exit 2", "exit code 2; stderr: usage", EndReport(exit_code=2, error="usage")),
     ],
 )
 def test_failed_program_is_reported(executor: Any, command: str, message: str, expected: EndReport) -> None:
     executor.launch(command)
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
     assert (True, expected) == (status["message"].startswith(message), ending(status))
+
+
+def test_exception_and_its_line_are_reported(executor: Any) -> None:
+    executor.launch(write(executor, "import os\n\nimport nope\n"))
+    status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+    assert "ModuleNotFoundError: No module named 'nope' (program.py line 3)" == ending(status).error
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_port_of_other_process_is_reported(executor: Any, own: bool) -> None:
+    """A listener of the task itself does not count, also if it outlives the program."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        if own:
+            other.close()
+            program = (
+                "import os, socket, sys, time\n"
+                "ready, done = os.pipe()\n"
+                "if os.fork():\n"
+                "    os.read(ready, 1)\n"
+                "    os._exit(1)\n"
+                f"server = socket.create_server(('127.0.0.1', {port}))\n"
+                "os.write(done, b'x')\n"
+                "time.sleep(3600)\n"
+            )
+        else:
+            other.listen()
+            program = "import sys\nsys.exit(1)\n"
+        executor.launch(write(executor, program), port=port)
+        status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+    assert (not own) is bool(ending(status).port_taken)
+    assert (not own) is (f"another process listens on the task's port {port}" in status["message"])
 
 
 def test_leftover_processes_are_gone_before_last_update(executor: Any) -> None:

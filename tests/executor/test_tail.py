@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.process.output import STDERR_BYTES, excerpt, output_excerpt, redact
+from tf_executor.contract.reports import EndReport
+from tf_executor.process.output import STDERR_BYTES, error_of, excerpt, output_excerpt, redact
 
 
 def test_excerpt_starts_with_stderr() -> None:
@@ -74,3 +75,51 @@ def test_truncated_secret_is_not_shown(cut: int, newline: bool) -> None:
 
 def test_stderr_limit_fits_traceback_line() -> None:
     assert 300 <= STDERR_BYTES <= 600
+
+
+HEADER = "Traceback (most recent call last):\n"
+OF_TENSORFLOW = """  File "/usr/lib/python3/dist-packages/tensorflow/execute.py", line 60, in f
+    raise x
+  File "/opt/conda/lib/python3.11/runpy.py", line 9, in g
+  File "<frozen importlib._bootstrap>", line 7, in h
+"""
+TRAIN = '  File "/box/train.py", line 3, in <module>\n    import nope\n'
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+GRAPH = 'tf.InvalidArgumentError: Graph execution error:\n\n  File "/box/a.py", line 7\nIncompatible shapes\n'
+SYNTAX = '  File "train.py", line 2\n    x = = 1\n        ^\nSyntaxError: invalid\n'
+WRONG_FLAG = "train.py: error: unrecognized arguments: -x"
+VALUE_ERROR = HEADER + '  File "/other/x.py", line 1, in <module>\nValueError: x\n'
+
+
+@pytest.mark.parametrize(
+    ("stderr", "expected"),
+    [
+        (HEADER + TRAIN + "ModuleNotFoundError: nope\n", "ModuleNotFoundError: nope (train.py line 3)"),
+        (HEADER + TRAIN + OF_TENSORFLOW + "KeyError: 1\n", "KeyError: 1 (train.py line 3)"),
+        (HEADER + OF_TENSORFLOW + "KeyError: 1\n", "KeyError: 1"),
+        (VALUE_ERROR + DURING + HEADER + TRAIN + "E\n", "E (train.py line 3)"),
+        (
+            HEADER + TRAIN + GRAPH + "2026-01-02 03:04:05.6: W ignored\n",
+            "tf.InvalidArgumentError: Graph execution error: ... Incompatible shapes (train.py line 3)",
+        ),
+        ("a log\n" + SYNTAX, "SyntaxError: invalid (train.py line 2)"),
+        (VALUE_ERROR + "Exception ignored in: <x>\n" + HEADER + TRAIN + "E\n", "ValueError: x (/other/x.py line 1)"),
+        ("usage: train.py\n" + WRONG_FLAG, WRONG_FLAG),
+        ("\n \n", ""),
+        ("", ""),
+        (HEADER, HEADER.strip()),
+    ],
+)
+def test_error_is_exception_and_place_in_program(stderr: str, expected: str) -> None:
+    """People see it without the log, and the scheduler compares it with former ends."""
+    assert expected == error_of(stderr.encode(), [], "/box")
+
+
+def test_error_has_no_secrets() -> None:
+    assert "E: *** (train.py line 3)" == error_of((HEADER + TRAIN + "E: abcd\n").encode(), ["abcd"], "/box/")
+
+
+@given(data=st.binary(max_size=3000) | st.text(max_size=3000).map(str.encode), frames=st.booleans())
+def test_error_fits_report(data: bytes, frames: bool) -> None:
+    text = error_of((HEADER + TRAIN).encode() + data if frames else data, [], "/box")
+    assert text == (EndReport.decode(EndReport(error=text).encode()).error or "")

@@ -68,8 +68,8 @@ class Exited(Event):
     """The stage's main process has exited; its children may still run."""
 
     ending: EndReport
-    #: Message about the kernel's OOM kills, empty without any.
-    memory: str = ""
+    #: Message about OOM kills and a port that another process holds; empty without any.
+    evidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -222,29 +222,29 @@ class StopReason:
 
 
 def final_report(
-    ending: EndReport, stopped: StopReason | None = None, failure: str = "", memory: str = "", started: bool = True
+    ending: EndReport, stopped: StopReason | None = None, failure: str = "", evidence: str = "", started: bool = True
 ) -> SendReport:
     """Return the task's last update.
 
-    `ending`: how the program ended. `failure`: of another stage. `memory`: message about OOM kills.
+    `ending`: how the program ended. `failure`: of another stage. `evidence`: see Exited.
     """
     if stopped is not None:
         state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
         how = describe_end(ending) if started else "the program had not started"
         return SendReport(state, f"{stopped.message}; {how}", ending, stopped.reason, stopped.healthy)
     if not started:
-        return SendReport("TASK_FAILED", _joined(failure, memory), ending)
+        return SendReport("TASK_FAILED", _joined(failure, evidence), ending)
     if ending.exit_code == 0 and not failure:
         return SendReport("TASK_FINISHED", describe_end(ending), ending)
     if ending.exit_code == 0:
-        return SendReport("TASK_FAILED", _joined(f"the program succeeded, but {failure}", memory), ending)
-    return SendReport("TASK_FAILED", _joined(describe_end(ending), memory, failure), ending)
+        return SendReport("TASK_FAILED", _joined(f"the program succeeded, but {failure}", evidence), ending)
+    return SendReport("TASK_FAILED", _joined(describe_end(ending), evidence, failure), ending)
 
 
 def describe_end(ending: EndReport) -> str:
     """Return how a process ended.
 
-    SIGKILL is not explained as out of memory: any process can send it; only the kernel's counters tell (`memory`).
+    SIGKILL is not explained as out of evidence: any process can send it; only the kernel's counters tell (`evidence`).
     """
     if ending.signal is not None:
         return "killed by " + _name(ending.signal)
@@ -305,8 +305,8 @@ class LifecycleState:
     time_limit: float | None = None
     #: How the program exited.
     ending: EndReport = NO_END
-    #: Message about OOM kills; empty: none.
-    memory: str = ""
+    #: See Exited.
+    evidence: str = ""
     #: Message about another stage that failed; empty: none.
     failure: str = ""
     #: Why the task was stopped; None: it was not.

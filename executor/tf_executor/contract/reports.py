@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping
 MAX_BYTES = 1 << 14
 #: Maximum count: larger ones do not fit into 64 bits.
 MAX_COUNT = 2**63 - 1
-_MAX_EXIT_CODE, _MAX_SIGNAL, _MAX_TEXT = 255, 64, 255
+_MAX_EXIT_CODE, _MAX_SIGNAL, _MAX_TEXT, _MAX_ERROR = 255, 64, 255, 1000
 _NON_FINITE = ("nan", "inf", "-inf")
 
 #: Incremented when an older scheduler would misread a progress report.
@@ -41,6 +41,10 @@ class EndReport:
     oom: bool | None = None
     #: Other stage that failed, such as `pre` or `post`.
     failed_stage: str | None = None
+    #: True if another process listened on the task's port when the program ended.
+    port_taken: bool | None = None
+    #: First and last line of the exception with its place in the user's program, else the last line of stderr.
+    error: str | None = None
 
     def encode(self) -> bytes:
         """Return the bytes for `TaskStatus.data` (before base64)."""
@@ -146,18 +150,24 @@ def _loss(value: Any) -> float | None:
     return float(value) if isinstance(value, str) and value in _NON_FINITE else _real(value)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: Any, maximum: int = _MAX_TEXT) -> str | None:
     """Return a short printable text. A lone surrogate is not printable."""
-    is_text = isinstance(value, str) and 0 < len(value) <= _MAX_TEXT and value.isprintable()
+    is_text = isinstance(value, str) and 0 < len(value) <= maximum and value.isprintable()
     return value if is_text else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 _REQUIRED = ("task_id", "sequence", "time")
 _END_CHECKS: Mapping[str, Check] = {
     "exit_code": lambda value: _whole(value, 0, _MAX_EXIT_CODE),
     "signal": lambda value: _whole(value, 1, _MAX_SIGNAL),
-    "oom": lambda value: value if isinstance(value, bool) else None,
+    "oom": _flag,
     "failed_stage": _text,
+    "port_taken": _flag,
+    "error": lambda value: _text(value, _MAX_ERROR),
 }
 _PROGRESS_CHECKS: Mapping[str, Check] = {
     "task_id": _text,

@@ -97,7 +97,10 @@ _LOCAL, _STATE, _INODE = 1, 3, 9
 def is_port_held_by_others(port: int, own: Iterable[int], root: Path = Path("/proc")) -> bool:
     """Return whether another process than `own` listens on `port`; False if unknown."""
     listening = set(_listening(port, root))
-    return bool(listening) and not any(listening & set(_sockets(root / str(pid))) for pid in own)
+    if not listening or any(listening & set(_sockets(root / str(pid))) for pid in own):
+        return False
+    # The socket of an own process that exited meanwhile is closed by now.
+    return not listening.isdisjoint(_listening(port, root))
 
 
 def _listening(port: int, root: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Copy output to rotated files and keep its last bytes for messages."""
+"""Copy output to rotated files, and find messages and errors in its last bytes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Iterable, Sequence
 #: Size of the pipes, so that programs can write in bursts. Linux allows this size to every user.
 PIPE_BYTES = 1 << 20
 CHUNK_BYTES = 1 << 16
-#: Bytes kept for the failure message.
-TAIL_BYTES = 4096
+#: Bytes kept for the failure message, enough for a long traceback.
+TAIL_BYTES = 1 << 14
 _F_SETPIPE_SZ = 1031  # <fcntl.h>; in Python's fcntl since 3.10
 
 log = logging.getLogger(__name__)
@@ -164,11 +164,16 @@ def output_excerpt(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off
 
 def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool) -> str:
     """Return the last lines of `data`, up to `size` bytes, joined by ` | `."""
+    lines = (line.strip() for line in _displayed_lines(data, secrets, is_truncated))
+    return _last_bytes(_SEPARATOR.join(line for line in lines if not _MARKERS.fullmatch(line)), size)
+
+
+def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) -> list[str]:
+    """Return the lines without blank ones, as a terminal displays them."""
     text = redact(data.decode("utf-8", "replace"), secrets)
     if is_truncated:
         text = _drop_first_line(text, secrets)
-    lines = [_as_displayed(line) for line in text.split("\n")]
-    return _last_bytes(_SEPARATOR.join(line for line in lines if line and not _MARKERS.fullmatch(line)), size)
+    return [shown for line in text.split("\n") if (shown := _as_displayed(line))]
 
 
 def redact(text: str, secrets: Sequence[str]) -> str:
@@ -189,7 +194,7 @@ def _drop_first_line(text: str, secrets: Sequence[str]) -> str:
 def _as_displayed(line: str) -> str:
     """Return the line as a terminal displays it: no colours, no overwritten text."""
     visible = _ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2]
-    return _CONTROL.sub("", visible).strip()
+    return _CONTROL.sub("", visible).rstrip()
 
 
 def _last_bytes(text: str, size: int) -> str:
@@ -200,3 +205,62 @@ def _last_bytes(text: str, size: int) -> str:
     # Begin with a complete line if that keeps more than half.
     _part, separator, rest = kept.partition(_SEPARATOR)
     return "..." + (rest if separator and len(rest) > len(kept) // 2 else kept)
+
+
+# Error: the end of the last traceback, for the scheduler to compare the ends of launches.
+
+#: Maximum characters of the first and of the last line of an exception, and of a path.
+_LINE_CHARACTERS, _PATH_CHARACTERS = 400, 100
+_HEADER = "Traceback (most recent call last):"
+_FRAME = re.compile(r'  File "(.+)", line (\d+)')
+#: Tracebacks of finalizers do not end a program.
+_IGNORED = "Exception ignored "
+#: Files of Python, of installed packages and of the executor: not the user's program.
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python[\d.]+/|^<frozen |/\.tf_executor/")
+#: Lines of loggers (logging, glog), which may follow a traceback.
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\d |[IWE]\d{4,8} ")
+
+
+def error_of(stderr: bytes, secrets: Iterable[str], sandbox: str) -> str:
+    """Return what ended a program: `ModuleNotFoundError: ... (train.py line 3)`.
+
+    The first and last line of the exception, with the innermost line of the user's program. Without a traceback: the
+    last line. Empty without output.
+    """
+    values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+    lines = _displayed_lines(stderr, values, len(stderr) >= TAIL_BYTES)
+    if not lines:
+        return ""
+    first, location = _exception(lines, sandbox.rstrip("/") + "/")
+    end = next((n for n, line in enumerate(lines) if n > first and line.startswith(_IGNORED)), len(lines))
+    last = next((line for line in reversed(lines[first:end]) if not _LOGGED.match(line)), lines[-1])
+    shown = [_middle_cut(text.strip()) for text in dict.fromkeys((lines[first], last))]
+    text = " ... ".join(shown) + location
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _exception(lines: Sequence[str], sandbox: str) -> tuple[int, str]:
+    """Return the index of the exception's first line, and ` (FILE line N)` if known.
+
+    A SyntaxError of the program has no header, and that of a long traceback may be cut off.
+    """
+    last = len(lines) - 1
+    headers = [
+        number
+        for number, line in enumerate(lines)
+        if line == _HEADER and not (number and lines[number - 1].startswith(_IGNORED))
+    ]
+    begin = headers[-1] + 1 if headers else next((n for n, line in enumerate(lines) if _FRAME.match(line)), last)
+    first = next((n for n, line in enumerate(lines[begin:], begin) if not line.startswith(" ")), last)
+    frames = [frame for line in lines[begin:first] if (frame := _FRAME.match(line))]
+    own = [frame for frame in frames if not _LIBRARY.search(frame[1])]
+    if not own:
+        return first, ""
+    path = own[-1][1]
+    path = path[len(sandbox) :] if path.startswith(sandbox) else path
+    return first, f" ({path[-_PATH_CHARACTERS:]} line {own[-1][2]})"
+
+
+def _middle_cut(text: str) -> str:
+    half = _LINE_CHARACTERS // 2
+    return text if len(text) <= _LINE_CHARACTERS else f"{text[: half - 3]}...{text[-half:]}"

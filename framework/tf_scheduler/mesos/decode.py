@@ -228,6 +228,8 @@ def status(raw: Json) -> TaskStatus:
         addresses=_addresses(raw.get("container_status") or {}),
         out_of_memory=ending.oom is True or raw.get("reason") == "REASON_CONTAINER_LIMITATION_MEMORY",
         source=str(raw.get("source", "")),
+        port_taken=ending.port_taken is True,
+        error=sanitize_text(ending.error),
     )
 
 

@@ -127,6 +127,10 @@ class TaskStatus:
     out_of_memory: bool = False
     #: Sender (mesos.proto, TaskStatus.Source), such as SOURCE_AGENT; empty if unknown.
     source: str = ""
+    #: Whether another process listened on the task's port when the program ended.
+    port_taken: bool = False
+    #: What ended the program: its exception with a place in its files, or its last line of stderr; empty if unknown.
+    error: str = ""
 
     @property
     def is_dropped_by_agent(self) -> bool:
