@@ -227,6 +227,11 @@ connection. If a silent task returns after it counted as lost, the scheduler kil
 meanwhile, and is not replaced yet, its success counts. If Mesos reports that the agent of a task was removed, the
 scheduler replaces the task immediately. See the [third table](#what-a-status-means).
 
+The program of a removed agent may still run. If an agent starts again without its work directory, it does not know the
+executors of its earlier life. Each of these executors stops its program with SIGTERM, and after `kill_grace` seconds
+with SIGKILL. An executor notices this within about 2 s after the agent has recovered. An executor whose agent does not
+start again stops its program after the agent's `--recovery_timeout` (default: 15 minutes).
+
 ## Start-up timeout and hang detection
 
 TensorFlow blocks forever, without an error, on a missing peer. The scheduler therefore checks programs

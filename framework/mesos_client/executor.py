@@ -47,6 +47,9 @@ def parse_duration(text: str) -> float:
 
 
 _PATH = "/api/v1/executor"
+#: Answers with status 400 of an agent that does not know the executor (src/slave/http.cpp, `Http::executor`). They are
+#: final: an agent answers 404 or 503 until it has recovered, so this one has lost its work directory, or was replaced.
+_UNKNOWN_EXECUTOR = ("Framework cannot be found", "Executor cannot be found")
 _ENDPOINT = "MESOS_AGENT_ENDPOINT"
 
 
@@ -152,8 +155,9 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
 
     `on_event` receives each event except HEARTBEAT as a dict, `on_state` DriverDisconnected and DriverAborted. Both run
     in the driver's thread and should only enqueue. An agent may launch a task twice after it restarts. The driver
-    aborts when the agent is away for MESOS_RECOVERY_TIMEOUT, immediately if the framework does not checkpoint, and on
-    an ERROR event. SHUTDOWN is only passed on: the driver stays subscribed, so that the last updates are acknowledged.
+    aborts when the agent is away for MESOS_RECOVERY_TIMEOUT, immediately if the framework does not checkpoint or the
+    agent does not know the executor, and on an ERROR event. SHUTDOWN is only passed on: the driver stays subscribed, so
+    that the last updates are acknowledged.
     Raises ValueError for an invalid environment.
     """
 
@@ -260,6 +264,9 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
             self._contained(self._on_state, DriverDisconnected(loss.reason))
         if self._ever_subscribed and not self.checkpoint:
             self._give_up(f"the agent is lost ({loss.reason}) and the framework does not checkpoint")
+            return None
+        if loss.status == 400 and any(text in loss.reason for text in _UNKNOWN_EXECUTOR):
+            self._give_up(f"the agent does not know this executor ({loss.reason})")
             return None
         left = self._away_since + self.environment.recovery_timeout - self._clock.now()
         if left <= 0:

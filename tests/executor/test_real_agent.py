@@ -16,6 +16,7 @@ import pytest
 
 from jobs import gone
 from mesos_local.host.errors import MesosLocalError
+from mesos_local.node import agent_directory
 from task_launcher import TaskLauncher, processes, subscribed
 from tf_executor.contract.reports import EndReport, ProgressReport
 
@@ -200,6 +201,25 @@ def test_permanently_lost_agent_ends_task(bundle: Path, ready: Path) -> None:
         assert [] == processes("orphan")
         assert gone(temporary)
         assert "lost its agent: " in (scheduler.sandbox("orphan") / "executor.log").read_text()
+
+
+def test_agent_without_its_work_directory_ends_task(bundle: Path, ready: Path, tmp_path: Path) -> None:
+    """The executor does not wait for the recovery timeout."""
+    with subscribed(bundle) as scheduler, ExitStack() as stack:
+        saved = tmp_path / "saved"
+        command = f"trap 'echo saved > {saved}; exit 143' TERM; echo ready > {ready}; sleep 3600 & wait"
+        scheduler.launch("unknown", command, kill_grace=60.0)
+        scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+        assert "ready\n" == ready.read_text()
+        descriptors = [stack.enter_context(pidfd(pid)) for pid in processes("unknown")]
+        executor = stack.enter_context(pidfd(scheduler.executor_pid("unknown")))
+        agent = scheduler.cluster.agents["agent-1"]
+        agent.kill()
+        shutil.rmtree(agent_directory(scheduler.cluster.directory, "agent-1") / "agents/0/work")
+        agent.start()
+        for descriptor in (*descriptors, executor):
+            assert has_ended(descriptor)
+        assert "saved\n" == saved.read_text()
 
 
 def has_ended(descriptor: int) -> bool:

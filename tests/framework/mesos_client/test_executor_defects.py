@@ -111,6 +111,25 @@ def test_p9_unready_agent_is_retried(kind, expected, code) -> None:
         assert expected == len(client.found(callback="registered"))
 
 
+@pytest.mark.parametrize("text", ["Framework cannot be found", "Executor cannot be found"])
+def test_agent_that_does_not_know_the_executor_is_final(text) -> None:
+    """The answer of a recovered agent without its work directory."""
+    with (
+        Peer(cut_after(executor_subscribed()), status(503), status(400, text.encode())) as peer,
+        ClientProcess("hardened", "executor", peer.address) as client,
+    ):
+        assert text in client.wait(state="DriverAborted")["reason"]
+        client.do("join")
+        assert 3 == len(peer.all("SUBSCRIBE"))
+
+
+def test_other_rejection_of_the_subscription_is_retried() -> None:
+    """Only these texts with status 400 are final."""
+    scripts = status(400, b"Bad Request"), status(404, b"Framework cannot be found"), stream(executor_subscribed())
+    with Peer(*scripts) as peer, ClientProcess("hardened", "executor", peer.address) as client:
+        client.wait(callback="registered")
+
+
 @both(hardened=1, stock=3)
 def test_p10_lost_agent_aborts_without_checkpointing(kind, expected) -> None:
     """P10: MESOS_CHECKPOINT=0 means no: the driver gives up at once."""
