@@ -222,8 +222,8 @@ cluster has already finished, the job fails. A restart would make the other task
 A task is silent while its agent does not answer (TASK_UNREACHABLE), and while the Mesos master does not know its agent
 (TASK_UNKNOWN, for example after the master has lost its registry). A silent task counts as lost after
 `recovery.unreachable_timeout` seconds. The option `unreachable_timeout` of a job overrides this time for the tasks of
-the job. The scheduler decides this only while it is connected, and after Mesos has reported the task's status on the
-connection. If a silent task returns after it counted as lost, the scheduler kills the task. If the task has succeeded
+the job. The scheduler decides this only while it is connected, and asks Mesos once more when the time is over: the
+scheduler may have been stopped itself, and the task may be back. If a silent task returns after it counted as lost, the scheduler kills the task. If the task has succeeded
 meanwhile, and is not replaced yet, its success counts. If Mesos reports that the agent of a task was removed, the
 scheduler replaces the task immediately. See the [third table](#what-a-status-means).
 

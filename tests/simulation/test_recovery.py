@@ -232,6 +232,30 @@ def test_silent_task_is_lost_only_after_an_answer(restart: bool) -> None:
     assert (before, TaskState.RUNNING) == (world.id_of("worker-1"), world.state.status("worker-1").state)
 
 
+def test_tasks_that_returned_while_the_scheduler_stood_still_are_kept() -> None:
+    """It was stopped, or its machine was, and has not yet received the news."""
+    world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
+    play(world, send.status("worker-1", TaskState.UNREACHABLE))
+    before, world.now = world.id_of("worker-1"), world.now + 120.0
+    world.mesos.tasks[before].state = TaskState.RUNNING
+
+    play(world, send.wait(0.0), expect.killed(), send.offers(), expect.launched())
+
+    assert (before, TaskState.RUNNING) == (world.id_of("worker-1"), world.state.status("worker-1").state)
+
+
+def test_each_silence_is_asked_about() -> None:
+    """An answer about an earlier silence is none about this one."""
+    world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))
+    before = world.id_of("worker-1")
+    for _ in range(2):
+        play(world, send.status("worker-1", TaskState.UNREACHABLE))
+        world.now += 120.0
+        world.mesos.tasks[before].state = TaskState.RUNNING
+        play(world, send.wait(0.0), expect.killed(), expect.alive(*ALL))
+    assert before == world.id_of("worker-1")
+
+
 def test_late_success_of_chief_ends_job() -> None:
     """Until the lost chief is replaced, its success counts."""
     world = deployed(a_spec(recovery=RecoveryPolicy(unreachable_timeout=60.0)))

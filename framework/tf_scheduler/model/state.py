@@ -28,6 +28,8 @@ class PendingReconciliation:
     retry_after: float = 0.0
     #: When the status of all launches was last requested.
     started_at: float = 0.0
+    #: Silent launches whose status was requested when their time was over, with the start of their silence.
+    asked_again: Mapping[TaskId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 after subscribing, and every 15 minutes   request the status of each task, then of all tasks
 without an answer, or TASK_UNKNOWN        request it again, with back-off
 after a silent launch                     request the status of that launch
+before a launch is given up as lost       request the status of that launch
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Reconcile
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 #: Seconds after a launch, or a status request, until the status of a silent launch is requested.
 LAUNCH_TIMEOUT = 30.0
@@ -38,6 +39,30 @@ def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
     """Record that Mesos has reported a status of the launch."""
     pending = state.session.reconciliation
     return state.with_session(reconciliation=replace(pending, unanswered=pending.unanswered - {launch}))
+
+
+def ask_again(state: SchedulerState, silent: Iterable[TaskStatus], now: float) -> Decision:
+    """Request the status of launches that would be given up; they wait for the answer.
+
+    What is known of them may be old: the scheduler itself may have been stopped for longer than their time.
+    """
+    asked = {status.id: status for status in silent}
+    agents = {launch: status.agent_id for launch, status in asked.items() if status.agent_id is not None}
+    pending = state.session.reconciliation
+    still = {launch: since for launch, since in pending.asked_again.items() if launch in state.stored.statuses}
+    pending = replace(
+        pending,
+        unanswered=pending.unanswered | set(agents),
+        asked_at=now,
+        retry_after=FIRST_WAIT,
+        asked_again=still | {launch: status.timestamp for launch, status in asked.items()},
+    )
+    return decide(state.with_session(reconciliation=pending), calls=(Reconcile(agents),) if agents else ())
+
+
+def was_asked_again(state: SchedulerState, status: TaskStatus) -> bool:
+    """Return whether Mesos was asked about this silence when its time was over."""
+    return state.session.reconciliation.asked_again.get(status.id) == status.timestamp
 
 
 def poll(state: SchedulerState, now: float) -> Decision:

@@ -135,18 +135,14 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def unreachable_too_long(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
-    """Return LOST statuses for tasks silent for `recovery.unreachable_timeout`."""
-    return tuple(
-        replace(
-            status,
-            state=TaskState.LOST,
-            reason="REASON_AGENT_REMOVED",
-            message=_SILENCE[status.state].format(_timeout(state, status)),
-            uuid="",
-        )
-        for status in _unreachable(state)
-        if now >= _lost_at(state, status)
-    )
+    """Return the statuses of tasks silent for `recovery.unreachable_timeout`."""
+    return tuple(status for status in _unreachable(state) if now >= _lost_at(state, status))
+
+
+def lost(state: SchedulerState, status: TaskStatus) -> TaskStatus:
+    """Return the status LOST that follows a silent one."""
+    message = _SILENCE[status.state].format(_timeout(state, status))
+    return replace(status, state=TaskState.LOST, reason="REASON_AGENT_REMOVED", message=message, uuid="")
 
 
 def _unreachable(state: SchedulerState) -> Iterator[TaskStatus]:

@@ -69,8 +69,12 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
 
 
 def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
-    """Count tasks as lost whose agent has not answered for too long."""
-    return _conclude(state, recover.unreachable_too_long(state, now), now, new_id, view)
+    """Count tasks as lost that were silent for too long, also when asked again."""
+    silent = recover.unreachable_too_long(state, now)
+    lost = [recover.lost(state, status) for status in silent if reconcile.was_asked_again(state, status)]
+    unasked = [status for status in silent if not reconcile.was_asked_again(state, status)]
+    decision = reconcile.ask_again(state, unasked, now) if unasked else decide(state)
+    return decision.then(lambda after: _conclude(after, lost, now, new_id, view))
 
 
 def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:

@@ -162,7 +162,8 @@ def test_unreachable_task_is_lost_after_timeout() -> None:
 
     assert 10.0 + timeout == min(recover.deadlines(state))
     assert () == recover.unreachable_too_long(state, 9.0 + timeout)
-    (status,) = recover.unreachable_too_long(state, 10.0 + timeout)
+    (silent,) = recover.unreachable_too_long(state, 10.0 + timeout)
+    status = recover.lost(state, silent)
     assert ("worker-0__1", TaskState.LOST) == (status.id, status.state)
 
 
