@@ -59,7 +59,12 @@ ALLOWED = {
     },
     "tf_scheduler.secrets": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.rate_limit"},
     "tf_scheduler.dcos": {"tf_scheduler.model", "tf_scheduler.errors", "mesos_client"},
-    "tf_scheduler.store": {"tf_scheduler.interfaces", "tf_scheduler.model", "tf_scheduler.errors"},
+    "tf_scheduler.store": {
+        "tf_scheduler.__version__",
+        "tf_scheduler.interfaces",
+        "tf_scheduler.model",
+        "tf_scheduler.errors",
+    },
     "tf_scheduler.logging_setup": {"tf_scheduler.model", "tf_executor.around.secret_encodings"},
     "tf_scheduler.metrics": {"tf_scheduler.model", "tf_scheduler.core", "tf_scheduler.store"},
     "tf_scheduler.runner": {

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from tf_scheduler import __version__
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event
@@ -56,9 +57,15 @@ class StoreVersionError(StoreCorruptError):
 
     kind = "store_too_new"
 
-    def __init__(self, item: str, schema: int, supported: int) -> None:
-        newer = f"a newer version of this program (schema {schema}, supported up to {supported})"
-        super().__init__(f"{item} was written by {newer}: run that version")
+    def __init__(self, item: str, schema: int, supported: int, writer: str = "", *, replaceable: bool = False) -> None:
+        """`writer`: version that wrote the item; `replaceable` at the same address."""
+        version = f"version {writer}" if writer else "a newer version of this program"
+        place = " --replace`" if replaceable else "` at another address"
+        super().__init__(
+            f"{item} was written by {version} with schema {schema}; this is version {__version__}, which reads schemas "
+            f"up to {supported}: run the newer version, or restore a backup of this or an older version with "
+            f"`dcos-tensorflow state import{place}"
+        )
 
 
 def conflict_error(service: str, place: object, *, is_loaded: bool) -> StoreConflictError:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
+from tf_scheduler import __version__
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
 from tf_scheduler.model.placement import AgentLocation
@@ -34,13 +35,10 @@ from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, 
 
 from .interface import Delete, Put, StoreCorruptError, StoreVersionError, Write
 
-#: Schema of every stored value. A newer one is rejected. 2: with a checksum.
+#: Schema of every stored value. A newer one is rejected. 2: with a checksum and the version that wrote the value.
 SCHEMA = 2
-#: Step n upgrades the fields of a value from schema n + 1 to n + 2, by the first part of its key. Never change a
-#: released step. The next write of a value uses the new schema.
-UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = (lambda _kind, fields: fields,)
-#: First schema whose values have a checksum, and its name in a value.
-_CHECKED_SCHEMA, CHECKSUM = 2, "crc32"
+#: First schema whose values have a checksum, and the names of checksum and version in a value.
+_CHECKED_SCHEMA, CHECKSUM, PROGRAM = 2, "crc32", "program"
 
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
 RESERVATIONS, GIVEN = "reservations", "given"
@@ -64,6 +62,22 @@ STORED_NAMES: Mapping[type, Mapping[str, str]] = {
 }
 
 _T = TypeVar("_T")
+
+
+def _to_schema_2(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Add the fields that the first builds of schema 1 did not store."""
+    return {**_ADDED_IN_SCHEMA_1.get(kind, {}), **fields}
+
+
+_ADDED_IN_SCHEMA_1: Mapping[str, Mapping[str, Any]] = {
+    FRAMEWORK: {"removed": False},
+    STATUSES: {"addresses": []},
+    RECOVERIES: {"shuns": []},
+    RESULT: {"collateral": []},
+}
+#: Step n upgrades the fields of a value from schema n + 1 to n + 2, by the first part of its key. Never change a
+#: released step. The next write of a value uses the new schema.
+UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = (_to_schema_2,)
 
 
 def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
@@ -161,7 +175,7 @@ def _build(kind: type[_T], stored: Mapping[str, Any]) -> _T:
 
 
 def _put(key: str, value: Mapping[str, Any]) -> Put:
-    content = {"schema": SCHEMA, **value}
+    content = {"schema": SCHEMA, PROGRAM: __version__, **value}
     return Put(key, json.dumps({**content, CHECKSUM: checksum(key, content)}, sort_keys=True).encode())
 
 
@@ -175,11 +189,12 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
         if schema > SCHEMA:
-            raise StoreVersionError(f"stored value {key!r}", schema, SCHEMA)
+            raise StoreVersionError(f"stored value {key!r}", schema, SCHEMA, fields.get(PROGRAM, ""), replaceable=True)
         if schema < 1:
             raise ValueError(f"invalid schema {schema}")
         if schema >= _CHECKED_SCHEMA and fields.pop(CHECKSUM) != checksum(key, {"schema": schema, **fields}):
             raise ValueError("its checksum is wrong")
+        fields.pop(PROGRAM, None)
         for upgrade in UPGRADES[schema - 1 :]:
             fields = upgrade(key.partition("/")[0], fields)
         return decoder(fields)
@@ -199,13 +214,13 @@ def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
 
 
 def _status(fields: dict[str, Any]) -> effects.Change:
-    typed = {"state": TaskState(fields["state"]), "addresses": tuple(fields.get("addresses", ()))}
+    typed = {"state": TaskState(fields["state"]), "addresses": tuple(fields["addresses"])}
     return effects.StatusStored(_build(TaskStatus, {**fields, **typed}))
 
 
 def _recovery(fields: dict[str, Any]) -> effects.Change:
     typed = {"cause": Cause(fields["cause"]), "failures": tuple(fields["failures"])}
-    typed["shuns"] = tuple(fields.get("shuns", ()))
+    typed["shuns"] = tuple(fields["shuns"])
     return effects.RecoveryDecided(_build(Recovery, {**fields, **typed}))
 
 
@@ -231,12 +246,12 @@ _NODE_SETS = ("interrupted", "forced", "released")
 
 
 def _result(fields: dict[str, Any]) -> effects.Change:
-    typed = {"verdict": Verdict(fields["verdict"]), "collateral": tuple(fields.get("collateral", ()))}
+    typed = {"verdict": Verdict(fields["verdict"]), "collateral": tuple(fields["collateral"])}
     return effects.ResultDecided(_build(Result, {**fields, **typed}))
 
 
 _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
-    FRAMEWORK: lambda fields: effects.FrameworkRegistered(FrameworkId(fields["id"]), fields.get("removed", False)),
+    FRAMEWORK: lambda fields: effects.FrameworkRegistered(FrameworkId(fields["id"]), fields["removed"]),
     TASKS: _record,
     STATUSES: _status,
     RETIRED: lambda fields: effects.LaunchRetired(TaskId(fields["id"]), fields["plan"]),

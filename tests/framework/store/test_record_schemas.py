@@ -7,6 +7,8 @@ import json
 import pytest
 
 from builders import a_spec
+from kit.stored_samples import current, recorded, sample_changes, sample_values, stored_values
+from tf_scheduler import __version__
 from tf_scheduler.model.effects import AgentFailureRecorded, FrameworkRegistered, ReservationMade, TaskLaunched
 from tf_scheduler.model.placement import AgentLocation
 from tf_scheduler.model.resources import Reservation
@@ -31,9 +33,60 @@ def as_schema_1(put: Put, *missing: str) -> bytes:
 
 
 def test_newer_value_is_rejected() -> None:
-    """A downgraded program reads such values; the message names the key."""
-    with pytest.raises(StoreVersionError, match="'framework' was written by a newer version"):
-        records.changes(value(schema=records.SCHEMA + 1, id="fw"))
+    """A downgraded program reads such values; the message names remedies."""
+    newer = records.SCHEMA + 1
+    with pytest.raises(StoreVersionError) as caught:
+        records.changes(value(schema=newer, id="fw", program="9.8.0"))
+
+    assert str(caught.value) == (
+        f"stored value 'framework' was written by version 9.8.0 with schema {newer}; this is version {__version__}, "
+        f"which reads schemas up to {records.SCHEMA}: run the newer version, or restore a backup of this or an older "
+        "version with `dcos-tensorflow state import --replace`"
+    )
+    with pytest.raises(StoreVersionError, match="'framework' was written by a newer version of this program"):
+        records.changes(value(schema=newer, id="fw"))
+
+
+@pytest.mark.parametrize("schema", range(1, records.SCHEMA + 1))
+def test_samples_of_each_schema_are_read(schema: int) -> None:
+    """Each build reads all that earlier builds stored, and stores all of it again."""
+    stored = stored_values(recorded(schema))
+    before = SchedulerState(a_spec())
+
+    written = [write for change in records.changes(stored) for write in records.writes(change, before)]
+
+    again = {put.key: json.loads(put.value) for put in written if isinstance(put, Put)}
+    assert stored.keys() == again.keys()
+    for key, data in stored.items():
+        own = {name: item for name, item in json.loads(data).items() if name not in ("schema", "crc32", "program")}
+        assert own == {name: again[key][name] for name in own}
+
+
+def test_stored_values_decode_to_their_changes() -> None:
+    """With each field of each change set: none is forgotten, or read as another type."""
+    changes = set(map(repr, sample_changes()))
+
+    assert changes == set(map(repr, records.changes(stored_values(current()))))
+
+
+@pytest.mark.parametrize(
+    ("key", "missing"),
+    [("framework", "removed"), ("statuses/text", "addresses"), ("recoveries/text", "shuns"), ("result", "collateral")],
+)
+def test_schema_2_adds_what_first_builds_lacked(key: str, missing: str) -> None:
+    """The step from schema 1: in schema 2 a missing field is damage."""
+    for schema in (1, 2):
+        fields = {**recorded(schema)["values"][key], "schema": schema}
+        del fields[missing]
+        if schema == 1:
+            (change,) = records.changes({key: json.dumps(fields).encode()})
+            (put,) = records.writes(change, SchedulerState(a_spec()))
+            assert not json.loads(put.value)[missing]
+            continue
+        del fields["crc32"]
+        fields["crc32"] = records.checksum(key, fields)
+        with pytest.raises(StoreCorruptError, match=f"cannot be read: '{missing}'"):
+            records.changes({key: json.dumps(fields).encode()})
 
 
 @pytest.mark.parametrize("schema", [0, -1, "1", None, []])
@@ -51,12 +104,16 @@ def test_older_value_is_upgraded_stepwise(monkeypatch: pytest.MonkeyPatch) -> No
         return {"number": fields["id"]} if kind == "framework" else fields
 
     def to_three(kind, fields):
-        return {"id": f"{kind}-{fields['number']}"}
+        return {"id": f"{kind}-{fields['number']}", "removed": False}
 
     monkeypatch.setattr(records, "SCHEMA", 3)
     monkeypatch.setattr(records, "UPGRADES", (to_two, to_three))
 
-    for stored in (value(schema=1, id="7"), value(schema=2, number="7"), value(schema=3, id="framework-7")):
+    for stored in (
+        value(schema=1, id="7"),
+        value(schema=2, number="7"),
+        value(schema=3, id="framework-7", removed=False),
+    ):
         assert (FrameworkRegistered("framework-7"),) == records.changes(stored)
 
 
@@ -69,20 +126,21 @@ def test_launch_without_placeholder_field_is_read() -> None:
     assert (launched,) == records.changes({put.key: as_schema_1(put, "idle")})
 
 
-def test_flipped_bytes_are_detected() -> None:
-    """Each flip of one bit is refused, or changes nothing."""
-    registered = FrameworkRegistered("fw-1")
-    (put,) = records.writes(registered, SchedulerState(a_spec()))
+@pytest.mark.parametrize("key", sorted(sample_values()))
+def test_flipped_bits_are_detected(key: str) -> None:
+    """In each stored value: each flip of one bit is refused, or changes nothing."""
+    data = stored_values(current())[key]
+    expected = records.changes({key: data})
 
-    for place in range(len(put.value)):
+    for place in range(len(data)):
         for bit in range(8):
-            damaged = bytearray(put.value)
+            damaged = bytearray(data)
             damaged[place] ^= 1 << bit
             try:
-                read = records.changes({put.key: bytes(damaged)})
+                read = records.changes({key: bytes(damaged)})
             except StoreCorruptError:
                 continue
-            assert (registered,) == read, bytes(damaged)
+            assert expected == read, bytes(damaged)
 
 
 def test_value_under_another_key_is_detected() -> None:
