@@ -95,11 +95,14 @@ class Shortage:
     #: Thousandths; a count for ports.
     needs: int
     has: int
+    #: Amount on PATH, MOUNT and other disks of their own, which tasks cannot use.
+    unused: int = 0
 
     def __str__(self) -> str:
         if self.name == "ports":
             return f"needs {self.needs} ports, has {self.has}"
-        return f"needs {self.name} {format_thousandths(self.needs)}, has {format_thousandths(self.has)}"
+        unused = f" ({format_thousandths(self.unused)} on PATH or MOUNT disks is not used)" if self.unused else ""
+        return f"needs {self.name} {format_thousandths(self.needs)}, has {format_thousandths(self.has)}{unused}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class Agent:
     #: Reservation id -> resources that this service has reserved; not part of `resources`.
     reserved: Mapping[str, tuple[Resource, ...]] = field(default_factory=dict)
     unavailability: Unavailability | None = None
+    #: Thousandths of a MB on disks with a source, such as PATH and MOUNT.
+    unused_disk: int = 0
 
     @property
     def hostname(self) -> str:
@@ -55,6 +57,7 @@ def _agent(offers: list[Offer], service: str) -> Agent:
     free: list[Resource] = []
     held: list[Resource] = []
     reserved: dict[str, tuple[Resource, ...]] = {}
+    unused = 0
     for offer in offers:
         for entry in offer.resources:
             nature = entry_use(entry.shape)
@@ -62,6 +65,8 @@ def _agent(offers: list[Offer], service: str) -> Agent:
                 reserved[nature.resource_id] = (*reserved.get(nature.resource_id, ()), entry)
             elif nature.usable:
                 (held if nature.reserved else free).append(entry)
+            elif nature.has_source and isinstance(entry.value, int):
+                unused += entry.value
     windows = [offer.unavailability for offer in offers if offer.unavailability is not None]
     return Agent(
         id=first.agent_id,
@@ -71,6 +76,7 @@ def _agent(offers: list[Offer], service: str) -> Agent:
         resources=(*held, *free),
         reserved=reserved,
         unavailability=min(windows, key=lambda window: window.start, default=None),
+        unused_disk=unused,
     )
 
 
@@ -84,15 +90,17 @@ class EntryUse:
     #: Labels of the dynamic reservation; empty if unreserved.
     namespace: str = ""
     resource_id: str = ""
+    #: Whether it is a disk of its own: a task gets it whole, at a path that only a volume names.
+    has_source: bool = False
 
 
 @lru_cache(maxsize=16_384)
 def entry_use(shape: str) -> EntryUse:
     """Return how an entry with this shape may be used.
 
-    Never used: revocable resources, which cannot be mixed with others in a task, volumes, which hold data, and
-    resources with the labels of another framework (Mesos documentation, oversubscription, persistent-volume,
-    reservation).
+    Never used: revocable resources, which cannot be mixed with others in a task, volumes, which hold data, disks with a
+    source, and resources with the labels of another framework (Mesos documentation, oversubscription,
+    persistent-volume, multiple-disk, reservation).
     """
     fields: Mapping[str, Any] = json.loads(shape)
     stack = fields.get("reservations", ())
@@ -103,6 +111,7 @@ def entry_use(shape: str) -> EntryUse:
         reserved=bool(stack),
         namespace=labels.get(NAMESPACE, "") if RESOURCE_ID in labels else "",
         resource_id=labels.get(RESOURCE_ID, ""),
+        has_source="source" in fields.get("disk", {}),
     )
 
 

@@ -78,7 +78,11 @@ def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: Deman
 
 def _rejection(demand: Demand, room: AgentCapacity, rules: DemandRules) -> reasons.AgentRejected:
     alone, beside = (missing_amounts(amounts, demand.requirements) for amounts in (room.total, room.free))
-    lacks: list[reasons.AgentReason] = [reasons.TooSmall(alone or beside, shared_with_gang=not alone)] if beside else []
+    lacks: list[reasons.AgentReason] = []
+    if beside:
+        unused = {"disk": room.agent.unused_disk}
+        missing = tuple(replace(item, unused=unused.get(item.name, 0)) for item in alone or beside)
+        lacks = [reasons.TooSmall(missing, shared_with_gang=not alone)]
     objections = rules.objections(room.agent, room.total[GPUS])
     return reasons.AgentRejected(room.agent.hostname, (*lacks, *objections, *rules.limits(room.agent.location)))
 

@@ -56,6 +56,7 @@ def test_revocable_resources_and_volumes_are_not_used() -> None:
     )
 
     assert agent.resources == ()
+    assert thousandths(100) == agent.unused_disk
 
 
 @pytest.mark.parametrize(

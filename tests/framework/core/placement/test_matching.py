@@ -1,15 +1,27 @@
 """Matching: all tasks of a gang are placed, or none, with reasons."""
 
+from dataclasses import replace
 from operator import le
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import EXECUTOR, a_job, a_spec, an_offer, needs
-from tf_scheduler.core.placement.agents import PlacementContext, amounts_in, ports_of
-from tf_scheduler.core.placement.matching import Match, NoMatch, match_gang
-from tf_scheduler.model.placement import GpuScheduling, PlacementSpec
+from builders import EXECUTOR, a_job, a_spec, an_offer, needs, scalar
+from tf_scheduler.core.placement.agents import PlacementContext, amounts_in, merge_offers, ports_of
+from tf_scheduler.core.placement.matching import Match, NoMatch, _category, match_agents, match_gang
+from tf_scheduler.model.placement import Constraint, GpuScheduling, Operator, PlacementSpec
+from tf_scheduler.model.reasons import (
+    Excluded,
+    MaintenanceScheduled,
+    OperatorMovesTask,
+    UnbalancedGroup,
+    Unreliable,
+    ValueLimitReached,
+)
 from tf_scheduler.model.spec import JobKind
+
+RACK = Constraint("rack", Operator.UNIQUE)
 
 
 def match(spec, *offers):
@@ -146,3 +158,86 @@ def test_no_agent_is_overdrawn(raw, workers, ps, gpus) -> None:
         ]
         assert all(map(le, amounts_in(used), amounts_in(offered)))
         assert amounts_in(used)[-1] == len(set(ports_of(used)) & set(ports_of(offered)))
+
+
+def test_missing_disk_names_disks_with_source() -> None:
+    """An operator sees 500 GB on the agent, and wonders why 20 GB do not fit."""
+    offer = an_offer(disk=900)
+    mount = '{"disk": {"source": {"type": "MOUNT", "mount": {"root": "/d"}}}}'
+    volume = '{"disk": {"persistence": {"id": "data"}}}'
+    entries = (scalar("disk", 300_000, mount), scalar("disk", 200_000, mount), scalar("disk", 7, volume))
+    spec = a_spec(workers=0, ps=0, jobs=(a_job(needs=needs(cpus=64, disk=20_000)),))
+
+    (reason, *_) = match(spec, replace(offer, resources=(*offer.resources, *entries))).reasons["worker-0"]
+
+    assert str(reason) == (
+        "agent agent-1: needs cpus 64.1, has 4, needs disk 20000, has 900 (500000 on PATH or MOUNT disks is not used)"
+    )
+
+
+def test_reasons_of_many_agents_are_counted() -> None:
+    """Twenty agents are listed, the best first; each other one counts once per reason."""
+    spec = a_spec(workers=1, ps=0, chief=0, placement=PlacementSpec(region="eu"))
+    small = [an_offer(f"offer-{n}", f"agent-{n:02}", cpus=0.2, region="eu") for n in range(18)]
+    far = [an_offer(f"offer-{n}", f"agent-{n:02}", region="us") for n in range(18, 22)]
+    both = [an_offer(f"offer-{n}", f"agent-{n:02}", cpus=0.2, mem=9, gpus=1) for n in range(22, 25)]
+
+    *listed, more, best = match(spec, *small, *far, *both).reasons["worker-0"]
+
+    assert [f"agent-{n:02}" for n in range(20)] == [reason.hostname for reason in listed]
+    assert str(more) == ("5 more agents: 5 are in another region, 3 are kept for GPUs, 3 have too little cpus, mem")
+    assert str(best).endswith("cpus 4 (agent-18), mem 8192 (agent-00), ports 10 (agent-00)")
+
+
+@pytest.mark.parametrize(
+    ("reason", "category"),
+    [
+        (Excluded(RACK, "b"), "are not allowed by rack:UNIQUE"),
+        (ValueLimitReached(RACK, "a", 1), "are not allowed by rack:UNIQUE"),
+        (UnbalancedGroup(RACK, "a", 2, 1), "are not allowed by rack:UNIQUE"),
+        (Unreliable(3, 60.0), "are avoided"),
+        (OperatorMovesTask("ps-0"), "are avoided"),
+        (MaintenanceScheduled(60.0), "go into maintenance"),
+    ],
+)
+def test_each_reason_has_a_category(reason, category: str) -> None:
+    """For the line that counts agents instead of listing them."""
+    assert category == _category(reason)
+
+
+def test_placed_tasks_wait_for_first_missing_one() -> None:
+    """The tasks that fit name what they wait for, with the number of missing tasks."""
+    spec = a_spec(jobs=(a_job(JobKind.PS), a_job(JobKind.WORKER, 3, needs=needs(cpus=64))))
+
+    match_result = match(spec, an_offer())
+
+    assert {"ps-0": ["fits on agent-1, waits for worker-0 and 2 more tasks of its gang"]} == {
+        name: list(map(str, why)) for name, why in match_result.blocked_by_gang.items()
+    }
+    assert ["ps-0"] == [item.task.name for item in match_result.partial]
+
+
+def test_declined_agents_are_explained_too() -> None:
+    """Their offers are gone, but the user asks why they do not count."""
+    tasks = tuple(a_spec(workers=1, ps=0, chief=0).tasks())
+    (agent,) = merge_offers([an_offer(agent="declined", cpus=0.3)])
+
+    result = match_agents(tasks, (), PlacementContext(EXECUTOR, PlacementSpec()), passed=(agent,))
+
+    assert "agent declined: needs cpus 0.6, has 0.3" == str(result.reasons["worker-0"][0])
+
+
+def test_preferred_port_is_used_if_available() -> None:
+    """TensorBoard keeps its address; without the port it gets another one."""
+    job = a_job(needs=needs(ports=2), port=31_005)
+    spec = a_spec(jobs=(job,))
+
+    (placed,) = match(spec, an_offer()).placements
+    (other,) = match(spec, an_offer(port_ranges=((31_010, 31_019),))).placements
+
+    assert (31_005, 31_000) == ports_of(placed.task_resources)
+    assert (31_010, 31_011) == ports_of(other.task_resources)
+
+
+def test_nothing_to_place_matches_nothing() -> None:
+    assert NoMatch({}) == match_gang((), [an_offer()], PlacementContext(EXECUTOR, PlacementSpec()))
