@@ -131,11 +131,40 @@ Request = Callable[[Any], Any]
 
 _RETRY_DELAY = 0.05  # seconds
 _IN_FLIGHT = 200  # concurrent requests
+_REPEAT_INTERVAL = 30.0  # seconds
 #: Errors after which the request may or may not have acted.
 _NO_ANSWER = (
     *(exceptions.ConnectionLoss, exceptions.SessionExpiredError, exceptions.SessionMovedError),
     *(exceptions.OperationTimeoutError, exceptions.RequestTimeoutError, exceptions.ThrottledOpError),
 )
+
+
+class RepeatFilter(logging.Filter):
+    """Pass the first of equal warnings, then one every 30 s with the number between.
+
+    kazoo warns at each failed connection, twice a second while ZooKeeper is away.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        #: Format of the message -> time at which one passed, and number of later ones.
+        self._passed: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        passed_at, omitted = self._passed.get(record.msg, (-_REPEAT_INTERVAL, 0))
+        now = self._now()
+        passes = now >= passed_at + _REPEAT_INTERVAL
+        self._passed[record.msg] = (now, 0) if passes else (passed_at, omitted + 1)
+        if passes and omitted:
+            record.msg, record.args = f"{record.getMessage()} ({omitted} more since the last report)", None
+        return passes
+
+
+_client_log = log.getChild("client")
+# Below this level kazoo logs passwords.
+_client_log.setLevel(logging.WARNING)
+_client_log.addFilter(RepeatFilter())
 
 
 class ZooKeeperTimeoutError(Exception):
@@ -295,9 +324,6 @@ class _RequestBatch:
 
 def _client(address: ZooKeeperAddress, sockets: KazooSockets) -> KazooClient:
     servers = random.sample(address.servers, len(address.servers))
-    # Below this level kazoo logs passwords.
-    logger = log.getChild("client")
-    logger.setLevel(logging.WARNING)
     return KazooClient(
         hosts=",".join(servers),
         timeout=address.session_timeout,
@@ -306,5 +332,5 @@ def _client(address: ZooKeeperAddress, sockets: KazooSockets) -> KazooClient:
         # In a fixed order kazoo tries another server after a failure.
         randomize_hosts=False,
         connection_retry=KazooRetry(max_tries=-1, delay=_RETRY_DELAY, max_delay=0.5, sleep_func=sockets.sleep_func),
-        logger=logger,
+        logger=_client_log,
     )
