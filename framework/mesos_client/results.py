@@ -62,8 +62,14 @@ class DriverDisconnected:
 class DriverAborted:
     """The driver stopped itself for good. The framework still exists."""
 
-    #: Message of the ERROR event, or another cause.
+    #: Message of the ERROR event, or of RegistrationRefusedError.
     reason: str
+    #: Whether the master sent the reason.
+    by_master: bool = True
+
+
+class RegistrationRefusedError(Exception):
+    """The caller of a driver refuses to register a framework; the text says why."""
 
 
 DriverState = Union[DriverDisconnected, DriverAborted]

@@ -6,17 +6,18 @@ import copy
 import logging
 import random
 from contextlib import suppress
+from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
 from . import backoff
 from ._pymesos import MesosSchedulerDriver
 from .backoff import Clock
 from .credentials import Credentials, Tls
-from .http import HttpRequest, Subscription
+from .http import HttpReply, HttpRequest, Subscription
 from .masters import Detector, Leader, MasterList, ZooKeeperUrl, parse_masters
-from .results import DriverDisconnected, SendResult
+from .results import DriverDisconnected, RegistrationRefusedError, SendResult
 from .stream import UNAUTHORIZED, OnEvent, OnState, StreamLoss, StreamProcess
-from .transport import Stream, Transport
+from .transport import Stream, Transport, result_of
 
 #: Maximum consecutive redirects to follow without delay; more mean that masters point at each other.
 MAX_REDIRECTS = 2
@@ -96,10 +97,24 @@ class SubscribeRetry:
 logger = logging.getLogger(__name__)
 
 PATH = "/api/v1/scheduler"
+#: Path of the master's operator API.
+OPERATOR_PATH = "/api/v1"
 #: The master's default; SUBSCRIBED contains the actual value.
 HEARTBEAT_SECONDS = 15.0
 #: Missed heartbeats after which a stream is dead (docs/scheduler-http-api.md, "Network partitions").
 HEARTBEATS_MISSED = 5
+
+
+#: Sends a call without content, such as GET_FRAMEWORKS, to the operator API of the master.
+AskMaster = Callable[[str], SendResult]
+
+
+class _MasterNotReadyError(Exception):
+    """The master did not answer a call of its operator API, but may do so later."""
+
+    def __init__(self, loss: StreamLoss) -> None:
+        super().__init__(loss.reason)
+        self.loss = loss
 
 
 # pymesos has no annotations, so the base class is Any for mypy.
@@ -116,6 +131,9 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         offer_constraints: OfferConstraints of SUBSCRIBE; masters before 1.11 ignore them.
         call_timeout: Seconds for each step of a call.
         permit: Called before each subscription; raises to forbid it. The driver then waits to be stopped.
+        before_registration: Called before each subscription without a framework id. Returns the id of a framework to
+            continue, or None to register a new one. Raises RegistrationRefusedError to abort the driver, and
+            TransportError to retry later.
 
     The caller acknowledges updates. Raises ValueError for an invalid master or unusable TLS files.
     """
@@ -133,6 +151,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         offer_constraints: Mapping[str, Any] | None = None,
         call_timeout: float = 10.0,
         permit: Callable[[], None] | None = None,
+        before_registration: Callable[[AskMaster], str | None] | None = None,
         clock: Clock = Clock(),  # noqa: B008 - it has no state
     ) -> None:
         super().__init__(
@@ -146,6 +165,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         self._offer_constraints = copy.deepcopy(offer_constraints)
         self._leaving = False
         self._permit = permit
+        self._before_registration = before_registration
         #: Reason for leaving the current master, until reported.
         self._moving: str | None = None
         credentials = credentials or Credentials()
@@ -208,9 +228,11 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
     # For the reader thread
 
     def _subscription(self) -> HttpRequest | None:
-        master, info = self._masters.current, self.framework
-        if master is None or not self._permitted():
-            return None
+        master = self._masters.current
+        return None if master is None or not self._permitted() else self._subscribe_call(master + PATH)
+
+    def _subscribe_call(self, url: str) -> HttpRequest:
+        info = self.framework
         subscribe: dict[str, Any] = {"framework_info": info}
         if self._suppressed_roles:
             subscribe["suppressed_roles"] = list(self._suppressed_roles)
@@ -219,7 +241,36 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         body: dict[str, Any] = {"type": "SUBSCRIBE", "subscribe": subscribe}
         if "id" in info:
             body["framework_id"] = info["id"]
-        return self._subscribe_request(master + PATH, body)
+        return self._subscribe_request(url, body)
+
+    def _follow(self, request: HttpRequest, restarts: int) -> StreamLoss:
+        """Read the stream; first check a registration with the same master."""
+        if self._before_registration is None or "id" in self._framework:
+            return super()._follow(request, restarts)
+        try:
+            chosen = self._before_registration(partial(self._ask, request.url[: -len(PATH)], restarts))
+        except _MasterNotReadyError as error:
+            return error.loss
+        except RegistrationRefusedError as error:
+            self._give_up(str(error), by_master=False)
+            return StreamLoss(str(error))
+        if not self._permitted():  # the answers took time
+            return StreamLoss(self._last_failure or "not permitted")
+        if chosen is not None:
+            self._framework["id"] = {"value": chosen}
+        return super()._follow(self._subscribe_call(request.url), restarts)
+
+    def _ask(self, master: str, restarts: int, kind: str) -> SendResult:
+        """Send a call to the operator API; a master that is not ready is asked again."""
+        for is_last in (False, True):
+            call = self._subscribe_request(master + OPERATOR_PATH, {"type": kind})
+            reply, location = self._with_stream(restarts, partial(_exchange, call))
+            refused = call.headers.get("Authorization")
+            if is_last or reply.status != UNAUTHORIZED or not self._credentials.renew(refused):
+                break
+        if reply.status in _NOT_READY:
+            raise _MasterNotReadyError(StreamLoss(f"HTTP {reply.status}: {reply.text}", reply.status, location))
+        return result_of(reply)
 
     def _permitted(self) -> bool:
         """Ask the permit: a subscription takes the framework over from another scheduler."""
@@ -252,6 +303,12 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         if had_session or is_rejected:
             self._contained(self._on_state, DriverDisconnected(reason))
         return delay
+
+
+def _exchange(request: HttpRequest, stream: Stream) -> tuple[HttpReply, str | None]:
+    """Return the master's reply, and the location of a redirect."""
+    head = stream.open(request)
+    return HttpReply(head.status, stream.read()), head.headers.get("location")
 
 
 def _detector(master: str | Detector) -> Detector | None:

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, TypeVar
 
 from .backoff import AttemptRateLimit, Clock
 from .credentials import Credentials
@@ -87,6 +87,8 @@ def _event(record: bytes) -> dict[str, Any]:
     return event
 
 
+_T = TypeVar("_T")
+
 OnEvent = Callable[[Mapping[str, Any]], None]
 OnState = Callable[[DriverState], None]
 
@@ -154,6 +156,10 @@ class StreamProcess:
         return None if self._stopped.is_set() else self._lost(replace(loss, request=request))
 
     def _follow(self, request: HttpRequest, restarts: int) -> StreamLoss:
+        return self._with_stream(restarts, lambda stream: self._read(stream, request))
+
+    def _with_stream(self, restarts: int, use: Callable[[Stream], _T]) -> _T:
+        """Return `use` of a new stream, which `restart_stream` and `stop` abort."""
         stream = self._transport.stream()
         with self._stream_lock:
             # A `restart_stream` since the request could not abort this stream.
@@ -161,7 +167,7 @@ class StreamProcess:
                 stream.abort()
             self._stream = stream
         try:
-            return self._read(stream, request)
+            return use(stream)
         finally:
             with self._stream_lock:
                 self._stream = None
@@ -292,11 +298,11 @@ class StreamProcess:
         self._last_failure = reason
         return had_session
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str, *, by_master: bool = True) -> None:
         if self._halt():
             self._last_failure = reason
             logger.error("driver aborted: %s", reason)
-            self._contained(self._on_state, DriverAborted(reason))
+            self._contained(self._on_state, DriverAborted(reason, by_master))
 
     def process_event(self, event: dict[str, Any]) -> None:
         """Pass on one event."""

@@ -183,7 +183,7 @@ class Transport:
         if not self._turn.acquire(timeout=self._timeout):
             return Failed("timed out while earlier calls waited for their responses")
         try:
-            return _result(self.post(request)) if present() is session else NotConnected()
+            return result_of(self.post(request)) if present() is session else NotConnected()
         except TransportError as error:
             return Failed(str(error))
         finally:
@@ -212,7 +212,8 @@ class Transport:
             self._call.close()
 
 
-def _result(reply: HttpReply) -> SendResult:
+def result_of(reply: HttpReply) -> SendResult:
+    """Return the outcome of an answered call."""
     if not 200 <= reply.status < 300:
         return Rejected(reply.status, reply.text)
     try:

@@ -7,8 +7,17 @@ import threading
 
 import pytest
 
-from mesos_client.credentials import BasicCredentials, Tls
-from mesos_client.results import DriverAborted, DriverDisconnected, Failed, NotConnected, Rejected, Sent
+from mesos_client.credentials import BasicCredentials, Tls, TokenCredentials
+from mesos_client.http import TransportError
+from mesos_client.results import (
+    DriverAborted,
+    DriverDisconnected,
+    Failed,
+    NotConnected,
+    RegistrationRefusedError,
+    Rejected,
+    Sent,
+)
 from mesos_client.scheduler import SchedulerDriver
 from wire.peer import FRAMEWORK_ID, Peer, cut_after, message, status, stream, subscribed, update, vanish
 from wire.process import FRAMEWORK
@@ -313,3 +322,95 @@ def test_aborted_comes_once_and_last(driver_of, recorder) -> None:
         driver.stop()
         assert recorder.reports.empty()
         assert peer.all("TEARDOWN") == []
+
+
+def answering(*answers):
+    """Answer calls of the operator API one after the other; the last answer repeats."""
+    left = list(answers)
+    return lambda exchange: (left.pop(0) if len(left) > 1 else left[0])(exchange)
+
+
+SHOWN = status(200, json.dumps({"type": "GET_FRAMEWORKS", "get_frameworks": {}}).encode())
+QUERY = "GET_FRAMEWORKS"
+
+
+def test_registration_is_checked_with_the_master(driver_of, recorder) -> None:
+    """Before SUBSCRIBE without an id, with its credentials; the answer may be an id."""
+    asked = []
+
+    def check(ask):
+        asked.append(ask(QUERY))
+        return "framework-1"
+
+    basic = BasicCredentials("me", "secret")
+    with Peer(cut_after(subscribed()), stream(subscribed()), on_call=answering(SHOWN)) as peer:
+        driver_of(peer.address, credentials=basic, before_registration=check).start()
+        subscribe, query = peer.wait("SUBSCRIBE", 2), peer.wait(QUERY)
+        first = peer.wait("SUBSCRIBE")
+        assert [Sent({"type": QUERY, "get_frameworks": {}})] == asked
+    assert ("/api/v1", basic.header()) == (query.path, query.headers["authorization"])
+    assert query.at <= first.at
+    assert [FRAMEWORK_ID] * 2 == [call.body["framework_id"] for call in (first, subscribe)]
+
+
+def test_registered_framework_is_not_checked(driver_of, recorder) -> None:
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer.address, {**FRAMEWORK, "id": FRAMEWORK_ID}, before_registration=lambda ask: ask(QUERY))
+        driver.start()
+        recorder.wait_event("SUBSCRIBED")
+        assert [] == peer.all(QUERY)
+
+
+def test_refused_registration_aborts_without_subscription(driver_of, recorder) -> None:
+    """The reason is the caller's own, not the master's."""
+
+    def refuse(ask):
+        raise RegistrationRefusedError("it lives")
+
+    with Peer(stream(subscribed())) as peer:
+        driver = driver_of(peer.address, before_registration=refuse)
+        driver.start()
+        assert DriverAborted("it lives", by_master=False) == recorder.next()
+        assert driver.aborted
+        assert [] == peer.all("SUBSCRIBE")
+
+
+def test_check_is_repeated_until_master_is_ready(driver_of, recorder) -> None:
+    """It recovers, answers nothing, or the caller wants to wait: SUBSCRIBE comes last."""
+    waits = [TransportError("later"), ValueError("a defect")]
+
+    def check(ask):
+        ask(QUERY)
+        if waits:
+            raise waits.pop()
+
+    answers = answering(status(503, b"recovering"), vanish, SHOWN)
+    with Peer(stream(subscribed()), on_call=answers) as peer:
+        driver_of(peer.address, before_registration=check).start()
+        recorder.wait_event("SUBSCRIBED")
+        assert (5, 1) == (len(peer.all(QUERY)), len(peer.all("SUBSCRIBE")))
+
+
+def test_check_follows_redirect_to_leader(driver_of, recorder) -> None:
+    with Peer(stream(subscribed()), on_call=answering(SHOWN)) as leader:
+        redirect = status(307, Location=f"//{leader.address}/api/v1")
+        with Peer(stream(subscribed()), on_call=redirect) as peer:
+            driver_of(peer.address, before_registration=lambda ask: ask(QUERY) and None).start()
+            recorder.wait_event("SUBSCRIBED")
+            assert [] == peer.all("SUBSCRIBE")
+        assert (1, 1) == (len(leader.all(QUERY)), len(leader.all("SUBSCRIBE")))
+
+
+def test_check_renews_credentials_once(driver_of, recorder) -> None:
+    """Then the refusal is an answer: it may need another permission than SUBSCRIBE."""
+    tokens, replies = iter("abc"), []
+    credentials = TokenCredentials(lambda: next(tokens))
+
+    def check(ask) -> None:
+        replies.append(ask(QUERY))
+
+    with Peer(stream(subscribed()), on_call=status(401, b"who are you")) as peer:
+        driver_of(peer.address, credentials=credentials, before_registration=check).start()
+        recorder.wait_event("SUBSCRIBED")
+        assert ["Bearer a", "Bearer b"] == [call.headers["authorization"] for call in peer.all(QUERY)]
+    assert [Rejected(401, "who are you")] == replies
