@@ -54,6 +54,8 @@ ALLOWED = {
         "tf_scheduler.model",
         "tf_scheduler.errors",
         "tf_scheduler.interfaces",
+        "tf_scheduler.store.interface",
+        "tf_scheduler.store.records",
         "tf_executor.contract.reports",
         "mesos_client",
     },

@@ -6,6 +6,7 @@ import base64
 import json
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tf_executor.contract.payload import RENEW_SECRETS
@@ -15,6 +16,8 @@ from tf_scheduler.model.placement import HOSTNAME, REGION, ZONE, Constraint, Gan
 from tf_scheduler.model.resources import UNIT, Needs, Operation, Resource, VirtualNetwork, Volume
 from tf_scheduler.model.secrets import SecretSource
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Uri
+from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.store.records import put_record
 
 Json = dict[str, Any]
 
@@ -214,8 +217,19 @@ def task_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
             "name": record.name,
             "ports": {"ports": [{"number": launch.port, "name": "tensorflow", "protocol": "tcp"}]},
         },
-        "labels": {"labels": [{"key": "generation", "value": str(record.generation)}]},
+        "labels": {"labels": [{"key": key, "value": value} for key, value in _labels(record).items()]},
     }
+
+
+#: Label with the launch record, from which a scheduler without stored state rebuilds the record.
+RECORD_LABEL = "record"
+
+
+def _labels(record: TaskRecord) -> dict[str, str]:
+    """Return the labels of a task; everyone who may view tasks can read them."""
+    # Without the digest of the secret token: it is of no use after the launch, and no label carries credentials.
+    stored = put_record(replace(record, token="")).value.decode()
+    return {"generation": str(record.generation), RECORD_LABEL: stored}
 
 
 def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:

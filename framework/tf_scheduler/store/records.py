@@ -88,7 +88,7 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
         case effects.FrameworkForgotten():
             return tuple(map(Delete, _of_framework(before)))
         case effects.TaskLaunched():
-            return (_put(f"{TASKS}/{change.record.name}", _fields(change.record)), *_forget(change.record.name, before))
+            return (put_record(change.record), *_forget(change.record.name, before))
         case effects.TaskForgotten():
             paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.stored.paused else ()
             return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused)
@@ -121,6 +121,18 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
         case effects.ConfigurationForgotten():
             return (Delete(f"{CONFIGURATIONS}/{change.id}"),)
     raise TypeError(change)
+
+
+def put_record(record: TaskRecord) -> Put:
+    """Return the write of a task's record."""
+    return _put(f"{TASKS}/{record.name}", _fields(record))
+
+
+def read_record(name: str, data: bytes) -> TaskRecord:
+    """Return the record of a task. Raises StoreError."""
+    change = _decoded(f"{TASKS}/{name}", data, _record)
+    assert isinstance(change, effects.TaskLaunched)
+    return change.record
 
 
 def changes(stored: Mapping[str, bytes]) -> tuple[effects.Change, ...]:

@@ -2,11 +2,12 @@
 
 import base64
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import a_job, a_spec, an_offer, needs
+from builders import a_job, a_record, a_spec, an_offer, needs, ports, scalar
 from tf_scheduler.core.launch.launch import accepts, plan_launches
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
@@ -14,11 +15,12 @@ from tf_scheduler.mesos import decode, encode
 from tf_scheduler.model import effects, events
 from tf_scheduler.model.ids import AgentId, OperationId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Unavailability
-from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator, PlacementSpec
+from tf_scheduler.model.placement import AgentLocation, Constraint, GangMode, GangSpec, Operator, PlacementSpec
 from tf_scheduler.model.resources import Operation, OperationState, OperationStatus, Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
+from tf_scheduler.store.records import read_record
 
 OFFER = {
     "id": {"value": "o-1"},
@@ -105,6 +107,7 @@ def test_supported_events_are_decoded() -> None:
 
 
 def test_accept_call_is_complete() -> None:
+    """The label with the record has its own test."""
     spec = a_spec(workers=1, ps=0, chief=0)
     offers = [an_offer(port_ranges=((31000, 31001),))]
     match = match_gang(tuple(spec.tasks()), offers, PlacementContext(spec.executor.needs))
@@ -117,6 +120,8 @@ def test_accept_call_is_complete() -> None:
     payload = json.loads(base64.b64decode(task.pop("data")))
     assert payload["command"] == "python train.py"
     assert {r["name"]: r["scalar"]["value"] for r in task.pop("resources")[:2]} == {"cpus": 0.5, "mem": 1024.0}
+    (label,) = [item for item in task["labels"]["labels"] if item["key"] == encode.RECORD_LABEL]
+    task["labels"]["labels"].remove(label)
     assert task == {
         "name": "worker-0",
         "task_id": {"value": "worker-0__id"},
@@ -147,6 +152,22 @@ def test_accept_call_is_complete() -> None:
     }
     assert call["accept"]["offer_ids"] == [{"value": "offer-1"}]
     assert call["accept"]["filters"] == {"refuse_seconds": 3600.0}
+
+
+def test_label_has_the_record_without_secret_token() -> None:
+    """Everyone who may view tasks can read labels."""
+    record = replace(
+        a_record(a_spec(), "worker-0"), token="5e0f", location=AgentLocation("a", attributes={"rack": "ä"})
+    )
+    resources = (scalar("cpus", 0.5, '{"allocation_info": {"role": "r"}}'), ports((31000, 31000)))
+    record = replace(record, resources=resources)
+    launch = effects.Launch(record, (), (), a_spec().executor, (), 31000, 5.0, b"")
+
+    labels = {item["key"]: item["value"] for item in encode.task_info(launch, "fw-1")["labels"]["labels"]}
+
+    assert "5e0f" not in labels["record"]
+    assert replace(record, token="") == read_record("worker-0", labels["record"].encode())
+    assert len(labels["record"]) < 1500
 
 
 def test_every_call_has_an_encoder() -> None:
