@@ -235,6 +235,6 @@ def test_framework_rejected_by_mesos_is_abandoned() -> None:
     """The message has its id and Mesos' reason."""
     world = play(deployed(SMALL, kills_at_once=False), send.stop(), send.event(SubscriptionRefused("not authorized")))
 
-    assert "left behind: framework framework-1 (Mesos refused its subscription: not authorized)" in leftovers_message(
+    assert "left behind: framework framework-1 (Mesos refused the framework: not authorized)" in leftovers_message(
         world.state
     )

@@ -43,7 +43,9 @@ def reset_framework(state: SchedulerState) -> effects.Decision:
     ]
     message = f"framework {state.stored.framework_id} forgotten; the job starts again from its last checkpoint"
     return decide(
-        state.with_process(finished=False, refused=""), *changes, outcomes=(effects.Outcome("FrameworkReset", message),)
+        state.with_process(finished=False, refused="", stop_requested=False, left_behind=()),
+        *changes,
+        outcomes=(effects.Outcome("FrameworkReset", message),),
     )
 
 

@@ -18,7 +18,7 @@ from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
 from tf_scheduler.model.task import SILENT_STATES, Progress
 
-from . import framework_removal, job_end
+from . import adoption, framework_removal, job_end
 from .launch import secret_tokens
 from .offers import operations, reservations, rounds, suppress_revive
 from .offers.reservations import settling_until, unreachable_at
@@ -98,6 +98,7 @@ _ALONE = (
     events.ReloadSecrets,
     events.ExecutorFailed,
     events.EventSkipped,
+    events.FrameworksHidden,
     events.ClockStepped,
 )
 _MARK_READY = DecisionStage(
@@ -223,7 +224,7 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, ctx: status.on_update(state, event.status, ctx.now, ctx.new_id, ctx.view)
         case events.OffersReceived():
             return lambda state, ctx: rounds.on_offers(state, event, ctx.now, ctx.new_id, ctx.view)
-        case events.EventSkipped() | events.ClockStepped():
+        case events.EventSkipped() | events.FrameworksHidden() | events.ClockStepped():
             return lambda state, _: decide(state, outcomes=(_warning(event),))
         case events.OfferRescinded():
             return lambda state, _: rounds.on_rescinded(state, event.offer_id)
@@ -239,8 +240,8 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, ctx: operator_commands.handle(state, event, ctx.now)
         case events.StopRequested():
             return lambda state, ctx: job_end.request_stop(state, event.reason, ctx.now)
-        case events.ResetRequested():
-            return lambda state, _: framework_removal.reset_framework(state)
+        case events.FrameworkAdopted() | events.ResetRequested():
+            return lambda state, ctx: _change_framework(state, event, ctx)
         case events.AgentFailed():
             return lambda state, _: rounds.on_agent_failed(state, event.agent_id)
         case events.Subscribed():
@@ -251,14 +252,29 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             assert_never(event)
 
 
-def _warning(event: events.EventSkipped | events.ClockStepped) -> Outcome:
+def _warning(event: events.EventSkipped | events.FrameworksHidden | events.ClockStepped) -> Outcome:
     """Return the outcome of an event that is only reported."""
     if isinstance(event, events.EventSkipped):
         message = f"skipped an event of Mesos that cannot be decoded: {event.type}: {event.problem}"
         return Outcome("EventSkipped", message, warning=True)
+    if isinstance(event, events.FrameworksHidden):
+        message = (
+            f"the master does not show frameworks: {event.reason}; if the stored state was lost, tasks may run twice; "
+            f"grant the principal of the scheduler the permission view_frameworks"
+        )
+        return Outcome("FrameworksHidden", message, warning=True)
     direction = "forward" if event.seconds > 0 else "back"
     message = f"the clock of this machine was set {direction} by {abs(event.seconds):.0f} s; deadlines do not change"
     return Outcome("ClockStepped", message, warning=True)
+
+
+def _change_framework(
+    state: SchedulerState, event: events.FrameworkAdopted | events.ResetRequested, ctx: StageContext
+) -> Decision:
+    """Continue a framework that was unknown, or forget a removed one."""
+    if isinstance(event, events.ResetRequested):
+        return framework_removal.reset_framework(state)
+    return adoption.adopt(state, event, ctx.now, ctx.new_id, ctx.view)
 
 
 def _on_disconnected(
@@ -272,10 +288,11 @@ def _on_disconnected(
         # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
         lost = Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True)
         return decide(after, outcomes=(lost,))
-    after = after.with_process(refused=event.message)
+    reason = f"Mesos refused the framework: {event.message}" if event.by_master else event.message
+    after = after.with_process(refused=reason)
     if event.message == "Framework has been removed":  # Mesos, src/master/master.cpp
         return framework_removal.on_removed(after)
-    refused = Outcome("SubscriptionRefused", f"Mesos ended the subscription: {event.message}", warning=True)
+    refused = Outcome("SubscriptionRefused", reason, warning=True)
     return decide(after.with_process(finished=True), outcomes=(refused,))
 
 

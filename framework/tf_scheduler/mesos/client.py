@@ -10,7 +10,7 @@ from typing import Any
 from mesos_client.credentials import Credentials, Tls
 from mesos_client.masters import Detector
 from mesos_client.results import DriverAborted, DriverDisconnected, SendResult
-from mesos_client.scheduler import SchedulerDriver
+from mesos_client.scheduler import AskMaster, SchedulerDriver
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Call, Teardown
 from tf_scheduler.model.ids import FrameworkId
@@ -18,6 +18,7 @@ from tf_scheduler.model.spec import ServiceSpec
 
 from . import decode, encode
 from .decode import explain_acl_error
+from .registration import LostFrameworks, check_registration
 
 #: An event in the inbox, decoded later in the runner's thread.
 DecodeEvent = Callable[[], events.Event | None]
@@ -31,6 +32,7 @@ class MesosDriver:
     Args:
         master: host:port, a comma-separated list, zk://..., or a Detector.
         put: Enqueues an event.
+        lost: What to do with a live framework of the service when `framework_id` is None.
         webui_url: URL of the API for Mesos' pages and the DC/OS Admin Router.
         check_leadership: Raises if another scheduler may lead; then the driver does not subscribe again.
 
@@ -45,11 +47,14 @@ class MesosDriver:
         put: Callable[[DecodeEvent], None],
         credentials: Credentials | None = None,
         tls: Tls | None = None,
+        lost: LostFrameworks | None = None,
         *,
         webui_url: str = "",
         check_leadership: Callable[[], None] | None = None,
     ) -> None:
-        self._put = put
+        self._put, self._spec, self._lost = put, spec, lost or LostFrameworks()
+        #: Whether it was reported that the master does not show frameworks.
+        self._reported_hidden = False
         #: Number of the subscription handled last. Used by the runner's thread only.
         self._subscription = 0
         self._driver = SchedulerDriver(
@@ -61,6 +66,7 @@ class MesosDriver:
             tls=tls,
             offer_constraints=encode.offer_constraints(spec),
             permit=check_leadership,
+            before_registration=self._before_registration,
         )
 
     @property
@@ -86,6 +92,17 @@ class MesosDriver:
             self._put(events.TornDown)
         return result
 
+    def _before_registration(self, ask: AskMaster) -> str | None:
+        found = check_registration(self._spec, self._lost, ask)
+        if isinstance(found, events.FrameworkAdopted):
+            # Handled, and so stored, before the SUBSCRIBED that follows.
+            self._put(lambda: found)
+            return found.framework_id
+        if found is not None and not self._reported_hidden:
+            self._reported_hidden = True
+            self._put(lambda: found)
+        return None
+
     def _on_event(self, raw: Mapping[str, Any]) -> None:
         if raw.get("type") == "SUBSCRIBED":
             self._put(partial(self._subscribed, raw, self._driver.subscription))
@@ -98,6 +115,7 @@ class MesosDriver:
 
     def _on_state(self, state: DriverDisconnected | DriverAborted) -> None:
         if isinstance(state, DriverAborted):
-            self._put(partial(events.SubscriptionRefused, explain_acl_error(state.reason)))
+            reason = explain_acl_error(state.reason) if state.by_master else state.reason
+            self._put(partial(events.SubscriptionRefused, reason, state.by_master))
         else:
             self._put(partial(events.Disconnected, state.reason))

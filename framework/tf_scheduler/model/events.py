@@ -11,7 +11,7 @@ from .ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, Task
 from .offer import InverseOffer, Offer
 from .plan import Verb
 from .resources import OperationStatus
-from .task import PodVerb, Progress, TaskStatus
+from .task import PodVerb, Progress, TaskRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,41 @@ class Disconnected(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRefused(Kinded):
-    """Mesos sent ERROR and ended the subscription permanently."""
+    """Mesos sent ERROR and ended the subscription permanently, or was not asked."""
 
     kind: ClassVar[str] = "Refused"
     message: str
+    #: Whether Mesos refused; otherwise the scheduler refuses to register next to a live framework of the service.
+    by_master: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworksHidden(Kinded):
+    """The master does not show whether a framework of the service is live."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTask:
+    """A task of an adopted framework as the master lists it."""
+
+    status: TaskStatus
+    #: From the labels of the task; the digest of its options is empty if the labels are missing or damaged.
+    record: TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkAdopted(Kinded):
+    """The service continues a live framework that its state store does not know."""
+
+    framework_id: FrameworkId
+    #: Tasks of the service, including ended ones.
+    tasks: tuple[FoundTask, ...] = ()
+    #: Whether to stop the tasks and start the job again.
+    reset: bool = False
+    #: Further live frameworks of the service.
+    others: tuple[FrameworkId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +225,8 @@ Event = (
     Subscribed
     | Disconnected
     | SubscriptionRefused
+    | FrameworksHidden
+    | FrameworkAdopted
     | ResetRequested
     | OffersReceived
     | EventSkipped

@@ -205,7 +205,7 @@ class ProcessState:
     stop_requested: bool = False
     #: Whether the service is done: torn down, or permanently refused.
     finished: bool = False
-    #: Why Mesos refused the framework permanently.
+    #: Why Mesos or the scheduler refused the framework permanently: a whole sentence.
     refused: str = ""
 
 

@@ -17,6 +17,7 @@ from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.clock import SteadyClock
+from tf_scheduler.core.adoption import reset_reason
 from tf_scheduler.core.framework_removal import removal_message
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
@@ -27,6 +28,7 @@ from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.mesos.client import MesosDriver
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.metrics.statsd import statsd_target
+from tf_scheduler.model.events import StopRequested
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
@@ -86,7 +88,7 @@ def _compose(
     )
 
     def connect(framework_id: FrameworkId | None) -> MesosDriver:
-        arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls
+        arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls, settings.lost
         return MesosDriver(*arguments, webui_url=spec.secret_delivery.url, check_leadership=leadership.check)
 
     connection = MesosConnection(connect, state.stored.framework_id)
@@ -166,6 +168,10 @@ class SchedulerProcess:
         self.journal.note("SchedulerStarted", "scheduler started")
         for outcome in () if self.settings.options is None else self.settings.options.outcomes:
             self.journal.note("OptionsSettled", outcome.message, warning=outcome.warning)
+        stored, adopt = self.runner.state.stored.framework_id, self.settings.lost.adopt
+        if adopt and stored not in (None, adopt):
+            message = f"--adopt {adopt} ignored: the state store contains framework {stored}"
+            self.journal.note("FrameworkAdopted", message, warning=True)
         final = self._run_framework()
         if final.stored.removed and self._must_reset(final):
             final = self._run_framework()
@@ -173,23 +179,24 @@ class SchedulerProcess:
             self._finish(final)
 
     def _run_framework(self) -> SchedulerState:
-        """Run a framework to its final state; first reset a removed one if requested."""
+        """Run a framework to its final state; first stop or forget one to be reset."""
+        driver, stored = self.connection.driver, self.runner.state.stored
         if self._must_reset(self.runner.state):
-            self.runner.reset(self.connection.driver)
-            self.connection.reconnect(self.runner.state.stored.framework_id)
+            if stored.removed:
+                self.runner.reset(driver)
+                self.connection.reconnect(None)
+            else:
+                self.runner.step(driver, StopRequested(reset_reason(self.settings.lost.reset)))
         return self.runner.run(self.connection.driver)
 
     def _must_reset(self, state: SchedulerState) -> bool:
-        """Whether Mesos has removed the framework, and the operator asked to reset it."""
-        stored, settings = state.stored, self.settings
-        return stored.removed and stored.framework_id == settings.reset and not settings.uninstalling
+        """Whether the operator asked to reset the stored framework."""
+        return state.stored.framework_id == self.settings.lost.reset and not self.settings.uninstalling
 
     def _finish(self, final: SchedulerState) -> None:
         uninstalling, result, removed = self.settings.uninstalling, final.stored.result, final.stored.removed
         if result is None and not (removed and uninstalling):
-            raise JobError(
-                removal_message(final) if removed else f"Mesos refused the framework: {final.process.refused}"
-            )
+            raise JobError(removal_message(final) if removed else final.process.refused)
         if uninstalling:
             self.journal.close()
             self.services.training_history.close()

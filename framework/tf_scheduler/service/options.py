@@ -15,6 +15,7 @@ from mesos_client.credentials import Tls
 from tf_scheduler.api.http.server import listen_address
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.logging_setup import SecretRedactor, configure_logging
+from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.effects import ConfigurationStored, Outcome
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState, newest_first
@@ -65,8 +66,8 @@ class ServiceSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: File for the history of the run; None: not recorded.
     recording: Path | None = None
-    #: Id of a framework to reset if Mesos has removed it.
-    reset: str = ""
+    #: Frameworks to continue or to replace.
+    lost: LostFrameworks = field(default_factory=LostFrameworks)
     #: host:port of a StatsD server; empty: the server named in `environment`, if any.
     statsd: str = ""
     #: Stored configurations and updates; None: only `spec` counts.
@@ -78,7 +79,9 @@ class ServiceSettings:
         return f"{'http' if self.access.tls is None else 'https'}://{self.host}:{self.port}"
 
 
-def load_settings(document: Document, environment: Mapping[str, str], reset: str = "") -> ServiceSettings:
+def load_settings(
+    document: Document, environment: Mapping[str, str], reset: str = "", adopt: str = ""
+) -> ServiceSettings:
     """Configure the log and return the settings from the options and the environment.
 
     An uninstall tolerates invalid and missing options. Raises OptionsError with all problems.
@@ -101,7 +104,7 @@ def load_settings(document: Document, environment: Mapping[str, str], reset: str
         _tls(options["tls"]),
         environment,
         _recording(environment),
-        reset,
+        LostFrameworks(adopt, reset),
         options["metrics"]["statsd"],
         OptionsHistory(options, environment, own_spec, uninstalling),
     )

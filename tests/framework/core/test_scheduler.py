@@ -396,7 +396,7 @@ def test_mesos_error_stops_scheduler_and_keeps_tasks() -> None:
     decision = world.send(SubscriptionRefused("Framework has been removed"))
 
     assert world.state.process.finished
-    assert world.state.process.refused == "Framework has been removed"
+    assert world.state.process.refused == "Mesos refused the framework: Framework has been removed"
     assert decision.calls == ()
 
 

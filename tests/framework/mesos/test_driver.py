@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import socket
 import threading
@@ -11,14 +12,16 @@ from typing import Any
 import pytest
 
 from builders import a_spec
+from kit.master_answers import MasterAnswers, a_framework, a_task
 from mesos_client.credentials import BasicCredentials
-from mesos_client.results import NotConnected
+from mesos_client.results import NotConnected, Sent
 from tf_scheduler.mesos import decode
 from tf_scheduler.mesos.client import MesosDriver
+from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Decline, Revive, Teardown
 from tf_scheduler.model.ids import FrameworkId, OfferId
-from wire.peer import FRAMEWORK_ID, PATIENCE, Peer, cut_after, error, stream, subscribed
+from wire.peer import FRAMEWORK_ID, PATIENCE, Exchange, Peer, Script, cut_after, error, status, stream, subscribed
 
 
 class Inbox:
@@ -150,3 +153,53 @@ def test_stop_keeps_tasks_running(driver_of, inbox) -> None:
         driver.stop()
         peer.wait_left()
         assert peer.all("TEARDOWN") == []
+
+
+def test_live_framework_is_adopted_before_subscribed(inbox) -> None:
+    """The runner stores the records before it handles the subscription."""
+    answers = MasterAnswers([a_framework()], [a_task("worker-0__a")])
+    with Peer(stream(subscribed()), on_call=answering(answers)) as peer:
+        driver = MesosDriver(a_spec(), peer.address, None, inbox.thunks.put, lost=LostFrameworks(adopt="framework-1"))
+        driver.start()
+        adopted, then = inbox.handle(), inbox.handle()
+        driver.stop()
+        assert [FRAMEWORK_ID] == [call.body["framework_id"] for call in peer.all("SUBSCRIBE")]
+    assert ["worker-0__a"] == [item.record.id for item in adopted.tasks]
+    assert isinstance(then, events.Subscribed)
+
+
+def test_registration_next_to_live_framework_is_refused(inbox) -> None:
+    """Nothing is sent; the reason is the scheduler's own."""
+    answers = MasterAnswers([a_framework()], [a_task("worker-0__a")])
+    with Peer(stream(subscribed()), on_call=answering(answers)) as peer:
+        driver = MesosDriver(a_spec(), peer.address, None, inbox.thunks.put)
+        driver.start()
+        refused = inbox.handle()
+        driver.stop()
+        assert [] == peer.all("SUBSCRIBE")
+    assert not refused.by_master
+    assert "`--adopt framework-1`" in refused.message
+
+
+def test_hidden_frameworks_are_reported_once(inbox) -> None:
+    """The driver registers, also after a master that did not answer."""
+    with Peer(status(503), stream(subscribed()), on_call=status(403, b"no")) as peer:
+        driver = MesosDriver(a_spec(), peer.address, None, inbox.thunks.put)
+        driver.start()
+        seen = [inbox.handle(), inbox.handle()]
+        driver.stop()
+    assert [
+        events.FrameworksHidden("rejected with HTTP 403: no"),
+        events.Subscribed(FrameworkId("framework-1")),
+    ] == seen
+
+
+def answering(answers: MasterAnswers) -> Script:
+    """Answer calls of the operator API."""
+
+    def answer(exchange: Exchange) -> None:
+        reply = answers(exchange.received.type)
+        assert isinstance(reply, Sent)
+        exchange.answer(200, json.dumps(dict(reply.answer)).encode())
+
+    return answer

@@ -51,10 +51,18 @@ def scheduler() -> None:
     envvar="RESET_FRAMEWORK",
     default="",
     metavar="FRAMEWORK_ID",
-    help="Register a new framework if Mesos has removed this one.",
+    help="Stop this framework, and register a new one.",
     show_envvar=True,
 )
-def run(file: Path | None, reset: str) -> None:
+@click.option(
+    "--adopt",
+    envvar="ADOPT_FRAMEWORK",
+    default="",
+    metavar="FRAMEWORK_ID",
+    help="Continue this framework if the stored state is lost.",
+    show_envvar=True,
+)
+def run(file: Path | None, reset: str, adopt: str) -> None:
     """Run the scheduler until SIGTERM; tasks keep running.
 
     Environment variables configure the scheduler. The package's Marathon app sets them: one for each option
@@ -66,8 +74,10 @@ def run(file: Path | None, reset: str) -> None:
       export PORT_API=8080 EXECUTOR_URI=file://$(dcos-tensorflow executor build)
       dcos-tensorflow scheduler run --options options.json
     """
+    if adopt and adopt == reset:
+        raise click.UsageError(f"--adopt and --reset name the same framework: {adopt}")
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
-    settings = load_settings(document, os.environ, reset)
+    settings = load_settings(document, os.environ, reset, adopt)
     try:
         process = build_scheduler(settings)
         with handle_signals(partial(_stop, process), signal.SIGTERM, signal.SIGINT):

@@ -261,7 +261,7 @@ def _leftovers(state: SchedulerState) -> Iterator[str]:
     yield from state.process.left_behind
     if state.process.finished and state.stored.framework_id is not None and not state.stored.removed:
         yield (
-            f"framework {state.stored.framework_id} (Mesos refused its subscription: {state.process.refused}), which "
+            f"framework {state.stored.framework_id} ({state.process.refused}), which "
             "remains until service.failover_timeout expires or an operator tears it down"
         )
 

@@ -1,0 +1,246 @@
+"""Check a first registration: an empty state store may have lost a live framework.
+
+Then the tasks of that framework still run, and a new framework would launch each of them a second time. So the master
+is asked for live frameworks of the service's name and role before each SUBSCRIBE without a framework id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mesos_client.http import TransportError
+from mesos_client.results import RegistrationRefusedError, Sent
+from mesos_client.scheduler import AskMaster
+from tf_scheduler.model.events import FoundTask, FrameworkAdopted, FrameworksHidden
+from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName, name_of
+from tf_scheduler.model.spec import ServiceSpec, TaskSpec
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.store.interface import StoreError
+from tf_scheduler.store.records import read_record
+
+from . import decode
+from .encode import RECORD_LABEL
+
+Json = Mapping[str, Any]
+
+#: Lists of GET_TASKS with tasks that may run, and with ended tasks.
+_LIVE, _ENDED = ("pending_tasks", "tasks", "orphan_tasks", "unreachable_tasks"), ("completed_tasks",)
+#: Maximum number of task names in one message.
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LostFrameworks:
+    """What to do with a live framework of the service that the state store lacks."""
+
+    #: Id of the framework to continue; empty for none.
+    adopt: str = ""
+    #: Id of the framework to stop, before a new one is registered; empty for none.
+    reset: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Framework:
+    """A framework as the master lists it."""
+
+    id: FrameworkId
+    name: str
+    roles: tuple[str, ...]
+    is_connected: bool
+    #: Whether the master knows it only from agents, which may return one after the other.
+    is_recovered: bool
+    has_resources: bool
+
+    def is_of(self, spec: ServiceSpec) -> bool:
+        return self.name == spec.name and spec.role in self.roles
+
+
+def check_registration(
+    spec: ServiceSpec, orders: LostFrameworks, ask: AskMaster
+) -> FrameworkAdopted | FrameworksHidden | None:
+    """Return the framework to continue, or None to register a new one.
+
+    Raises RegistrationRefusedError with what the operator can do, and TransportError to try again later.
+    """
+    reply = ask("GET_FRAMEWORKS")
+    if not isinstance(reply, Sent):
+        if orders.adopt:
+            raise RegistrationRefusedError(_cannot_adopt(orders, f"the master does not show frameworks ({reply})"))
+        return FrameworksHidden(str(reply))
+    content = reply.answer.get("get_frameworks", {})
+    frameworks = [_framework(item) for item in content.get("frameworks", ())]
+    live = [item for item in frameworks if item.is_of(spec)]
+    others = tuple(item.id for item in live)
+    if orders.adopt:
+        chosen = _to_adopt(spec, orders, frameworks, content)
+        return _adopted(spec, chosen, ask, tuple(key for key in others if key != chosen.id))
+    for item in live:
+        if item.id == orders.reset:
+            return _adopted(spec, item, ask, reset=True)
+    return _unknown_framework(spec, live, ask) if live else None
+
+
+def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster) -> FrameworkAdopted:
+    """Continue an unused framework. Raises RegistrationRefusedError for any other one.
+
+    A scheduler that is killed after SUBSCRIBED and before it stores the id leaves a framework without tasks. To
+    continue it needs no operator, and leaves no framework behind until `failover_timeout`; a TEARDOWN would do the same
+    with one more call. A connected scheduler may launch tasks at any time, so its framework is never taken over here.
+    """
+    reply = ask("GET_TASKS")
+    tasks = {item.id: _live_names(reply, item.id) for item in live}
+    first = max(live, key=lambda item: len(tasks[item.id]))
+    is_used = first.is_connected or first.is_recovered or first.has_resources or tasks[first.id]
+    if len(live) == 1 and not is_used and isinstance(reply, Sent):
+        return FrameworkAdopted(first.id)
+    names = tasks[first.id]
+    listed = f" ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})" if names else ""
+    count = f"{len(names)} task{'' if len(names) == 1 else 's'}{listed}"
+    if not isinstance(reply, Sent):
+        count = f"tasks that the master does not show ({reply})"
+    further = [item.id for item in live if item is not first]
+    also = f"; also live: {', '.join(further)}" if further else ""
+    connected = "; another scheduler is connected to it" if first.is_connected else ""
+    raise RegistrationRefusedError(
+        f"framework {first.id} of {spec.name} (role {spec.role}) is live in Mesos with {count}, but the state store "
+        f"does not contain it{connected}{also}; to continue it, start the scheduler with `--adopt {first.id}`; to stop "
+        f"its tasks and start the job again from its last checkpoint, with `--reset {first.id}`; under Marathon, set "
+        f"ADOPT_FRAMEWORK or RESET_FRAMEWORK to this id in the environment of the app"
+    )
+
+
+def _to_adopt(spec: ServiceSpec, orders: LostFrameworks, frameworks: list[_Framework], content: Json) -> _Framework:
+    """Return the framework to adopt. Raises RegistrationRefusedError for a wrong id."""
+    found = next((item for item in frameworks if item.id == orders.adopt), None)
+    if found is None:
+        ended = any(item.id == orders.adopt for item in map(_framework, content.get("completed_frameworks", ())))
+        why = "the framework has ended" if ended else "Mesos does not know this framework"
+    elif found.name != spec.name:
+        why = f"its name is {found.name}, not {spec.name} (option service.name)"
+    elif spec.role not in found.roles:
+        why = f"its roles are {', '.join(found.roles)}, not {spec.role} (option service.role)"
+    else:
+        return found
+    live = ", ".join(item.id for item in frameworks if item.is_of(spec)) or "none"
+    raise RegistrationRefusedError(_cannot_adopt(orders, f"{why}; live frameworks of this service: {live}"))
+
+
+def _cannot_adopt(orders: LostFrameworks, why: str) -> str:
+    remedy = "correct or remove `--adopt` (environment variable ADOPT_FRAMEWORK)"
+    return f"cannot adopt framework {orders.adopt}: {why}; {remedy}"
+
+
+def _adopted(
+    spec: ServiceSpec,
+    framework: _Framework,
+    ask: AskMaster,
+    others: tuple[FrameworkId, ...] = (),
+    *,
+    reset: bool = False,
+) -> FrameworkAdopted:
+    """Return the framework with its tasks.
+
+    After a failover the master learns tasks only from returning agents. A task that it lists later would be unknown to
+    the adopting scheduler, which would kill it, so all agents must be back or be removed (agent_reregister_timeout).
+    """
+    agents = _answer(ask, "GET_AGENTS")
+    if missing := agents.get("recovered_agents"):
+        raise TransportError(f"the master waits for {len(missing)} agents to register again before it knows all tasks")
+    hosts = {
+        AgentId(item["agent_info"]["id"]["value"]): str(item["agent_info"]["hostname"])
+        for item in agents.get("agents", ())
+    }
+    content, specs = _answer(ask, "GET_TASKS"), {task.name: task for task in spec.tasks()}
+    tasks = tuple(_found_tasks(content, framework.id, hosts, specs))
+    return FrameworkAdopted(framework.id, tasks, reset, others)
+
+
+def _answer(ask: AskMaster, kind: str) -> Json:
+    """Return the content of an answer. Raises RegistrationRefusedError if refused."""
+    reply = ask(kind)
+    if isinstance(reply, Sent):
+        content: Json = reply.answer.get(kind.lower(), {})
+        return content
+    raise RegistrationRefusedError(f"cannot adopt a framework, because the master refuses {kind}: {reply}")
+
+
+def _live_names(reply: object, framework: FrameworkId) -> list[str]:
+    content: Json = reply.answer.get("get_tasks", {}) if isinstance(reply, Sent) else {}
+    return sorted(str(task["name"]) for task in _tasks(content, framework, _LIVE))
+
+
+def _tasks(content: Json, framework: FrameworkId, lists: tuple[str, ...]) -> Iterator[Json]:
+    for name in lists:
+        yield from (task for task in content.get(name, ()) if task["framework_id"]["value"] == framework)
+
+
+def _found_tasks(
+    content: Json, framework: FrameworkId, hosts: Mapping[AgentId, str], specs: Mapping[TaskName, TaskSpec]
+) -> Iterator[FoundTask]:
+    for task in _tasks(content, framework, (*_LIVE, *_ENDED)):
+        status = _status(task)
+        record = _labelled_record(task, status.id) or _partial_record(task, status, hosts, specs)
+        if record is not None:
+            yield FoundTask(status, record)
+
+
+def _status(task: Json) -> TaskStatus:
+    """Return the last status. Without the uuid, because Mesos sends the update again."""
+    own = TaskId(task["task_id"]["value"])
+    state, agent = TaskState(task["state"]), AgentId(task["agent_id"]["value"])
+    for raw in reversed(task.get("statuses", ())):
+        if raw.get("state") == task["state"]:
+            return decode.status({**raw, "uuid": "", "task_id": task["task_id"], "agent_id": task["agent_id"]})
+    return TaskStatus(own, state, agent)
+
+
+def _labelled_record(task: Json, launch: TaskId) -> TaskRecord | None:
+    for label in task.get("labels", {}).get("labels", ()):
+        if label["key"] == RECORD_LABEL:
+            try:
+                record = read_record(name_of(launch), label.get("value", "").encode())
+            except StoreError:
+                return None
+            return record if record.id == launch else None
+    return None
+
+
+def _partial_record(
+    task: Json, status: TaskStatus, hosts: Mapping[AgentId, str], specs: Mapping[TaskName, TaskSpec]
+) -> TaskRecord | None:
+    """Return a record that suffices to stop the task; None if no task has its name.
+
+    Its digest of options is empty, so the plan stops the task and launches it again afterwards.
+    """
+    wanted, agent = specs.get(name_of(status.id)), AgentId(task["agent_id"]["value"])
+    if wanted is None:
+        return None
+    host = hosts.get(agent, agent)
+    ports = task.get("discovery", {}).get("ports", {}).get("ports", ())
+    return TaskRecord(
+        name=wanted.name,
+        id=status.id,
+        job=wanted.job.kind,
+        index=wanted.index,
+        agent_id=agent,
+        hostname=host,
+        address=f"{host}:{ports[0]['number'] if ports else 0}",
+        generation=1,
+        resources=tuple(decode.resource(item) for item in task.get("resources", ())),
+        launched_at=status.timestamp,
+        group=wanted.job.group,
+    )
+
+
+def _framework(content: Json) -> _Framework:
+    info = content["framework_info"]
+    return _Framework(
+        FrameworkId(info["id"]["value"]),
+        info["name"],
+        tuple(info.get("roles", ())) or (info.get("role", "*"),),
+        content.get("connected", False),
+        content.get("recovered", False),
+        bool(content.get("allocated_resources")),
+    )

@@ -1,0 +1,182 @@
+"""The check before a first registration: answers of the master, and orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders import a_spec
+from kit.master_answers import MasterAnswers, a_framework, a_task
+from mesos_client.http import TransportError
+from mesos_client.results import RegistrationRefusedError
+from tf_scheduler.mesos.registration import LostFrameworks, check_registration
+from tf_scheduler.model.events import FrameworkAdopted, FrameworksHidden
+from tf_scheduler.model.ids import FrameworkId
+from tf_scheduler.model.task import TaskState
+
+TASKS = [a_task("worker-1__b"), a_task("worker-0__a")]
+ADOPT, RESET = LostFrameworks(adopt="framework-1"), LostFrameworks(reset="framework-1")
+
+
+def check(answers: MasterAnswers, orders: LostFrameworks | None = None) -> Any:
+    return check_registration(a_spec(), orders or LostFrameworks(), answers)
+
+
+def refusal(answers: MasterAnswers, orders: LostFrameworks | None = None) -> str:
+    with pytest.raises(RegistrationRefusedError) as caught:
+        check(answers, orders)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "frameworks",
+    [
+        [],
+        [a_framework(name="letters")],
+        [a_framework(role="other-role")],
+    ],
+)
+@pytest.mark.parametrize("orders", [LostFrameworks(), RESET])
+def test_first_installation_registers(frameworks, orders) -> None:
+    """One request; frameworks of another name or role are those of other services."""
+    answers = MasterAnswers(frameworks, TASKS)
+
+    assert check(answers, orders) is None
+    assert ["GET_FRAMEWORKS"] == answers.asked
+
+
+def test_completed_framework_does_not_hinder() -> None:
+    """After an uninstall."""
+    answers = MasterAnswers()
+    answers.frameworks["completed_frameworks"] = [a_framework()]
+
+    assert check(answers) is None
+
+
+def test_live_framework_is_refused_with_id_tasks_and_choices() -> None:
+    message = refusal(MasterAnswers([a_framework()], [*TASKS, a_task("worker-0__z", "framework-2")]))
+
+    assert message.startswith("framework framework-1 of digits (role digits-role) is live in Mesos with 2 tasks")
+    assert "(worker-0, worker-1), but the state store does not contain it; " in message
+    for choice in ("`--adopt framework-1`", "`--reset framework-1`", "ADOPT_FRAMEWORK", "RESET_FRAMEWORK"):
+        assert choice in message
+
+
+def test_refusal_names_a_few_of_many_tasks() -> None:
+    message = refusal(MasterAnswers([a_framework()], [a_task(f"worker-{n}__a") for n in range(10, 20)]))
+
+    assert "with 10 tasks (worker-10, worker-11, worker-12, worker-13, worker-14, ...)" in message
+
+
+@pytest.mark.parametrize(
+    "fields", [{"connected": True}, {"recovered": True}, {"allocated_resources": [{"name": "cpus"}]}]
+)
+def test_used_framework_without_visible_tasks_is_refused(fields) -> None:
+    """A connected scheduler may launch tasks; agents may return; tasks may be hidden."""
+    message = refusal(MasterAnswers([a_framework(**fields)]))
+
+    assert "with 0 tasks" in message
+    assert ("another scheduler is connected to it" in message) == ("connected" in fields)
+
+
+def test_unused_framework_is_continued() -> None:
+    """A scheduler that was killed before it stored the id left it."""
+    assert FrameworkAdopted(FrameworkId("framework-1")) == check(MasterAnswers([a_framework()]))
+
+
+def test_framework_with_hidden_tasks_is_refused() -> None:
+    answers = MasterAnswers([a_framework()])
+    answers.rejected = {"GET_TASKS": 403}
+
+    assert "tasks that the master does not show (rejected with HTTP 403: no)" in refusal(answers)
+
+
+def test_hidden_frameworks_are_reported() -> None:
+    """The registration continues: such a cluster has never shown them."""
+    answers = MasterAnswers([a_framework()], TASKS)
+    answers.rejected = {"GET_FRAMEWORKS": 403}
+
+    assert FrameworksHidden("rejected with HTTP 403: no") == check(answers)
+    assert "the master does not show frameworks" in refusal(answers, ADOPT)
+
+
+def test_two_live_frameworks_are_both_named() -> None:
+    message = refusal(MasterAnswers([a_framework("framework-2"), a_framework()], TASKS))
+
+    assert message.startswith("framework framework-1 ")
+    assert "; also live: framework-2; " in message
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "completed", "why"),
+    [
+        ([], [], "Mesos does not know this framework"),
+        ([], [a_framework()], "the framework has ended"),
+        ([a_framework(name="letters")], [], "its name is letters, not digits (option service.name)"),
+        ([a_framework(role="other-role")], [], "its roles are other-role, not digits-role (option service.role)"),
+        ([a_framework("framework-2")], [], "live frameworks of this service: framework-2"),
+    ],
+)
+def test_wrong_id_is_not_adopted(frameworks, completed, why: str) -> None:
+    answers = MasterAnswers(frameworks, TASKS)
+    answers.frameworks["completed_frameworks"] = completed
+
+    message = refusal(answers, ADOPT)
+
+    assert message.startswith("cannot adopt framework framework-1: ")
+    assert why in message
+    assert "environment variable ADOPT_FRAMEWORK" in message
+
+
+def test_adoption_waits_for_agents_of_restarted_master() -> None:
+    """A task that the master learns later would be unknown, and killed."""
+    answers = MasterAnswers([a_framework()], TASKS)
+    answers.agents["recovered_agents"] = [{"hostname": "agent-2"}]
+
+    for orders in (ADOPT, RESET):
+        with pytest.raises(TransportError, match="1 agents to register again"):
+            check(answers, orders)
+
+
+def test_adoption_without_view_of_tasks_is_refused() -> None:
+    answers = MasterAnswers([a_framework()])
+    answers.rejected = {"GET_TASKS": 403}
+
+    assert "the master refuses GET_TASKS: rejected with HTTP 403: no" in refusal(answers, ADOPT)
+
+
+@pytest.mark.parametrize("label", [None, "", "{}", '{"schema": 99}', '{"schema": 1}', "[]"])
+def test_task_without_readable_label_gets_partial_record(label: str | None) -> None:
+    """Enough to stop it; the empty digest differs from that of any options."""
+    labels = {} if label is None else {"labels": {"labels": [{"key": "record", "value": label}]}}
+    ports = {"discovery": {"ports": {"ports": [{"number": 31000}]}}}
+    status = {"state": "TASK_RUNNING", "timestamp": 12.5, "healthy": True, "uuid": "u"}
+    answers = MasterAnswers(
+        [a_framework()], [a_task("worker-0__a", **labels, **ports, statuses=[status]), a_task("gone-7__a")]
+    )
+    info = {"id": {"value": "agent-1-id"}, "hostname": "agent-1"}
+    answers.agents["agents"] = [{"agent_info": info}]
+
+    (found,) = check(answers, ADOPT).tasks
+
+    assert ("worker-0__a", TaskState.RUNNING, True, "") == (
+        found.status.id,
+        found.status.state,
+        found.status.healthy,
+        found.status.uuid,
+    )
+    record = found.record
+    assert ("agent-1:31000", "agent-1", "", 12.5) == (
+        record.address,
+        record.hostname,
+        record.config,
+        record.launched_at,
+    )
+
+
+def test_reset_and_further_frameworks_are_in_the_event() -> None:
+    answers = MasterAnswers([a_framework(), a_framework("framework-2")])
+
+    assert check(answers, RESET).reset
+    assert (False, ("framework-2",)) == (check(answers, ADOPT).reset, check(answers, ADOPT).others)
