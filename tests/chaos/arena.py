@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,7 @@ from tf_scheduler.cli.local_run.follow import RunScheduler, run_scheduler
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.errors import JobError
 
+from .master_proxy import MasterProxy
 from .witness import Witness
 
 #: Of the file that ends the training, in the folder of the checkpoints.
@@ -30,6 +32,8 @@ _PATIENCE = 300.0  # seconds for anything: to import TensorFlow takes a minute w
 #: Exit code of a scheduler that lost its store, or the right to act with it: the next one waits for ZooKeeper.
 _NO_STORE = 3
 _LOOK = 0.1
+#: Seconds of `recovery.unreachable_timeout`: a frozen agent's tasks are waited for, those of a lost one not for long.
+UNREACHABLE_TIMEOUT = 15
 #: A lost agent is noticed within seconds, and two agents have room for what three had.
 _MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
 _AGENT = {"recovery_timeout": "60secs"}
@@ -44,13 +48,17 @@ class Arena:
     app: RunScheduler
     folder: RunFolder
     witness: Witness
+    proxy: MasterProxy
     wanted: dict[str, AgentNode] = field(default_factory=dict)
 
-    def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE) -> None:
-        """Poll a condition. Raises JobError after the timeout or the scheduler's exit."""
+    def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE, *, unseen: bool = False) -> None:
+        """Poll a condition. Raises JobError after the timeout or the scheduler's exit.
+
+        `unseen`: the scheduler is stopped and cannot answer.
+        """
         deadline = time.monotonic() + patience
         while not holds():
-            seen = self.app.refresh()
+            seen = None if unseen else self.app.refresh()
             if seen is not None and seen.verdict and seen.verdict != "succeeded":
                 raise JobError(f"the training {seen.verdict} while waiting until {what}: {seen.reason}")
             if time.monotonic() > deadline:
@@ -127,10 +135,19 @@ def arena(document: Mapping[str, Any], folder: RunFolder, store: Store) -> Itera
             )
         )
         state = f"zk://{cluster.zookeeper.address}/chaos" if zookeeper else ""
+        proxy = stack.enter_context(MasterProxy(cluster.master.address))
         launch = prepare_launch(document, cluster, folder, state)
+        _behind(proxy, folder)
         running = stack.enter_context(run_scheduler(launch, "chaos", cluster.master.address, console=False))
         witness = stack.enter_context(Witness(cluster.directory, folder.recording))
-        yield Arena(cluster, running, folder, witness, dict(cluster.agents))
+        yield Arena(cluster, running, folder, witness, proxy, dict(cluster.agents))
+
+
+def _behind(proxy: MasterProxy, folder: RunFolder) -> None:
+    """Let the scheduler find the master at the proxy."""
+    options = json.loads(folder.options.read_text())
+    options["mesos"]["master"] = proxy.address
+    folder.options.write_text(json.dumps(options))
 
 
 def enough(folder: RunFolder) -> Path:

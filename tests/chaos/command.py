@@ -27,14 +27,13 @@ from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.store.interface import StoreError
 
-from .arena import ENOUGH
+from .arena import ENOUGH, UNREACHABLE_TIMEOUT
 from .training import training
 
 _DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "options.json"
 #: As on a cluster: a scheduler on a busy machine may take longer to start than a local run's waits for it.
 _SERVICE = {"failover_timeout": 3600}
-#: A frozen agent's tasks are waited for, those of one that is gone are not for long.
-_RECOVERY = {"unreachable_timeout": 15}
+_RECOVERY = {"unreachable_timeout": UNREACHABLE_TIMEOUT}
 #: Faults are no crash loop: the back-off of the second in a row would only be waited for.
 _RESTART = {"backoff": 1}
 

@@ -62,6 +62,15 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then continues"),
         Fault(TWO, "two of the kills at once"),
         Fault("disk-full", "the state's disk is full while a worker is killed, and later has free space", Store.SQLITE),
+        Fault("scheduler-kills", "the scheduler is killed five times in a row"),
+        Fault("scheduler-away", "the scheduler is stopped when an agent is unreachable, and continues when it is back"),
+        Fault("registry-lost", "the master is killed, and started again without its registry"),
+        Fault("agent-anew", "an agent is killed, and started again with an empty work directory"),
+        Fault("agent-back", "an agent is frozen until its tasks are replaced, and then continues"),
+        Fault("agent-disk-full", "an agent has no disk space for launches when its worker is killed"),
+        Fault("zookeeper-frozen", "ZooKeeper is frozen until its sessions have expired", Store.ZOOKEEPER),
+        Fault("event-unknown", "the master sends events with unknown states and resource types"),
+        Fault("hoarder", "another framework holds all offers for 30 s when a worker is killed"),
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
     )
 }

@@ -115,7 +115,7 @@ def _epochs_lost(struck: Struck, said: Sequence[Said]) -> int | None:
 #: Faults that end a process beside a living executor or agent, which sees it at once.
 LOCAL = frozenset({"worker", "ps", "chief", "executor"})
 #: After these, addresses may be gone: who starts again at a new one takes others along (docs/recovery.md).
-MOVING = frozenset({"agent-gone", "two-at-once"})
+MOVING = frozenset({"agent-gone", "agent-anew", "agent-back", "agent-disk-full", "two-at-once"})
 #: Seconds; and, of a worker that is back, times its bare start.
 NOTICED, DECIDED, RATIO = 1.0, 0.1, 1.3
 
@@ -165,6 +165,13 @@ def _alone(costs: Sequence[Cost]) -> Goal:
     found: Mapping[str, tuple[str, ...]] = {cost.fault: cost.needless for cost in costs if cost.needless}
     restarts = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in found.items())
     return Goal("no task restarts unnecessarily", restarts or ("none" if costs else "-"), not found if costs else None)
+
+
+def needless_launches(costs: Iterable[Cost]) -> Iterator[str]:
+    """Tasks that were launched again by a fault that ended none."""
+    for cost in costs:
+        if cost.others and not cost.hit:
+            yield f"{cost.fault}: {', '.join(cost.others)} launched again although nothing had ended"
 
 
 def launched_twice(record: Record) -> Iterator[str]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import resource
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from chaos.faults import TWO, Strike
 from kit.freezing import freeze, thaw
 from mesos_local.host.process import PROC, read_stat
+from mesos_local.master_api import teardown
+from mesos_local.node import agent_directory
 
-from .arena import Arena
+from .arena import UNREACHABLE_TIMEOUT, Arena
 from .people import everything_on, kill, members, of_task
 from .witness import logged
 
@@ -23,6 +29,10 @@ _TIMEOUT = 5.0  # seconds for one answer of the scheduler
 _CANNOT_STORE = 319  # docs/api.md, /v1/health
 #: Five heartbeats of 15 s, and some.
 _HEARTBEATS = 120.0
+#: Seconds that offers are held, and after which a session of ZooKeeper has expired.
+_HOARDED, _SESSION = 30.0, 25.0
+#: Seconds after the return of an agent within which replaced programs end (docs/recovery.md).
+OLD_PROGRAM = 10.0
 
 
 def _nothing() -> None:
@@ -162,6 +172,135 @@ def _no_room(arena: Arena) -> Iterator[None]:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
 
+def _scheduler_kills(arena: Arena, number: int) -> Done:
+    for _ in range(5):
+        _scheduler(arena, number).mend()
+    return Done("scheduler")
+
+
+def _scheduler_away(arena: Arena, number: int) -> Done:
+    """The scheduler continues when the time of its unreachable tasks is over."""
+    victim, began = _host(arena, number), time.time()
+    names, node, head = arena.hosts()[victim], arena.wanted[victim], arena.app.process
+    freeze(node)
+    try:
+        arena.until("its tasks are out of reach", lambda: names <= _reported(arena, "unreachable", began))
+        if head is not None:
+            os.killpg(head.pid, signal.SIGSTOP)
+    finally:
+        thaw(node)
+    try:
+        arena.until("its tasks would be given up", lambda: time.time() > began + 2 * UNREACHABLE_TIMEOUT, unseen=True)
+    finally:
+        if head is not None:
+            os.killpg(head.pid, signal.SIGCONT)
+    arena.until("its tasks are back", lambda: names <= _reported(arena, "running", began))
+    return Done(victim)
+
+
+def _registry_lost(arena: Arena, _number: int) -> Done:
+    arena.cluster.master.kill()
+    shutil.rmtree(arena.cluster.directory / "master")
+    return Done("master", mend=arena.cluster.master.start)
+
+
+def _agent_anew(arena: Arena, number: int) -> Done:
+    victim = _host(arena, number)
+    names, node = arena.hosts()[victim], arena.wanted[victim]
+    node.kill()
+    shutil.rmtree(_work(arena, victim))
+    return Done(victim, frozenset(names), mend=node.start)
+
+
+def _agent_back(arena: Arena, number: int) -> Done:
+    victim, began = _host(arena, number), time.time()
+    names, node = arena.hosts()[victim], arena.wanted[victim]
+    freeze(node)
+    try:
+        arena.until("its tasks are launched again", lambda: names <= _launched(arena, began))
+    finally:
+        thaw(node)
+    arena.until("its old programs have ended", lambda: not _doubled(arena), OLD_PROGRAM)
+    return Done(victim, frozenset(names))
+
+
+def _launched(arena: Arena, since: float) -> set[str]:
+    return {launch.task for launch in arena.witness.record().launched if launch.time > since}
+
+
+def _doubled(arena: Arena) -> list[str]:
+    """Tasks with programs of two launches."""
+    launches = {(member.task, member.launch) for member in members(arena.cluster.directory) if member.program}
+    tasks = [task for task, _ in launches]
+    return [task for task in set(tasks) if tasks.count(task) > 1]
+
+
+def _agent_disk_full(arena: Arena, number: int) -> Done:
+    """Hide the agent's folder of executors under one without space; only root can."""
+    began, victim = time.time(), _pick([name for name in _tasks(arena) if name.startswith("worker")], number)
+    (agent,) = (agent for agent, names in arena.hosts().items() if victim in names)
+    (executors,) = (_work(arena, agent) / "slaves").glob("*/frameworks/*/executors")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2", "none", executors], check=True)
+    try:
+        _kill(arena, victim, program=True)
+        arena.until(
+            "it runs elsewhere",
+            lambda: victim not in arena.hosts().get(agent, ()) and victim in _reported(arena, "running", began),
+        )
+    finally:
+        subprocess.run(["umount", executors], check=True)
+    return Done(victim, frozenset({victim}))
+
+
+def _zookeeper_frozen(arena: Arena, _number: int) -> Done:
+    began = time.time()
+    freeze(arena.cluster.zookeeper)
+    try:
+        arena.until("its sessions have expired", lambda: time.time() > began + _SESSION, unseen=True)
+    finally:
+        thaw(arena.cluster.zookeeper)
+    return Done("zookeeper")
+
+
+def _event_unknown(arena: Arena, _number: int) -> Done:
+    agent, number = {"value": "a"}, {"value": "0"}
+    status = {"task_id": {"value": "worker-0__chaos"}, "state": "TASK_PAUSED", "agent_id": agent, "uuid": "AAAA"}
+    offer = {"id": {"value": "chaos"}, "framework_id": number, "agent_id": agent, "hostname": "a"}
+    resources = [{"name": "cpus", "type": "TEXT", "text": {"value": "many"}}]
+    arena.proxy.tell({"type": "UPDATE", "update": {"status": status}})
+    arena.proxy.tell({"type": "OFFERS", "offers": {"offers": [{**offer, "resources": resources}]}})
+    arena.proxy.tell({"type": "NEWS_OF_A_LATER_MESOS", "news": {}})
+    return Done("master's events")
+
+
+def _hoarder(arena: Arena, number: int) -> Done:
+    began, master = time.time(), arena.cluster.master.address
+    with _holding_offers(master):
+        done = _program("worker")(arena, number)
+        arena.until("the offers were held", lambda: time.time() > began + _HOARDED)
+    return done
+
+
+@contextmanager
+def _holding_offers(master: str) -> Iterator[None]:
+    """Subscribe a framework that neither accepts nor declines."""
+    info = {"user": "nobody", "name": "hoarder", "roles": ["*"], "capabilities": [{"type": "MULTI_ROLE"}]}
+    connection = http.client.HTTPConnection(master)
+    try:
+        body = json.dumps({"type": "SUBSCRIBE", "subscribe": {"framework_info": info}})
+        connection.request("POST", "/api/v1/scheduler", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        subscribed = json.loads(response.read(int(response.readline())))
+        yield
+        teardown(master, subscribed["subscribed"]["framework_id"]["value"])
+    finally:
+        connection.close()
+
+
+def _work(arena: Arena, agent: str) -> Path:
+    return agent_directory(arena.cluster.directory, agent) / "agents" / "0" / "work"
+
+
 def _health(arena: Arena) -> int:
     """HTTP status of the scheduler's health; 0: no answer."""
     connection = http.client.HTTPConnection(arena.app.address, timeout=_TIMEOUT)
@@ -199,5 +338,14 @@ _KINDS: Mapping[str, Kind] = {
     "agent-frozen": _agent_frozen,
     "master-frozen": _master_frozen,
     "disk-full": _disk_full,
+    "scheduler-kills": _scheduler_kills,
+    "scheduler-away": _scheduler_away,
+    "registry-lost": _registry_lost,
+    "agent-anew": _agent_anew,
+    "agent-back": _agent_back,
+    "agent-disk-full": _agent_disk_full,
+    "zookeeper-frozen": _zookeeper_frozen,
+    "event-unknown": _event_unknown,
+    "hoarder": _hoarder,
     "agent-gone": _agent_gone,
 }

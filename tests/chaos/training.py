@@ -12,7 +12,7 @@ import click
 
 from chaos.evidence import Record, accuracy
 from chaos.faults import Round, Strike
-from chaos.measures import Cost, Struck, cost, launched_twice, left_behind
+from chaos.measures import Cost, Struck, cost, launched_twice, left_behind, needless_launches
 from chaos.page import Training
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.orphans import find_orphans
@@ -65,6 +65,7 @@ def _training(
             bare |= {"worker": bare_start(document)}
             for what in planned.strikes:
                 costs += [_strike(found, spec, what)] if go_on() else []
+            held += needless_launches(costs)
             enough(folder).touch()
             found.until("the training has ended", lambda: bool((seen := found.app.refresh()) and seen.over))
             held += _left_in_mesos(found)
