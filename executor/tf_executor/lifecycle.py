@@ -101,6 +101,13 @@ def _ready(state: LifecycleState, event: events.Ready, now: float) -> Step:  # n
     return replace(state, healthy=True), (report,)
 
 
+def _freeze_changed(state: LifecycleState, event: events.FreezeChanged, now: float) -> Step:  # noqa: ARG001
+    if not _is_program(state):
+        return state, ()
+    healthy = False if event.is_frozen else state.healthy
+    return state, (SendReport("TASK_RUNNING", event.message, reason=HEALTH_CHANGED, healthy=healthy),)
+
+
 def _ended(state: LifecycleState, now: float) -> LifecycleState:
     """Enter ENDED. While disconnected, the deadline waits for AgentConnected."""
     return state.entered(TaskPhase.ENDED, now + ACKNOWLEDGE_LIMIT if state.connected else None)
@@ -133,6 +140,13 @@ def _unhealthy(state: LifecycleState, event: events.Unhealthy, now: float) -> St
     if not _is_program(state):
         return state, ()
     return _terminate(state, events.StopReason(event.reason, failed=True, healthy=False), now + state.launch.grace)
+
+
+def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: float) -> Step:
+    """Fail the task, not as unhealthy: programs are frozen from outside."""
+    if not _is_program(state):
+        return state, ()
+    return _terminate(state, events.StopReason(event.reason, failed=True), now + state.launch.grace)
 
 
 def _stop(state: LifecycleState, event: events.TaskStopRequested, now: float) -> Step:
@@ -226,6 +240,8 @@ _TABLE: dict[tuple[TaskPhase, type], _Handler] = {
     (TaskPhase.RUNNING, events.Prepared): _prepared,
     (TaskPhase.RUNNING, events.Ready): _ready,
     (TaskPhase.RUNNING, events.Unhealthy): _unhealthy,
+    (TaskPhase.RUNNING, events.FreezeChanged): _freeze_changed,
+    (TaskPhase.RUNNING, events.FrozenTooLong): _frozen_too_long,
     (TaskPhase.RUNNING, events.TaskStopRequested): _stop,
     (TaskPhase.RUNNING, events.Overdue): _stage_overdue,
     (TaskPhase.STOPPING, events.Exited): _exited_on_request,
@@ -255,5 +271,5 @@ for _phase in set(TaskPhase) - {TaskPhase.STARTING, TaskPhase.CLOSED}:
     _TABLE[_phase, events.AgentLost] = _aborted
 # Events of the watching threads may still be queued.
 for _phase in (TaskPhase.STOPPING, TaskPhase.SWEEPING, TaskPhase.KILLING, TaskPhase.ENDED):
-    for _late in (events.Prepared, events.Ready, events.Unhealthy):
+    for _late in (events.Prepared, events.Ready, events.Unhealthy, events.FreezeChanged, events.FrozenTooLong):
         _TABLE[_phase, _late] = _ignore

@@ -22,6 +22,7 @@ from .contract.events import Stage, describe_end
 from .contract.payload import Liveness, Payload
 from .contract.reports import EndReport
 from .process import memory, supervisor
+from .process.freezing import sample_processes
 from .process.memory import is_port_held_by_others
 from .process.output import TAIL_BYTES, Output, error_of, output_excerpt
 from .process.supervisor import CommandContext, SpawnError, Supervisor
@@ -167,13 +168,14 @@ class TaskProcess:
         liveness = self._payload.liveness
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))
+        me = os.getpid()
+        self._checks.watch_freezing(self._payload.frozen_after, lambda: sample_processes(me))
         if self._payload.stalled_after:
             self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
         folders = [Path(self._sandbox, folder) for folder in self._payload.event_folders]
         if self._progress is not None and folders:
             from .around.event_files import ProgressDetector  # the program has started already
 
-            me = os.getpid()
             own = Path(self._sandbox)
             self._progress.detect(ProgressDetector(folders, time.time(), lambda: descendants(me), own).scan)
 
@@ -195,8 +197,14 @@ class TaskProcess:
         return f"no progress for {silent:.0f} s" if silent > liveness.timeout else ""
 
     def _silence(self, started: float) -> float:
-        quiet = time.monotonic() - max(started, self._out.last, self._err.last)
-        return quiet if self._progress is None else min(quiet, self._progress.silent_for(started))
+        """Return the seconds without output and progress.
+
+        Without progress they begin after the grace period: TensorFlow prints messages before its import is over.
+        """
+        quiet = time.monotonic() - max(self._out.last, self._err.last)
+        counts_from = started + self._payload.stall_grace
+        waited = time.monotonic() - counts_from if self._progress is None else self._progress.silent_for(counts_from)
+        return min(quiet, waited)
 
     def _command_problem(self, liveness: Liveness) -> str:
         null = os.open(os.devnull, os.O_WRONLY)

@@ -208,10 +208,24 @@ def test_missing_progress_fails_liveness(executor: Any) -> None:
 
 def test_silent_program_is_stalled(executor: Any) -> None:
     talks = "for word in a b c; do echo $word; sleep 0.1; done; sleep 3600"
-    executor.launch(talks, stalled_after=2.0)
+    executor.launch(talks, stalled_after=2.0, stall_grace=0.0)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
     assert executor.states("TASK_FAILED")["message"].startswith("stalled: no progress and no output for 2 s")
     assert "a\nb\nc\n" == executor.output()
+
+
+def test_slow_import_is_not_stalled_in_grace_period(executor: Any) -> None:
+    """TensorFlow prints messages while it is imported, and then nothing for a minute."""
+    executor.launch("echo oneDNN; sleep 2; echo trains", stalled_after=0.2, stall_grace=60.0)
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+
+
+def test_silence_counts_from_first_progress(executor: Any) -> None:
+    """Then the import is over, so the grace period is, too."""
+    program = "echo '{\"step\": 1}' > $TF_EXECUTOR_PROGRESS; sleep 3600"
+    executor.launch(program, stalled_after=1.0, stall_grace=3600.0)
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
+    assert executor.states("TASK_FAILED")["message"].startswith("stalled: no progress and no output for 1 s")
 
 
 def test_unready_program_reports_last_output(executor: Any) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,14 @@ def test_payload_round_trips(command: str, environment: dict[str, str], grace: f
 def test_other_data_is_not_a_payload(data: bytes) -> None:
     with pytest.raises(PayloadError):
         Payload.decode(data)
+
+
+def test_default_limits_are_not_sent() -> None:
+    """Executors of 0.1.0 do not know these fields and refuse others."""
+    payload = a_payload()
+    assert not {"stall_grace", "frozen_after"} & json.loads(payload.encode()).keys()
+    other = replace(payload, stall_grace=0.0, frozen_after=0.0)
+    assert other == Payload.decode(other.encode())
 
 
 def test_other_version_is_reported() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -123,10 +125,30 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
         a_service(
             a_job(JobKind.PS, 1, command=serve, **small),
             a_job(JobKind.WORKER, 2, command=f"{first} && echo waits for data && exec sleep 1000; {serve}", **small),
-            a_job(JobKind.EVALUATOR, 1, command=silent, stalled_after=2.0, **small),
+            a_job(JobKind.EVALUATOR, 1, command=silent, stalled_after=2.0, stall_grace=0.0, **small),
             recovery=RecoveryPolicy(start_timeout=10.0, avoid_after=1, avoid_for=3600.0),
         )
     )
+
+
+def test_stopped_worker_is_named_and_replaced(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> None:
+    """Mesos and its peer see nothing wrong: it is in state TASK_RUNNING."""
+    (tmp_path / "server.py").write_text(SERVER)
+    serve = f"echo $$ > {tmp_path}/$TASK_NAME; exec {sys.executable} {tmp_path}/server.py {{port}}"
+    small = {"needs": needs(0.1, 64), "kill_grace": 1.0}
+    jobs = (a_job(JobKind.WORKER, 2, command=serve, frozen_after=4.0, **small),)
+    watched = start(a_service(*jobs, strategy=Strategy.MULTI_WORKER_MIRRORED))
+    first, peer = watched.joined(WORKER_1), watched.joined(TaskName("worker-0"))
+
+    os.kill(int((tmp_path / "worker-1").read_text()), signal.SIGSTOP)
+
+    sentence = watched.until_message("is frozen")
+    assert sentence.startswith(f"worker-1 on {first.hostname} is frozen: process "), sentence
+    recovery = watched.until(lambda state: WORKER_1 in state.stored.recoveries).stored.recoveries[WORKER_1]
+    assert (Cause.INFRASTRUCTURE, ()) == (recovery.cause, recovery.failures)
+    assert recovery.why.startswith("frozen for "), recovery.why
+    watched.joined(WORKER_1, after=first)
+    assert not watched.process.runner.state.stored.recoveries.get(peer.name, recovery).failures
 
 
 def test_recovery_and_operator_commands_on_mesos(watched, cluster) -> None:

@@ -6,10 +6,11 @@ import logging
 import socket
 import threading
 import time
-from typing import Callable, Union
+from typing import Callable, Sequence, Union
 
-from tf_executor.contract.events import Ready, Unhealthy
+from tf_executor.contract.events import FreezeChanged, FrozenTooLong, Ready, Unhealthy
 from tf_executor.contract.payload import Liveness
+from tf_executor.process.freezing import FreezeDetector, ProcessSample
 
 # Readiness: a gRPC server is an HTTP/2 server, which sends a SETTINGS frame (RFC 9113, 3.4 and 4.1).
 
@@ -64,8 +65,11 @@ def _close(connection: socket.socket) -> None:
 #: Seconds between two readiness probes: the first and the maximum. Most servers start within seconds.
 FIRST_DELAY, MAX_DELAY = 0.1, 5.0
 PROBE_TIMEOUT = 5.0
+#: Seconds between two samples of the task's processes, and after which a frozen task is reported: the report is due
+#: within 60 s. Shorter waits for a disk are normal.
+SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER = 15.0, 30.0
 
-OnEvent = Callable[[Union[Ready, Unhealthy]], None]
+OnEvent = Callable[[Union[Ready, Unhealthy, FreezeChanged, FrozenTooLong]], None]
 #: Return why the program is not alive, or an empty string.
 Probe = Callable[[], str]
 
@@ -73,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 class HealthChecks:
-    """Check threads; each reports at most one event."""
+    """Check threads; each reports at most one event, but `watch_freezing` each change."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
@@ -94,6 +98,13 @@ class HealthChecks:
     def watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:
         """Report Unhealthy when the program has been silent for `limit` seconds."""
         self._start("silence", lambda: self._watch_silence(limit, silent_for))
+
+    def watch_freezing(self, limit: float, sample: Callable[[], Sequence[ProcessSample]]) -> None:
+        """Report frozen processes and their return; FrozenTooLong after `limit` seconds.
+
+        `limit` 0: never.
+        """
+        self._start("freezing", lambda: self._watch_freezing(limit, sample))
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         threading.Thread(target=run, name=name, daemon=True).start()
@@ -125,9 +136,26 @@ class HealthChecks:
 
     def _watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:
         while (silent := silent_for()) < limit:
-            if self._stopped.wait(limit - silent):
+            # A program that reports progress in its grace period is silent from then on.
+            if self._stopped.wait(min(limit, limit - silent)):
                 return
         self._on_event(Unhealthy(f"stalled: no progress and no output for {silent:.0f} s"))
+
+    def _watch_freezing(self, limit: float, sample: Callable[[], Sequence[ProcessSample]]) -> None:
+        interval, reported_after = SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER
+        if limit:
+            interval, reported_after = min(interval, limit / 4), min(reported_after, limit / 2)
+        detector, reported = FreezeDetector(), 0.0
+        while not self._stopped.wait(interval):
+            seconds = detector.add(sample(), time.monotonic())
+            if seconds >= reported_after and not reported:
+                self._on_event(FreezeChanged(detector.describe(), is_frozen=True))
+            elif reported and not seconds:
+                self._on_event(FreezeChanged(f"continues after it was frozen for {reported:.0f} s", is_frozen=False))
+            if limit and seconds >= limit:
+                self._on_event(FrozenTooLong(f"frozen for {seconds:.0f} s: {detector.describe()}"))
+                return
+            reported = seconds if seconds >= reported_after else 0.0
 
 
 def http_problem(url: str, timeout: float) -> str:

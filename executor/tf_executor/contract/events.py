@@ -109,6 +109,21 @@ class Unhealthy(Event):
 
 
 @dataclass(frozen=True)
+class FreezeChanged(Event):
+    """The program's processes are stopped or blocked, or are no longer."""
+
+    message: str
+    is_frozen: bool
+
+
+@dataclass(frozen=True)
+class FrozenTooLong(Event):
+    """The program's processes were stopped or blocked for too long."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Overdue(Event):
     """`LifecycleState.deadline` has passed."""
 

@@ -123,6 +123,10 @@ class Payload:
     liveness: Liveness | None = None
     #: Seconds without progress and output after which the task fails; 0: never.
     stalled_after: float = 0.0
+    #: Seconds after the start that do not count for `stalled_after`, unless the program reports progress.
+    stall_grace: float = 300.0
+    #: Seconds after which a task fails whose processes are stopped or blocked; 0: never.
+    frozen_after: float = 900.0
     #: Folders with TensorBoard event files to read progress from, relative to the sandbox.
     event_folders: Sequence[str] = ()
     #: Size at which stdout and stderr are rotated, and number of rotated files to keep.
@@ -133,7 +137,11 @@ class Payload:
 
     def encode(self) -> bytes:
         """Return the bytes for `TaskInfo.data` (before base64)."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
+        values = asdict(self)
+        for name in _OPTIONAL:
+            if values[name] == getattr(Payload, name):
+                del values[name]
+        return json.dumps(values, sort_keys=True).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Payload:
@@ -157,6 +165,8 @@ class Payload:
         return replace(payload, ulimits={name: tuple(pair) for name, pair in payload.ulimits.items()}, **changes)
 
 
+#: Fields that executors of 0.1.0 do not know. They accept a payload without these fields, which means the defaults.
+_OPTIONAL = ("stall_grace", "frozen_after")
 #: Types of a value in JSON, by the begin of the field's annotation.
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "str": (str,),

@@ -273,6 +273,10 @@ class JobSpec:
     liveness: LivenessCheck | None = None
     #: Seconds without progress and output after which a program counts as failed; `None` for never.
     stalled_after: float | None = None
+    #: Seconds after the start of a program that do not count for `stalled_after`, until it reports progress.
+    stall_grace: float = 300.0
+    #: Seconds after which a task counts as failed whose processes are stopped or blocked; `None` for never.
+    frozen_after: float | None = 900.0
     #: Restart policy; `None` for the service's.
     restart: RestartPolicy | None = None
     #: `RecoveryPolicy.unreachable_timeout` of its tasks; `None` for the service's.

@@ -133,6 +133,11 @@ class TaskStatus:
     error: str = ""
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether the program runs, but its processes are stopped or blocked."""
+        return self.state is TaskState.RUNNING and self.healthy is False
+
+    @property
     def is_dropped_by_agent(self) -> bool:
         """Whether the agent could not start the launch; the master drops launches, too."""
         return self.state is TaskState.DROPPED and self.source == "SOURCE_AGENT"

@@ -118,6 +118,7 @@ def _side_job(
         # The dispatcher shares the section data_service.
         volumes=volumes_of(options, "data_service" if section == "data_dispatcher" else section),
         port=port,
+        frozen_after=options["health"]["frozen_after"] or None,
     )
 
 
@@ -263,6 +264,8 @@ def _job(options: Document, section: str) -> model.JobSpec:
         max_completion_time=job["max_completion_time"] or None,
         liveness=_liveness(options["health"], section),
         stalled_after=_stalled_after(options, section),
+        stall_grace=options["health"]["grace"],
+        frozen_after=options["health"]["frozen_after"] or None,
         restart=_own_restart(options["restart"], job),
         unreachable_timeout=None if job["unreachable_timeout"] < 0 else job["unreachable_timeout"],
     )

@@ -257,6 +257,18 @@ def test_silent_tasks_have_no_stall_timeout() -> None:
     }
 
 
+def test_frozen_tasks_of_all_jobs_are_replaced() -> None:
+    """Also silent ones, because the evidence is sure."""
+    sections = {"evaluator": {"count": 1}, "data_service": {"workers": 1}}
+    service = {**COMMAND["service"], "strategy": "parameter_server", "use_tensorboard": True}
+    spec = load_spec({**sections, "service": service, "chief": {"count": 1}})
+    assert {900.0} == {job.frozen_after for job in spec.jobs}
+    assert {JobKind.PS, JobKind.TENSORBOARD, JobKind.DATA_WORKER} < {job.kind for job in spec.jobs}
+    assert 300.0 == spec.jobs[0].stall_grace
+    changed = load_spec({**COMMAND, "health": {"frozen_after": 0, "grace": 7}})
+    assert {(None, 7.0)} == {(job.frozen_after, job.stall_grace) for job in changed.jobs}
+
+
 def test_job_restart_policy_overrides_service() -> None:
     own = {"restart_policy": "exit_code", "uncounted_exit_codes": [7], "unreachable_timeout": 5}
     document = {**COMMAND, "restart": {"max_failures": 9}, "worker": own}

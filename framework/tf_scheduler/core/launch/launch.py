@@ -64,6 +64,8 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         event_folders=_event_folders(spec, job),
         liveness=None if job.liveness is None else _liveness(job.liveness),
         stalled_after=job.stalled_after or 0.0,
+        stall_grace=job.stall_grace,
+        frozen_after=job.frozen_after or 0.0,
         output_bytes=spec.output.size,
         output_backups=spec.output.backups,
     )

@@ -119,7 +119,7 @@ def launched_status(state: SchedulerState, name: TaskName) -> Status:
     status = state.status(name)
     if status is None:
         return Status.STARTING
-    if status.state is TaskState.RUNNING and (status.healthy is False or state.stored.tasks[name].is_placeholder):
+    if status.is_frozen or (status.state is TaskState.RUNNING and state.stored.tasks[name].is_placeholder):
         return Status.STARTED
     if state.stored.result is not None and status.state in (TaskState.KILLING, TaskState.KILLED):
         return Status.COMPLETE  # it ran, and was stopped with the job

@@ -122,9 +122,8 @@ def _late_success(status: TaskStatus, stored: TaskStatus | None) -> tuple[effect
 def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) -> effects.Decision:
     record, status, now = change.record, change.status, change.now
     sentence = describe(record, status)
-    outcome = effects.Outcome(
-        "TaskStatus", sentence, record.name, warning=status.state.has_ended and status.state not in _AS_WISHED
-    )
+    warns = status.is_frozen or (status.state.has_ended and status.state not in _AS_WISHED)
+    outcome = effects.Outcome("TaskStatus", sentence, record.name, warning=warns)
     if state.stored.result is not None:
         return decide(state, *_collateral(state.stored.result, record, status, now), outcomes=(outcome,))
     if not status.state.has_ended:
@@ -157,4 +156,5 @@ def describe(record: TaskRecord, status: TaskStatus) -> str:
         why = f"http://{record.address}/"
     if record.is_placeholder and status.state is TaskState.RUNNING:
         return f"{record.name} on {record.hostname} is paused: a placeholder keeps its resources"
-    return f"{record.name} on {record.hostname} {status.state.phrase}{f': {why}' if why else ''}"
+    phrase = "is frozen" if status.is_frozen else status.state.phrase
+    return f"{record.name} on {record.hostname} {phrase}{f': {why}' if why else ''}"

@@ -147,7 +147,7 @@ class _Draft:
             self.state_counts.put(status.state, count)
         else:
             self.state_counts.pop(status.state)
-        if status.state is TaskState.RUNNING and status.healthy is False:
+        if status.is_frozen:
             self.unhealthy_count += difference
         if status.state is TaskState.RUNNING and status.healthy is None:
             self.starting_launches.pop(status.id)

@@ -55,7 +55,12 @@ class HealthSection(Section):
         20.0,
         minimum=0.1,
     )
-    grace = Seconds(f"Time after a program's start during which failed checks do not count. {NEXT_LAUNCH_ONLY}", 300.0)
+    grace = Seconds(
+        "Time after a program's start during which failed checks do not count. Silence does not count either "
+        "(health.stalled_after), until the program reports progress. The import of TensorFlow can take more than a "
+        f"minute on a busy agent. {NEXT_LAUNCH_ONLY}",
+        300.0,
+    )
     failures = Integer(
         f"Number of consecutive failed checks after which the task counts as failed. {NEXT_LAUNCH_ONLY}",
         3,
@@ -67,10 +72,17 @@ class HealthSection(Section):
         "chief,worker,gpu_worker",
     )
     stalled_after = Seconds(
-        "Time with neither progress nor output after which a task counts as failed; 0: never. Tasks that write nothing "
-        "during training are not checked: parameter servers, and workers if service.strategy is parameter_server. "
+        "Time with neither progress nor output after which a task counts as failed; 0: never. The time begins with the "
+        "first progress report, or after health.grace. Tasks that write nothing during training are not checked: "
+        "parameter servers, and workers if service.strategy is parameter_server. "
         f"{NEXT_LAUNCH_ONLY}",
         0.0,
+    )
+    frozen_after = Seconds(
+        "Time after which a frozen task is replaced; 0: never. A task is frozen if its processes are stopped by a "
+        "signal, or blocked by a disk, device or network file system, and use no CPU time. All tasks are checked. A "
+        f"frozen task is reported within 60 s. {NEXT_LAUNCH_ONLY}",
+        900.0,
     )
 
 
