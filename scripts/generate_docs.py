@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tf_executor.around import health
+from tf_scheduler.api.views.base import SILENCE
 from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
 from tf_scheduler.core.plans.scheduling import CANARIES
@@ -133,7 +135,7 @@ def _launched() -> Iterator[tuple[str, str]]:
     yield "no status yet", Status.STARTING.value
     for state, status in LAUNCHED.items():
         if state is TaskState.RUNNING:
-            yield f"{state.value}, with a failing health check, or paused", Status.STARTED.value
+            yield f"{state.value}, frozen or paused", Status.STARTED.value
         yield state.value, status.value
     yield "TASK_KILLING or TASK_KILLED, after the end of the job", Status.COMPLETE.value
 
@@ -249,9 +251,20 @@ A launch counts as lost if it is in TASK_STAGING, or has no status, for `recover
 {startup_timeout.MIN_LAUNCH_SECONDS:g}). The scheduler asks Mesos to kill the lost launch. The next launch moves to
 another agent if possible.
 
-If `health.stalled_after` is set, the executor stops a program that reports no progress and prints no output for this
-time. The stop of a stalled program counts as a failure. Parameter servers, and workers with the strategy
-`parameter_server`, are normally silent, so `health.stalled_after` does not apply to them.
+A task is *frozen* if its processes are stopped by a signal (state T), or blocked by a disk, device or network file
+system (state D), and use no CPU time. TensorFlow reports no error then: the peers wait. The executor of every task checks
+its processes every {health.SAMPLE_INTERVAL:g} s. It reports a task that is frozen for
+{health.FREEZE_REPORTED_AFTER:g} s. An event, `tasks`, `health` and the web page then name the frozen task. After
+`health.frozen_after` seconds the executor stops the frozen task, and the scheduler relaunches it. The stop does not count as
+a failure, and no peer that waits for the task is stopped. A process that is stopped by a debugger (state t) is not frozen.
+
+Silence alone proves nothing: a healthy program may print and report nothing for hours. When a training that has reported
+progress reports none for {SILENCE} s, `health` and the web page show for how long, and the task of the last
+report. No task is stopped for this reason, unless `health.stalled_after` is set: then the executor stops a program that
+reports no progress and prints no output for this time. The time begins with the program's first progress report, or after
+`health.grace`, so that it does not include the import of TensorFlow. The stop of a stalled program counts as a failure.
+Parameter servers, and workers with the strategy `parameter_server`, are normally silent, so `health.stalled_after` does not
+apply to them. Choose a longer time than `health.frozen_after`: otherwise the peers of a frozen task are stopped first.
 
 ## Avoided agents
 

@@ -9,7 +9,6 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from itertools import count
 from typing import Any, get_args
 from urllib.parse import quote
@@ -17,7 +16,7 @@ from urllib.parse import quote
 from asgi_client import ask
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.core.scheduler import current_progress
+from tf_scheduler.core.scheduler import restored_progress
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.mesos import decode, encode
 from tf_scheduler.mesos.agent_files import AgentFiles
@@ -48,9 +47,8 @@ class Service:
         state = OptionsHistory(resolve(options), {}, to_spec, clock=clock).activate(shared)
         values = shared.load()
         journal = EventJournal(shared, clock, values)
-        progress = current_progress(state, decode_progress(values))
         self.runner = Runner(
-            replace(state, process=replace(state.process, progress=progress)),
+            restored_progress(state, decode_progress(values)),
             shared,
             clock=clock,
             new_id=lambda: f"new-{next(numbers)}",

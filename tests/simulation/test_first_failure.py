@@ -10,6 +10,7 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen
 from tf_scheduler.model.state import Verdict
@@ -37,7 +38,7 @@ def test_consequences_are_listed_and_first_failure_is_blamed() -> None:
     sentence = f"{reason}; 2 others failed as a consequence: chief-0, worker-0"
 
     assert (reason, sentence) == (world.state.stored.result.reason, world.state.stored.result.sentence)
-    assert sentence == overview(world.state).reason
+    assert sentence == overview(Snapshot(world.state)).reason
     play(world, send.restart(), send.killed("ps-0"), expect.outcome(f"failed: {sentence}"), expect.torn_down())
 
 

@@ -34,18 +34,22 @@ from .state.reducer import assert_never, decide
 # --- Training progress
 
 
-def record_progress(state: SchedulerState, event: events.ProgressReported) -> Decision:
+def record_progress(state: SchedulerState, event: events.ProgressReported, now: float) -> Decision:
     """Record progress for display, unless it belongs to another launch or is outdated."""
     record = state.stored.tasks.get(name_of(event.task_id))
     last = state.process.progress.get(event.task_id)
     if record is None or record.id != event.task_id or (last and last.sequence >= event.progress.sequence):
         return decide(state)
-    return decide(state.with_process(progress={**state.process.progress, event.task_id: event.progress}))
+    reported = {**state.process.progress, event.task_id: event.progress}
+    return decide(state.with_process(progress=reported, last_progress=(record.name, now)))
 
 
-def current_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> dict[TaskId, Progress]:
-    """Return the progress of launches that are still current."""
-    return {record.id: reported[record.id] for record in state.stored.tasks.values() if record.id in reported}
+def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> SchedulerState:
+    """Return the state with stored progress of launches that are still current."""
+    current = {record.id: reported[record.id] for record in state.stored.tasks.values() if record.id in reported}
+    newest = max(current, key=lambda launch: current[launch].time, default=None)
+    last = None if newest is None else (name_of(newest), current[newest].time)
+    return state.with_process(progress=current, last_progress=last)
 
 
 def describe_progress(progress: Progress) -> str:
@@ -213,7 +217,7 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
     """Return the function that handles the event itself."""
     match event:
         case events.ProgressReported():
-            return lambda state, _: record_progress(state, event)
+            return lambda state, ctx: record_progress(state, event, ctx.now)
         case events.SecretsRequested():
             return lambda state, ctx: secret_tokens.redeem(state, event, ctx.now)
         case events.ReloadSecrets():

@@ -194,6 +194,8 @@ class ProcessState:
     #: Due time of the last warning about servers that do not answer (Unix time).
     no_server_warned_at: float = 0.0
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
+    #: Task of the last progress report of this process, and Unix time of its arrival.
+    last_progress: tuple[TaskName, float] | None = None
     #: Messages about tasks and reservations that could not be removed in time.
     left_behind: tuple[str, ...] = ()
     #: Messages why the options of this process were rejected; the previous options stay active.

@@ -21,7 +21,7 @@ from tf_scheduler.core.adoption import reset_reason
 from tf_scheduler.core.framework_removal import removal_message
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
-from tf_scheduler.core.scheduler import current_progress, handle
+from tf_scheduler.core.scheduler import handle, restored_progress
 from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.history.record import Recorder
 from tf_scheduler.mesos.agent_files import AgentFiles
@@ -73,7 +73,7 @@ def _compose(
     clock, options = SteadyClock(), settings.options
     restored = restore(settings.spec, store, clock()) if options is None else options.activate(store)
     spec, values = restored.stored.full_spec or restored.spec, store.load()
-    state = restored.with_process(progress=current_progress(restored, decode_progress(values)))
+    state = restored_progress(restored, decode_progress(values))
     credentials = _credentials(settings, spec)
     metrics, journal, stopping = LoopMetrics(state), EventJournal(store, values=values), threading.Event()
     retrying = RetryingStore(metrics.store(store), stopping, leadership.check)
@@ -94,7 +94,7 @@ def _compose(
     connection = MesosConnection(connect, state.stored.framework_id)
 
     def snapshot() -> Snapshot:
-        return Snapshot(runner.state, settings.uninstalling, retrying.last_error, runner.view)
+        return Snapshot(runner.state, settings.uninstalling, retrying.last_error, runner.view, clock())
 
     statsd = statsd_target(settings.statsd, spec.name, settings.environment)
     meter = Meter(metrics, lambda: runner.state, lambda: snapshot().plans(), statsd, __version__)

@@ -227,6 +227,18 @@ def test_view_is_cached_until_state_changes(state, monkeypatch: pytest.MonkeyPat
     assert [state, present[0]] == asked
 
 
+def test_time_without_progress_is_not_cached(state) -> None:
+    """The state does not change while a training stands still."""
+    now = [100.0]
+    silent = with_fields(state, last_progress=("worker-0", 40.0))
+    app = create_app(lambda: Snapshot(silent, now=now[0]))
+
+    for seconds in (60, 70):
+        now[0] = 40.0 + seconds
+        notices = ask(app, "/v1/tf/overview").body["notices"]
+        assert [f"no progress for {seconds} s, last from worker-0"] == notices
+
+
 @pytest.mark.parametrize(
     ("query", "words"), [("points=-1", "0 to 512"), ("points=x", "0 to 512"), ("points=1_0", "0 to")]
 )

@@ -7,6 +7,7 @@ import pytest
 
 from builders import a_spec, with_fields
 from kit.api import a_record
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import AgentRow, from_json, overview
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskLaunched
@@ -24,7 +25,7 @@ def state():
 
 def test_overview_round_trip(state) -> None:
     """Also with fields of a newer scheduler."""
-    view = overview(state)
+    view = overview(Snapshot(state))
     document = json.loads(json.dumps(asdict(view)))
 
     assert view == from_json(document)
@@ -32,20 +33,24 @@ def test_overview_round_trip(state) -> None:
 
 
 def test_leader_is_launched_chief(state) -> None:
-    assert "chief-0" == overview(state).leader
-    assert None is overview(SchedulerState(a_spec())).leader
+    assert "chief-0" == overview(Snapshot(state)).leader
+    assert None is overview(Snapshot(SchedulerState(a_spec()))).leader
 
 
 def test_unused_agents_have_last_offer(state) -> None:
     """While connected, because Mesos reports lost agents only then."""
-    assert (AgentRow("agent-2", "", "", 4.0, 1024.0, 2.0, 5.0),) == overview(state).agents
-    assert () == overview(with_fields(state, connected=False)).agents
+    assert (AgentRow("agent-2", "", "", 4.0, 1024.0, 2.0, 5.0),) == overview(Snapshot(state)).agents
+    assert () == overview(Snapshot(with_fields(state, connected=False))).agents
 
 
 def test_unused_agents_are_limited(state) -> None:
     names = [f"host-{number:03}" for number in reversed(range(60))]
     view = overview(
-        with_fields(state, agent_snapshots={AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names})
+        Snapshot(
+            with_fields(
+                state, agent_snapshots={AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names}
+            )
+        )
     )
 
     assert [f"host-{number:03}" for number in range(50)] == [agent.hostname for agent in view.agents]

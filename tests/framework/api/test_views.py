@@ -81,7 +81,7 @@ def test_paused_task_has_override_in_all_views() -> None:
     ]
     assert ["PAUSING", "PAUSED", "STARTING"] == words
     assert "PAUSED" == tasks.task(paused, {"name": "chief-0"}).body["status"]
-    assert "PAUSED" == overview(kept).task("chief-0").state.upper()
+    assert "PAUSED" == overview(Snapshot(kept)).task("chief-0").state.upper()
     body = plans.plan(paused, {"plan": "deploy"}).body
     assert ("IN_PROGRESS", "PAUSED") == (body["status"], body["phases"][1]["steps"][0]["status"])
     (waits,) = tasks.pending(paused, {}).body["tasks"]

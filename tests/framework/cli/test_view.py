@@ -5,6 +5,7 @@ import io
 from rich.console import Console
 
 from builders import a_spec, with_fields
+from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.cli.local_run.follow import run_view
 from tf_scheduler.core.state.reducer import apply
@@ -22,6 +23,6 @@ def test_progress_is_in_the_row_of_its_task() -> None:
     state = apply(SchedulerState(a_spec()), TaskLaunched(chief))
     state = with_fields(state, progress={chief.id: Progress(1, 0.0, step=120, total=500)})
     paper = io.StringIO()
-    Console(width=200, file=paper).print(run_view(overview(state), [], 1.0, 40))
+    Console(width=200, file=paper).print(run_view(overview(Snapshot(state)), [], 1.0, 40))
     rows = [row for row in paper.getvalue().splitlines() if "chief-0" in row]
     assert ["step 120 of 500" in row for row in rows] == [True]

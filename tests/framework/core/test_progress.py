@@ -5,7 +5,7 @@ import math
 import pytest
 
 from builders import a_spec, with_fields
-from tf_scheduler.core.scheduler import current_progress, describe_progress, handle
+from tf_scheduler.core.scheduler import describe_progress, handle, restored_progress
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskForgotten, TaskLaunched
 from tf_scheduler.model.events import Disconnected, ProgressReported
@@ -83,7 +83,8 @@ def test_restored_progress_skips_ended_launches() -> None:
     progress = {FIRST: Progress(0, 1.0, step=8, total=8), TaskId("worker-1__1"): Progress(0, 1.0)}
     again = apply(RUNNING, TaskLaunched(record(SECOND)))
 
-    assert {FIRST: progress[FIRST]} == current_progress(RUNNING, progress)
-    assert {} == current_progress(again, progress)
-    restarted = with_fields(RUNNING, progress=current_progress(RUNNING, progress))
+    restarted = restored_progress(RUNNING, progress)
+    assert ({FIRST: progress[FIRST]}, (NAME, 1.0)) == (restarted.process.progress, restarted.process.last_progress)
+    without = restored_progress(again, progress).process
+    assert ({}, None) == (without.progress, without.last_progress)
     assert 9 == with_progress(restarted, FIRST, Progress(1, 2.0, step=9)).process.progress[FIRST].step

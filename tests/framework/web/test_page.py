@@ -300,6 +300,15 @@ def test_user_texts_are_not_markup(visit) -> None:
         assert 0 == page.locator("img, script:not([src])").count()
 
 
+def test_page_names_frozen_tasks(live, home, visit) -> None:
+    live.deploy()
+    page = visit(home)
+    expect(chip(page, "worker-0")).to_be_visible()
+    expect(page.get_by_label("Notices")).to_be_hidden()
+    play(live.world, send.status("worker-0", TaskState.RUNNING, healthy=False, message=EVIL))
+    expect(page.get_by_label("Notices")).to_have_text(f"worker-0 is frozen: {EVIL}")
+
+
 def test_page_works_with_keyboard(live, home, visit) -> None:
     """The focus is visible and survives updates; Escape cancels."""
     live.deploy()

@@ -58,7 +58,7 @@ def _views() -> Iterator[Endpoint]:
 
 
 def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
-    return View(asdict(overview(snapshot.state)))
+    return View(asdict(overview(snapshot)))
 
 
 def _handlers(streams: EventStreams) -> Iterator[Endpoint]:

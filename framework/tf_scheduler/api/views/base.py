@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from tf_scheduler.core.plans import view as plans_view
@@ -25,6 +26,12 @@ _CODES: Mapping[int, str] = {
     502: "agent_failed",
     503: "unavailable",
 }
+
+
+#: Seconds without progress that are reported, and their steps: answers are cached between them.
+SILENCE, _SILENCE_STEP = 60, 10
+#: Maximum number of frozen tasks that are listed.
+MAX_FROZEN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +73,33 @@ class Snapshot:
     store_error: str = ""
     #: Plans computed last by the loop; their valid parts are reused.
     view: ComputedPlans | None = field(default=None, compare=False, repr=False)
+    #: Unix time.
+    now: float = field(default=0.0, compare=False)
 
     @property
-    def service_flags(self) -> tuple[bool, str]:
+    def silence(self) -> int:
+        """Seconds since the last progress report, in steps; 0 before SILENCE."""
+        last = self.state.process.last_progress
+        seconds = 0.0 if last is None else self.now - last[1]
+        return int(seconds // _SILENCE_STEP * _SILENCE_STEP) if seconds >= SILENCE else 0
+
+    @property
+    def service_flags(self) -> tuple[bool, str, int]:
         """The fields that affect answers, in addition to the state."""
-        return self.uninstalling, self.store_error
+        return self.uninstalling, self.store_error, self.silence
+
+    def notices(self) -> tuple[str, ...]:
+        """Return what hinders the training: frozen tasks, and silence after progress."""
+        state = self.state
+        frozen = (
+            f"{record.name} is frozen: {status.message}"
+            for record in (state.stored.tasks.values() if state.derived.unhealthy_count else ())
+            if (status := state.stored.statuses.get(record.id)) is not None and status.is_frozen
+        )
+        notices = tuple(islice(frozen, MAX_FROZEN))
+        if self.silence and state.process.last_progress is not None and state.stored.result is None:
+            notices += (f"no progress for {self.silence} s, last from {state.process.last_progress[0]}",)
+        return notices
 
     def plans(self) -> dict[str, Plan]:
         """Return the plans by name."""

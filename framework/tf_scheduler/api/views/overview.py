@@ -19,6 +19,8 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
+from .base import Snapshot
+
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
@@ -97,6 +99,8 @@ class Overview:
     refused: str
     #: The job has ended and the framework is removed from Mesos.
     over: bool
+    #: Frozen tasks, and silence after progress, in words.
+    notices: tuple[str, ...] = ()
 
     def task(self, name: str | None) -> TaskRow | None:
         """Return a task, or None if it was never launched."""
@@ -109,6 +113,7 @@ def from_json(document: Mapping[str, Any]) -> Overview:
     kinds: dict[str, Any] = {"steps": StepRow, "tasks": TaskRow, "agents": AgentRow}
     for name, kind in kinds.items():
         fields[name] = tuple(kind(**{key: row[key] for key in kind.__dataclass_fields__}) for row in fields[name])
+    fields["notices"] = tuple(fields["notices"])
     fields["pending"] = {name: tuple(why) for name, why in fields["pending"].items()}
     return Overview(**fields)
 
@@ -119,8 +124,9 @@ _MAX_AGENTS = 50
 _LEADERS = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
 
 
-def overview(state: SchedulerState) -> Overview:
-    """Return the overview of a state."""
+def overview(snapshot: Snapshot) -> Overview:
+    """Return the overview of a snapshot."""
+    state = snapshot.state
     plan, others, result, tasks = _active_plan(state), _unused_agents(state), state.stored.result, state.stored.tasks
     return Overview(
         service=state.spec.name,
@@ -144,6 +150,7 @@ def overview(state: SchedulerState) -> Overview:
         kept=result is not None and (after_job.keeps_service(state) or bool(after_job.retained_tasks(state))),
         refused=state.process.refused,
         over=state.process.finished,
+        notices=snapshot.notices(),
     )
 
 

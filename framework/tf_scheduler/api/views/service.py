@@ -40,7 +40,7 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     code, reason = _health(snapshot)
     body: HealthBody = {"value": code}
     if params.get("verbose"):
-        body["reasons"] = [reason]
+        body["reasons"] = [reason, *(snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ())]
     return View(body, code)
 
 

@@ -285,8 +285,9 @@ def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedac
 def run_view(overview: Overview, log_lines: Sequence[str], seconds: float, height: int) -> RenderableType:
     """Return the view in `height` lines; of many tasks, completed ones are omitted."""
     lines = log_lines[-max(1, min(len(log_lines), height // 3)) :]
-    rows = height - _FRAME - (len(lines) + 2 if lines else 0)
-    parts: list[RenderableType] = [_table(overview, seconds, max(1, rows))]
+    rows = height - _FRAME - len(overview.notices) - (len(lines) + 2 if lines else 0)
+    notices = [Text(notice, style="yellow", no_wrap=True, overflow="ellipsis") for notice in overview.notices]
+    parts: list[RenderableType] = [_table(overview, seconds, max(1, rows)), *notices]
     if overview.leader is not None and lines:
         text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
         parts.append(Panel(text, title=f"{overview.leader} log", title_align="left"))

@@ -103,6 +103,8 @@ function draw() {
     output.task = "";
   }
   head(overview);
+  byId("notices").hidden = !overview.notices.length;
+  show(byId("notices"), overview.notices.map((text) => el("li", { "data-key": text }, text)));
   byId("result").hidden = !end.verdict;
   if (end.verdict) show(byId("result-body"), result(end, overview));
   show(byId("tiles"), tiles(tasks, training));
