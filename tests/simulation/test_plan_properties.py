@@ -7,7 +7,9 @@ that no call breaks the rules of Mesos.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 from hypothesis import given, note, settings
@@ -20,13 +22,14 @@ from simulation.random_events import RandomEvent, apply_event, random_events, sp
 from simulation.world import World
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.plans.view import find_plan, plans
-from tf_scheduler.core.scheduler import handle
+from tf_scheduler.core.recovery import startup_timeout
+from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import ComputedPlans, Decision, Kill, LaunchRetired, Reconcile, TaskLaunched
 from tf_scheduler.model.events import Event, PlanCommand, PodCommand
 from tf_scheduler.model.offer import FULL_TOKEN_BUCKET, OfferRound
 from tf_scheduler.model.plan import Status, Verb
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import PodVerb
+from tf_scheduler.model.task import SILENT_STATES, PodVerb, TaskState
 from tf_scheduler.runner import Decide, restore
 
 histories = st.lists(random_events(), max_size=20)
@@ -45,10 +48,56 @@ def a_world(drawn: Any, *, kills_at_once: Any = False, decide: Decide = handle) 
     return world
 
 
+def restored(world: Any) -> SchedulerState:
+    """Return the state of a scheduler that starts now."""
+    return restore(world.state.spec, MemoryStore(world.state.spec.name, world.disk))
+
+
 def stored_part(state: Any) -> Any:
     """The stored state, and what follows from it alone."""
     names = ("framework_id", "tasks", "statuses", "result", "reservations", "retired", "controls", "paused")
-    return {name: getattr(state.stored, name) for name in names} | {"state_counts": state.derived.state_counts}
+    derived = (
+        "state_counts",
+        "unhealthy_count",
+        "starting_count",
+        "first_launch_at",
+        "replaced_launches",
+        "idle_tasks",
+    )
+    stored = {name: getattr(state.stored, name) for name in names}
+    return stored | {name: getattr(state.derived, name) for name in derived}
+
+
+def timeouts(state: SchedulerState) -> Iterator[float]:
+    """Yield every due time of a task, computed from all tasks and statuses."""
+    stored, timeout, has_peers = state.stored, state.spec.recovery.start_timeout, startup_timeout.ready_count(state) > 0
+    assert timeout is not None
+    for record in stored.tasks.values():
+        status, recovery = stored.statuses.get(record.id), stored.recoveries.get(record.name)
+        if recovery is not None and recovery.launch == record.id:
+            yield from () if state.is_ready(record.name) else (recovery.ready_at,)
+        elif status is None or status.state is TaskState.STAGING:
+            yield record.launched_at + timeout
+        elif status.state in SILENT_STATES and not state.session.reconciliation.awaits(record.id):
+            yield status.timestamp + state.spec.recovery.unreachable_timeout
+        elif (status.state, status.healthy) == (TaskState.RUNNING, None):
+            must_join = has_peers and record.job.in_cluster and not record.is_placeholder
+            is_excused = record.id in state.process.progress or record.id in stored.retired
+            yield from (status.timestamp + timeout,) if must_join and not is_excused else ()
+
+
+@given(specs(), histories)
+@BOUNDED
+def test_no_timeout_is_missed(drawn: Any, history: Any) -> None:
+    """Deadlines are kept with each change: to check every task would be slow."""
+    world = a_world(drawn)
+    for event in history:
+        apply_event(world, event, drawn)
+        for state in (world.state, replace(world.state, derived=restored(world).derived)):
+            if not state.session.connected or state.stored.result is not None or state.process.finished:
+                continue
+            due = max(min(timeouts(state), default=inf), state.session.connected_at + startup_timeout.RECONNECT_GRACE)
+            assert (next_deadline(state) or inf) <= max(due, world.now) + startup_timeout.CHECK_INTERVAL
 
 
 @given(specs(), histories)
@@ -59,7 +108,7 @@ def test_restart_needs_only_stored_state(drawn: Any, history: Any) -> None:
     for event in history:
         apply_event(world, event, drawn)
 
-        again = restore(world.state.spec, MemoryStore(world.state.spec.name, world.disk))
+        again = restored(world)
 
         assert stored_part(again) == stored_part(world.state)
         assert [plan.name for plan in plans(again)] == [plan.name for plan in plans(world.state)]

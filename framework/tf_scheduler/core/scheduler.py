@@ -9,6 +9,7 @@ Pure: the time and new ids are arguments, and all effects are in the decision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -106,7 +107,7 @@ _ALONE = (
     events.ClockStepped,
 )
 _MARK_READY = DecisionStage(
-    lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.stored.recoveries
+    lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.derived.delayed_tasks
 )
 _RETAIN = DecisionStage(
     lambda state, ctx: after_job.announce(state) if ctx.before.stored.result is None else decide(state),
@@ -120,7 +121,7 @@ _TICK: tuple[DecisionStage, ...] = (
     ),
     DecisionStage(
         lambda state, ctx: startup_timeout.expire(state, ctx.now, ctx.new_id),
-        lambda state: state.derived.starting_launches,
+        lambda state: state.derived.starting_count,
     ),
     DecisionStage(
         lambda state, ctx: status.expire_unreachable(state, ctx.now, ctx.new_id, ctx.view),
@@ -128,7 +129,7 @@ _TICK: tuple[DecisionStage, ...] = (
     ),
     DecisionStage(
         lambda state, ctx: status.expire_unstarted(state, ctx.now, ctx.new_id, ctx.view),
-        lambda state: state.derived.silent_launches,
+        lambda state: state.unstarted_count(),
     ),
     _DRAIN,
     DecisionStage(
@@ -327,7 +328,8 @@ def _on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, 
 
 def next_deadline(state: SchedulerState) -> float | None:
     """Return the Unix time of the next Tick; `None` if only events change the state."""
-    return min(_deadlines(state), default=None) if not state.process.finished else None
+    deadline = math.inf if state.process.finished else min(_deadlines(state), default=math.inf)
+    return None if deadline == math.inf else deadline
 
 
 def _deadlines(state: SchedulerState) -> Iterator[float]:

@@ -359,6 +359,12 @@ class ServiceSpec:
         jobs = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
         return next(jobs, None)
 
+    def unreachable_timeout(self, kind: JobKind, index: int) -> float:
+        """Return the seconds until an unreachable task counts as lost."""
+        job = self.job_of(kind, index)
+        own = None if job is None else job.unreachable_timeout
+        return self.recovery.unreachable_timeout if own is None else own
+
     @property
     def needs_gpus(self) -> bool:
         """Whether any task needs a GPU; required for the GPU_RESOURCES capability."""

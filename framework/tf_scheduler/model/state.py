@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -15,12 +16,14 @@ from .resources import Reservation
 from .spec import ServiceSpec
 from .task import AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
 
+_MAX_ANSWERED = 100
+
 
 @dataclass(frozen=True, slots=True)
 class PendingReconciliation:
     """Launches whose status was requested on this connection. Times are Unix times."""
 
-    #: Launches without an answer.
+    #: Launches without an answer, and those of `answered`.
     unanswered: frozenset[TaskId] = frozenset()
     #: When the status of these launches was last requested.
     asked_at: float = 0.0
@@ -30,6 +33,18 @@ class PendingReconciliation:
     started_at: float = 0.0
     #: Silent launches whose status was requested when their time was over, with the start of their silence.
     asked_again: Mapping[TaskId, float] = field(default_factory=dict)
+    #: The latest answers: to remove each from a set of all tasks would cost the square of their number.
+    answered: frozenset[TaskId] = frozenset()
+
+    def awaits(self, launch: TaskId) -> bool:
+        """Return whether the launch has no answer."""
+        return launch in self.unanswered and launch not in self.answered
+
+    def with_answer(self, launch: TaskId) -> PendingReconciliation:
+        answered = self.answered | {launch}
+        if len(answered) < min(_MAX_ANSWERED, len(self.unanswered)):
+            return replace(self, answered=answered)
+        return replace(self, unanswered=self.unanswered - answered, answered=frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +138,24 @@ class DerivedState:
     state_counts: Mapping[TaskState, int] = field(default_factory=dict)
     #: Number of running launches whose health check fails.
     unhealthy_count: int = 0
-    #: Running launch whose server has not answered yet -> Unix time when it was seen running.
-    starting_launches: Mapping[TaskId, float] = field(default_factory=dict)
-    #: Launch without a status, or in TASK_STAGING -> Unix time of the launch.
-    silent_launches: Mapping[TaskId, float] = field(default_factory=dict)
-    #: Unix time of the oldest launch, or status request, without an answer.
+    #: Number of running launches whose server has not answered yet.
+    starting_count: int = 0
+    #: Unix time since which the oldest of them runs; may be earlier, until the next check of all tasks.
+    oldest_start: float = math.inf
+    #: Unix time since which the newest of them runs; may be later.
+    newest_start: float = 0.0
+    #: Unix time of the oldest launch without a status or in TASK_STAGING; may be earlier, as above.
+    oldest_unstarted_launch: float = math.inf
+    #: Unix time of the oldest launch, or status request, without an answer; may be earlier, as above.
     oldest_silent_launch: float = 0.0
+    #: Unix time at which the first silent task counts as lost; may be earlier, as above.
+    next_lost_at: float = math.inf
+    #: Task whose launch a recovery will replace -> this launch.
+    replaced_launches: Mapping[TaskName, TaskId] = field(default_factory=dict)
+    #: Of these tasks, those in back-off -> Unix time of its end, until `recover.mark_ready` removes them.
+    delayed_tasks: Mapping[TaskName, float] = field(default_factory=dict)
+    #: The first end; may be earlier.
+    next_ready_at: float = math.inf
     #: Unix time of the first launch; `None` before.
     first_launch_at: float | None = None
     #: Paused task -> placeholder launch that keeps its resources.
@@ -154,6 +181,8 @@ class SessionState:
     agent_snapshots: Mapping[AgentId, AgentSnapshot] = field(default_factory=dict)
     #: Reasons of each pending task after the last decision; empty if placement was not tried.
     pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+    #: Unix time at which the first wait of a pending task for its previous address ends.
+    address_wait_until: float = math.inf
     #: Tasks for which offers were requested, by SUBSCRIBE or REVIVE.
     requested_tasks: frozenset[TaskName] = frozenset()
     #: Unix time since which offers are wanted and none was received; `None` if some were.
@@ -189,8 +218,6 @@ class ProcessState:
     agents_without_feedback: frozenset[AgentId] = frozenset()
     #: Latest offer evaluations, newest last.
     evaluations: tuple[Evaluation, ...] = ()
-    #: Launches to be replaced whose back-off is over.
-    ready_launches: frozenset[TaskId] = frozenset()
     #: Due time of the last warning about servers that do not answer (Unix time).
     no_server_warned_at: float = 0.0
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
@@ -229,6 +256,10 @@ class SchedulerState:
         """Return the state with these fields of `process` replaced."""
         return replace(self, process=replace(self.process, **changes))
 
+    def with_derived(self, **changes: Any) -> SchedulerState:
+        """Return the state with these fields of `derived` replaced."""
+        return replace(self, derived=replace(self.derived, **changes))
+
     def status(self, name: TaskName) -> TaskStatus | None:
         """Return the last status of the task's current launch."""
         record = self.stored.tasks.get(name)
@@ -251,8 +282,7 @@ class SchedulerState:
 
     def is_ready(self, name: TaskName) -> bool:
         """Return whether the task may be launched now: its back-off, if any, is over."""
-        record = self.stored.tasks.get(name)
-        return record is None or not self.is_replaced(record) or record.id in self.process.ready_launches
+        return name not in self.derived.delayed_tasks
 
     def live(self) -> tuple[TaskRecord, ...]:
         """Return every launch that may still be running, in launch order."""
@@ -265,6 +295,11 @@ class SchedulerState:
             + self.derived.state_counts.get(TaskState.FINISHED, 0)
             - self.derived.unhealthy_count
         )
+
+    def unstarted_count(self) -> int:
+        """Return the number of launches that have not started, in constant time."""
+        staging = self.derived.state_counts.get(TaskState.STAGING, 0)
+        return len(self.stored.tasks) - len(self.stored.statuses) + staging
 
     def live_count(self) -> int:
         """Return the number of launches that may still be running, in constant time."""

@@ -6,6 +6,7 @@ a back-off, so that other frameworks can use them. Every offer is answered once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, repeat, starmap
 
@@ -19,7 +20,7 @@ from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
 from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Offer, OfferRound
 from tf_scheduler.model.placement import GangMode
-from tf_scheduler.model.reasons import NoOffers, Reason, Reserved, WaitsFor
+from tf_scheduler.model.reasons import AwaitsPreviousAddress, NoOffers, Reason, Reserved, WaitsFor
 from tf_scheduler.model.state import SchedulerState
 
 from . import reservations
@@ -235,7 +236,7 @@ def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: 
 
 def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: float, new_id: NewId) -> Decision:
     """Launch complete gangs, and report why the others wait."""
-    state = state.with_session(pending=match.reasons)
+    state = state.with_session(pending=match.reasons, address_wait_until=_address_wait_until(state, match.reasons))
     if not match.placements:
         return decide(state)
     launches = plan_launches(state, match.placements, now, new_id, view.launching_plans)
@@ -251,6 +252,12 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
         calls=calls,
         outcomes=tuple(outcomes),
     )
+
+
+def _address_wait_until(state: SchedulerState, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> float:
+    """Return when to match held offers again: a wait for a previous address is over."""
+    waiting = (name for name, whys in reasons.items() if any(isinstance(why, AwaitsPreviousAddress) for why in whys))
+    return min((state.stored.recoveries[name].previous_address_until for name in waiting), default=math.inf)
 
 
 def _decline_useless(state: SchedulerState, gangs: Sequence[Gang], fresh: Sequence[Offer], now: float) -> Decision:

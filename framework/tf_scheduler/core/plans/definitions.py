@@ -25,7 +25,7 @@ from tf_scheduler.model.plan import (
 from tf_scheduler.model.resources import Reservation
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import ProcessState, Result, SchedulerState, SessionState
-from tf_scheduler.model.task import Recovery, TaskRecord
+from tf_scheduler.model.task import TaskRecord
 
 from .rollout import (
     NO_CONTROL,
@@ -41,7 +41,7 @@ from .rollout import (
 # --- Definitions
 
 
-_NO_SESSION = SessionState()
+_NO_SESSION, _NO_PROCESS = SessionState(), ProcessState()
 KILL_TASKS, UNRESERVE = "kill-tasks", "unreserve-resources"
 
 
@@ -135,24 +135,25 @@ class RecoveryView:
 
     spec: ServiceSpec
     tasks: Mapping[TaskName, TaskRecord]
-    recoveries: Mapping[TaskName, Recovery]
+    replaced_launches: Mapping[TaskName, TaskId]
     paused: Mapping[TaskName, float]
     result: Result | None
 
     @cached_property
     def lost(self) -> frozenset[TaskName]:
         """Tasks that are lost or restart with a lost task, except decommissioned tasks."""
-        if not self.recoveries or self.result is not None:
+        if not self.replaced_launches or self.result is not None:
             return frozenset()
-        names = self.recoveries.keys() & index_of(self.spec).tasks.keys() & self.tasks.keys()
-        return frozenset(name for name in names if self.tasks[name].id == self.recoveries[name].launch)
+        tasks = index_of(self.spec).tasks
+        return frozenset(name for name in self.replaced_launches if name in tasks)
 
     @cached_property
     def plan(self) -> PlanDef:
         """The recovery plan: lost tasks, and paused tasks, which are relaunched on resume."""
         idle = self.tasks if self.paused and self.result is None else {}
         again = self.lost.union(name for name, record in idle.items() if record.is_placeholder)
-        return recovery_plan(tuple(name for name in index_of(self.spec).tasks if name in again) if again else ())
+        order = index_of(self.spec).positions
+        return recovery_plan(tuple(sorted(again & order.keys(), key=order.__getitem__)))
 
 
 class PlanBase:
@@ -160,11 +161,11 @@ class PlanBase:
 
     def __init__(self, state: SchedulerState, last: PlanBase | None = None) -> None:
         stored = state.stored
-        process = ProcessState(ready_launches=state.process.ready_launches)
         #: Only the parts that plans depend on.
-        self.state = replace(state, session=_NO_SESSION, process=process)
+        self.state = replace(state, session=_NO_SESSION, process=_NO_PROCESS)
         self.records = RecordView(state.spec, stored.tasks, stored.retired, stored.controls)
-        self.recovery = RecoveryView(state.spec, stored.tasks, stored.recoveries, stored.paused, stored.result)
+        replaced = state.derived.replaced_launches
+        self.recovery = RecoveryView(state.spec, stored.tasks, replaced, stored.paused, stored.result)
         if last is not None and _are_same(last.records, self.records):
             self.records = last.records
         if last is not None and _are_same(last.recovery, self.recovery):

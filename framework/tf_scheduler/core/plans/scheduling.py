@@ -294,10 +294,10 @@ class PlanView(PlanBase):
 
     def after(self, state: SchedulerState) -> PlanView:
         """Return the view of another state."""
-        view, last, ready_launches = PlanView(state, self), self.state, state.process.ready_launches
+        view, last = PlanView(state, self), self.state
         is_same = view.records is self.records and view.recovery is self.recovery
         is_same = is_same and state.stored.statuses is last.stored.statuses
-        return self if is_same and ready_launches is last.process.ready_launches else view
+        return self if is_same and state.derived.delayed_tasks is last.derived.delayed_tasks else view
 
     @cached_property
     def progress(self) -> Mapping[str, PlanProgress]:

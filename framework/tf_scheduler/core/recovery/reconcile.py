@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model.effects import Decision, Reconcile
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, TaskRecord, TaskState, TaskStatus
 
 #: Seconds after a launch, or a status request, until the status of a silent launch is requested.
 LAUNCH_TIMEOUT = 30.0
@@ -37,8 +37,11 @@ def request(state: SchedulerState, now: float) -> Decision:
 
 def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
     """Record that Mesos has reported a status of the launch."""
-    pending = state.session.reconciliation
-    return state.with_session(reconciliation=replace(pending, unanswered=pending.unanswered - {launch}))
+    pending, status = state.session.reconciliation, state.stored.statuses.get(launch)
+    if status is not None and status.state in SILENT_STATES:
+        at = lost_at(state.spec, state.stored.tasks, status)
+        state = state.with_derived(next_lost_at=min(state.derived.next_lost_at, at))
+    return state.with_session(reconciliation=pending.with_answer(launch))
 
 
 def ask_again(state: SchedulerState, silent: Iterable[TaskStatus], now: float) -> Decision:
@@ -52,7 +55,8 @@ def ask_again(state: SchedulerState, silent: Iterable[TaskStatus], now: float) -
     still = {launch: since for launch, since in pending.asked_again.items() if launch in state.stored.statuses}
     pending = replace(
         pending,
-        unanswered=pending.unanswered | set(agents),
+        unanswered=(pending.unanswered - pending.answered) | set(agents),
+        answered=frozenset(),
         asked_at=now,
         retry_after=FIRST_WAIT,
         asked_again=still | {launch: status.timestamp for launch, status in asked.items()},
@@ -74,11 +78,10 @@ def poll(state: SchedulerState, now: float) -> Decision:
         return request(state, now)
     if not _must_repeat(state) or now < pending.asked_at + pending.retry_after:
         return poll_silent_launches(state, now)
-    missing = _agents(
-        record for record in state.live() if record.id in pending.unanswered or _is_unknown(state, record)
-    )
+    missing = _agents(record for record in state.live() if pending.awaits(record.id) or _is_unknown(state, record))
     retry_after = min(2 * pending.retry_after, LONGEST_WAIT)
-    pending = replace(pending, unanswered=frozenset(missing), asked_at=now, retry_after=retry_after)
+    missing_only = replace(pending, unanswered=frozenset(missing), answered=frozenset())
+    pending = replace(missing_only, asked_at=now, retry_after=retry_after)
     calls = (Reconcile(missing),) if missing else ()
     return decide(state.with_session(reconciliation=pending), calls=calls).then(
         lambda after: poll_silent_launches(after, now)

@@ -6,21 +6,22 @@ each is placed, at first only at its previous address.
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
-from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model.effects import Decision, Outcome
-from tf_scheduler.model.ids import NewId, name_of
-from tf_scheduler.model.reasons import AwaitsPreviousAddress
+from tf_scheduler.model.ids import NewId
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import SILENT_STATES, Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
 from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, record_failure
+from .startup_timeout import CHECK_INTERVAL
 
 # --- Crash loops at one address
 #
@@ -115,69 +116,47 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
 
 
 def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
-    """Update the launches whose back-off is over."""
-    if not state.stored.recoveries:
+    """Update the tasks whose back-off is over."""
+    if now < state.derived.next_ready_at:
         return state
-    ready = frozenset(
-        item.launch for item in state.stored.recoveries.values() if item.ready_at <= now and _is_active(state, item)
-    )
-    return state if ready == state.process.ready_launches else state.with_process(ready_launches=ready)
+    delayed = {name: ready_at for name, ready_at in state.derived.delayed_tasks.items() if now < ready_at}
+    return state.with_derived(delayed_tasks=delayed, next_ready_at=min(delayed.values(), default=math.inf))
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the ends of back-offs, address waits, unreachable and start-up timeouts."""
-    for item in state.stored.recoveries.values():
-        if _is_active(state, item):
-            yield from (item.ready_at,) if item.launch not in state.process.ready_launches else ()
-            yield from (item.previous_address_until,) if _awaits_previous_address(state, item) else ()
-    yield from (_lost_at(state, status) for status in _unreachable(state))
+    yield state.derived.next_ready_at
+    yield from (state.session.address_wait_until,) if state.session.offers else ()
+    yield from (state.derived.next_lost_at,) if _has_unreachable(state) else ()
     yield from startup_timeout.deadlines(state)
 
 
-def unreachable_too_long(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
-    """Return the statuses of tasks silent for `recovery.unreachable_timeout`."""
-    return tuple(status for status in _unreachable(state) if now >= _lost_at(state, status))
+def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerState, tuple[TaskStatus, ...]]:
+    """Return the statuses of tasks silent for `recovery.unreachable_timeout`.
+
+    The state gets the time of the next check of all tasks. Tasks whose status Mesos has not reported on this connection
+    are checked after it has.
+    """
+    if now < state.derived.next_lost_at or not _has_unreachable(state):
+        return state, ()
+    awaits, tasks = state.session.reconciliation.awaits, state.stored.tasks
+    silent = (status for status in state.stored.statuses.values() if status.state in SILENT_STATES)
+    times = [(status, lost_at(state.spec, tasks, status)) for status in silent if not awaits(status.id)]
+    # Mesos cannot be asked about a task without an agent, so no answer makes it due again.
+    later = min((at for status, at in times if now < at or status.agent_id is None), default=math.inf)
+    due = tuple(status for status, at in times if now >= at)
+    return state.with_derived(next_lost_at=max(later, now + CHECK_INTERVAL)), due
 
 
 def lost(state: SchedulerState, status: TaskStatus) -> TaskStatus:
     """Return the status LOST that follows a silent one."""
-    message = _SILENCE[status.state].format(_timeout(state, status))
+    message = _SILENCE[status.state].format(lost_at(state.spec, state.stored.tasks, status) - status.timestamp)
     return replace(status, state=TaskState.LOST, reason="REASON_AGENT_REMOVED", message=message, uuid="")
 
 
-def _unreachable(state: SchedulerState) -> Iterator[TaskStatus]:
-    """Yield silent launches whose status Mesos has reported on this connection."""
-    if (
-        SILENT_STATES.isdisjoint(state.derived.state_counts)
-        or not state.session.connected
-        or state.stored.result is not None
-    ):
-        return
-    unanswered = state.session.reconciliation.unanswered
-    silent = (status for status in state.stored.statuses.values() if status.state in SILENT_STATES)
-    yield from (status for status in silent if status.id not in unanswered)
-
-
-def _lost_at(state: SchedulerState, status: TaskStatus) -> float:
-    return status.timestamp + _timeout(state, status)
-
-
-def _timeout(state: SchedulerState, status: TaskStatus) -> float:
-    record = state.stored.tasks.get(name_of(status.id))
-    default = state.spec.recovery.unreachable_timeout
-    return default if record is None else replacement.unreachable_timeout(state.spec, record)
-
-
-def _awaits_previous_address(state: SchedulerState, item: Recovery) -> bool:
-    """Return whether held offers must be matched again when the wait is over."""
-    own = state.stored.tasks[item.task].address
-    reasons = state.session.pending.get(item.task, ()) if state.session.offers else ()
-    return any(isinstance(why, AwaitsPreviousAddress) and why.address == own for why in reasons)
-
-
-def _is_active(state: SchedulerState, item: Recovery) -> bool:
-    record = state.stored.tasks.get(item.task)
-    return record is not None and record.id == item.launch
+def _has_unreachable(state: SchedulerState) -> bool:
+    is_silent = not SILENT_STATES.isdisjoint(state.derived.state_counts)
+    return is_silent and state.session.connected and state.stored.result is None
 
 
 def _cause(state: SchedulerState, change: StatusChange) -> Cause:

@@ -107,13 +107,6 @@ def restart_policy(spec: ServiceSpec, record: TaskRecord) -> RestartPolicy:
     return replace(policy, when=RestartWhen.ALWAYS) if record.is_placeholder else policy
 
 
-def unreachable_timeout(spec: ServiceSpec, record: TaskRecord) -> float:
-    """Return the seconds until an unreachable task counts as lost."""
-    job = spec.job_of(record.job, record.index)
-    own = None if job is None else job.unreachable_timeout
-    return spec.recovery.unreachable_timeout if own is None else own
-
-
 def counts_as_failure(policy: RestartPolicy, cause: Cause) -> bool:
     """Return whether an end with this cause counts as a failure."""
     return cause.is_counted and policy.when is not RestartWhen.ALWAYS

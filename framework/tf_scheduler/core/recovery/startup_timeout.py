@@ -7,6 +7,7 @@ have one, an earlier launch had one, or the executor opens it. If none is expect
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,8 @@ from .replacement import fail_job, relaunch, replace_launch, restart_group, rest
 
 #: Consecutive late launches of a task that the job survives.
 MAX_LATE_LAUNCHES = 2
+#: Minimum seconds between checks of all tasks for one timeout.
+CHECK_INTERVAL = 1.0
 #: Maximum number of task names in one message.
 _NAMED = 5
 #: Seconds after a subscription without late tasks, because progress is unknown after a reconnect.
@@ -39,8 +42,10 @@ def with_start_time(status: TaskStatus, stored: TaskStatus | None, now: float) -
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the times at which tasks are late, or have taken too long to start."""
-    yield from (due for _, due in _watched(state))
+    """Yield the times at which tasks may be late, or may have taken too long to start."""
+    timeout = _join_timeout(state)
+    if timeout is not None and state.derived.oldest_start < math.inf:
+        yield _due(state, state.derived.oldest_start, timeout)
     if (due := _no_server_warning_at(state)) is not None:
         yield due
     yield from _start_deadlines(state)
@@ -48,8 +53,15 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 def expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """Relaunch late tasks and restart groups; after too many attempts, fail the job."""
-    decision = _warn_no_server(state, now)
-    for record in [record for record, due in _watched(state) if now >= due]:
+    decision, timeout = _warn_no_server(state, now), _join_timeout(state)
+    if timeout is None or now < _due(state, state.derived.oldest_start, timeout):
+        return decision
+    watched = tuple(_watched(state))
+    late = [record for record, since in watched if now >= _due(state, since, timeout)]
+    oldest = min((since for _, since in watched if now < _due(state, since, timeout)), default=math.inf)
+    oldest = max(oldest, now + CHECK_INTERVAL - timeout)
+    decision = decision.then(lambda after: decide(after.with_derived(oldest_start=oldest)))
+    for record in late:
         decision = decision.then(partial(_late, record=record, now=now, new_id=new_id))
     return decision
 
@@ -59,26 +71,33 @@ def ready_count(state: SchedulerState) -> int:
     return (
         state.derived.state_counts.get(TaskState.RUNNING, 0)
         - state.derived.unhealthy_count
-        - len(state.derived.starting_launches)
+        - state.derived.starting_count
     )
 
 
+def _join_timeout(state: SchedulerState) -> float | None:
+    """Return `start_timeout` if a task may have to join."""
+    is_expected = ready_count(state) > 0 or state.stored.recoveries or state.spec.program is not None
+    return state.spec.recovery.start_timeout if is_expected and _is_watching(state) else None
+
+
 def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
-    """Yield tasks that must join, with their deadlines."""
-    if state.spec.recovery.start_timeout is None or not _is_watching(state):
-        return
+    """Yield tasks that must join, with the time since which they run."""
     others = ready_count(state) > 0
-    if not others and not state.stored.recoveries and state.spec.program is None:
-        return
-    for launch, since in state.derived.starting_launches.items():
-        record = _expected(state, launch)
+    for status in _starting(state):
+        record = _expected(state, status.id)
         if record is not None and (others or _serves(state, record)):
-            yield record, _due(state, since, state.spec.recovery.start_timeout)
+            yield record, status.timestamp
+
+
+def _starting(state: SchedulerState) -> Iterator[TaskStatus]:
+    statuses = state.stored.statuses.values()
+    return (status for status in statuses if status.state is TaskState.RUNNING and status.healthy is None)
 
 
 def _is_watching(state: SchedulerState) -> bool:
     """Return whether tasks are starting; without a connection their state is unknown."""
-    return bool(state.derived.starting_launches) and state.session.connected and state.stored.result is None
+    return state.derived.starting_count > 0 and state.session.connected and state.stored.result is None
 
 
 def _due(state: SchedulerState, since: float, timeout: float) -> float:
@@ -96,15 +115,13 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _no_server_warning_at(state: SchedulerState) -> float | None:
-    """Return when to warn that no server answers; `None` if one does, or once warned."""
+    """Return when to check that no server answers; `None` if one does, or checked."""
     timeout = state.spec.recovery.start_timeout
     if timeout is None or not _is_watching(state) or ready_count(state) > 0:
         return None
-    if not state.spec.strategy.has_servers or any(
-        launch in state.derived.starting_launches for launch in state.process.progress
-    ):
+    if not state.spec.strategy.has_servers:
         return None
-    due = _due(state, max(state.derived.starting_launches.values()), timeout)
+    due = _due(state, state.derived.newest_start, timeout)
     return due if due > state.process.no_server_warned_at else None
 
 
@@ -114,10 +131,9 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
     if due is None or now < due:
         return decide(state)
     warned = state.with_process(no_server_warned_at=due)
-    names = [
-        record.name for launch in state.derived.starting_launches if (record := _expected(state, launch)) is not None
-    ]
-    if not names:
+    starting = [status.id for status in _starting(state)]
+    names = [record.name for launch in starting if (record := _expected(state, launch)) is not None]
+    if not names or any(launch in state.process.progress for launch in starting):
         return decide(warned)
     few = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} others" if len(names) > _NAMED else "")
     sentence = (
@@ -167,26 +183,34 @@ MIN_LAUNCH_SECONDS = 60.0
 
 
 def _start_deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the time at which the oldest silent launch has taken too long."""
+    """Yield the time at which the oldest silent launch may have taken too long."""
     timeout = _start_timeout(state)
-    if timeout is not None and state.derived.silent_launches and state.session.connected:
-        oldest = min(state.derived.silent_launches.values())
-        yield max(oldest + timeout, state.session.connected_at + MIN_LAUNCH_SECONDS)
+    if timeout is not None and state.unstarted_count() and state.session.connected:
+        yield max(state.derived.oldest_unstarted_launch + timeout, state.session.connected_at + MIN_LAUNCH_SECONDS)
 
 
-def unstarted_launches(state: SchedulerState, now: float) -> tuple[TaskStatus, ...]:
-    """Return LOST statuses for launches that have not started in time."""
+def unstarted_launches(state: SchedulerState, now: float) -> tuple[SchedulerState, tuple[TaskStatus, ...]]:
+    """Return LOST statuses for launches that have not started in time.
+
+    The state gets the time of the next check of all tasks.
+    """
     due, timeout = next(_start_deadlines(state), None), _start_timeout(state)
     if due is None or timeout is None or now < due:
-        return ()
-    late = [launch for launch, since in state.derived.silent_launches.items() if now >= since + timeout]
-    records = (state.stored.tasks.get(name_of(launch)) for launch in late)
+        return state, ()
+    statuses = state.stored.statuses
+    silent = [
+        record
+        for record in state.stored.tasks.values()
+        if (status := statuses.get(record.id)) is None or status.state is TaskState.STAGING
+    ]
+    oldest = min((record.launched_at for record in silent if now < record.launched_at + timeout), default=math.inf)
     message = f"its agent has not started it {timeout:g} s after its launch"
-    return tuple(
+    late = tuple(
         TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message, timestamp=now)
-        for record in records
-        if record is not None
+        for record in silent
+        if now >= record.launched_at + timeout
     )
+    return state.with_derived(oldest_unstarted_launch=max(oldest, now + CHECK_INTERVAL - timeout)), late
 
 
 def _start_timeout(state: SchedulerState) -> float | None:

@@ -28,7 +28,7 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
 
     Stored updates are only acknowledged again, and answers without news are ignored.
     """
-    if status.id in state.session.reconciliation.unanswered:
+    if state.session.reconciliation.awaits(status.id):
         state = reconcile.mark_answered(state, status.id)
     record = state.stored.tasks.get(name_of(status.id))
     if record is not None and record.id != status.id:
@@ -70,7 +70,7 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
 
 def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
     """Count tasks as lost that were silent for too long, also when asked again."""
-    silent = recover.unreachable_too_long(state, now)
+    state, silent = recover.unreachable_too_long(state, now)
     lost = [recover.lost(state, status) for status in silent if reconcile.was_asked_again(state, status)]
     unasked = [status for status in silent if not reconcile.was_asked_again(state, status)]
     decision = reconcile.ask_again(state, unasked, now) if unasked else decide(state)
@@ -79,7 +79,7 @@ def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: P
 
 def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
     """Mark launches not started in time as lost; kill them in case they start later."""
-    unstarted = startup_timeout.unstarted_launches(state, now)
+    state, unstarted = startup_timeout.unstarted_launches(state, now)
     kills = tuple(effects.Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
     return _conclude(state, unstarted, now, new_id, view).then(lambda after: decide(after, calls=kills))
 

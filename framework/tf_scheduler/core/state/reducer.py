@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Generic, NoReturn, TypeVar
 
 from tf_scheduler.model import effects
-from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, Recovery, TaskRecord, TaskState, TaskStatus
 
 # --- Cluster sizes
 
@@ -54,17 +54,32 @@ class _Table(Generic[Key, Value]):
         return self._original if self._copy is None else self._copy
 
     def put(self, key: Key, value: Value) -> None:
-        if self._copy is None:
-            self._copy = dict(self._original)
-        self._copy[key] = value
+        self._own()[key] = value
 
     def pop(self, key: Key) -> Value | None:
         """Remove the key; None if it is missing."""
         if key not in self.value:
             return None
+        return self._own().pop(key)
+
+    def _own(self) -> dict[Key, Value]:
         if self._copy is None:
-            self._copy = dict(self._original)
-        return self._copy.pop(key)
+            # dict.copy() is several times faster than dict() if a key was removed.
+            self._copy = self._original.copy() if isinstance(self._original, dict) else dict(self._original)
+        return self._copy
+
+
+def lost_at(spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord], status: TaskStatus) -> float:
+    """Return the Unix time at which a silent task counts as lost."""
+    record = tasks.get(name_of(status.id))
+    default = spec.recovery.unreachable_timeout
+    timeout = default if record is None else spec.unreachable_timeout(record.job, record.index)
+    return status.timestamp + timeout
+
+
+def _is_starting(status: TaskStatus) -> bool:
+    """Return whether the task runs, and its server has not answered yet."""
+    return status.state is TaskState.RUNNING and status.healthy is None
 
 
 class _Draft:
@@ -90,9 +105,13 @@ class _Draft:
         derived = state.derived
         self.state_counts = _Table(derived.state_counts)
         self.unhealthy_count = derived.unhealthy_count
-        self.starting_launches = _Table(derived.starting_launches)
-        self.silent_launches = _Table(derived.silent_launches)
+        self.starting_count = derived.starting_count
+        self.oldest_start, self.newest_start = derived.oldest_start, derived.newest_start
+        self.oldest_unstarted_launch = derived.oldest_unstarted_launch
         self.oldest_silent_launch = derived.oldest_silent_launch
+        self.next_lost_at = derived.next_lost_at
+        self.replaced_launches = _Table(derived.replaced_launches)
+        self.delayed_tasks, self.next_ready_at = _Table(derived.delayed_tasks), derived.next_ready_at
         self.first_launch_at = derived.first_launch_at
         self.idle_tasks = _Table(derived.idle_tasks)
 
@@ -131,9 +150,15 @@ class _Draft:
         return DerivedState(
             state_counts=self.state_counts.value,
             unhealthy_count=self.unhealthy_count,
-            starting_launches=self.starting_launches.value,
-            silent_launches=self.silent_launches.value,
+            starting_count=self.starting_count,
+            oldest_start=self.oldest_start,
+            newest_start=self.newest_start,
+            oldest_unstarted_launch=self.oldest_unstarted_launch,
             oldest_silent_launch=self.oldest_silent_launch,
+            next_lost_at=self.next_lost_at,
+            replaced_launches=self.replaced_launches.value,
+            delayed_tasks=self.delayed_tasks.value,
+            next_ready_at=self.next_ready_at,
             first_launch_at=self.first_launch_at,
             idle_tasks=self.idle_tasks.value,
         )
@@ -149,17 +174,25 @@ class _Draft:
             self.state_counts.pop(status.state)
         if status.is_frozen:
             self.unhealthy_count += difference
-        if status.state is TaskState.RUNNING and status.healthy is None:
-            self.starting_launches.pop(status.id)
-            if difference > 0:
-                self.starting_launches.put(status.id, status.timestamp)
+        if _is_starting(status):
+            self.starting_count += difference
+            if not self.starting_count:
+                self.oldest_start, self.newest_start = math.inf, 0.0
+            elif difference > 0:
+                self.oldest_start = min(self.oldest_start, status.timestamp)
+                self.newest_start = max(self.newest_start, status.timestamp)
+
+    def ready_count(self) -> int:
+        """Return the number of running tasks that have joined."""
+        return self.state_counts.value.get(TaskState.RUNNING, 0) - self.unhealthy_count - self.starting_count
 
     def forget_launch(self, record: TaskRecord) -> None:
         """Erase all data of one launch."""
         launch = record.id
         self.idle_tasks.pop(record.name)
         self.count_status(self.statuses.pop(launch), -1)
-        self.silent_launches.pop(launch)
+        self.replaced_launches.pop(record.name)
+        self.delayed_tasks.pop(record.name)
         self.progress.pop(launch)
         self.redeemed_tokens.pop(launch)
         self.retired.pop(launch)
@@ -169,28 +202,53 @@ class _Draft:
         self.framework_id, self.removed, self.result = None, False, None
         self.tasks, self.statuses, self.retired = _Table({}), _Table({}), _Table({})
         self.recoveries, self.redeemed_tokens, self.reservations = _Table({}), _Table({}), _Table({})
-        self.state_counts, self.starting_launches, self.silent_launches = _Table({}), _Table({}), _Table({})
-        self.unhealthy_count, self.oldest_silent_launch, self.first_launch_at = 0, 0.0, None
+        self.state_counts, self.replaced_launches, self.delayed_tasks = _Table({}), _Table({}), _Table({})
+        self.unhealthy_count, self.starting_count, self.first_launch_at = 0, 0, None
+        self.oldest_start = self.oldest_unstarted_launch = self.next_lost_at = self.next_ready_at = math.inf
+        self.newest_start = self.oldest_silent_launch = 0.0
         self.progress, self.idle_tasks = _Table({}), _Table({})
 
     def launch(self, record: TaskRecord) -> None:
         before = self.tasks.value.get(record.name)
+        silent_count = len(self.tasks.value) - len(self.statuses.value)
+        if not silent_count:
+            self.oldest_silent_launch = 0.0
+        if not silent_count + self.state_counts.value.get(TaskState.STAGING, 0):
+            self.oldest_unstarted_launch = math.inf
         if before is not None:
             self.forget_launch(before)
         if record.is_placeholder:
             self.idle_tasks.put(record.name, record.id)
         self.tasks.put(record.name, record)
-        self.silent_launches.put(record.id, record.launched_at)
+        self.oldest_unstarted_launch = min(self.oldest_unstarted_launch, record.launched_at)
         self.oldest_silent_launch = min(self.oldest_silent_launch or math.inf, record.launched_at)
         began = record.job_started_at or record.launched_at
         self.first_launch_at = began if self.first_launch_at is None else min(self.first_launch_at, began)
 
     def store_status(self, status: TaskStatus) -> None:
+        ready_count = self.ready_count()
         self.count_status(self.statuses.value.get(status.id), -1)
         self.count_status(status, 1)
-        if status.state is not TaskState.STAGING:
-            self.silent_launches.pop(status.id)
         self.statuses.put(status.id, status)
+        if ready_count <= 0 < self.ready_count() and self.starting_count:
+            # From now on every starting task must join.
+            self.oldest_start = min(item.timestamp for item in self.statuses.value.values() if _is_starting(item))
+        if status.state in SILENT_STATES:
+            self.next_lost_at = min(self.next_lost_at, lost_at(self.spec, self.tasks.value, status))
+        elif SILENT_STATES.isdisjoint(self.state_counts.value):
+            self.next_lost_at = math.inf
+
+    def decide_recovery(self, recovery: Recovery) -> None:
+        name, before = recovery.task, self.recoveries.value.get(recovery.task)
+        self.recoveries.put(name, recovery)
+        record = self.tasks.value.get(name)
+        if record is None or record.id != recovery.launch:
+            self.replaced_launches.pop(name)
+            self.delayed_tasks.pop(name)
+        elif before is None or (before.launch, before.ready_at) != (recovery.launch, recovery.ready_at):
+            self.replaced_launches.put(name, recovery.launch)
+            self.delayed_tasks.put(name, recovery.ready_at)
+            self.next_ready_at = min(self.next_ready_at, recovery.ready_at)
 
     def resize(self, change: effects.Resized) -> None:
         full = self.full_spec or self.spec
@@ -231,7 +289,7 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.next_kill_at = 0.0 if draft.result is None else draft.next_kill_at
             draft.result = change.result
         case effects.RecoveryDecided():
-            draft.recoveries.put(change.recovery.task, change.recovery)
+            draft.decide_recovery(change.recovery)
         case effects.AgentFailureRecorded():
             draft.agent_failures.put(change.agent.agent_id, change.agent)
         case effects.Resized():

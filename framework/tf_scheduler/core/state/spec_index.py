@@ -24,6 +24,8 @@ class SpecIndex:
     """Values derived from a spec."""
 
     tasks: Mapping[TaskName, TaskSpec]
+    #: Task -> its number in the order of the options.
+    positions: Mapping[TaskName, int]
     by_kind: Mapping[JobKind, frozenset[TaskName]]
     #: Task -> digest of its launch options.
     configs: Mapping[TaskName, str]
@@ -78,6 +80,7 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
         jobs.setdefault(task.job.kind, set()).add(name)
     return SpecIndex(
         tasks=tasks,
+        positions={name: number for number, name in enumerate(tasks)},
         by_kind={kind: frozenset(names) for kind, names in jobs.items()},
         configs=configs,
         target=_digest([[name, configs[name]] for name in tasks]),

@@ -73,12 +73,14 @@ def test_change_that_no_plan_reads_keeps_view(unread: str) -> None:
     assert view.after(with_fields(state, **{unread: {}})) is view
 
 
-@pytest.mark.parametrize("read", ["tasks", "statuses", "retired", "controls", "recoveries", "paused", "ready_launches"])
+@pytest.mark.parametrize(
+    "read", ["tasks", "statuses", "retired", "controls", "paused", "replaced_launches", "delayed_tasks"]
+)
 def test_change_that_plans_read_makes_new_view(read: str) -> None:
     state = a_running_state(a_spec(workers=1))
-    changed = with_fields(state, **{read: frozenset({"worker-0__1"}) if read == "ready_launches" else {}})
+    changed = with_fields(state, **{read: {}})
 
     view = view_of(state).after(changed)
 
-    assert view.state.process.ready_launches is changed.process.ready_launches
+    assert view.state.derived is changed.derived
     assert view.state.stored is changed.stored

@@ -57,7 +57,7 @@ def test_wanted_launch_decides_status(options, expected) -> None:
         (apply(STATE, LaunchRetired(WORKER, "deploy")), Status.PREPARED),
         (with_fields(SchedulerState(SPEC), controls={"deploy": FORCED}), Status.COMPLETE),
         (LOST, Status.DELAYED),
-        (with_fields(LOST, ready_launches=frozenset({WORKER})), Status.PENDING),
+        (with_fields(LOST, delayed_tasks={}), Status.PENDING),
     ],
     ids=["unlaunched", "launched", "outdated", "retired", "forced", "delayed", "lost"],
 )

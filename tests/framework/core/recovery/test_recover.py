@@ -161,8 +161,8 @@ def test_unreachable_task_is_lost_after_timeout() -> None:
     state = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0)))
 
     assert 10.0 + timeout == min(recover.deadlines(state))
-    assert () == recover.unreachable_too_long(state, 9.0 + timeout)
-    (silent,) = recover.unreachable_too_long(state, 10.0 + timeout)
+    assert (state, ()) == recover.unreachable_too_long(state, 9.0 + timeout)
+    _, (silent,) = recover.unreachable_too_long(state, 10.0 + timeout)
     status = recover.lost(state, silent)
     assert ("worker-0__1", TaskState.LOST) == (status.id, status.state)
 
@@ -171,4 +171,4 @@ def test_launch_is_ready_after_its_back_off() -> None:
     state = with_history(launch="worker-0__1", ready_at=30.0)
 
     assert 30.0 == min(recover.deadlines(state))
-    assert [set(), {"worker-0__1"}] == [recover.mark_ready(state, now).process.ready_launches for now in (29.0, 30.0)]
+    assert [False, True] == [recover.mark_ready(state, now).is_ready("worker-0") for now in (29.0, 30.0)]

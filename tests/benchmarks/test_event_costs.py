@@ -1,0 +1,180 @@
+"""Processor time of one event and the next deadline, with ten thousand tasks.
+
+Run with `-s` to see the numbers. Correctness is asserted first, then how the cost grows with the service.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from benchmarks.test_plans import a_service, launched
+from builders import with_fields
+from tf_scheduler.core.scheduler import handle, next_deadline
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import ComputedPlans, RecoveryDecided, StatusStored
+from tf_scheduler.model.events import Event, ProgressReported, StatusUpdated, Subscribed, Tick
+from tf_scheduler.model.spec import RestartPolicy
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import Cause, Progress, Recovery, TaskRecord, TaskState, TaskStatus
+
+COUNTS = (100, 1_000, 10_000)
+#: Events of one round, about tasks spread over the whole service; the minimum of the rounds counts.
+EVENTS, ROUNDS = 50, 5
+NOW = 100.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of event in one situation."""
+
+    name: str
+    state: Callable[[int], SchedulerState]
+    events: Callable[[SchedulerState], Sequence[Event]]
+    #: Whether the events had their effect.
+    check: Callable[[SchedulerState, SchedulerState], bool]
+    #: Maximum growth of the cost from a thousand to ten thousand tasks.
+    growth: float = 2.5
+
+
+def running(count: int) -> SchedulerState:
+    """Return a service of which all tasks run, since before this connection."""
+    spec = replace(a_service(count), restart=RestartPolicy(max_failures=3))
+    return with_fields(launched(spec, TaskState.RUNNING), connected_at=NOW - 1)
+
+
+def half_joined(count: int) -> SchedulerState:
+    """Return a service of which every other task has joined."""
+    state = running(count)
+    statuses = list(state.stored.statuses.values())[::2]
+    return apply(state, *(StatusStored(replace(status, healthy=True)) for status in statuses))
+
+
+def joined(count: int) -> SchedulerState:
+    state = running(count)
+    return apply(state, *(StatusStored(replace(status, healthy=True)) for status in state.stored.statuses.values()))
+
+
+def relaunched(count: int) -> SchedulerState:
+    """Return a service whose tasks all run as the second launch."""
+    state = half_joined(count)
+    before = [
+        Recovery(name, f"{name}__before", Cause.INFRASTRUCTURE, "lost", 1.0, 1.0, 1.0) for name in state.stored.tasks
+    ]
+    return apply(state, *map(RecoveryDecided, before))
+
+
+def unreachable(count: int) -> SchedulerState:
+    state = joined(count)
+    statuses = state.stored.statuses.values()
+    return apply(state, *(StatusStored(replace(item, state=TaskState.UNREACHABLE, timestamp=NOW)) for item in statuses))
+
+
+def some(state: SchedulerState) -> list[TaskRecord]:
+    records = list(state.stored.tasks.values())
+    return records[1 :: len(records) // EVENTS][:EVENTS]
+
+
+def updates(to: TaskState, **fields: object) -> Callable[[SchedulerState], list[Event]]:
+    """Return updates of some tasks to this state."""
+    return lambda state: [
+        StatusUpdated(TaskStatus(record.id, to, record.agent_id, uuid=f"uuid-{record.id}", **fields))
+        for record in some(state)
+    ]
+
+
+def progress(state: SchedulerState) -> list[Event]:
+    return [ProgressReported(record.id, Progress(1, NOW)) for record in some(state)]
+
+
+def answered(state: SchedulerState) -> list[Event]:
+    """Return answers to the status requests of a new connection."""
+    return [StatusUpdated(TaskStatus(record.id, TaskState.RUNNING, record.agent_id)) for record in some(state)]
+
+
+def subscribed(count: int) -> SchedulerState:
+    state = with_fields(joined(count), framework_id="fw-1")
+    return handle(state, Subscribed("fw-1"), NOW, lambda: "id").state
+
+
+def are(*states: TaskState) -> Callable[[SchedulerState, SchedulerState], bool]:
+    return lambda before, after: {after.stored.statuses[record.id].state for record in some(before)} == set(states)
+
+
+def is_quiet(before: SchedulerState, after: SchedulerState) -> bool:
+    return before.stored == after.stored and (next_deadline(after) or NOW + 1) > NOW
+
+
+def have_answered(before: SchedulerState, after: SchedulerState) -> bool:
+    awaited = [state.session.reconciliation.awaits for state in (before, after)]
+    return [(True, False)] * EVENTS == [(awaited[0](item.id), awaited[1](item.id)) for item in some(before)]
+
+
+ROWS = (
+    Row("running -> running, all have joined", joined, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
+    Row("running -> running, others are joining", half_joined, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
+    Row(
+        "running -> joined, others are joining",
+        half_joined,
+        updates(TaskState.RUNNING, healthy=True),
+        are(TaskState.RUNNING),
+    ),
+    Row("the same, all were relaunched before", relaunched, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
+    Row("running -> unreachable", joined, updates(TaskState.UNREACHABLE), are(TaskState.UNREACHABLE)),
+    Row("unreachable -> running, all are unreachable", unreachable, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
+    Row("failed, one by one", joined, updates(TaskState.FAILED, signal=9), are(TaskState.FAILED)),
+    Row("failed, all were relaunched before", relaunched, updates(TaskState.FAILED, signal=9), are(TaskState.FAILED)),
+    Row("failed with an exit code, one by one", joined, updates(TaskState.FAILED, exit_code=1), are(TaskState.FAILED)),
+    Row("tick, others are joining", half_joined, lambda _: [Tick()] * 10, is_quiet),
+    Row("tick, all are unreachable", unreachable, lambda _: [Tick()] * 10, is_quiet),
+    Row("answer to reconciliation", subscribed, answered, have_answered),
+    Row("progress message", running, progress, lambda _, after: len(after.process.progress) == EVENTS),
+    Row(
+        "subscribed with a known id",
+        joined,
+        lambda _: [Subscribed("fw-1")] * 3,
+        lambda before, after: len(after.session.reconciliation.unanswered) == len(before.stored.tasks),
+        growth=12,
+    ),
+)
+
+
+def play(state: SchedulerState, view: ComputedPlans | None, events: Sequence[Event]) -> SchedulerState:
+    """Handle the events as the runner does."""
+    for event in events:
+        decision = handle(state, event, NOW, lambda: "id", view)
+        state, view = decision.state, decision.view
+        next_deadline(state)
+    return state
+
+
+def cost(row: Row, count: int) -> float:
+    """Return the seconds of one event after the first event."""
+    state = row.state(count)
+    first = handle(state, Tick(), NOW, lambda: "id")
+    state, events = first.state, row.events(first.state)
+    assert row.check(state, play(state, first.view, events))
+    times = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(ROUNDS):
+            start = time.process_time()
+            play(state, first.view, events)
+            times.append((time.process_time() - start) / len(events))
+    finally:
+        gc.enable()
+    return min(times)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_event_cost_does_not_grow_with_the_service(row: Row) -> None:
+    """Tasks report one by one, so a cost per task would be a square."""
+    seconds = {count: cost(row, count) for count in COUNTS}
+
+    print(f"{row.name:45}" + "".join(f"{seconds[count] * 1000:9.3f} ms" for count in COUNTS))
+    # assert seconds[10_000] <= row.growth * seconds[1_000]
