@@ -49,6 +49,7 @@ class Arena:
     folder: RunFolder
     witness: Witness
     proxy: MasterProxy
+    store: Store
     wanted: dict[str, AgentNode] = field(default_factory=dict)
 
     def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE, *, unseen: bool = False) -> None:
@@ -63,7 +64,7 @@ class Arena:
                 raise JobError(f"the training {seen.verdict} while waiting until {what}: {seen.reason}")
             if time.monotonic() > deadline:
                 raise JobError(f"{patience:.0f} s were not enough until {what}")
-            if self.app.trouble and self.app.last_exit != _NO_STORE:
+            if not unseen and self.app.trouble and self.app.last_exit != _NO_STORE:
                 raise JobError(self.app.trouble)
             time.sleep(_LOOK)  # whatever could announce it may be what was killed
 
@@ -140,7 +141,7 @@ def arena(document: Mapping[str, Any], folder: RunFolder, store: Store) -> Itera
         _behind(proxy, folder)
         running = stack.enter_context(run_scheduler(launch, "chaos", cluster.master.address, console=False))
         witness = stack.enter_context(Witness(cluster.directory, folder.recording))
-        yield Arena(cluster, running, folder, witness, proxy, dict(cluster.agents))
+        yield Arena(cluster, running, folder, witness, proxy, store, dict(cluster.agents))
 
 
 def _behind(proxy: MasterProxy, folder: RunFolder) -> None:

@@ -34,6 +34,8 @@ _DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "options
 #: As on a cluster: a scheduler on a busy machine may take longer to start than a local run's waits for it.
 _SERVICE = {"failover_timeout": 3600}
 _RECOVERY = {"unreachable_timeout": UNREACHABLE_TIMEOUT}
+#: A frozen program is replaced as soon as it is certain.
+_HEALTH = {"frozen_after": 15}
 #: Faults are no crash loop: the back-off of the second in a row would only be waited for.
 _RESTART = {"backoff": 1}
 
@@ -85,7 +87,8 @@ def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
     service = {**_SERVICE, **given, "command": f'{given["command"]} --until "$CHECKPOINT_DIR/{ENOUGH}"'}
     recovery = {**_RECOVERY, **document.get("recovery", {})}
     restart = {**_RESTART, **document.get("restart", {})}
-    return {**document, "service": service, "recovery": recovery, "restart": restart}, spec
+    health = {**_HEALTH, **document.get("health", {})}
+    return {**document, "service": service, "recovery": recovery, "restart": restart, "health": health}, spec
 
 
 def _trainings(

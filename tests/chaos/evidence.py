@@ -104,8 +104,11 @@ def read(lines: Iterable[Mapping[str, Any]]) -> Record:
 
 
 def _launches(lines: Iterable[Mapping[str, Any]]) -> Iterator[Launched]:
+    """Adopted launches are recorded again."""
+    known: set[str] = set()
     for line in lines:
-        if "launched" in line:
+        if "launched" in line and line["launched"] not in known:
+            known.add(line["launched"])
             yield Launched(line["t"], line["task"], line["launched"], line["address"], line["agent"])
 
 

@@ -62,6 +62,8 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then continues"),
         Fault(TWO, "two of the kills at once"),
         Fault("disk-full", "the state's disk is full while a worker is killed, and later has free space", Store.SQLITE),
+        Fault("program-frozen", "the program of a task is stopped (SIGSTOP)"),
+        Fault("state-lost", "the scheduler's state is lost; an operator continues the framework with `--adopt`"),
         Fault("scheduler-kills", "the scheduler is killed five times in a row"),
         Fault("scheduler-away", "the scheduler is stopped when an agent is unreachable, and continues when it is back"),
         Fault("registry-lost", "the master is killed, and started again without its registry"),

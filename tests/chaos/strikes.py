@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.faults import TWO, Strike
+from chaos.faults import TWO, Store, Strike
 from kit.freezing import freeze, thaw
 from mesos_local.host.process import PROC, read_stat
 from mesos_local.master_api import teardown
@@ -86,10 +86,16 @@ def _scheduler(arena: Arena, _number: int) -> Done:
     def again() -> bool:
         return arena.app.process not in (None, process)
 
+    _signal_scheduler(arena, signal.SIGKILL)
+    return Done("scheduler", mend=lambda: arena.until("Marathon starts the scheduler again", again))
+
+
+def _signal_scheduler(arena: Arena, number: int) -> None:
+    """Send a signal to the scheduler and its children."""
+    process = arena.app.process
     if process is not None:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return Done("scheduler", mend=lambda: arena.until("Marathon starts the scheduler again", again))
+            os.killpg(process.pid, number)
 
 
 def _master(arena: Arena, _number: int) -> Done:
@@ -172,6 +178,39 @@ def _no_room(arena: Arena) -> Iterator[None]:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
 
 
+def _program_frozen(arena: Arena, number: int) -> Done:
+    victim, began = _pick(_tasks(arena), number), time.time()
+    wanted = of_task(victim, program=True)
+    for member in filter(wanted, members(arena.cluster.directory)):
+        member.process.signal(signal.SIGSTOP)
+    arena.until("it is launched again", lambda: victim in _launched(arena, began))
+    return Done(victim, frozenset({victim}))
+
+
+def _state_lost(arena: Arena, _number: int) -> Done:
+    """Kill the scheduler, remove its state, and adopt the framework after the refusal."""
+    (framework,) = arena.cluster.state().frameworks
+    app, process = arena.app, arena.app.process
+    _signal_scheduler(arena, signal.SIGKILL)
+    arena.until("it has ended", lambda: process is None or not process.alive(), unseen=True)
+    for file in arena.folder.path.glob(f"{arena.folder.store.name}*"):
+        file.unlink()
+    if arena.store is Store.ZOOKEEPER:
+        arena.cluster.zookeeper.kill()
+        shutil.rmtree(arena.cluster.directory / "zookeeper" / "data" / "version-2")
+        arena.cluster.zookeeper.start()
+    refused = f"framework {framework.framework_id} of"
+
+    def is_refused() -> bool:
+        app.poll()
+        app.read_log()
+        return refused in app.trouble
+
+    arena.until("the next one refuses to start", is_refused, unseen=True)
+    app.restart(ADOPT_FRAMEWORK=framework.framework_id)
+    return Done("scheduler")
+
+
 def _scheduler_kills(arena: Arena, number: int) -> Done:
     for _ in range(5):
         _scheduler(arena, number).mend()
@@ -181,19 +220,17 @@ def _scheduler_kills(arena: Arena, number: int) -> Done:
 def _scheduler_away(arena: Arena, number: int) -> Done:
     """The scheduler continues when the time of its unreachable tasks is over."""
     victim, began = _host(arena, number), time.time()
-    names, node, head = arena.hosts()[victim], arena.wanted[victim], arena.app.process
+    names, node = arena.hosts()[victim], arena.wanted[victim]
     freeze(node)
     try:
         arena.until("its tasks are out of reach", lambda: names <= _reported(arena, "unreachable", began))
-        if head is not None:
-            os.killpg(head.pid, signal.SIGSTOP)
+        _signal_scheduler(arena, signal.SIGSTOP)
     finally:
         thaw(node)
     try:
         arena.until("its tasks would be given up", lambda: time.time() > began + 2 * UNREACHABLE_TIMEOUT, unseen=True)
     finally:
-        if head is not None:
-            os.killpg(head.pid, signal.SIGCONT)
+        _signal_scheduler(arena, signal.SIGCONT)
     arena.until("its tasks are back", lambda: names <= _reported(arena, "running", began))
     return Done(victim)
 
@@ -338,6 +375,8 @@ _KINDS: Mapping[str, Kind] = {
     "agent-frozen": _agent_frozen,
     "master-frozen": _master_frozen,
     "disk-full": _disk_full,
+    "program-frozen": _program_frozen,
+    "state-lost": _state_lost,
     "scheduler-kills": _scheduler_kills,
     "scheduler-away": _scheduler_away,
     "registry-lost": _registry_lost,
