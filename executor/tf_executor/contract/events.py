@@ -259,7 +259,7 @@ def final_report(
 def describe_end(ending: EndReport) -> str:
     """Return how a process ended.
 
-    SIGKILL is not explained as out of evidence: any process can send it; only the kernel's counters tell (`evidence`).
+    SIGKILL is not explained as out of memory: any process can send it; only the kernel's counters tell (`evidence`).
     """
     if ending.signal is not None:
         return "killed by " + _name(ending.signal)
