@@ -301,7 +301,8 @@ class StreamProcess:
     def _give_up(self, reason: str, *, by_master: bool = True) -> None:
         if self._halt():
             self._last_failure = reason
-            logger.error("driver aborted: %s", reason)
+            if by_master:
+                logger.error("driver aborted: %s", reason)
             self._contained(self._on_state, DriverAborted(reason, by_master))
 
     def process_event(self, event: dict[str, Any]) -> None:

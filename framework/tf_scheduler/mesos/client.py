@@ -66,7 +66,7 @@ class MesosDriver:
             tls=tls,
             offer_constraints=encode.offer_constraints(spec),
             permit=check_leadership,
-            before_registration=self._before_registration,
+            before_registration=None if self._lost.ignore else self._before_registration,
         )
 
     @property

@@ -39,6 +39,8 @@ class LostFrameworks:
     adopt: str = ""
     #: Id of the framework to stop, before a new one is registered; empty for none.
     reset: str = ""
+    #: Whether to register a new framework without a check.
+    ignore: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class ServiceSettings:
 
 
 def load_settings(
-    document: Document, environment: Mapping[str, str], reset: str = "", adopt: str = ""
+    document: Document, environment: Mapping[str, str], lost: LostFrameworks | None = None
 ) -> ServiceSettings:
     """Configure the log and return the settings from the options and the environment.
 
@@ -104,7 +104,7 @@ def load_settings(
         _tls(options["tls"]),
         environment,
         _recording(environment),
-        LostFrameworks(adopt, reset),
+        lost or LostFrameworks(),
         options["metrics"]["statsd"],
         OptionsHistory(options, environment, own_spec, uninstalling),
     )

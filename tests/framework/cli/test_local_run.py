@@ -53,6 +53,7 @@ def test_run_replaces_cluster_options(prepared) -> None:
     )
 
     assert "127.0.0.1:5050" == options["mesos"]["master"]
+    assert "--force-registration" == launch.command[-1]
     assert (launch.folder.parent / "state.db").as_uri() == options["scheduler"]["state"]
     assert ("nobody", "", sys.executable) == (
         options["service"]["user"],

@@ -233,6 +233,15 @@ def test_invalid_port_is_reported(tmp_path: Path, variables, message: str) -> No
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("other", ["--reset=fw-1", "--force-registration"])
+def test_adoption_excludes_other_orders(tmp_path: Path, other: str) -> None:
+    """Whether to keep or to stop the tasks of a framework is not guessed."""
+    result = run_command("scheduler", "run", "--adopt", "fw-1", other, "--options", tmp_path / "missing.json")
+
+    assert 2 == result.returncode
+    assert f"--adopt fw-1: invalid with {other.partition('=')[0]}" in result.stderr
+
+
 def test_unavailable_state_store_exits_with_3(tmp_path: Path) -> None:
     host = Host(tmp_path, "127.0.0.1:9")
     host.change(scheduler={"state": "zk://127.0.0.1:9/frameworks?request_timeout=1"})

@@ -181,6 +181,16 @@ def test_registration_next_to_live_framework_is_refused(inbox) -> None:
     assert "`--adopt framework-1`" in refused.message
 
 
+def test_forced_registration_asks_nothing(inbox) -> None:
+    """Runs of `local run` may have the same name."""
+    with Peer(stream(subscribed()), on_call=answering(MasterAnswers([a_framework()], [a_task("worker-0__a")]))) as peer:
+        driver = MesosDriver(a_spec(), peer.address, None, inbox.thunks.put, lost=LostFrameworks(ignore=True))
+        driver.start()
+        assert isinstance(inbox.handle(), events.Subscribed)
+        driver.stop()
+        assert [] == peer.all("GET_FRAMEWORKS")
+
+
 def test_hidden_frameworks_are_reported_once(inbox) -> None:
     """The driver registers, also after a master that did not answer."""
     with Peer(status(503), stream(subscribed()), on_call=status(403, b"no")) as peer:

@@ -223,7 +223,9 @@ def prepare_launch(
     folder.scheduler.mkdir(mode=0o700)
     write_private(folder.options, json.dumps(completed, indent=2))
     secrets = secret_variables(completed)
-    return SchedulerLaunch(folder.options, folder.scheduler, folder.scheduler_log, folder.recording, secrets)
+    # Each run has its own state, so runs of one options file may train at the same time.
+    arguments = () if state else ("--force-registration",)
+    return SchedulerLaunch(folder.options, folder.scheduler, folder.scheduler_log, folder.recording, secrets, arguments)
 
 
 def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:

@@ -20,6 +20,7 @@ import click
 from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
+from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import parse
 from tf_scheduler.service.build import SchedulerProcess, build_scheduler
@@ -62,7 +63,15 @@ def scheduler() -> None:
     help="Continue this framework if the stored state is lost.",
     show_envvar=True,
 )
-def run(file: Path | None, reset: str, adopt: str) -> None:
+@click.option(
+    "--force-registration",
+    "force",
+    is_flag=True,
+    envvar="FORCE_REGISTRATION",
+    help="Register next to a live framework of this name.",
+    show_envvar=True,
+)
+def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
     """Run the scheduler until SIGTERM; tasks keep running.
 
     Environment variables configure the scheduler. The package's Marathon app sets them: one for each option
@@ -74,10 +83,10 @@ def run(file: Path | None, reset: str, adopt: str) -> None:
       export PORT_API=8080 EXECUTOR_URI=file://$(dcos-tensorflow executor build)
       dcos-tensorflow scheduler run --options options.json
     """
-    if adopt and adopt == reset:
-        raise click.UsageError(f"--adopt and --reset name the same framework: {adopt}")
+    if adopt and (force or adopt == reset):
+        raise click.UsageError(f"--adopt {adopt}: invalid with {'--force-registration' if force else '--reset'}")
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
-    settings = load_settings(document, os.environ, reset, adopt)
+    settings = load_settings(document, os.environ, LostFrameworks(adopt, reset, force))
     try:
         process = build_scheduler(settings)
         with handle_signals(partial(_stop, process), signal.SIGTERM, signal.SIGINT):

@@ -111,10 +111,21 @@ class SchedulerLaunch:
     log: Path
     recording: Path
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: More arguments of `scheduler run`.
+    arguments: tuple[str, ...] = ()
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(self.options)]
+        return [
+            sys.executable,
+            "-m",
+            "tf_scheduler",
+            "scheduler",
+            "run",
+            "--options",
+            str(self.options),
+            *self.arguments,
+        ]
 
     def environment(self, port: int, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the scheduler's variables; no others of the user's environment."""
