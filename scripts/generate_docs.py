@@ -19,6 +19,7 @@ from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED
 from tf_scheduler.core.recovery import failure_causes, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.reactions import REACTIONS, Report
 from tf_scheduler.core.state import restart_units
+from tf_scheduler.mesos.outbox import MAX_CALLS, MAX_UNANSWERED, RESUBSCRIBE_INTERVAL
 from tf_scheduler.model.plan import PlanKind, Status, Verb
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind
 from tf_scheduler.model.task import Cause, TaskState
@@ -313,9 +314,36 @@ The loss of a paused task never counts as a failure.
 """
 
 
+_FAILED_CALLS = f"""
+## Failed calls
+
+A thread sends the scheduler's calls to Mesos, one by one and in order. The loop handles events meanwhile. The metric
+`tensorflow_calls_queued` shows how many calls wait, and `tensorflow_failed_calls_total` counts failed calls.
+
+| call | ACCEPT | other calls |
+| --- | --- | --- |
+| refused (HTTP status 3xx to 5xx) | its launches end as TASK_DROPPED, its offers are declined | repeated on the next subscription |
+| sent, no answer | its offers are declined, then the status of its launches is requested: Mesos may have launched them | sent again |
+| not sent, because the connection was lost | its launches end as TASK_DROPPED | repeated on the next subscription |
+
+The scheduler subscribes again after a refused call (at most once in {RESUBSCRIBE_INTERVAL:g} s), and after {MAX_UNANSWERED} calls in a row without an
+answer. Mesos then offers all unused resources again, and the scheduler repeats what is missing: RECONCILE, KILL and REVIVE.
+Mesos repeats status updates until they are acknowledged. Up to {MAX_CALLS:,} calls can wait. If more are decided, the scheduler
+sends the waiting calls, and then subscribes again. `dcos-tensorflow health` reports refused calls until Mesos accepts a call.
+"""
+
+
 def recovery() -> str:
     """Return docs/recovery.md."""
-    parts = (_INTRODUCTION, "## Why it ended", _causes(), "## What starts again", _units(), *_reactions())
+    parts = (
+        _INTRODUCTION,
+        "## Why it ended",
+        _causes(),
+        _FAILED_CALLS,
+        "## What starts again",
+        _units(),
+        *_reactions(),
+    )
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def live(spec: ServiceSpec, master: str, state: str, folder: Path) -> None:
         mark = folder / f"{moment} {what}"
         if not mark.exists():
             mark.touch()
+            # "after" a call: Mesos has answered it.
+            while moment == "after" and process.connection.driver.queued_calls:
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
 
     bury(state, spec.name)

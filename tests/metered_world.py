@@ -11,7 +11,8 @@ from simulation.world import World, play
 from tf_scheduler.core.plans.view import plans
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
-from tf_scheduler.model.events import EventSkipped, ProgressReported
+from tf_scheduler.model.effects import Suppress
+from tf_scheduler.model.events import CallFailed, EventSkipped, ProgressReported
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import Progress, TaskState
 
@@ -45,7 +46,7 @@ class MeteredWorld(World):
 
 
 def a_life():
-    """Deployed, one worker lost and back, progress, a skipped event, a reconnect."""
+    """Deployed, a worker lost and back, progress, problems, a reconnect."""
     jobs = (a_job(JobKind.PS), a_job(JobKind.WORKER, 2, needs=needs(mem=64, gpus=1)))
     spec = a_spec(jobs=(*jobs, a_job(JobKind.CHIEF)))
     agents = (an_agent("agent-1", gpus=2), an_agent("agent-2"))
@@ -56,6 +57,7 @@ def a_life():
     play(world, send.status("worker-1", TaskState.FAILED, signal=9, message="killed by signal 9"))
     play(world, send.offers(), send.running())
     world.step(EventSkipped("UPDATE", "missing field 'task_id'"))
+    world.step(CallFailed(Suppress(), "Unauthorized", 401))
     world.disconnect()
     world.register()
     world.meter.loop.request("GET", 200)

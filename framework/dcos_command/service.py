@@ -196,7 +196,7 @@ def _show_endpoints(answer: Any, params: Params) -> Iterator[Any]:
 
 
 #: Statuses of the API's health that are accepted as answers.
-_HEALTH_CODES = (203, 205, 206, 207, 318, 319, 320, 321, 500)
+_HEALTH_CODES = (203, 205, 206, 207, 317, 318, 319, 320, 321, 500)
 #: HTTP allows no body for these.
 _HEALTH_WITHOUT_BODY = {204: "deploying: nothing is launched yet", 205: "recovering"}
 

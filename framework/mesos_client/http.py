@@ -6,8 +6,10 @@ import base64
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Iterator, Mapping
 
 #: Maximum characters of an error answer.
@@ -18,6 +20,10 @@ CONNECT_TIMEOUT = 4.0
 
 class TransportError(Exception):
     """Missing or broken answer. The message omits the content of the request."""
+
+
+class NotSentError(TransportError):
+    """The request was certainly not sent."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,14 @@ class SocketHandle:
             with suppress(OSError):
                 # SSLSocket's own shutdown would discard the session that the reading thread uses.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+def clock_offset(date: str | None) -> float | None:
+    """Return the seconds by which a Date header is ahead of now; None if unknown."""
+    try:
+        return parsedate_to_datetime(date).timestamp() - time.time() if date else None
+    except (TypeError, ValueError, OverflowError):  # TypeError: Python before 3.10
+        return None
 
 
 JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}

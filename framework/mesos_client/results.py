@@ -46,6 +46,8 @@ class Failed(SendResult):
     """No response (timeout, connection lost); the call may have been processed."""
 
     reason: str
+    #: Whether Mesos may have received the call; False if it was certainly not sent.
+    may_be_done: bool = True
 
     def __str__(self) -> str:
         return f"failed: {self.reason}"

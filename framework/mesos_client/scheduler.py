@@ -209,6 +209,12 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
                 self.restart_stream()
         return result
 
+    def resubscribe(self, subscription: int, reason: str) -> None:
+        """Subscribe again because of `reason`; no effect if `subscription` has ended."""
+        if self.connected and subscription == self.subscription:
+            self._moving = reason
+            self.restart_stream()
+
     def _halt(self) -> bool:
         first = super()._halt()
         if self._detector is not None:

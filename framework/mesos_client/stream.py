@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, TypeVar
 
 from .backoff import AttemptRateLimit, Clock
 from .credentials import Credentials
-from .http import JSON_HEADERS, HttpRequest, Subscription, TransportError, encode
+from .http import JSON_HEADERS, HttpRequest, NotSentError, Subscription, TransportError, clock_offset, encode
 from .results import DriverAborted, DriverState, Failed, NotConnected, Rejected, SendResult
 from .transport import Stream, Transport
 
@@ -175,6 +175,7 @@ class StreamProcess:
 
     def _read(self, stream: Stream, request: HttpRequest) -> StreamLoss:
         head = stream.open(request)
+        self._transport.clock_offset = clock_offset(head.headers.get("date"))
         if head.status != 200:
             return StreamLoss(f"HTTP {head.status}: {stream.text()}", head.status, head.headers.get("location"))
         if "chunked" not in head.headers.get("transfer-encoding", ""):
@@ -236,6 +237,11 @@ class StreamProcess:
     def last_failure(self) -> str | None:
         """Cause of a missing subscription, if known; None while subscribed."""
         return self._last_failure
+
+    @property
+    def clock_offset(self) -> float | None:
+        """Seconds by which the other side's clock was ahead at its last answer, if known."""
+        return self._transport.clock_offset
 
     def start(self) -> None:
         """Subscribe in the background. Raises RuntimeError if called twice."""
@@ -326,7 +332,7 @@ class StreamProcess:
                 # Mesos did not process the call: resend it with a new token.
                 header, result = self._try(session, body)
         except TransportError as error:
-            return Failed(str(error))
+            return Failed(str(error), not isinstance(error, NotSentError))
         return result
 
     def _try(self, session: Subscription, body: Mapping[str, Any]) -> tuple[str | None, SendResult]:
@@ -338,7 +344,7 @@ class StreamProcess:
         try:
             return self._credentials.header()
         except Exception as error:  # any error of a login service
-            raise TransportError(f"no credentials: {type(error).__name__}: {error}") from error
+            raise NotSentError(f"no credentials: {type(error).__name__}: {error}") from error
 
     def _send(self, *_arguments: Any, **_options: Any) -> None:
         """Disable pymesos' call methods, which would open their own connections."""

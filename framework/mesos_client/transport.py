@@ -23,9 +23,11 @@ from .http import (
     MAX_TEXT,
     HttpReply,
     HttpRequest,
+    NotSentError,
     SocketHandle,
     Subscription,
     TransportError,
+    clock_offset,
     encode,
 )
 from .results import Failed, NotConnected, Rejected, SendResult, Sent
@@ -64,6 +66,9 @@ class Stream:
                 name = "localhost" if url.scheme == UNIX_SCHEME else url.hostname or ""
                 self._connection = http.client.HTTPConnection(name, _port(url))
                 self._connection.sock, self._peer = self._connect(url, request), url[:2]
+        except _ERRORS as error:
+            raise NotSentError(str(_broken(error))) from error
+        try:
             assert self._connection is not None
             self._connection.request("POST", url.path, request.body, dict(request.headers))
             self._response = self._connection.getresponse()
@@ -162,6 +167,8 @@ class Transport:
         self._turn = threading.Lock()
         self._closed = False
         self._call = Stream(self._tls)
+        #: Seconds by which the clock of the master or agent was ahead at its last answer; None if unknown.
+        self.clock_offset: float | None = None
         if tls is not None:
             tls.context(SocketHandle())
 
@@ -181,20 +188,22 @@ class Transport:
         """
         request = HttpRequest(session.url, {**JSON_HEADERS, **headers, **session.headers}, encode(body), self._timeout)
         if not self._turn.acquire(timeout=self._timeout):
-            return Failed("timed out while earlier calls waited for their responses")
+            return Failed("timed out while earlier calls waited for their responses", may_be_done=False)
         try:
             return result_of(self.post(request)) if present() is session else NotConnected()
         except TransportError as error:
-            return Failed(str(error))
+            return Failed(str(error), not isinstance(error, NotSentError))
         finally:
             self._turn.release()
 
     def post(self, request: HttpRequest) -> HttpReply:
         """Send one call and return its response; not thread-safe. Raises TransportError."""
         if self._closed:
-            raise TransportError("the driver is stopped")
+            raise NotSentError("the driver is stopped")
         try:
-            return HttpReply(self._call.open(request).status, self._call.read())
+            response = self._call.open(request)
+            self.clock_offset = clock_offset(response.headers.get("date"))
+            return HttpReply(response.status, self._call.read())
         except TransportError:
             self._call.close()
             raise

@@ -18,10 +18,10 @@ class Driver(Protocol):
         """Connect in the background."""
 
     def stop(self) -> None:
-        """Disconnect; tasks keep running."""
+        """Send enqueued calls for some seconds, and disconnect; tasks keep running."""
 
     def perform(self, call: Call) -> object:
-        """Send one call, or log why it was not sent; never raise for a lost connection."""
+        """Send or enqueue one call; never wait for Mesos, nor raise for a lost connection."""
 
 
 class Observer(Protocol):

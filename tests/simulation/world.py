@@ -18,8 +18,8 @@ from simulation.mesos import Agent, FakeMesos
 from tf_scheduler.core.plans.tables import check_transition
 from tf_scheduler.core.plans.view import plans
 from tf_scheduler.core.scheduler import handle, next_deadline
-from tf_scheduler.model.effects import Call, Decision, Outcome
-from tf_scheduler.model.events import Disconnected, Event, StatusUpdated, Tick
+from tf_scheduler.model.effects import Accept, Call, Decision, Outcome
+from tf_scheduler.model.events import CallFailed, Disconnected, Event, StatusUpdated, Tick
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.spec import ServiceSpec
@@ -55,6 +55,10 @@ class World:
         self.bursts = False
         #: Transitions of plan steps.
         self.moves: set[tuple[Status, Status]] = set()
+        #: Returns the failure of a call; None: Mesos takes it.
+        self.failing: Callable[[Call], CallFailed | None] = lambda _: None
+        #: Whether Mesos acts on calls whose answer is lost.
+        self.answers_are_lost = False
         self._start(spec)
 
     @property
@@ -83,8 +87,15 @@ class World:
         return decision
 
     def perform(self, call: Call) -> None:
-        """Perform a call as the runner's driver does: Mesos takes each call immediately."""
-        self.mesos.perform(call, self.now)
+        """Perform a call as the driver does, but without an outbox."""
+        failure = self.failing(call)
+        if failure is None or self.answers_are_lost:
+            self.mesos.perform(call, self.now)
+        if failure is not None:
+            if isinstance(call, Accept) and self.answers_are_lost:
+                # Mesos ignores a DECLINE of used offers.
+                self.mesos.rescinded.update(call.offer_ids)
+            self.mesos.events.append(failure)
 
     def settle(self) -> None:
         """Deliver all pending events of Mesos, and what follows from them."""

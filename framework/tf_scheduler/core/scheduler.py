@@ -28,7 +28,16 @@ from .plans import commands, execute, scheduling
 from .plans.execute import KILL_INTERVAL
 from .plans.scheduling import PlanView
 from .plans.view import is_teardown_due
-from .recovery import elastic, maintenance, operator_commands, reconcile, recover, startup_timeout, status
+from .recovery import (
+    connection_problems,
+    elastic,
+    maintenance,
+    operator_commands,
+    reconcile,
+    recover,
+    startup_timeout,
+    status,
+)
 from .state import after_job
 from .state.reducer import assert_never, decide
 
@@ -105,6 +114,8 @@ _ALONE = (
     events.EventSkipped,
     events.FrameworksHidden,
     events.ClockStepped,
+    events.CallsAccepted,
+    events.ClockDrifted,
 )
 _MARK_READY = DecisionStage(
     lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.derived.delayed_tasks
@@ -229,8 +240,8 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, ctx: status.on_update(state, event.status, ctx.now, ctx.new_id, ctx.view)
         case events.OffersReceived():
             return lambda state, ctx: rounds.on_offers(state, event, ctx.now, ctx.new_id, ctx.view)
-        case events.EventSkipped() | events.FrameworksHidden() | events.ClockStepped():
-            return lambda state, _: decide(state, outcomes=(_warning(event),))
+        case events.ConnectionProblem():
+            return lambda state, ctx: connection_problems.handle(state, event, ctx.now, ctx.new_id, ctx.view)
         case events.OfferRescinded():
             return lambda state, _: rounds.on_rescinded(state, event.offer_id)
         case events.InverseOffersReceived():
@@ -255,22 +266,6 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, _: _on_disconnected(state, event)
         case _:
             assert_never(event)
-
-
-def _warning(event: events.EventSkipped | events.FrameworksHidden | events.ClockStepped) -> Outcome:
-    """Return the outcome of an event that is only reported."""
-    if isinstance(event, events.EventSkipped):
-        message = f"skipped an event of Mesos that cannot be decoded: {event.type}: {event.problem}"
-        return Outcome("EventSkipped", message, warning=True)
-    if isinstance(event, events.FrameworksHidden):
-        message = (
-            f"the master does not show frameworks: {event.reason}; if the stored state was lost, tasks may run twice; "
-            f"grant the principal of the scheduler the permission view_frameworks"
-        )
-        return Outcome("FrameworksHidden", message, warning=True)
-    direction = "forward" if event.seconds > 0 else "back"
-    message = f"the clock of this machine was set {direction} by {abs(event.seconds):.0f} s; deadlines do not change"
-    return Outcome("ClockStepped", message, warning=True)
 
 
 def _change_framework(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mesos_client.credentials import Credentials, Tls
 from mesos_client.masters import Detector
-from mesos_client.results import DriverAborted, DriverDisconnected, SendResult
+from mesos_client.results import DriverAborted, DriverDisconnected, Rejected, SendResult
 from mesos_client.scheduler import AskMaster, SchedulerDriver
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Call, Teardown
@@ -17,17 +18,22 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 
 from . import decode, encode
-from .decode import explain_acl_error
+from .decode import explain_acl_error, sanitize_text
+from .outbox import DecodeEvent, Outbox, QueuedCall
 from .registration import LostFrameworks, check_registration
 
-#: An event in the inbox, decoded later in the runner's thread.
-DecodeEvent = Callable[[], events.Event | None]
+#: Seconds to send waiting calls at a stop. The next scheduler repeats all calls but TEARDOWN.
+FLUSH_SECONDS, TEARDOWN_SECONDS = 5.0, 20.0
+#: Tolerated seconds between the clocks. An answer's Date may be as old as the call timeout (10 s) plus 1 s; clocks that
+#: are synchronized differ by less than 1 s.
+MAX_CLOCK_OFFSET = 30.0
 
 
 class MesosDriver:
     """Subscribe as the service's framework; send TEARDOWN only for a Teardown call.
 
-    Calls decided before the latest SUBSCRIBED was handled are not sent: their offers are void.
+    Calls leave through an outbox. Calls decided before the latest SUBSCRIBED was handled are not sent: their offers are
+    void.
 
     Args:
         master: host:port, a comma-separated list, zk://..., or a Detector.
@@ -68,29 +74,55 @@ class MesosDriver:
             permit=check_leadership,
             before_registration=None if self._lost.ignore else self._before_registration,
         )
+        self._outbox = Outbox(self._send, self._driver.resubscribe, put, check_leadership or _no_check)
+        self._flush_seconds = FLUSH_SECONDS
+        self._has_drifted = False
 
     @property
     def master(self) -> str | None:
         """Base URL of the current master; None if unknown."""
         return self._driver.master
 
+    @property
+    def queued_calls(self) -> int:
+        """Number of calls that wait to be sent, or for their answer."""
+        return len(self._outbox)
+
     def start(self) -> None:
         """Connect in the background."""
+        self._outbox.start()
         self._driver.start()
 
     def stop(self) -> None:
-        """Disconnect; the tasks keep running."""
+        """Send the waiting calls for some seconds, and disconnect; the tasks keep running."""
+        self._outbox.close(self._flush_seconds)
         self._driver.stop()
 
-    def perform(self, call: Call) -> SendResult:
-        """Send one call; reconciliation and repeated calls repair a failed call."""
-        if not isinstance(call, Teardown):
-            body = encode.call(call, FrameworkId(self._driver.framework_id or ""))
-            return self._driver.send(body, self._subscription)
-        result = self._driver.teardown()
-        if result.ok:
-            self._put(events.TornDown)
-        return result
+    def perform(self, call: Call) -> None:
+        """Enqueue one call; events report calls that fail."""
+        body = {} if isinstance(call, Teardown) else encode.call(call, FrameworkId(self._driver.framework_id or ""))
+        if isinstance(call, Teardown):
+            self._flush_seconds = TEARDOWN_SECONDS
+        self._outbox.add(QueuedCall(call, body, self._subscription))
+
+    # For the outbox's thread
+
+    def _send(self, item: QueuedCall) -> SendResult:
+        if isinstance(item.call, Teardown):
+            result = self._driver.teardown()
+            if result.ok:
+                self._put(events.TornDown)
+        else:
+            result = self._driver.send(item.body, item.subscription)
+        self._check_clock()
+        return replace(result, text=sanitize_text(result.text)) if isinstance(result, Rejected) else result
+
+    def _check_clock(self) -> None:
+        """Report when the master's clock begins to differ, and when it agrees again."""
+        offset = self._driver.clock_offset
+        if offset is not None and (abs(offset) > MAX_CLOCK_OFFSET) != self._has_drifted:
+            self._has_drifted = not self._has_drifted
+            self._put(partial(events.ClockDrifted, offset if self._has_drifted else 0.0))
 
     def _before_registration(self, ask: AskMaster) -> str | None:
         found = check_registration(self._spec, self._lost, ask)
@@ -106,6 +138,7 @@ class MesosDriver:
     def _on_event(self, raw: Mapping[str, Any]) -> None:
         if raw.get("type") == "SUBSCRIBED":
             self._put(partial(self._subscribed, raw, self._driver.subscription))
+            self._check_clock()
         else:
             self._put(partial(decode.event, raw))
 
@@ -119,3 +152,7 @@ class MesosDriver:
             self._put(partial(events.SubscriptionRefused, reason, state.by_master))
         else:
             self._put(partial(events.Disconnected, state.reason))
+
+
+def _no_check() -> None:
+    """Do nothing."""

@@ -63,6 +63,10 @@ class LoopMetrics:
         """Return the store with measured transactions."""
         return _MeasuredStore(store, self._metrics)
 
+    def watch_calls(self, queued: Callable[[], int]) -> None:
+        """Measure the number of calls that wait."""
+        self._metrics.calls_queued.set_function(queued)
+
     def request(self, method: str, code: int) -> None:
         """Count an answer of the API."""
         self._metrics.requests.labels(method, str(code)).inc()

@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tf_scheduler.core.offers.rounds import REFUSE_LONG
+from tf_scheduler.core.recovery.connection_problems import call_name
 from tf_scheduler.core.recovery.failure_causes import cause_of
 from tf_scheduler.model import effects
 from tf_scheduler.model.events import (
+    CallFailed,
     Disconnected,
     Event,
     EventSkipped,
@@ -57,6 +59,10 @@ class MetricFamilies:
         self.throttled = counter("revives_throttled", "REVIVE calls delayed by the rate limit.")
         self.suppresses = counter("suppresses", "SUPPRESS calls.")
         self.skipped_events = counter("skipped_events", "Events of Mesos that could not be decoded.", "type")
+        text = "Calls that Mesos refused (HTTP status), did not answer (unanswered), or that were not sent (unsent)."
+        self.failed_calls = counter("failed_calls", text, "call", "result")
+        text = "Calls that wait to be sent to Mesos, or for its answer."
+        self.calls_queued = Gauge("tensorflow_calls_queued", text, registry=registry)
         self.launches = counter("launches", "Task launches.", "job_name")
         self.statuses = counter("task_statuses", "Status updates from Mesos.", "state")
         self.failures = counter("failures", "Failed launches by cause; see docs/recovery.md.", "cause")
@@ -105,6 +111,9 @@ class EventCounter:
             self._to.offers.labels("rescinded").inc()
         elif isinstance(event, EventSkipped):
             self._to.skipped_events.labels(event.type).inc()
+        elif isinstance(event, CallFailed):
+            result = str(event.status) if event.status else "unanswered" if event.may_be_done else "unsent"
+            self._to.failed_calls.labels(call_name(event.call), result).inc()
         elif isinstance(event, Subscribed):
             self._to.subscriptions.inc()
         elif isinstance(event, Disconnected):

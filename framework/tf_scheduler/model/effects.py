@@ -315,6 +315,10 @@ Call = (
 OutcomeKind = Literal[
     "AgentAvoided",
     "AgentRemoved",
+    "CallFailed",
+    "CallRefused",
+    "CallsAccepted",
+    "ClockDrifted",
     "ClockStepped",
     "ConnectionLost",
     "DeadlinePassed",

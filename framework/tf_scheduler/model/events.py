@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar
 
+from .effects import Call
 from .ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
 from .plan import Verb
 from .resources import OperationStatus
 from .task import PodVerb, Progress, TaskRecord, TaskStatus
+
+
+class ConnectionProblem(Kinded):
+    """Base of events about calls, events and clocks that are wrong, or well again."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class SubscriptionRefused(Kinded):
 
 
 @dataclass(frozen=True, slots=True)
-class FrameworksHidden(Kinded):
+class FrameworksHidden(ConnectionProblem):
     """The master does not show whether a framework of the service is live."""
 
     reason: str
@@ -82,13 +89,39 @@ class OffersReceived(Kinded):
 
 
 @dataclass(frozen=True, slots=True)
-class EventSkipped(Kinded):
+class EventSkipped(ConnectionProblem):
     """An event of Mesos that could not be decoded; it is not acknowledged."""
 
     #: Type of the event, such as UPDATE.
     type: str
     #: What is wrong, for people.
     problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailed(ConnectionProblem):
+    """A call that Mesos refused or did not answer, or that was certainly not sent."""
+
+    call: Call
+    #: What is wrong, for people; of a refused call, Mesos' text.
+    problem: str
+    #: HTTP status of a refused call; 0 if there was no answer.
+    status: int = 0
+    #: Whether Mesos may have acted on the call: it was sent, and not answered.
+    may_be_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallsAccepted(ConnectionProblem):
+    """Mesos has accepted a call again, after it had refused one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockDrifted(ConnectionProblem):
+    """The master's clock differs by more than the tolerated seconds; 0: no longer."""
+
+    #: Seconds by which the master's clock is ahead.
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +243,7 @@ class TornDown(Kinded):
 
 
 @dataclass(frozen=True, slots=True)
-class ClockStepped(Kinded):
+class ClockStepped(ConnectionProblem):
     """The wall clock was set forward (or back, if negative); deadlines are unchanged."""
 
     seconds: float
@@ -230,6 +263,9 @@ Event = (
     | ResetRequested
     | OffersReceived
     | EventSkipped
+    | CallFailed
+    | CallsAccepted
+    | ClockDrifted
     | OfferRescinded
     | InverseOffersReceived
     | InverseOfferRescinded

@@ -207,6 +207,19 @@ class SessionState:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedCalls:
+    """Calls that Mesos has refused since the last one that it accepted."""
+
+    #: HTTP status and text of the last answer.
+    cause: str
+    #: Unix time of the first answer.
+    since: float
+    count: int = 1
+    #: Whether a warning was given for these calls.
+    is_reported: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
     """State kept across reconnects, lost with the process; times are Unix times."""
 
@@ -230,6 +243,12 @@ class ProcessState:
     is_erased: bool = False
     #: Launch without a status -> Unix time of the last status request.
     launch_queries: Mapping[TaskId, float] = field(default_factory=dict)
+    #: `None` while Mesos accepts calls.
+    refused_calls: RefusedCalls | None = None
+    #: Cause of refused calls that was reported -> Unix time of the last such refusal.
+    reported_refusals: Mapping[str, float] = field(default_factory=dict)
+    #: Seconds by which the master's clock is ahead; 0 if tolerable.
+    clock_drift: float = 0.0
     #: Whether an operator requested the end: no task is retained after the job.
     stop_requested: bool = False
     #: Whether the service is done: torn down, or permanently refused.

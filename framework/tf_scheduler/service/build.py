@@ -59,6 +59,7 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
         undo.callback(opened.close)
         leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
         process = _compose(settings, SharedStore(opened), leadership, checkpoint)
+        process.meter.loop.watch_calls(lambda: process.connection.driver.queued_calls)
         if settings.recording is not None:
             recorder = Recorder(settings.recording)
             recorder.resume(process.runner.state)

@@ -75,6 +75,8 @@ def test_dashboard_shows_most_metrics(families) -> None:
     unseen = [item.name for item in families if item.name.startswith("tensorflow_") and item.name not in words]
 
     assert {
+        "tensorflow_calls_queued",
+        "tensorflow_failed_calls",
         "tensorflow_skipped_events",
         "tensorflow_suppressed",
         "tensorflow_task_statuses",

@@ -66,8 +66,14 @@ _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"basic": []}, {}]
 _SCHEMES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
 _FILE = {"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}}
 _FORM: dict[str, Any] = {"multipart/form-data": {"schema": _FILE}}
-#: Statuses that the DC/OS SDK defines.
-_HEALTH_CODES = {318: "Initializing", 319: "Waiting for the store", 320: "Backing up", 321: "Restoring"}
+#: Statuses that the DC/OS SDK defines, and 317.
+_HEALTH_CODES = {
+    317: "Calls refused",
+    318: "Initializing",
+    319: "Waiting for the store",
+    320: "Backing up",
+    321: "Restoring",
+}
 
 
 def openapi_document(table: Iterable[Endpoint]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tf_scheduler.model.task import PodVerb
 
 _PHASE = QueryParameter("phase", "Name or id of a phase of the plan.")
 _STEP = QueryParameter("step", "Name or id of a step of the phase.")
-_HEALTH_CODES = (200, 202, 203, 207, 208, 318, 319, 320, 321, 500)
+_HEALTH_CODES = (200, 202, 203, 207, 208, 317, 318, 319, 320, 321, 500)
 _PLAN_CODES = (200, 202, 417)
 #: Summaries of the commands to plans.
 _VERBS = {

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tf_scheduler.core.plans import view as plans_view
+from tf_scheduler.core.recovery import connection_problems
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
 from tf_scheduler.model.state import Verdict
 
@@ -40,7 +41,8 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     code, reason = _health(snapshot)
     body: HealthBody = {"value": code}
     if params.get("verbose"):
-        body["reasons"] = [reason, *(snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ())]
+        notices = snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ()
+        body["reasons"] = [reason, *notices, *connection_problems.messages(snapshot.state)]
     return View(body, code)
 
 
@@ -60,6 +62,9 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
         return 500, "the deploy plan has errors"
     if state.stored.framework_id is None:
         return 318, "not registered with Mesos yet"
+    if state.process.refused_calls is not None:
+        # Healthy for Marathon: a restarted scheduler would be refused, too.
+        return 317, "Mesos refuses calls; running tasks continue"
     if deploy.status is not Status.COMPLETE:
         return _DEPLOYING.get(deploy.status, (202, "deploying"))
     return _deployed(snapshot)

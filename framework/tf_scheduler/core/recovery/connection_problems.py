@@ -1,0 +1,177 @@
+"""Handle failed calls; report events that cannot be decoded, and wrong clocks.
+
+A call failed if Mesos refused it or did not answer, or if it was not sent:
+
+    refused, or certainly not sent   launches of an ACCEPT end as TASK_DROPPED, and are launched again
+    sent, without an answer          Mesos may have acted on it: the status of its launches is requested
+
+Calls other than ACCEPT need no repair of the state: the driver sends them again, or subscribes again, and then the
+scheduler repeats what is missing (KILL, RECONCILE, REVIVE). Mesos repeats updates without acknowledgement.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+
+from tf_scheduler.core.offers import operations
+from tf_scheduler.core.offers.rounds import REFUSE_SHORT, declines
+from tf_scheduler.core.plans.scheduling import PlanView
+from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.model.effects import Accept, Call, Decision, Launch, Outcome, Reconcile
+from tf_scheduler.model.events import (
+    CallFailed,
+    CallsAccepted,
+    ClockDrifted,
+    ClockStepped,
+    EventSkipped,
+    FrameworksHidden,
+)
+from tf_scheduler.model.ids import NewId
+from tf_scheduler.model.resources import OperationState, OperationStatus
+from tf_scheduler.model.state import RefusedCalls, SchedulerState
+from tf_scheduler.model.task import TaskState, TaskStatus
+
+from . import status
+
+#: Seconds without a refusal for the same cause after which a refusal is reported again.
+REPORT_AGAIN = 600.0
+#: Maximum number of remembered causes: texts of Mesos may contain ids.
+MAX_CAUSES = 16
+#: Maximum characters of a cause.
+_MAX_CAUSE = 200
+
+
+def handle(
+    state: SchedulerState,
+    event: CallFailed | CallsAccepted | ClockDrifted | ClockStepped | EventSkipped | FrameworksHidden,
+    now: float,
+    new_id: NewId,
+    view: PlanView,
+) -> Decision:
+    """Handle a failed call; report another problem, or its end."""
+    return _on_failed(state, event, now, new_id, view) if isinstance(event, CallFailed) else _report(state, event)
+
+
+def _on_failed(state: SchedulerState, event: CallFailed, now: float, new_id: NewId, view: PlanView) -> Decision:
+    """Report the failure; end the launches of an ACCEPT that was certainly not done."""
+    decision, call = _refused(state, event, now) if event.status else _unanswered(state, event), event.call
+    if not isinstance(call, Accept):
+        return decision
+    silent = [launch for launch in call.launches if _is_silent(state, launch)]
+    if state.session.connected:
+        # The offers may be withheld from all frameworks. If the ACCEPT is only late, DECLINE makes its offers invalid,
+        # so that the answer to RECONCILE holds: Mesos drops launches with invalid offers.
+        release = declines(call.offer_ids, REFUSE_SHORT)
+        decision = decision.then(lambda after: decide(after, calls=release))
+    if event.may_be_done:
+        requested = {launch.record.id: launch.record.agent_id for launch in silent}
+        calls = (Reconcile(requested),) if requested and state.session.connected else ()
+        return decision.then(lambda after: decide(after, calls=calls))
+    problem = describe(event)
+    for launch in silent:
+        dropped = TaskStatus(
+            launch.record.id, TaskState.DROPPED, launch.record.agent_id, message=problem, timestamp=now
+        )
+        decision = decision.then(partial(status.on_update, status=dropped, now=now, new_id=new_id, view=view))
+    agent = call.launches[0].record.agent_id if call.launches else None
+    for operation in call.reserve:
+        failed = OperationStatus(operation.id, OperationState.DROPPED, agent, problem)
+        decision = decision.then(partial(operations.on_status, status=failed, now=now, new_id=new_id))
+    return decision
+
+
+def _report(
+    state: SchedulerState, event: CallsAccepted | ClockDrifted | ClockStepped | EventSkipped | FrameworksHidden
+) -> Decision:
+    """Report an event that changes nothing but what health shows."""
+    if isinstance(event, CallsAccepted):
+        return _accepted(state)
+    if isinstance(event, ClockDrifted):
+        state = state.with_process(clock_drift=event.seconds)
+        message = drift_message(state) or "the clocks of this machine and of the Mesos master agree again"
+        return decide(state, outcomes=(Outcome("ClockDrifted", message, warning=bool(event.seconds)),))
+    if isinstance(event, EventSkipped):
+        message = f"skipped an event of Mesos that cannot be decoded: {event.type}: {event.problem}"
+        return decide(state, outcomes=(Outcome("EventSkipped", message, warning=True),))
+    if isinstance(event, FrameworksHidden):
+        message = (
+            f"the master does not show frameworks: {event.reason}; if the stored state was lost, tasks may run twice; "
+            f"grant the principal of the scheduler the permission view_frameworks"
+        )
+        return decide(state, outcomes=(Outcome("FrameworksHidden", message, warning=True),))
+    side = "forward" if event.seconds > 0 else "back"
+    message = f"the clock of this machine was set {side} by {abs(event.seconds):.0f} s; deadlines do not change"
+    return decide(state, outcomes=(Outcome("ClockStepped", message, warning=True),))
+
+
+def _accepted(state: SchedulerState) -> Decision:
+    """End the series of refused calls."""
+    refused = state.process.refused_calls
+    after = state.with_process(refused_calls=None)
+    if refused is None or not refused.is_reported:
+        return decide(after)
+    message = f"Mesos accepts calls again; it had refused {refused.count} since {_clock(refused.since)}"
+    return decide(after, outcomes=(Outcome("CallsAccepted", message),))
+
+
+def messages(state: SchedulerState) -> tuple[str, ...]:
+    """Return what health shows: refused calls, and clocks that differ."""
+    return tuple(filter(None, (refusal_message(state), drift_message(state))))
+
+
+def refusal_message(state: SchedulerState) -> str:
+    """Return since when and why Mesos refuses calls; empty if it does not."""
+    refused = state.process.refused_calls
+    return "" if refused is None else f"Mesos has refused calls since {_clock(refused.since)}: {refused.cause}"
+
+
+def drift_message(state: SchedulerState) -> str:
+    """Return by how much the clocks differ; empty if the difference is tolerable."""
+    seconds = state.process.clock_drift
+    side = "behind" if seconds > 0 else "ahead of"
+    return f"the clock of this machine is {abs(seconds):.0f} s {side} that of the Mesos master" if seconds else ""
+
+
+def describe(event: CallFailed) -> str:
+    """Return a message such as `Mesos refused ACCEPT: 401 Unauthorized`."""
+    if event.status:
+        return f"Mesos refused {call_name(event.call)}: {_cause(event)}"
+    return f"{call_name(event.call)} was not {'answered' if event.may_be_done else 'sent'}: {event.problem}"
+
+
+def call_name(call: Call) -> str:
+    """Return the name of a call, such as `ACCEPT` or `RECONCILE_OPERATIONS`."""
+    return re.sub(r"\B(?=[A-Z])", "_", type(call).__name__).upper()
+
+
+def _is_silent(state: SchedulerState, launch: Launch) -> bool:
+    """Return whether the launch is current and Mesos has not reported a status."""
+    current = state.stored.tasks.get(launch.record.name)
+    return current is not None and current.id == launch.record.id and current.id not in state.stored.statuses
+
+
+def _refused(state: SchedulerState, event: CallFailed, now: float) -> Decision:
+    """Count a refused call; warn once for each cause."""
+    cause, reported, before = _cause(event), state.process.reported_refusals, state.process.refused_calls
+    is_new = now >= reported.get(cause, -REPORT_AGAIN) + REPORT_AGAIN
+    refused = before or RefusedCalls(cause, now, 0)
+    refused = replace(refused, cause=cause, count=refused.count + 1, is_reported=refused.is_reported or is_new)
+    others = [item for item in reported.items() if item[0] != cause]
+    causes = dict([*others[1 - MAX_CAUSES :], (cause, now)])
+    after = state.with_process(refused_calls=refused, reported_refusals=causes)
+    message = f"{describe(event)}; further refusals are counted in the metric failed_calls"
+    return decide(after, outcomes=(Outcome("CallRefused", message, warning=True),) if is_new else ())
+
+
+def _unanswered(state: SchedulerState, event: CallFailed) -> Decision:
+    return decide(state, outcomes=(Outcome("CallFailed", describe(event), warning=event.may_be_done),))
+
+
+def _cause(event: CallFailed) -> str:
+    return f"{event.status} {event.problem}".strip()[:_MAX_CAUSE]
+
+
+def _clock(at: float) -> str:
+    return f"{int(at // 3600 % 24):02}:{int(at // 60 % 60):02} UTC"

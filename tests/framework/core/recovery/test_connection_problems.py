@@ -1,0 +1,135 @@
+"""Reports of refused calls and of clocks that differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import a_spec, with_fields
+from tf_scheduler.api.views import service
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.core.recovery.connection_problems import (
+    MAX_CAUSES,
+    REPORT_AGAIN,
+    call_name,
+    describe,
+    refusal_message,
+)
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import Acknowledge, Decision, Kill, Reconcile, ReconcileOperations, Suppress, Teardown
+from tf_scheduler.model.events import CallFailed, CallsAccepted, ClockDrifted, Event
+from tf_scheduler.model.state import SchedulerState
+
+STATE = with_fields(SchedulerState(a_spec()), framework_id="fw-1", connected=True, suppressed=True)
+#: 14:03:20 UTC.
+NOW = 14 * 3600 + 200.0
+KILL = Kill("worker-0__1", "agent-1")
+REFUSED = CallFailed(KILL, "Unauthorized", 401)
+
+
+def play(state: SchedulerState, *events: Event, now: float = NOW) -> Decision:
+    """Handle the events; return the last decision with all outcomes."""
+    decision = Decision(state)
+    for event in events:
+        decision = decision.followed_by(handle(decision.state, event, now, lambda: "id"))
+    return decision
+
+
+def reasons(state: SchedulerState) -> list[str]:
+    return list(service.health(Snapshot(state), {"verbose": True}).body["reasons"])
+
+
+def test_refused_call_is_reported_once() -> None:
+    decision = play(STATE, REFUSED, REFUSED, CallFailed(Suppress(), "Unauthorized", 401))
+
+    (outcome,) = decision.outcomes
+    assert ("CallRefused", True) == (outcome.kind, outcome.warning)
+    assert "Mesos refused KILL: 401 Unauthorized" in outcome.message
+    assert 3 == decision.state.process.refused_calls.count
+    assert "Mesos has refused calls since 14:03 UTC: 401 Unauthorized" == refusal_message(decision.state)
+
+
+def test_each_cause_is_reported() -> None:
+    """A new text may need another remedy."""
+    decision = play(STATE, REFUSED, CallFailed(KILL, "Forbidden", 403), REFUSED)
+
+    assert 2 == len(decision.outcomes)
+    assert "401 Unauthorized" == decision.state.process.refused_calls.cause
+
+
+def test_cause_is_reported_again_after_a_while() -> None:
+    before = play(STATE, REFUSED).state
+
+    assert () == play(before, REFUSED, now=NOW + REPORT_AGAIN - 1).outcomes
+    assert 1 == len(play(before, REFUSED, now=NOW + REPORT_AGAIN).outcomes)
+
+
+def test_number_of_remembered_causes_is_bounded() -> None:
+    """A text of Mesos may contain an id."""
+    state = play(STATE, *(CallFailed(KILL, f"stream {number}", 400) for number in range(100))).state
+
+    assert MAX_CAUSES == len(state.process.reported_refusals)
+    assert "400 stream 99" in state.process.reported_refusals
+
+
+def test_accepted_call_ends_the_refusals() -> None:
+    decision = play(STATE, REFUSED, REFUSED, CallsAccepted())
+
+    assert "" == refusal_message(decision.state)
+    assert "Mesos accepts calls again; it had refused 2 since 14:03 UTC" == decision.outcomes[-1].message
+
+
+def test_alternating_answers_are_not_reported_each_time() -> None:
+    """A master that refuses only some calls must not fill the journal."""
+    decision = play(STATE, *(REFUSED, CallsAccepted()) * 50)
+
+    assert ["CallRefused", "CallsAccepted"] == [outcome.kind for outcome in decision.outcomes]
+
+
+def test_health_reports_refused_calls() -> None:
+    state = play(STATE, REFUSED).state
+
+    assert 317 == service.health(Snapshot(state), {}).code
+    assert "Mesos has refused calls since 14:03 UTC: 401 Unauthorized" in reasons(state)
+    assert 317 != service.health(Snapshot(play(state, CallsAccepted()).state), {}).code
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(45.2, "is 45 s behind that of the Mesos master"), (-3600.0, "is 3600 s ahead of that of the Mesos master")],
+)
+def test_clock_drift_is_reported_until_it_ends(seconds: float, words: str) -> None:
+    decision = play(STATE, ClockDrifted(seconds))
+
+    (outcome,) = decision.outcomes
+    assert outcome.warning
+    assert words in outcome.message
+    assert words in reasons(decision.state)[-1]
+    after = play(decision.state, ClockDrifted(0.0))
+    assert [False] == [outcome.warning for outcome in after.outcomes]
+    assert 1 == len(reasons(after.state))
+
+
+def test_other_unanswered_call_changes_nothing() -> None:
+    """The driver sends it again."""
+    decision = play(STATE, CallFailed(KILL, "timed out", may_be_done=True))
+
+    assert () == decision.changes
+    assert KILL not in decision.calls
+    assert ["KILL was not answered: timed out"] == [outcome.message for outcome in decision.outcomes]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (KILL, "KILL"),
+        (Acknowledge("t", "a", "u"), "ACKNOWLEDGE"),
+        (Reconcile({}), "RECONCILE"),
+        (ReconcileOperations({}), "RECONCILE_OPERATIONS"),
+    ],
+)
+def test_call_has_its_mesos_name(call, name: str) -> None:
+    assert name == call_name(call)
+
+
+def test_unsent_call_is_described() -> None:
+    assert "TEARDOWN was not sent: not connected" == describe(CallFailed(Teardown(), "not connected"))
