@@ -22,7 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class StoreError(SchedulerError):
-    """The state could not be read or written. Nothing of the failed call was stored."""
+    """The state could not be read or written. Nothing of the failed call was stored.
+
+    Exit code 1: a person has to repair the store; 3 of subclasses: a restart may succeed.
+    """
 
     kind = "store_failed"
 
@@ -31,6 +34,7 @@ class StoreUnavailableError(StoreError):
     """The store is unavailable (locked, disk full, no answer); a retry may succeed."""
 
     kind = "store_unavailable"
+    exit_code = 3
     http_status = 503
 
 
@@ -38,6 +42,7 @@ class StoreConflictError(StoreError):
     """Another writer changed the service's state; writes fail until the next load."""
 
     kind = "store_conflict"
+    exit_code = 3
 
 
 class LeadershipLostError(StoreConflictError):

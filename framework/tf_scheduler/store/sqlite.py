@@ -10,6 +10,7 @@ its transaction, which stops a second scheduler from overwriting the first one's
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -80,17 +81,39 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
+        if denied := _denied(path):
+            raise interface.StoreError(f"{path} is unavailable: {error}; {denied}") from error
         raise interface.StoreUnavailableError(f"{path} is unavailable: {error}") from error
-    except (
-        sqlite3.ProgrammingError,
-        sqlite3.IntegrityError,
-        sqlite3.DataError,
-        sqlite3.InterfaceError,
-        OSError,
-    ) as error:
+    except OSError as error:
+        raise _system_error(f"{path} is unavailable", error) from error
+    except (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
         raise interface.StoreError(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
         raise _corrupt(path, str(error)) from error
+
+
+def _system_error(what: str, error: OSError | ValueError) -> interface.StoreError:
+    """Return StoreUnavailableError for what may pass by itself, else StoreError."""
+    passes = isinstance(error, OSError) and error.errno in _PASSING
+    return (interface.StoreUnavailableError if passes else interface.StoreError)(f"{what}: {error}")
+
+
+#: Disk full or read-only, no descriptor or lock left, a network file system that does not answer.
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+    | {errno.ENOLCK, errno.ESTALE, errno.ETIMEDOUT}
+)
+
+
+def _denied(path: Path) -> str:
+    """Return the missing right to the file or its folder, which SQLite does not name."""
+    with suppress(OSError):
+        if os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+            return ""  # the file system, not this user
+        for item, rights in ((path.parent, os.W_OK | os.X_OK), (path, os.R_OK | os.W_OK)):
+            if item.exists() and not os.access(item, rights, effective_ids=True):
+                return f"give the scheduler's user access to {item}"
+    return ""
 
 
 def _create(path: Path) -> None:
@@ -102,7 +125,7 @@ def _create(path: Path) -> None:
         if not stat.S_ISREG(path.stat().st_mode):
             raise interface.StoreError(f"state file {path} is not a regular file; choose another path")
     except (OSError, ValueError) as error:
-        raise interface.StoreError(f"cannot create state file {path}: {error}") from error
+        raise _system_error(f"cannot create state file {path}", error) from error
 
 
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:

@@ -19,13 +19,12 @@ import click
 
 from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.signals import handle_signals
-from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
+from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import parse
 from tf_scheduler.service.build import SchedulerProcess, build_scheduler
 from tf_scheduler.service.options import api_port, load_settings
-from tf_scheduler.store.interface import StoreConflictError, StoreUnavailableError
 
 log = logging.getLogger(__name__)
 
@@ -87,12 +86,9 @@ def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
         raise click.UsageError(f"--adopt {adopt}: invalid with {'--force-registration' if force else '--reset'}")
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
     settings = load_settings(document, os.environ, LostFrameworks(adopt, reset, force))
-    try:
-        process = build_scheduler(settings)
-        with handle_signals(partial(_stop, process), signal.SIGTERM, signal.SIGINT):
-            process.run()
-    except (StoreUnavailableError, StoreConflictError) as error:
-        raise NotRunningError(str(error)) from error
+    process = build_scheduler(settings)
+    with handle_signals(partial(_stop, process), signal.SIGTERM, signal.SIGINT):
+        process.run()
 
 
 def _stop(process: SchedulerProcess, number: signal.Signals) -> None:
