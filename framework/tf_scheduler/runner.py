@@ -66,7 +66,9 @@ def new_uuid() -> str:
 
 def restore(spec: ServiceSpec, store: StateStore, now: float = math.inf) -> SchedulerState:
     """Return the stored state, without times in the future of `now` (Unix time)."""
-    return apply(SchedulerState(spec), *(not_in_future(change, spec, now) for change in changes(store.load())))
+    return apply(
+        SchedulerState(spec), *(not_in_future(change, spec, now) for change in changes(store.load(), store.place))
+    )
 
 
 class Runner:

@@ -35,6 +35,10 @@ class MemoryStore:
         self._disk: MemoryDisk | None = disk if disk is not None else MemoryDisk()
         self._seen: int | None = None
 
+    @property
+    def place(self) -> str:
+        return "memory"
+
     def load(self) -> Mapping[str, bytes]:
         stored = self._stored()
         self._seen = stored.version

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -71,6 +72,17 @@ class StoreVersionError(StoreCorruptError):
             f"up to {supported}: run the newer version, or restore a backup of this or an older version with "
             f"`dcos-tensorflow state import{place}"
         )
+
+
+#: What to do about a damaged state without a backup.
+WITHOUT_BACKUP = "without one, delete the state: the next scheduler names the framework that `--adopt` continues"
+#: Name of the checksum in a JSON value.
+CHECKSUM = "crc32"
+
+
+def checksum(key: str, content: Mapping[str, Any]) -> int:
+    """Return the CRC-32 of a key and its value, without the checksum itself."""
+    return zlib.crc32(f"{key} {json.dumps(content, sort_keys=True)}".encode())
 
 
 def conflict_error(service: str, place: object, *, is_loaded: bool) -> StoreConflictError:
@@ -140,7 +152,7 @@ Write = Put | Delete
 
 
 class StateStore(Protocol):
-    """One service's state, written by one scheduler at a time.
+    """One service's state, written by one scheduler at a time. `place`: for messages.
 
     Each service has a version that grows with every change, `erase` included. `load` remembers it, `apply` and `erase`
     compare and advance it (compare-and-set), so only one of two live schedulers can continue to write. `tasks` and
@@ -148,6 +160,9 @@ class StateStore(Protocol):
 
     Any thread may use a store, one at a time. Every call on a closed store raises StoreError.
     """
+
+    @property
+    def place(self) -> str: ...
 
     def load(self) -> Mapping[str, bytes]:
         """Return all keys and values of the service as a consistent, read-only snapshot.

@@ -18,7 +18,6 @@ reservations/<id>          Reservation: resources reserved for a task of an inco
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
@@ -33,12 +32,12 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
-from .interface import Delete, Put, StoreCorruptError, StoreVersionError, Write
+from .interface import CHECKSUM, WITHOUT_BACKUP, Delete, Put, StoreCorruptError, StoreVersionError, Write, checksum
 
 #: Schema of every stored value. A newer one is rejected. 2: with a checksum and the version that wrote the value.
 SCHEMA = 2
-#: First schema whose values have a checksum, and the names of checksum and version in a value.
-_CHECKED_SCHEMA, CHECKSUM, PROGRAM = 2, "crc32", "program"
+#: First schema whose values have a checksum, and the name of the version in a value.
+_CHECKED_SCHEMA, PROGRAM = 2, "program"
 
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
 RESERVATIONS, GIVEN = "reservations", "given"
@@ -130,15 +129,18 @@ def put_record(record: TaskRecord) -> Put:
 
 def read_record(name: str, data: bytes) -> TaskRecord:
     """Return the record of a task. Raises StoreError."""
-    change = _decoded(f"{TASKS}/{name}", data, _record)
+    change = _decoded(f"{TASKS}/{name}", data, _record, "the label of the task")
     assert isinstance(change, effects.TaskLaunched)
     return change.record
 
 
-def changes(stored: Mapping[str, bytes]) -> tuple[effects.Change, ...]:
-    """Return the state's changes, records before statuses. Raises StoreCorruptError."""
+def changes(stored: Mapping[str, bytes], place: str = "the state") -> tuple[effects.Change, ...]:
+    """Return the state's changes, records before statuses.
+
+    Raises StoreCorruptError, which names `place`.
+    """
     return tuple(
-        _decoded(key, stored[key], decoder)
+        _decoded(key, stored[key], decoder, place)
         for prefix, decoder in _DECODERS.items()
         for key in sorted(stored)
         if key == prefix or key.startswith(f"{prefix}/")
@@ -191,17 +193,14 @@ def _put(key: str, value: Mapping[str, Any]) -> Put:
     return Put(key, json.dumps({**content, CHECKSUM: checksum(key, content)}, sort_keys=True).encode())
 
 
-def checksum(key: str, content: Mapping[str, Any]) -> int:
-    """Return the CRC-32 of a key and its value, without the checksum itself."""
-    return zlib.crc32(f"{key} {json.dumps(content, sort_keys=True)}".encode())
-
-
-def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.Change]) -> effects.Change:
+def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.Change], place: str) -> effects.Change:
     try:
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
         if schema > SCHEMA:
-            raise StoreVersionError(f"stored value {key!r}", schema, SCHEMA, fields.get(PROGRAM, ""), replaceable=True)
+            raise StoreVersionError(
+                f"stored value {key!r} in {place}", schema, SCHEMA, fields.get(PROGRAM, ""), replaceable=True
+            )
         if schema < 1:
             raise ValueError(f"invalid schema {schema}")
         if schema >= _CHECKED_SCHEMA and fields.pop(CHECKSUM) != checksum(key, {"schema": schema, **fields}):
@@ -211,8 +210,8 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.
             fields = upgrade(key.partition("/")[0], fields)
         return decoder(fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        remedy = "import a backup with `dcos-tensorflow state import`"
-        raise StoreCorruptError(f"stored value {key!r} cannot be read: {error}; {remedy}") from error
+        remedy = f"import a backup with `dcos-tensorflow state import --replace`; {WITHOUT_BACKUP}"
+        raise StoreCorruptError(f"stored value {key!r} in {place} cannot be read: {error}; {remedy}") from error
 
 
 def _record(fields: dict[str, Any]) -> effects.Change:

@@ -28,6 +28,10 @@ class StoreWrapper:
     def __init__(self, store: StateStore) -> None:
         self._store = store
 
+    @property
+    def place(self) -> str:
+        return self._store.place
+
     def _call(self, call: Callable[[], _T]) -> _T:
         return call()
 

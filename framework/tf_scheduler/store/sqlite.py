@@ -186,8 +186,8 @@ def _make_private(path: Path) -> None:
 
 def _corrupt(path: Path, reason: str) -> interface.StoreCorruptError:
     return interface.StoreCorruptError(
-        f"{path} is not a usable state file: {reason}. Move it aside, with {path.name}-wal and {path.name}-shm, and "
-        "restore a backup. Without a backup, start without a state file; the scheduler then does not know running tasks"
+        f"{path} is not a usable state file: {reason}; move it aside, with {path.name}-wal and {path.name}-shm, and "
+        f"import a backup with `dcos-tensorflow state import`; {interface.WITHOUT_BACKUP}"
     )
 
 
@@ -213,6 +213,10 @@ class SqliteStore:
         self._seen: int | None = None
         self._connection = open_file(self._path, busy_timeout)
         self._identity = file_identity(self._path)
+
+    @property
+    def place(self) -> str:
+        return str(self._path)
 
     def load(self) -> Mapping[str, bytes]:
         with self._transaction("BEGIN"):

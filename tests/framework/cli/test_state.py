@@ -17,7 +17,7 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState
 from tf_scheduler.runner import Runner, restore
 from tf_scheduler.service.store import acquire_leadership, open_store
-from tf_scheduler.store.interface import Put, StoreConflictError
+from tf_scheduler.store.interface import Put, StoreConflictError, StoreCorruptError
 from tf_scheduler.store.journal import EventJournal
 
 SECRET = "hunter2"
@@ -127,6 +127,25 @@ def test_show_prints_framework_and_tasks(place, command) -> None:
         assert word in text
 
 
+def test_backup_replaces_damaged_value(place, command, tmp_path: Path) -> None:
+    """The scheduler names the file or node and the command that repairs it."""
+    backup = tmp_path / "backup.json"
+    live(place("here"))
+    command("export", place("here"), "--service", SPEC.name, "--output", backup)
+    with closing(open_store(place("here"), SPEC.name)) as store:
+        store.apply([Put("framework", store.load()["framework"].replace(b"fw-1", b"fw-2"))])
+        with pytest.raises(StoreCorruptError) as caught:
+            restore(SPEC, store)
+        assert f"stored value 'framework' in {store.place} cannot be read: its checksum is wrong" in str(caught.value)
+        assert "state import --replace" in str(caught.value)
+        name = "here.db" if place("here").endswith("here.db") else "dcos-service-group__tf in zk://"
+        assert name in store.place
+
+    assert 0 == command("import", place("here"), backup, "--replace")[0]
+    with closing(open_store(place("here"), SPEC.name)) as store:
+        assert "fw-1" == restore(SPEC, store).stored.framework_id
+
+
 def test_import_replaces_state_only_with_replace(place, command, tmp_path: Path) -> None:
     """And then as a whole."""
     backup = tmp_path / "backup.json"
@@ -204,7 +223,7 @@ def test_export_keeps_existing_file_without_force(place, command, tmp_path: Path
         (
             '{"format": "dcos-tensorflow state", "version": 1, "service": "tf", "binary": {},'
             ' "values": {"framework": {"id": "fw", "schema": 99}}}',
-            "stored value 'framework' was written by a newer version",
+            "backup.json was written by a newer version",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Exit codes of the scheduler for a state that it cannot use: the table in docs/state.md."""
+"""Exit codes for a state that cannot be used: the table in docs/state.md."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tf_scheduler.service.store import open_store
 from tf_scheduler.store import records
 from tf_scheduler.store.interface import LeadershipLostError, Put, StoreError
 from tf_scheduler.store.sqlite import SqliteStore
+from tf_scheduler.store.zookeeper.address import ZooKeeperAddress
 from tf_scheduler.store.zookeeper.session import ZooKeeperSession
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "state.md"
@@ -109,7 +110,7 @@ def value_is_newer(file: Path, _: Patch) -> None:
 
 def zookeeper_denies(_: Path, __: Patch) -> None:
     session = ZooKeeperSession.__new__(ZooKeeperSession)
-    session.address = "127.0.0.1:2181"
+    session.address = ZooKeeperAddress(("127.0.0.1:2181",))
     with session.translate_errors():
         raise NoAuthError
 

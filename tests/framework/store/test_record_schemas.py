@@ -16,13 +16,13 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import AgentFailures, TaskRecord
 from tf_scheduler.store import records
-from tf_scheduler.store.interface import Put, StoreCorruptError, StoreVersionError
+from tf_scheduler.store.interface import Put, StoreCorruptError, StoreVersionError, checksum
 
 
 def value(**fields):
     """A stored framework id, with a checksum as of schema 2."""
     if fields["schema"] not in (1, 0, -1, "1", None, []):
-        fields["crc32"] = records.checksum("framework", fields)
+        fields["crc32"] = checksum("framework", fields)
     return {"framework": json.dumps(fields).encode()}
 
 
@@ -36,14 +36,16 @@ def test_newer_value_is_rejected() -> None:
     """A downgraded program reads such values; the message names remedies."""
     newer = records.SCHEMA + 1
     with pytest.raises(StoreVersionError) as caught:
-        records.changes(value(schema=newer, id="fw", program="9.8.0"))
+        records.changes(value(schema=newer, id="fw", program="9.8.0"), "/var/state.db")
 
     assert str(caught.value) == (
-        f"stored value 'framework' was written by version 9.8.0 with schema {newer}; this is version {__version__}, "
-        f"which reads schemas up to {records.SCHEMA}: run the newer version, or restore a backup of this or an older "
-        "version with `dcos-tensorflow state import --replace`"
+        f"stored value 'framework' in /var/state.db was written by version 9.8.0 with schema {newer}; "
+        f"this is version {__version__}, which reads schemas up to {records.SCHEMA}: run the newer version, or restore "
+        "a backup of this or an older version with `dcos-tensorflow state import --replace`"
     )
-    with pytest.raises(StoreVersionError, match="'framework' was written by a newer version of this program"):
+    with pytest.raises(
+        StoreVersionError, match="'framework' in the state was written by a newer version of this program"
+    ):
         records.changes(value(schema=newer, id="fw"))
 
 
@@ -84,7 +86,7 @@ def test_schema_2_adds_what_first_builds_lacked(key: str, missing: str) -> None:
             assert not json.loads(put.value)[missing]
             continue
         del fields["crc32"]
-        fields["crc32"] = records.checksum(key, fields)
+        fields["crc32"] = checksum(key, fields)
         with pytest.raises(StoreCorruptError, match=f"cannot be read: '{missing}'"):
             records.changes({key: json.dumps(fields).encode()})
 
@@ -92,7 +94,7 @@ def test_schema_2_adds_what_first_builds_lacked(key: str, missing: str) -> None:
 @pytest.mark.parametrize("schema", [0, -1, "1", None, []])
 def test_invalid_schema_is_reported(schema) -> None:
     """As damage, not as another version."""
-    with pytest.raises(StoreCorruptError, match="'framework' cannot be read") as caught:
+    with pytest.raises(StoreCorruptError, match="'framework' in the state cannot be read") as caught:
         records.changes(value(schema=schema, id="fw"))
     assert not isinstance(caught.value, StoreVersionError)
 
@@ -146,8 +148,10 @@ def test_flipped_bits_are_detected(key: str) -> None:
 def test_value_under_another_key_is_detected() -> None:
     (put,) = records.writes(AgentFailureRecorded(AgentFailures("agent-1", "a")), SchedulerState(a_spec()))
 
-    with pytest.raises(StoreCorruptError, match="checksum is wrong; import a backup"):
-        records.changes({"agents/agent-2": put.value})
+    with pytest.raises(
+        StoreCorruptError, match=r"in /var/state\.db cannot be read: its checksum is wrong; import a backup"
+    ):
+        records.changes({"agents/agent-2": put.value}, "/var/state.db")
 
 
 def test_every_older_schema_has_upgrade() -> None:

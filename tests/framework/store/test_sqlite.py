@@ -252,7 +252,7 @@ def test_non_database_file_is_unchanged(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "state.db"
     file.write_bytes(content)
     file.chmod(0o644)
-    with pytest.raises(StoreCorruptError, match=r"state\.db is not a usable state file: .* Move it aside"):
+    with pytest.raises(StoreCorruptError, match=r"state\.db is not a usable state file: .* move it aside"):
         SqliteStore(file, "tensorflow")
 
     assert (content, 0o644) == (file.read_bytes(), stat.S_IMODE(file.stat().st_mode))
@@ -285,7 +285,7 @@ def test_truncated_file_is_corrupt(tmp_path: Path, open_sqlite) -> None:
     """A damaged file must not count as a smaller state."""
     stored(open_sqlite(), *BIG).close()
     os.truncate(tmp_path / "state.db", 8192)
-    with pytest.raises(StoreCorruptError, match="Move it aside"):
+    with pytest.raises(StoreCorruptError, match="move it aside"):
         open_sqlite().load()
 
 

@@ -135,7 +135,7 @@ def _read(file: Path) -> Backup:
         backup = decode(text)
     except (OSError, UnicodeDecodeError, BackupError) as error:
         raise JobError(f"{file}: cannot be read: {error}") from error
-    changes(backup.values)
+    changes(backup.values, str(file))
     return backup
 
 

@@ -67,8 +67,7 @@ def read_state(tree: ServiceTree, session: ZooKeeperSession, deadline: Deadline)
         except NoNodeError:
             if read_head(tree, session, deadline).version == seen.version:
                 raise StoreCorruptError(
-                    f"nodes below {tree.describe(tree.folder(seen.head))} are missing; restore a backup with "
-                    "`state import --replace`"
+                    f"nodes below {tree.describe(tree.folder(seen.head))} are missing; {layout.REMEDY}"
                 ) from None
 
 

@@ -9,14 +9,30 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tf_scheduler.store.interface import Delete, Put, StoreCorruptError, StoreVersionError, Write
+from tf_scheduler.store.interface import (
+    CHECKSUM,
+    WITHOUT_BACKUP,
+    Delete,
+    Put,
+    StoreCorruptError,
+    StoreVersionError,
+    Write,
+    checksum,
+)
 
-#: Schema of `head` and encoding of writes. A newer one is rejected.
-SCHEMA = 1
+#: Schema of `head` and encoding of writes. A newer one is rejected. 2: `head` has a checksum.
+SCHEMA = 2
+_CHECKED_SCHEMA = 2
 #: Step n upgrades the fields of `head` from schema n + 1 to n + 2. Never change a released step.
-HEAD_UPGRADES: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = ()
+HEAD_UPGRADES: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (lambda fields: fields,)
 #: Maximum bytes of a node; ZooKeeper's limit (jute.maxbuffer) is 1 MB for a whole request or answer.
 NODE_LIMIT = 512 * 1024
+
+#: What to do about damaged nodes, which a later `load` of `state import --replace` could not read either.
+REMEDY = (
+    "delete the service's node `dcos-service-...` and import a backup with `dcos-tensorflow state import`; "
+    + WITHOUT_BACKUP
+)
 
 HEAD, LOCK = "head", "lock"
 _PUT, _DELETE = b"P", b"D"
@@ -75,7 +91,8 @@ def is_garbage(name: str, head: Head) -> bool:
 
 def encode_head(head: Head) -> bytes:
     """Encode `head` as JSON."""
-    return json.dumps({"schema": SCHEMA, **asdict(head)}).encode()
+    fields = {"schema": SCHEMA, **asdict(head)}
+    return json.dumps({**fields, CHECKSUM: checksum(HEAD, fields)}).encode()
 
 
 def decode_head(data: bytes, node: str) -> tuple[Head, int]:
@@ -87,11 +104,13 @@ def decode_head(data: bytes, node: str) -> tuple[Head, int]:
             raise ValueError(f"schema {schema!r}")
         if schema > SCHEMA:
             raise StoreVersionError(node, schema, SCHEMA)
+        if schema >= _CHECKED_SCHEMA and fields.pop(CHECKSUM) != checksum(HEAD, {"schema": schema, **fields}):
+            raise ValueError("its checksum is wrong")
         for upgrade in HEAD_UPGRADES[schema - 1 :]:
             fields = upgrade(fields)
         return Head(**fields), schema
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreCorruptError(f"{node} cannot be read: {error!r}; restore a backup with `state import`") from error
+        raise StoreCorruptError(f"{node} cannot be read: {error!r}; {REMEDY}") from error
 
 
 def encode_writes(writes: Iterable[Write]) -> bytes:
@@ -105,11 +124,11 @@ def decode_writes(data: bytes, node: str) -> list[Write]:
     if decoder is None:
         if data and data[0] > SCHEMA:
             raise StoreVersionError(node, data[0], SCHEMA)
-        raise StoreCorruptError(f"{node} has data of another program; restore a backup with `state import`")
+        raise StoreCorruptError(f"{node} has data of another program; {REMEDY}")
     try:
         return decoder(data[1:])
     except (ValueError, struct.error, zlib.error) as error:
-        raise StoreCorruptError(f"{node} is damaged: {error}; restore a backup with `state import`") from error
+        raise StoreCorruptError(f"{node} is damaged: {error}; {REMEDY}") from error
 
 
 def split(data: bytes) -> Sequence[bytes]:
@@ -138,7 +157,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _decode(data: bytes) -> list[Write]:
-    """Decode schema 1: zlib of `P key value` or `D key`, each with a length prefix."""
+    """Decode zlib of `P key value` or `D key`, each with a length prefix."""
     unpacker = zlib.decompressobj()
     content = unpacker.decompress(data)
     if not unpacker.eof:
@@ -167,4 +186,4 @@ def _take(content: bytes, at: int) -> tuple[bytes, int]:
 
 
 #: First byte of an entry or a snapshot -> decoder of the rest.
-DECODERS: dict[int, Callable[[bytes], list[Write]]] = {1: _decode}
+DECODERS: dict[int, Callable[[bytes], list[Write]]] = {1: _decode, 2: _decode}

@@ -99,6 +99,10 @@ class ZooKeeperStore:
         self._unconfirmed: int | None = None
         self._removed = False
 
+    @property
+    def place(self) -> str:
+        return self._tree.describe(self._tree.path)
+
     def load(self) -> Mapping[str, bytes]:
         session, deadline = self._open()
         with session.translate_errors():
