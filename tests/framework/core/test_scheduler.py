@@ -28,8 +28,11 @@ from tf_scheduler.model.effects import (
 )
 from tf_scheduler.model.events import (
     AgentFailed,
+    ClockStepped,
     Disconnected,
+    EventSkipped,
     ExecutorFailed,
+    FrameworksHidden,
     OfferRescinded,
     OffersReceived,
     StatusUpdated,
@@ -448,3 +451,25 @@ def test_reasons_include_agents_declined_before() -> None:
     world.send(AgentFailed("agent-1-id"))
     world.send(OffersReceived((an_offer("offer-3", "agent-3", cpus=0.3),)))
     assert ["agent-3", "agent-2"] == hostnames()
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "part"),
+    [
+        (EventSkipped("UPDATE", "unknown state"), "EventSkipped", "cannot be decoded: UPDATE: unknown state"),
+        (FrameworksHidden("no permission"), "FrameworksHidden", "does not show frameworks: no permission;"),
+        (ClockStepped(3600.0), "ClockStepped", "set forward by 3600 s"),
+        (ClockStepped(-60.0), "ClockStepped", "set back by 60 s"),
+    ],
+)
+def test_event_that_is_only_reported_changes_nothing(event, kind: str, part: str) -> None:
+    """An operator sees it as a warning."""
+    sender = EventSender(a_spec())
+    before = sender.state
+
+    (outcome,) = sender.send(event).outcomes
+
+    assert (kind, True) == (outcome.kind, outcome.warning)
+    assert part in outcome.message
+    assert before.stored == sender.state.stored
+    assert () == sender.decision.calls

@@ -8,9 +8,10 @@ from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import Accept, Decline, TaskLaunched
 from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed
-from tf_scheduler.model.ids import OfferId
+from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import AgentSnapshot, OfferRound
-from tf_scheduler.model.resources import thousandths
+from tf_scheduler.model.placement import AgentLocation
+from tf_scheduler.model.resources import Reservation, thousandths
 from tf_scheduler.model.state import SchedulerState
 
 
@@ -182,3 +183,33 @@ def test_unreserve_unneeded_keeps_offers_without_reservations() -> None:
     state = hold(NEW, "o-1")
 
     assert state == rounds.unreserve_unneeded(state, [an_offer("o-1")], (), 1000.0).state
+
+
+@pytest.mark.parametrize(
+    ("workers", "text"), [(3, "worker-0 and 2 more are pending: needs"), (1, "worker-0 is pending: needs")]
+)
+def test_pending_tasks_with_same_reasons_are_one_outcome(workers: int, text: str) -> None:
+    """A thousand waiting workers are one line of the log."""
+    spec = a_spec(workers=workers, ps=0, chief=0)
+    state = with_fields(SchedulerState(spec), connected=True, no_offers_since=1000.0)
+
+    (outcome,) = rounds.expire(state, 1000.0 + rounds.NO_OFFER_WARNING_SECONDS, new_id, view_of(state).gangs).outcomes
+
+    assert outcome.message.startswith(text)
+    assert ("TaskPending", True, "worker-0") == (outcome.kind, outcome.warning, outcome.task)
+
+
+def test_only_reservations_past_their_deadline_expire() -> None:
+    """The others are of a gang that may still become complete."""
+    soon, later = (
+        Reservation(name, "ps-0", "ps", AgentId("agent-1-id"), AgentLocation("agent-1"), deadline)
+        for name, deadline in (("soon", 1100.0), ("later", 1200.0))
+    )
+    state = with_fields(SchedulerState(a_spec()), connected=True, reservations={"soon": soon, "later": later})
+
+    decision = rounds.expire(state, 1100.0, new_id, view_of(state).gangs)
+
+    assert {"soon"} == decision.state.process.expired_reservations
+    assert ["gang incomplete at the deadline; releasing 1 reservations"] == [
+        item.message for item in decision.outcomes if item.kind == "GangDeadlinePassed"
+    ]

@@ -7,7 +7,16 @@ from tf_scheduler.core.plans.execute import KILL_INTERVAL, advance, kill_tasks
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.effects import Kill, LaunchRetired, PlanControlled, StatusStored, TaskForgotten, TaskLaunched
+from tf_scheduler.model.effects import (
+    Kill,
+    LaunchRetired,
+    PlanControlled,
+    ResultDecided,
+    StatusStored,
+    TaskForgotten,
+    TaskLaunched,
+)
+from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import TaskState
 
 SPEC = a_spec()
@@ -65,3 +74,11 @@ def test_decommissioned_task_is_killed_then_forgotten() -> None:
     assert LaunchRetired("worker-1__1", "decommission") in killing.changes
     assert TaskForgotten("worker-1") in run(ended).changes
     assert "worker-1" not in run(ended).state.stored.tasks
+
+
+def test_nothing_is_relaunched_after_the_result() -> None:
+    """The job has ended; the outdated launch ends with it, not for a plan."""
+    ended = apply(OUTDATED, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
+
+    for state in (ended, with_fields(OUTDATED, finished=True)):
+        assert ((), ()) == (run(state).changes, run(state).calls)

@@ -2,18 +2,22 @@
 
 from dataclasses import replace
 
-from builders import a_record, a_running_state, a_spec, a_status
+import pytest
+
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans.rollout import (
     active_rollout,
     completion_target,
     current_control,
     latest_launch_number,
+    steps_to_relaunch,
     was_completed,
 )
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
+from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
@@ -75,3 +79,29 @@ def test_launch_is_newer_than_every_ordered_restart() -> None:
 
     assert 7 == latest_launch_number({}, controls)
     assert 0 == latest_launch_number({}, {})
+
+
+@pytest.mark.parametrize(("restarted", "expected"), [(4, set()), (5, {"worker-0"}), (6, {"worker-0"})])
+def test_restart_opens_launches_up_to_its_number(restarted: int, expected) -> None:
+    """The launch that ran when the operator restarted the step has that number."""
+    state = apply(a_running_state(SPEC), TaskLaunched(a_record(SPEC, "worker-0", serial=5)))
+    control = PlanControl(restarted={("worker", "worker-0"): restarted})
+
+    assert expected == view_of(with_fields(state, controls={"deploy": control})).open_tasks
+
+
+@pytest.mark.parametrize(("restarted", "expected"), [(4, set()), (5, {"worker-0"})])
+def test_plan_of_the_user_relaunches_up_to_its_restart(restarted: int, expected) -> None:
+    """And launches of other plans, but none twice."""
+    tasks = {name: record for name, record in a_running_state(SPEC).stored.tasks.items() if name != "worker-1"}
+    tasks["worker-0"] = a_record(SPEC, "worker-0", serial=5)
+    control = PlanControl(restarted={(): restarted})
+    own = PlanControl(restarted={(): 0})
+
+    opened, other = (steps_to_relaunch(DEPLOY, item, tasks, {}) for item in (control, own))
+
+    assert expected == opened & {"worker-0"}
+    assert {"worker-1"} == set(other)
+    tasks["worker-0"] = replace(tasks["worker-0"], plan="other")
+    assert {"worker-0", "worker-1"} == set(steps_to_relaunch(DEPLOY, own, tasks, {}))
+    assert {"ps-0", "worker-0", "worker-1"} == set(steps_to_relaunch(DEPLOY, own, tasks, {TaskId("ps-0__1"): "deploy"}))

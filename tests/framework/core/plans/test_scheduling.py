@@ -2,9 +2,19 @@
 
 import pytest
 
-from builders import a_running_state, a_spec, with_fields
-from tf_scheduler.core.plans.scheduling import Children, eligible, held_back, view_of
-from tf_scheduler.model.plan import PlanStrategy
+from builders import a_record, a_running_state, a_spec, with_fields
+from tf_scheduler.core.plans.scheduling import (
+    Children,
+    RunnableSteps,
+    eligible,
+    held_back,
+    pending_gangs,
+    view_of,
+)
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.effects import TaskLaunched
+from tf_scheduler.model.plan import PlanControl, PlanStrategy
 
 NAMES = ("a", "b", "c", "d")
 
@@ -84,3 +94,18 @@ def test_change_that_plans_read_makes_new_view(read: str) -> None:
 
     assert view.state.derived is changed.derived
     assert view.state.stored is changed.stored
+
+
+@pytest.mark.parametrize(("restarted", "expected"), [(4, "update"), (5, "deploy")])
+def test_restarted_task_gets_parameters_of_the_plan(restarted: int, expected: str) -> None:
+    """A task that only returns after a loss keeps the parameters of its last plan."""
+    spec = a_spec()
+    deploy = index_of(spec).launch_plans[0]
+    record = a_record(spec, "worker-0", serial=5, plan="update")
+    control = PlanControl(restarted={("worker", "worker-0"): restarted})
+    state = with_fields(apply(a_running_state(spec), TaskLaunched(record)), controls={"deploy": control})
+    steps = tuple(step for _, step in deploy.steps() if step.task == "worker-0")
+
+    _, plans = pending_gangs(view_of(state), [RunnableSteps(deploy, steps)])
+
+    assert {"worker-0": expected} == plans

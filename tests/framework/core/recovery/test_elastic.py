@@ -73,3 +73,11 @@ def test_restart_restores_full_size() -> None:
     assert (Resized(None, 10.0),) == restore_full_size(small).changes
     assert SPEC == restore_full_size(small).state.spec
     assert () == restore_full_size(later).changes
+
+
+def test_gang_without_workers_of_smaller_cluster_is_ignored() -> None:
+    """With two workers nothing of the second gang is left to match."""
+    (gang,) = view_of(lost(1.2)).gangs
+    first, second = replace(gang, tasks=gang.tasks[:2]), replace(gang, tasks=gang.tasks[2:])
+
+    assert (Resized(2, NOW),) == reduce_size(lost(1.2), NOW, (first, second)).changes

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_scheduler.core.recovery.failure_causes import CAUSE_RULES, cause_of
-from tf_scheduler.model.task import Cause, LaunchEnd, TaskState
+from tf_scheduler.core.recovery.failure_causes import CAUSE_RULES, cause_of, failure_message
+from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd, TaskState
 
 FAILED = "TASK_FAILED"
 
@@ -27,6 +27,10 @@ FAILED = "TASK_FAILED"
         (LaunchEnd(FAILED, exit_code=42), Cause.RESTART_ASKED),
         (LaunchEnd(FAILED, exit_code=143), Cause.RESTART_ASKED),
         (LaunchEnd(FAILED, exit_code=137), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, exit_code=128), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, exit_code=129), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, exit_code=159), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, exit_code=160), Cause.USER_ERROR),
         (LaunchEnd(FAILED, signal=9), Cause.INFRASTRUCTURE),
         (LaunchEnd(FAILED, signal=9, out_of_memory=True), Cause.USER_ERROR),
         (LaunchEnd(FAILED, exit_code=1), Cause.USER_ERROR),
@@ -93,3 +97,14 @@ def test_only_user_errors_count_and_only_fatal_ends_stop() -> None:
     """Counted against restart.max_failures; retried at all."""
     assert {Cause.USER_ERROR} == {cause for cause in Cause if cause.is_counted}
     assert {Cause.FINISHED, Cause.STOPPED, Cause.INVALID_TASK} == {cause for cause in Cause if not cause.is_retryable}
+
+
+def test_avoided_agent_is_reported_while_avoided() -> None:
+    """Once: a failure that does not lead to avoidance is silent."""
+    agent = AgentFailures("agent-1-id", "agent-1", (1.0, 2.0, 3.0), avoided_until=160.0)
+
+    (outcome,) = failure_message(agent, 100.0)
+
+    assert "agent agent-1 is avoided for 60 s: 3 launches have failed there" == outcome.message
+    assert ("AgentAvoided", True) == (outcome.kind, outcome.warning)
+    assert () == failure_message(agent, 160.0) == failure_message(None, 100.0)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from builders import a_job, a_spec, needs
+from builders import a_job, a_record, a_running_state, a_spec, needs, with_fields
 from kit import worlds
 from simulation.mesos import an_agent
 from tf_scheduler.core.placement.constraints import MOVE_AHEAD
+from tf_scheduler.core.recovery import maintenance
 from tf_scheduler.core.recovery.maintenance import ASK_INTERVAL
 from tf_scheduler.core.scheduler import next_deadline
-from tf_scheduler.model.effects import AcceptInverseOffers, Kill
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import AcceptInverseOffers, Kill, TaskLaunched
 from tf_scheduler.model.events import InverseOfferRescinded
-from tf_scheduler.model.offer import Unavailability
+from tf_scheduler.model.ids import AgentId, OfferId
+from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.placement import PlacementSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.task import TaskState
@@ -55,7 +58,8 @@ def test_inverse_offer_is_accepted() -> None:
 
     (answer,) = world.calls_of(AcceptInverseOffers)
     assert ASK_INTERVAL == answer.refuse_seconds
-    assert ["maintenance of agent a is scheduled"] == [outcome.message for outcome in world.outcomes]
+    (outcome,) = world.outcomes
+    assert ("maintenance of agent a is scheduled", True) == (outcome.message, outcome.warning)
 
 
 def test_tasks_are_moved_shortly_before_window() -> None:
@@ -186,3 +190,14 @@ def test_cancelled_window_moves_no_task(how: str) -> None:
     assert {} == world.state.session.windows
     pass_time(world, 620)
     assert {"worker-0": "a", "worker-1": "b"} == hosts(world)
+
+
+def test_drain_restarts_chief_in_the_same_decision() -> None:
+    """Later, the chief would train for a while with an address that is gone."""
+    spec = a_spec()
+    state = apply(a_running_state(spec), TaskLaunched(a_record(spec, "worker-0", agent_id=AgentId("b"))))
+    window = InverseOffer(OfferId("i"), AgentId("b"), Unavailability(100.0 + MOVE_AHEAD))
+
+    decision = maintenance.drain(with_fields(state, windows={window.agent_id: window}), 100.0)
+
+    assert ["worker-0", "chief-0"] == [change.recovery.task for change in decision.changes]

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from builders import a_spec
+from dataclasses import replace
+
+from builders import a_running_state, a_spec, a_status, with_fields
 from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.recovery.reconcile import FIRST_WAIT, FULL_INTERVAL, LONGEST_WAIT
+from tf_scheduler.core.recovery.reconcile import (
+    FIRST_WAIT,
+    FULL_INTERVAL,
+    LONGEST_WAIT,
+    ask_again,
+    deadlines,
+    mark_answered,
+    poll,
+    was_asked_again,
+)
 from tf_scheduler.core.scheduler import next_deadline
-from tf_scheduler.model.effects import Reconcile
-from tf_scheduler.model.ids import name_of
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import Decision, Reconcile, StatusStored
+from tf_scheduler.model.ids import AgentId, TaskId, name_of
 from tf_scheduler.model.spec import RecoveryPolicy
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 
 ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
@@ -105,3 +118,71 @@ def test_full_reconciliation_detects_lost_task() -> None:
 
     play(world, send.wait(FULL_INTERVAL), expect.outcome("worker-1 is gone"))
     play(world, send.offers(), expect.launched("worker-1"))
+
+
+def silent_state(**timestamps: float) -> SchedulerState:
+    """Every task of `timestamps` is UNREACHABLE since then; the other ones run."""
+    statuses = (
+        StatusStored(a_status(f"{name.replace('_', '-')}__1", TaskState.UNREACHABLE, timestamp=at))
+        for name, at in timestamps.items()
+    )
+    return apply(a_running_state(a_spec()), *statuses)
+
+
+def asked(state: SchedulerState, *names: str, now: float = 100.0) -> Decision:
+    return ask_again(state, [state.stored.statuses[TaskId(f"{name}__1")] for name in names], now)
+
+
+def test_silent_launch_is_asked_about_once_per_silence() -> None:
+    """What is known may be older than the scheduler's own silence."""
+    decision = asked(silent_state(worker_0=5.0, ps_0=6.0), "worker-0")
+
+    status = decision.state.stored.statuses
+    assert (Reconcile({TaskId("worker-0__1"): AgentId("agent-1-id")}),) == decision.calls
+    assert was_asked_again(decision.state, status[TaskId("worker-0__1")])
+    assert not was_asked_again(decision.state, status[TaskId("ps-0__1")])
+    assert not was_asked_again(decision.state, replace(status[TaskId("worker-0__1")], timestamp=50.0))
+
+
+def test_answer_ends_wait_for_silent_launch() -> None:
+    """Until then the question is repeated."""
+    state = with_fields(asked(silent_state(worker_0=5.0), "worker-0").state, connected=True)
+    assert 100.0 + FIRST_WAIT == min(deadlines(state))
+    assert () == poll(state, 99.0 + FIRST_WAIT).calls
+    (question,) = poll(state, 100.0 + FIRST_WAIT).calls
+    assert {TaskId("worker-0__1")} == set(question.tasks)
+
+    answered = mark_answered(state, TaskId("worker-0__1"))
+
+    assert 100.0 + FIRST_WAIT not in deadlines(answered)
+
+
+def test_later_question_keeps_earlier_ones_of_live_launches() -> None:
+    """Launches that were replaced meanwhile are forgotten."""
+    first = asked(silent_state(worker_0=5.0, ps_0=6.0), "worker-0", "ps-0").state
+    pending = replace(
+        first.session.reconciliation, asked_again={**first.session.reconciliation.asked_again, TaskId("old"): 1.0}
+    )
+
+    later = asked(with_fields(first, reconciliation=pending), "ps-0", now=200.0).state.session.reconciliation
+
+    assert {"worker-0__1": 5.0, "ps-0__1": 6.0} == later.asked_again
+    assert ({"worker-0__1", "ps-0__1"}, 200.0, FIRST_WAIT) == (set(later.unanswered), later.asked_at, later.retry_after)
+
+
+def test_launch_without_agent_is_not_asked_about() -> None:
+    """Mesos could only answer that it is unknown; the silence counts as asked."""
+    state = apply(
+        a_running_state(a_spec()),
+        StatusStored(a_status("ps-0__1", TaskState.UNREACHABLE, agent_id=None, timestamp=6.0)),
+    )
+    decision = asked(state, "ps-0")
+
+    assert () == decision.calls
+    assert was_asked_again(decision.state, state.stored.statuses[TaskId("ps-0__1")])
+
+
+def test_nothing_is_asked_while_disconnected() -> None:
+    state = with_fields(asked(silent_state(worker_0=5.0), "worker-0").state, connected=False)
+
+    assert () == poll(state, 10_000.0).calls

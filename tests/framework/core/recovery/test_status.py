@@ -7,10 +7,11 @@ import pytest
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import status as updates
+from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import MIN_LAUNCH_SECONDS
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, Kill, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
-from tf_scheduler.model.spec import RecoveryPolicy
+from tf_scheduler.model.spec import RecoveryPolicy, Strategy
 from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import TaskState
 
@@ -121,3 +122,37 @@ def test_message_names_task_agent_state_and_reason() -> None:
     status = a_status("worker-0__1", TaskState.FAILED, message="exit code 3")
 
     assert "worker-0 on a has failed: exit code 3" == updates.describe(STATE.stored.tasks["worker-0"], status)
+
+
+def test_out_of_memory_message_names_option() -> None:
+    """The user reads what to change; the text of the kernel stays."""
+    for message, expected in (("killed", "killed; raise worker.mem"), ("", "out of memory; raise worker.mem")):
+        after = update(STATE, task_state=TaskState.FAILED, out_of_memory=True, message=message).state
+        assert expected == after.stored.statuses["worker-0__1"].message
+
+
+def test_late_success_cancels_relaunch_of_independent_task() -> None:
+    """The task is done; one that trains with others restarts with them."""
+    for strategy, expected in ((Strategy.INDEPENDENT, ""), (Strategy.MULTI_WORKER_MIRRORED, "worker-0__1")):
+        state = a_running_state(a_spec(strategy=strategy, chief=0, ps=0))
+        state = apply(state, StatusStored(a_status("worker-0__1", TaskState.LOST)))
+        recovery = replace_launch(state, state.stored.tasks["worker-0"], "x", 20.0)
+        after = update(apply(state, RecoveryDecided(recovery)), task_state=TaskState.FINISHED).state
+        assert expected == after.stored.recoveries["worker-0"].launch
+
+
+def test_success_after_replacement_is_reported() -> None:
+    """Nothing else would show that the first copy had done the work."""
+    replaced = update(STATE, "worker-0__0", TaskState.FINISHED)
+    failed = update(
+        apply(STATE, StatusStored(a_status("worker-0__1", TaskState.FAILED))), task_state=TaskState.FINISHED
+    )
+    finished = update(
+        apply(STATE, StatusStored(a_status("worker-0__1", TaskState.FINISHED))), task_state=TaskState.FINISHED
+    )
+
+    assert [
+        ("LateSuccess", "worker-0__0 has finished, which is ignored: it was replaced"),
+        ("LateSuccess", "worker-0__1 has finished, which is ignored: it has failed before"),
+    ] == [(item.kind, item.message) for item in (*replaced.outcomes, *failed.outcomes)]
+    assert () == finished.outcomes

@@ -63,3 +63,13 @@ def test_forced_uninstall_ends_idle_service() -> None:
     forced = with_fields(state, controls={UNINSTALL: PlanControl(forced=frozenset({()}))})
 
     assert (True, False) == (after_job.keeps_service(state), after_job.keeps_service(forced))
+
+
+def test_retained_tasks_are_announced_with_their_time() -> None:
+    """A user who looks for leftovers finds the reason in the log."""
+    limited = after_job.announce(ended(cleanup=CleanupPolicy.NONE, keep_seconds=60.0)).outcomes
+    unlimited = after_job.announce(ended(cleanup=CleanupPolicy.NONE, keep_seconds=None)).outcomes
+
+    assert "worker-0 at a:0 keeps running for up to 60 s" in [item.message for item in limited]
+    assert "worker-0 at a:0 keeps running until the service is stopped" in [item.message for item in unlimited]
+    assert {"TaskRetained"} == {item.kind for item in (*limited, *unlimited)}
