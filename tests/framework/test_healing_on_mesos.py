@@ -146,7 +146,7 @@ def test_stopped_worker_is_named_and_replaced(start: Callable[[ServiceSpec], Wat
     assert sentence.startswith(f"worker-1 on {first.hostname} is frozen: process "), sentence
     recovery = watched.until(lambda state: WORKER_1 in state.stored.recoveries).stored.recoveries[WORKER_1]
     assert (Cause.INFRASTRUCTURE, ()) == (recovery.cause, recovery.failures)
-    assert recovery.why.startswith("frozen for "), recovery.why
+    assert recovery.why.startswith("worker-1 has failed: frozen for "), recovery.why
     watched.joined(WORKER_1, after=first)
     assert not watched.process.runner.state.stored.recoveries.get(peer.name, recovery).failures
 
