@@ -5,7 +5,7 @@ decision is stored, and is lost with the process like a call that Mesos did not 
 
     accepted                    nothing; after a refusal CallsAccepted
     refused (HTTP status)       CallFailed; subscribe again, at most once a minute
-    not answered                CallFailed; send it again, except ACCEPT and TEARDOWN; the third time subscribe again
+    not answered                CallFailed; send it again (not ACCEPT, TEARDOWN); after three in a row subscribe again
     its subscription has ended  not sent; CallFailed for an ACCEPT, so that its launches end
 
 A new subscription voids all offers, and the scheduler then repeats what is missing: RECONCILE, KILL, REVIVE.
@@ -13,6 +13,7 @@ A new subscription voids all offers, and the scheduler then repeats what is miss
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import deque
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
+from mesos_client.backoff import Backoff
 from mesos_client.results import Failed, NotConnected, Rejected, SendResult
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Accept, Acknowledge, AcknowledgeOperation, Call, Kill, ShutdownExecutor, Teardown
@@ -32,6 +34,8 @@ DecodeEvent = Callable[[], events.Event | None]
 MAX_CALLS = 50_000
 #: Calls in a row without an answer after which the driver subscribes again: 30 s with a call timeout of 10 s.
 MAX_UNANSWERED = 3
+#: Delay after an unanswered call. It grows with new subscriptions, too: calls may fail at once while the stream lives.
+RETRY = Backoff(first=0.25, maximum=10.0)
 #: Minimum seconds between two subscriptions because calls were lost.
 RESUBSCRIBE_INTERVAL = 60.0
 #: Calls that the scheduler repeats until they have an effect: one in the queue is enough.
@@ -157,12 +161,13 @@ class Outbox:
                 break
             self._unanswered += 1
             self._report(call, result.reason, may_be_done=result.may_be_done)
-            if self._unanswered >= MAX_UNANSWERED:
-                reason = f"{MAX_UNANSWERED} calls in a row were not answered: {result.reason}"
-                self._unanswered, self._void = 0, item.subscription
+            if is_last := self._unanswered % MAX_UNANSWERED == 0:
+                self._void = item.subscription
+                reason = f"{self._unanswered} calls in a row were not answered: {result.reason}"
                 self._resubscribe(item.subscription, reason)
-                return
-            if isinstance(call, Accept | Teardown):
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing, RETRY.delay(self._unanswered - 1, random.uniform))
+            if is_last or isinstance(call, Accept | Teardown):
                 # TEARDOWN is repeated by the core. The launches of an ACCEPT may have begun.
                 return
         if isinstance(result, NotConnected):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import PATIENCE
+from mesos_client.backoff import Backoff, Uniform
 from mesos_client.results import Failed, NotConnected, Rejected, SendResult, Sent
 from tf_scheduler.mesos.outbox import MAX_UNANSWERED, RESUBSCRIBE_INTERVAL, Outbox, QueuedCall
 from tf_scheduler.model.effects import Accept, Acknowledge, Call, Decline, Kill, Revive, Suppress, Teardown
@@ -188,6 +189,27 @@ def test_answer_resets_the_count_of_unanswered_calls(outbox_of) -> None:
 
     assert [kill(0)] * 3 + [kill(1)] * 3 + [Suppress()] == line.calls(7)
     assert line.lost.empty()
+
+
+def test_delay_after_unanswered_calls_grows(outbox_of, monkeypatch) -> None:
+    """New subscriptions do not reset it: they must not become a storm. An answer does."""
+    attempts: list[int] = []
+
+    class NoDelay(Backoff):
+        def delay(self, attempt: int, uniform: Uniform) -> float:
+            attempts.append(attempt)
+            return 0.0
+
+    monkeypatch.setattr("tf_scheduler.mesos.outbox.RETRY", NoDelay())
+    line = Line(*[TIMED_OUT] * 5, Sent(), TIMED_OUT)
+    outbox = outbox_of(line)
+
+    add(outbox, kill(0))
+    assert 1 == line.lost.get(timeout=PATIENCE)[0]
+    add(outbox, kill(1), kill(2), subscription=2)
+
+    assert [kill(0)] * 3 + [kill(1)] * 3 + [kill(2)] * 2 == line.calls(8)
+    assert [0, 1, 2, 3, 4, 0] == attempts
 
 
 def test_call_of_ended_subscription_is_dropped(outbox_of) -> None:
