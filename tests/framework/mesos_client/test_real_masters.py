@@ -16,6 +16,7 @@ from mesos_client.results import DriverDisconnected, NotConnected
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
+from tf_scheduler.mesos.client import MAX_CLOCK_OFFSET
 from wire.candidate import GROUP, Candidates, master_info
 from wire.peer import PATIENCE, Peer, status
 from wire.process import FRAMEWORK
@@ -91,6 +92,16 @@ def test_a_refused_header_is_renewed(guarded, scheduler_of) -> None:
 @pytest.fixture
 def cluster(module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(ONE_AGENT)
+
+
+def test_answers_have_the_masters_time(cluster, scheduler_of) -> None:
+    """The Date headers of SUBSCRIBE and of calls, in whole seconds."""
+    scheduler = scheduler_of(cluster.master.address)
+    scheduler.wait("SUBSCRIBED")
+    assert abs(scheduler.driver.clock_offset) < MAX_CLOCK_OFFSET
+    scheduler.driver._transport.clock_offset = None
+    assert scheduler.driver.send(REVIVE).ok
+    assert abs(scheduler.driver.clock_offset) < MAX_CLOCK_OFFSET
 
 
 def test_p31_a_stopped_driver_sends_nothing(cluster, scheduler_of) -> None:
