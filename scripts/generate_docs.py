@@ -210,11 +210,10 @@ from the code.
    and port), to avoid restarts of other tasks. If the address does not become available in this time, the scheduler
    places the task on any agent. If the agent is gone, the scheduler does not wait. A new address changes the
    ClusterSpec, and more tasks may have to restart (fourth column of the second table).
-5. After two consecutive **crashes** at one address, the task gets other ports, because a process outside Mesos may hold
-   the port. A program crashes if it fails within {recover.CRASH_WINDOW:g} s of its launch, before its server answered
-   and before it reported progress. Only SIGABRT and exit codes that do not request a restart are crashes. No task of
-   the service gets the port on this agent again, unless the tasks cannot be placed otherwise. For each task, the
-   scheduler remembers the last {recover.MAX_BAD_ADDRESSES} addresses with repeated crashes.
+5. If a program fails, and **another process listens on its port**, the task gets other ports. Mesos offers ports and
+   does not guard them. The executor checks the port when the program ends. No task of the service gets the port on this
+   agent again, unless the tasks cannot be placed otherwise. For each task, the scheduler remembers the last
+   {recover.MAX_BAD_ADDRESSES} such addresses.
 
 The scheduler stores each recovery decision before it executes the decision, so back-off and failure counts survive a
 restart of the scheduler.
@@ -352,9 +351,12 @@ def _causes() -> str:
     table = _table(["first condition that applies", "cause", "relaunched", "counted"], rows)
     note = (
         f"A `user error` within {recover.COLLATERAL_SECONDS:g} s after the loss of another task is *collateral*: the task is "
-        "relaunched, and the error is not counted. There are three exceptions, in which the error is counted: the tasks do "
-        "not depend on each other (strategy `independent`); the end of the other task was itself collateral; or the failed "
-        "launch is a relaunch because of the same loss. The job fails if a task has more than `restart.max_failures` "
+        "relaunched, and the error is not counted. There are five exceptions, in which the error is counted: the tasks do "
+        "not depend on each other (strategy `independent`); the end of the other task was itself collateral; the failed "
+        "launch is a relaunch because of the same loss; a shell did not find or could not execute the program (exit codes "
+        "126 and 127); or the task ended with the same error as its previous launch, and the other task with a "
+        "`user error`. Errors are the same if the exit code, and the first and last line of the exception or the last line "
+        "of stderr, are equal except for numbers. The job fails if a task has more than `restart.max_failures` "
         "*counted* failures within `restart.window` seconds. The option `restart.uncounted_exit_codes` lists "
         "the exit codes that request a restart. The result of a job names the failure that ended the job. Tasks that fail up "
         f"to {recover.COLLATERAL_SECONDS:g} s later are listed as consequences of this failure."

@@ -200,6 +200,8 @@ class LaunchEnd:
     #: Whether the executor stopped it because its liveness check failed.
     was_unhealthy: bool = False
     out_of_memory: bool = False
+    #: Whether another process listened on the task's port.
+    port_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +226,14 @@ class Recovery:
     start_timeouts: int = 0
     #: Whether the task must move to another agent if possible.
     must_move: bool = False
-    #: Address at which the launch crashed early; another early crash there moves the task (core/recovery/recover.py).
-    crashed_at: str = ""
-    #: Addresses with two consecutive early crashes; other ports are preferred.
+    #: Error of the launch, or of the one it restarts with, if the program had not begun (core/recovery/recover.py).
+    last_end: str = ""
+    #: Addresses at which another process listened; other ports are preferred.
     bad_addresses: tuple[str, ...] = ()
     #: Whether a previous launch's server has answered.
     has_served: bool = False
+    #: Whether a previous launch has served, reported progress, or run for some minutes.
+    has_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ STORED_NAMES: Mapping[type, Mapping[str, str]] = {
     Recovery: {
         "must_move": "leaves",
         "bad_addresses": "shuns",
-        "crashed_at": "stumbled",
+        "last_end": "stumbled",
         "has_served": "served",
         "consecutive_failures": "streak",
         "previous_address_until": "home_until",

@@ -58,7 +58,7 @@ def relaxations(
 
 
 def exclude_bad_ports(state: SchedulerState, agents: Iterable[Agent]) -> Iterator[Agent]:
-    """Yield the agents without ports at which a task crashed early twice in a row."""
+    """Yield the agents without ports that another process held."""
     recoveries = () if state.process.offer_round.failures else state.stored.recoveries.values()
     parts = {address.rpartition(":") for item in recoveries for address in item.bad_addresses}
     for agent in agents:

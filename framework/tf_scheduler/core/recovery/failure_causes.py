@@ -76,6 +76,9 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         lambda end, requested: end.exit_code in requested,
     ),
     CauseRule(
+        "another process listened on its port when it failed", Cause.INFRASTRUCTURE, lambda end, _: end.port_taken
+    ),
+    CauseRule(
         "it ended by a signal, or with exit code 128 + signal",
         Cause.INFRASTRUCTURE,
         lambda end, _: end.signal is not None or end.exit_code in _SHELL_SIGNALS,

@@ -7,7 +7,7 @@ each is placed, at first only at its previous address.
 from __future__ import annotations
 
 import math
-import signal
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -23,39 +23,52 @@ from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, record_failure
 from .startup_timeout import CHECK_INTERVAL
 
-# --- Crash loops at one address
+# --- Evidence about an end: the port, and whether it is like a former one
 #
 # Mesos offers ports and does not guard them: another process may listen there, and each launch at the previous address
-# would fail at bind. No exit code tells this, so a launch counts as crashed if its program failed soon after its start
-# and before it was ready. After two consecutive crashes at one address the next launch gets other ports.
+# would fail at bind. No exit code tells this, so the executor looks who listens when a program fails.
 
 
-#: Seconds after a launch within which a failure is a crash; importing TensorFlow takes some of them.
-CRASH_WINDOW = 60.0
 #: Maximum number of remembered bad addresses per task.
 MAX_BAD_ADDRESSES = 16
-#: How TensorFlow aborts, directly or in a shell.
-_ABORTED = (signal.SIGABRT, 128 + signal.SIGABRT)
+#: Seconds in which a program without server and progress has not begun to train.
+EARLY_SECONDS = 300.0
+#: A shell's exit codes for a command that cannot be executed or does not exist.
+_NO_COMMAND = (126, 127)
+#: Numbers differ between two ends with one reason: process ids, ports, times.
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
-def record_crash(state: SchedulerState, recovery: Recovery, status: TaskStatus, ready: bool) -> Recovery:
-    """Record a crash at the task's address; `ready`: the task served or made progress."""
-    record, previous = state.stored.tasks[recovery.task], state.stored.recoveries.get(recovery.task)
-    bad = previous.bad_addresses if previous else ()
-    if state.spec.network is not None or not _has_crashed(record, recovery, status, ready):
-        return replace(recovery, bad_addresses=bad)
-    if previous is None or previous.crashed_at != record.address:
-        return replace(recovery, bad_addresses=bad, crashed_at=record.address)
-    why = f"{recovery.why}; crashed twice in a row at {record.address}, whose port another process may hold"
+def end_signature(status: TaskStatus) -> str:
+    """Return what ends of one reason have in common; empty if the error is unknown."""
+    return f"{status.exit_code}: {_NUMBER.sub('#', status.error)}" if status.exit_code and status.error else ""
+
+
+def _is_repeated(state: SchedulerState, change: StatusChange) -> bool:
+    """Return whether the launch ended like the one that it replaced."""
+    own, signature = state.stored.recoveries.get(change.record.name), end_signature(change.status)
+    return bool(signature) and own is not None and own.last_end == signature
+
+
+def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChange) -> Recovery:
+    """Add what the end shows: whether the program had begun, its error, a taken port."""
+    record, status = change.record, change.status
+    before = state.stored.recoveries.get(record.name)
+    bad = before.bad_addresses if before else ()
+    served = change.before is not None and change.before.healthy is True
+    began = served or record.id in state.process.progress or change.seconds_run >= EARLY_SECONDS
+    is_own = not began and recovery.cause in (Cause.USER_ERROR, Cause.COLLATERAL)
+    recovery = replace(
+        recovery,
+        bad_addresses=bad,
+        has_served=served or (before is not None and before.has_served),
+        has_begun=began or (before is not None and before.has_begun),
+        last_end=end_signature(status) if is_own else "",
+    )
+    if not status.port_taken or state.spec.network is not None:
+        return recovery
+    why = f"{recovery.why}; another process listens at {record.address}"
     return replace(recovery, why=why, bad_addresses=(*bad, record.address)[-MAX_BAD_ADDRESSES:])
-
-
-def _has_crashed(record: TaskRecord, recovery: Recovery, status: TaskStatus, ready: bool) -> bool:
-    if ready or status.healthy is False or recovery.since - record.launched_at >= CRASH_WINDOW:
-        return False
-    if status.signal in _ABORTED or status.exit_code in _ABORTED:
-        return True
-    return status.exit_code is not None and recovery.cause in (Cause.USER_ERROR, Cause.COLLATERAL)
 
 
 # --- Ended tasks
@@ -89,17 +102,20 @@ class StatusChange:
         """Whether the program had started before."""
         return self.before is not None and self.before.state not in _BEFORE_THE_PROGRAM
 
+    @property
+    def seconds_run(self) -> float:
+        """Seconds since the start of the program, if its server has not answered."""
+        return self.now - self.before.timestamp if self.before is not None and self.has_run else 0.0
+
 
 def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     """Decide on the end of a needed task that has not finished."""
     record, status, now = change.record, change.status, change.now
-    served = change.before is not None and change.before.healthy is True
     cause = _cause(state, change)
-    recovery = _recovery(state, change, cause)
-    recovery = record_crash(state, recovery, status, ready=served or record.id in state.process.progress)
+    recovery = _with_evidence(state, _recovery(state, change, cause), change)
     # A launch that never started moves to another agent if possible.
     must_move = status.is_dropped_by_agent or (status.state is TaskState.LOST and not change.has_run)
-    recovery = replace(recovery, must_move=must_move, has_served=recovery.has_served or served)
+    recovery = replace(recovery, must_move=must_move)
     policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
     if final := replacement.no_retry_reason(policy, cause, status):
         message += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
@@ -169,26 +185,37 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
         has_run=ran,
         was_unhealthy=hung,
         out_of_memory=status.out_of_memory,
+        port_taken=status.port_taken,
     )
     cause = cause_of(end, replacement.restart_policy(state.spec, change.record).uncounted_exit_codes)
-    is_excused = cause is Cause.USER_ERROR and _is_excused(state, change.record, change.now)
-    return Cause.COLLATERAL if is_excused else cause
+    return Cause.COLLATERAL if cause is Cause.USER_ERROR and _is_excused(state, change) else cause
 
 
-def _is_excused(state: SchedulerState, record: TaskRecord, now: float) -> bool:
+def _is_excused(state: SchedulerState, change: StatusChange) -> bool:
     """Return whether the end of the task follows from another task's loss just before.
+
+    An error like the task's former one is its own: the error of another program does not excuse it.
+    """
+    if change.status.exit_code in _NO_COMMAND:
+        return False
+    is_repeated = _is_repeated(state, change)
+    return any(not is_repeated or item.cause is not Cause.USER_ERROR for item in _losses_before(state, change))
+
+
+def _losses_before(state: SchedulerState, change: StatusChange) -> Iterator[Recovery]:
+    """Yield losses of other tasks that the end may follow from.
 
     Losses together with the task's previous launch do not count: the tasks would excuse each other forever.
     """
     if state.spec.strategy is Strategy.INDEPENDENT:
-        return False
+        return
+    record, after = change.record, change.now - COLLATERAL_SECONDS
     own = state.stored.recoveries.get(record.name)
-    return any(
-        now - item.since < COLLATERAL_SECONDS and item.cause is not Cause.COLLATERAL
-        for name, item in state.stored.recoveries.items()
-        if name != record.name
-        if own is None or own.since != item.since or record.launched_at <= item.since
-    )
+    for name, item in state.stored.recoveries.items():
+        if item.since <= after or item.cause is Cause.COLLATERAL or name == record.name:
+            continue
+        if own is None or own.since != item.since or record.launched_at <= item.since:
+            yield item
 
 
 def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Recovery:
@@ -210,7 +237,6 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
         failures=(*failures, now) if replacement.counts_as_failure(policy, cause) else failures,
         consecutive_failures=streak,
         start_timeouts=0 if before is None or _has_joined(state, record, now) else before.start_timeouts,
-        has_served=before is not None and before.has_served,
     )
 
 
@@ -226,7 +252,9 @@ def _others(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> It
         return
     until = recovery.ready_at + replacement.PREVIOUS_ADDRESS_WAIT
     for item in replacement.restart_group(state, [record.name], recovery.since, recovery.cause, moved=False):
-        yield replace(item, ready_at=recovery.ready_at, previous_address_until=until)
+        # Their own ends, of the same program, are not read any more.
+        end = recovery.last_end or item.last_end
+        yield replace(item, ready_at=recovery.ready_at, previous_address_until=until, last_end=end)
 
 
 def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, ...]) -> Outcome:

@@ -46,10 +46,11 @@ def replace_launch(
         previous_address_until=now + PREVIOUS_ADDRESS_WAIT,
         failures=before.failures if before else (),
         consecutive_failures=before.consecutive_failures if before else 0,
-        crashed_at=before.crashed_at if before else "",
+        last_end=before.last_end if before else "",
         bad_addresses=before.bad_addresses if before else (),
         start_timeouts=before.start_timeouts if before and not is_joined else 0,
         has_served=(before is not None and before.has_served) or (status is not None and status.healthy is True),
+        has_begun=(before is not None and before.has_begun) or is_joined,
     )
 
 

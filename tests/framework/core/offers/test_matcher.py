@@ -76,7 +76,7 @@ def test_unusable_previous_address_is_awaited(home) -> None:
 @pytest.mark.parametrize(
     "state",
     [lost(must_move=True), lost(bad_addresses=("10.0.0.1:31000",)), with_fields(lost(), agent_failures=FAILURES)],
-    ids=["moved by operator", "crash loop", "unreliable agent"],
+    ids=["moved by operator", "taken port", "unreliable agent"],
 )
 def test_avoided_address_is_not_awaited(state) -> None:
     assert ["worker-0"] == [item.task.name for item in match(state, OTHER).placements]

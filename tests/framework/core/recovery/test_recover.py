@@ -117,17 +117,72 @@ def test_failure_soon_after_loss_of_peer_is_collateral(seconds: float, strategy,
     assert (cause, cause is Cause.USER_ERROR) == (item.cause, bool(item.failures))
 
 
-def test_second_crash_at_one_address_avoids_it() -> None:
-    """Another process may hold the port."""
+@pytest.mark.parametrize(("port_taken", "bad"), [(True, True), (False, False)])
+def test_address_is_bad_if_another_process_listens(port_taken: bool, bad: bool) -> None:
+    """Only this counts: how often a program fails says nothing about its port."""
     address = STATE.stored.tasks["worker-0"].address
 
-    first = recoveries(end(STATE))["worker-0"]
-    second = recoveries(end(with_history(crashed_at=address)))["worker-0"]
-    served = recoveries(end(with_fields(with_history(crashed_at=address), progress={"worker-0__1": None})))["worker-0"]
+    item = recoveries(end(with_history(bad_addresses=("x:1",)), port_taken=port_taken))["worker-0"]
 
-    assert (address, ()) == (first.crashed_at, first.bad_addresses)
-    assert (address,) == second.bad_addresses
-    assert () == served.bad_addresses
+    assert (("x:1", address) if bad else ("x:1",)) == item.bad_addresses
+    assert ((Cause.INFRASTRUCTURE, ()) if bad else (Cause.USER_ERROR, (NOW,))) == (item.cause, item.failures)
+
+
+ERROR = {"error": "KeyError: 1 (a.py line 2)"}
+LIKE_ERROR = "1: KeyError: # (a.py line #)"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (ERROR, LIKE_ERROR),
+        ({}, ""),
+        ({**ERROR, "port_taken": True}, ""),
+        ({**ERROR, "exit_code": 42}, ""),
+        ({"error": "died at 0x7f3a with 12 threads"}, "1: died at # with # threads"),
+    ],
+)
+def test_error_of_early_end_is_remembered(options, expected) -> None:
+    """Without numbers, to compare it with the next one."""
+    assert expected == recoveries(end(STATE, **options))["worker-0"].last_end
+
+
+def test_error_of_program_that_had_begun_is_not_remembered() -> None:
+    trained = with_fields(STATE, progress={"worker-0__1": None})
+    items = [
+        recoveries(end(trained, **ERROR)),
+        recoveries(end(STATE, now=NOW + recover.EARLY_SECONDS, **ERROR)),
+        recoveries(end(with_history(has_begun=True), exit_code=None, **ERROR)),
+    ]
+
+    assert [("", True)] * 3 == [(item["worker-0"].last_end, item["worker-0"].has_begun) for item in items]
+
+
+def test_peers_that_restart_remember_the_error() -> None:
+    """Their own end, of the same program, is not read."""
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
+
+    items = recoveries(end(a_running_state(spec), **ERROR))
+
+    assert [LIKE_ERROR] * 2 == [items[name].last_end for name in ("worker-0", "worker-1")]
+
+
+@pytest.mark.parametrize(
+    ("peer_cause", "last_end", "options", "cause"),
+    [
+        (Cause.USER_ERROR, "", ERROR, Cause.COLLATERAL),
+        (Cause.USER_ERROR, "1: other", ERROR, Cause.COLLATERAL),
+        (Cause.USER_ERROR, LIKE_ERROR, ERROR, Cause.USER_ERROR),
+        (Cause.INFRASTRUCTURE, LIKE_ERROR, ERROR, Cause.COLLATERAL),
+        (Cause.USER_ERROR, "", {"exit_code": 127}, Cause.USER_ERROR),
+        (Cause.INFRASTRUCTURE, "", {"exit_code": 126}, Cause.USER_ERROR),
+    ],
+)
+def test_error_like_the_former_one_is_not_collateral(peer_cause, last_end, options, cause) -> None:
+    """Broken programs do not excuse each other; a lost agent may cause an error twice."""
+    state = with_history(with_history(last_end=last_end), "worker-1", since=NOW - 0.01, cause=peer_cause)
+
+    assert cause is recoveries(end(state, **options))["worker-0"].cause
 
 
 @pytest.mark.parametrize(("ran", "moves"), [(True, False), (False, True)])
