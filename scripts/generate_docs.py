@@ -357,7 +357,11 @@ def _causes() -> str:
         "126 and 127); or the task ended with the same error as its previous launch, and the other task with a "
         "`user error`. Errors are the same if the exit code, and the first and last line of the exception or the last line "
         "of stderr, are equal except for numbers. The job fails if a task has more than `restart.max_failures` "
-        "*counted* failures within `restart.window` seconds. The option `restart.uncounted_exit_codes` lists "
+        "*counted* failures within `restart.window` seconds. With `restart.fail_fast`, which is on by default, the job fails "
+        "sooner if two consecutive launches of a task end with the same `user error` before the task has a server or "
+        f"training progress, and within {recover.EARLY_SECONDS / 60:g} minutes. This does not apply if a launch of the task "
+        "had a server or progress before, or if something else may be the reason: another task that was lost just before "
+        "with another error, memory, a taken port, or an agent with recent failures. The option `restart.uncounted_exit_codes` lists "
         "the exit codes that request a restart. The result of a job names the failure that ended the job. Tasks that fail up "
         f"to {recover.COLLATERAL_SECONDS:g} s later are listed as consequences of this failure."
     )

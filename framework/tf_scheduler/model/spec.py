@@ -135,6 +135,8 @@ class RestartPolicy:
     #: Exit codes that request a restart and do not count as failures.
     uncounted_exit_codes: frozenset[int] = frozenset({42, 143})
     when: RestartWhen = RestartWhen.ON_FAILURE
+    #: Whether two launches that end with the same error before the first training step end the job.
+    fail_fast: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -138,6 +139,29 @@ def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home
     assert 1 == code
     assert "    | the cause is here: ********" in out
     assert "known-to-few" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("python {}/train.py", "ModuleNotFoundError: No module named 'nope' ({}/train.py line 3)"),
+        ("python -c 'import argparse; argparse.ArgumentParser().parse_args()' --no-such", "unrecognized arguments"),
+        ("pythn train.py", "pythn"),
+    ],
+)
+def test_program_that_can_never_run_ends_job(run, tmp_path: Path, command: str, error: str) -> None:
+    """After two launches, with the error; each task has failed on its own."""
+    (tmp_path / "train.py").write_text("import os\n\nimport nope\n")
+
+    code, out, _ = run("local", "run", options(tmp_path, command.format(tmp_path)), "--json")
+
+    report = json.loads(out)
+    assert (1, "failed") == (code, report["state"])
+    assert "failed twice in the same way before its first step: " in report["reason"]
+    assert error.format(tmp_path) in report["reason"]
+    assert "another process" not in report["reason"]
+    record = json.loads(run("history", "show", "last", "--json")[1])
+    assert max(Counter(item["task"] for item in record["launches"]).values()) == 2
 
 
 def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:

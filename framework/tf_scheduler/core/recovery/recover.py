@@ -116,19 +116,44 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     # A launch that never started moves to another agent if possible.
     must_move = status.is_dropped_by_agent or (status.state is TaskState.LOST and not change.has_run)
     recovery = replace(recovery, must_move=must_move)
-    policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
-    if final := replacement.no_retry_reason(policy, cause, status):
-        message += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
-        return _failed(state, f"{message}; {final}", record, now)
-    if replacement.counts_as_failure(policy, cause) and exhausted(policy, recovery.failures, now):
-        limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
-        return _failed(state, f"{message} (failure {len(recovery.failures)}: {limit})", record, now)
-    if finished := replacement.finished_peers(state, record):
-        why = f"{message}; {' and '.join(finished)} had already finished, and this strategy needs all tasks"
+    if why := _final_sentence(state, change, recovery):
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
     failures = record_failure(state, record, now) if blames_agent(status, cause, change.has_run) else None
     return replacement.relaunch(state, (recovery, *others), failures, _outcome(state, recovery, others))
+
+
+def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recovery) -> str:
+    """Return why the task is not relaunched; empty if it is."""
+    record, status, cause = change.record, change.status, recovery.cause
+    policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
+    failed = f"{record.name} on {record.hostname} failed: {message}"
+    counts = replacement.counts_as_failure(policy, cause)
+    if final := replacement.no_retry_reason(policy, cause, status):
+        failed += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
+        return f"{failed}; {final}"
+    if policy.fail_fast and counts and _is_broken(state, change, recovery):
+        again = f"{record.name} failed twice in the same way before its first step: {status.error}"
+        return f"{again}; restart.fail_fast ends the job"
+    if counts and exhausted(policy, recovery.failures, change.now):
+        limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
+        return f"{failed} (failure {len(recovery.failures)}: {limit})"
+    if finished := replacement.finished_peers(state, record):
+        return f"{failed}; {' and '.join(finished)} had already finished, and this strategy needs all tasks"
+    return ""
+
+
+def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) -> bool:
+    """Return whether the program can never run: it ended twice alike before it began.
+
+    Not if something else may be the reason: a peer that was lost with another error, its memory, or its agent.
+    """
+    status, agent = change.status, state.stored.agent_failures.get(change.record.agent_id)
+    if recovery.has_begun or status.healthy is False or status.out_of_memory or not _is_repeated(state, change):
+        return False
+    if agent is not None and recent_failures(agent.failures, state.spec.recovery.avoid_for, change.now):
+        return False
+    return all(item.last_end == recovery.last_end for item in _losses_before(state, change))
 
 
 def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
@@ -281,8 +306,7 @@ def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
     return best
 
 
-def _failed(state: SchedulerState, why: str, record: TaskRecord, now: float) -> Decision:
-    sentence = f"{record.name} on {record.hostname} failed: {why}"
+def _failed(state: SchedulerState, sentence: str, record: TaskRecord, now: float) -> Decision:
     if success.is_survivable(state, record):
         outcome = Outcome("TaskGivenUp", f"{sentence}; the job continues without it", record.name, warning=True)
         return decide(state, outcomes=(outcome,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, LivenessKind, SuccessPolicy
 
-from .fields import NEXT_LAUNCH_ONLY, Integer, IntegerList, Seconds, Section, String, choice
+from .fields import NEXT_LAUNCH_ONLY, Boolean, Integer, IntegerList, Seconds, Section, String, choice
 
 
 class RestartSection(Section):
@@ -17,6 +17,11 @@ class RestartSection(Section):
         (42, 143),
         minimum=1,
         maximum=255,
+    )
+    fail_fast = Boolean(
+        "Fail the job if two consecutive launches of a task end with the same error before the task has a server or "
+        "training progress. An example is an import error. If false, only restart.max_failures limits such failures.",
+        default=True,
     )
 
 

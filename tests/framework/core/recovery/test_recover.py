@@ -10,7 +10,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import Cause, Recovery, TaskState
+from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskState
 
 SPEC = a_spec()
 STATE = a_running_state(SPEC)
@@ -183,6 +183,76 @@ def test_error_like_the_former_one_is_not_collateral(peer_cause, last_end, optio
     state = with_history(with_history(last_end=last_end), "worker-1", since=NOW - 0.01, cause=peer_cause)
 
     assert cause is recoveries(end(state, **options))["worker-0"].cause
+
+
+def test_second_end_with_same_error_before_first_step_fails_job() -> None:
+    decision = end(with_history(last_end=LIKE_ERROR), **ERROR)
+
+    result = decision.state.stored.result
+    assert result is not None
+    assert Verdict.FAILED is result.verdict
+    assert "worker-0 failed twice in the same way before its first step: KeyError: 1 (a.py line 2)" in result.sentence
+
+
+BROKEN = with_history(last_end=LIKE_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("state", "options"),
+    [
+        (STATE, {}),
+        (BROKEN, {"error": ""}),
+        (BROKEN, {"error": "KeyError: other"}),
+        (BROKEN, {"exit_code": 2}),
+        (BROKEN, {"exit_code": 42}),
+        (BROKEN, {"port_taken": True}),
+        (BROKEN, {"out_of_memory": True}),
+        (BROKEN, {"healthy": False}),
+        (BROKEN, {"exit_code": None, "signal": 9}),
+        (with_history(last_end=LIKE_ERROR, has_begun=True), {}),
+        (with_fields(BROKEN, progress={"worker-0__1": None}), {}),
+        (with_history(BROKEN, "ps-0", since=NOW - 1, last_end="1: other"), {}),
+        (
+            apply(BROKEN, AgentFailureRecorded(AgentFailures(STATE.stored.tasks["worker-0"].agent_id, "a", (1.0,)))),
+            {},
+        ),
+        (replace(BROKEN, spec=a_spec(restart=RestartPolicy(fail_fast=False))), {}),
+        (replace(BROKEN, spec=a_spec(restart=RestartPolicy(when=RestartWhen.ALWAYS))), {}),
+    ],
+    ids=[
+        "first end",
+        "error unknown",
+        "other error",
+        "other exit code",
+        "asks for a restart",
+        "port taken",
+        "out of memory",
+        "unhealthy",
+        "killed",
+        "had trained before",
+        "has trained",
+        "after the loss of a peer",
+        "agent is suspected",
+        "fail_fast is off",
+        "restarts always",
+    ],
+)
+def test_end_that_may_have_another_reason_is_retried(state, options) -> None:
+    assert verdict(end(state, **{**ERROR, **options})) is None
+
+
+def test_broken_peer_does_not_hide_broken_program() -> None:
+    """Both end with the same error; the other one was first."""
+    state = with_history(BROKEN, "worker-1", since=NOW - 0.01, last_end=LIKE_ERROR)
+
+    assert Verdict.FAILED is verdict(end(state, **ERROR))
+
+
+def test_broken_side_job_is_given_up() -> None:
+    spec = a_spec(jobs=(a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR)))
+    decision = end(with_history(a_running_state(spec), "evaluator-0", last_end=LIKE_ERROR), "evaluator-0", **ERROR)
+
+    assert (None, ["TaskGivenUp"]) == (verdict(decision), [item.kind for item in decision.outcomes])
 
 
 @pytest.mark.parametrize(("ran", "moves"), [(True, False), (False, True)])
