@@ -270,7 +270,8 @@ apply to them. Choose a longer time than `health.frozen_after`: otherwise the pe
 
 The scheduler counts failures of each agent. A launch is a failure of its agent if the agent dropped it, if it could not
 start on the agent, was lost on the agent, or was late. The next launch of a task that its agent dropped uses another
-agent if possible. Crashes of programs are not failures of the agent. Failures within
+agent if possible. Crashes of programs are not failures of the agent. If only the program was killed (SIGKILL), this is
+a failure of the agent only if the program of another task was killed there before. Failures within
 {failure_causes.SAME_INCIDENT_SECONDS:g} s on one agent count once. After `recovery.avoid_after` failures within
 `recovery.avoid_for` seconds, the scheduler avoids the agent for another `recovery.avoid_for` seconds. Tasks whose previous address is on the agent
 avoid the agent, too. If the tasks cannot be placed on the other offered agents, the scheduler also uses avoided agents,
@@ -361,7 +362,9 @@ def _causes() -> str:
         "sooner if two consecutive launches of a task end with the same `user error` before the task has a server or "
         f"training progress, and within {recover.EARLY_SECONDS / 60:g} minutes. This does not apply if a launch of the task "
         "had a server or progress before, or if something else may be the reason: another task that was lost just before "
-        "with another error, memory, a taken port, or an agent with recent failures. The option `restart.uncounted_exit_codes` lists "
+        "with another error, memory, a taken port, or an agent with recent failures. Ends of a program that are not "
+        "counted because infrastructure may be the reason, for example SIGKILL, have their own limit: more than "
+        "`restart.max_uncounted` within `restart.window` seconds fail the job. Lost agents do not count. The option `restart.uncounted_exit_codes` lists "
         "the exit codes that request a restart. The result of a job names the failure that ended the job. Tasks that fail up "
         f"to {recover.COLLATERAL_SECONDS:g} s later are listed as consequences of this failure."
     )

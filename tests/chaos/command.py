@@ -36,8 +36,8 @@ _SERVICE = {"failover_timeout": 3600}
 _RECOVERY = {"unreachable_timeout": UNREACHABLE_TIMEOUT}
 #: A frozen program is replaced as soon as it is certain.
 _HEALTH = {"frozen_after": 15}
-#: Faults are no crash loop: the back-off of the second in a row would only be waited for.
-_RESTART = {"backoff": 1}
+#: Faults are no crash loop: the back-off of the second in a row would only be waited for. Programs are killed often.
+_RESTART = {"backoff": 1, "max_uncounted": 0}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -20,6 +20,8 @@ from tf_scheduler.model.task import PodVerb, Progress, TaskState
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 FAILED, FINISHED, LOST = TaskState.FAILED, TaskState.FINISHED, TaskState.LOST
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
+#: The agent reports it instead of the executor.
+EXECUTOR_DIED = {"reason": "REASON_EXECUTOR_TERMINATED", "message": "Executor terminated"}
 
 
 def address(world: World, name: str) -> str:
@@ -397,13 +399,13 @@ def test_agent_with_failing_launches_is_avoided() -> None:
     """Tasks avoid even the agent of their old address, also after a scheduler restart."""
     world = deployed()
     host = world.state.stored.tasks["worker-1"].hostname
-    dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
+    dies = (send.status("worker-1", FAILED, **EXECUTOR_DIED), send.wait(30.0), send.offers(), send.running())
     play(world, *dies, *dies)
     assert on(world, "worker-1", host)
 
     play(
         world,
-        send.status("worker-1", FAILED, **KILLED_HARD),
+        send.status("worker-1", FAILED, **EXECUTOR_DIED),
         expect.outcome(f"{host} is avoided for 900 s: 3 launches"),
     )
     play(world, send.restart(), send.wait(30.0), send.offers(), send.running(), send.offers(), send.running())
@@ -416,10 +418,55 @@ def test_agent_with_failing_launches_is_avoided() -> None:
 def test_avoided_agent_is_used_as_last_resort() -> None:
     """After an offer round without success; before that, the reasons explain the wait."""
     world = deployed(None, an_agent("agent-1"))
-    dies = (send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
-    play(world, *dies, *dies, send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers())
+    dies = (send.status("worker-1", FAILED, **EXECUTOR_DIED), send.wait(30.0), send.offers(), send.running())
+    play(world, *dies, *dies, send.status("worker-1", FAILED, **EXECUTOR_DIED), send.wait(30.0), send.offers())
     play(world, expect.launched(), send.wait(5.0), expect.outcome("3 launches failed; avoided for another"))
     play(world, send.wait(100.0), send.offers(), expect.launched("worker-1"))
+
+
+def test_killed_program_counts_against_agent_with_that_of_another_task() -> None:
+    """One program that is killed again and again may be killed for its own reasons."""
+    world = deployed(None, an_agent("agent-1", cpus=8))
+    for _ in range(4):
+        play(world, send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
+    (noted,) = world.state.stored.agent_failures.values()
+    assert ("worker-1", ()) == (noted.killed_task, noted.failures)
+
+    play(world, send.restart(), send.status("worker-0", FAILED, **KILLED_HARD))
+
+    (suspect,) = world.state.stored.agent_failures.values()
+    assert ("worker-0", 1) == (suspect.killed_task, len(suspect.failures))
+
+
+def test_program_that_is_killed_again_and_again_fails_job() -> None:
+    """Such ends do not count as failures, but a job must not restart indefinitely."""
+    world = deployed(a_spec(restart=RestartPolicy(max_failures=0, max_uncounted=2)))
+    for _ in range(2):
+        play(world, send.status("worker-1", FAILED, **KILLED_HARD), send.wait(30.0), send.offers(), send.running())
+    play(world, send.restart(), send.status("worker-1", FAILED, **KILLED_HARD))
+
+    play(
+        world, expect.result(Verdict.FAILED), expect.outcome("end 3 that is not counted as a failure: restart.max_unc")
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "end"),
+    [
+        (RestartPolicy(max_failures=0, max_uncounted=1), (TaskState.GONE, {})),
+        (RestartPolicy(max_failures=0, max_uncounted=1), (FAILED, {"exit_code": 42})),
+        (RestartPolicy(max_failures=0, max_uncounted=1, window=20.0), (FAILED, {"signal": 9})),
+        (RestartPolicy(max_failures=0, max_uncounted=0), (FAILED, {"signal": 9})),
+        (RestartPolicy(max_uncounted=1, when=RestartWhen.ALWAYS), (FAILED, {"signal": 9})),
+    ],
+    ids=["lost agent", "asks for a restart", "outside the window", "no limit", "restarts always"],
+)
+def test_other_uncounted_ends_have_no_limit(policy: RestartPolicy, end: tuple[TaskState, dict[str, Any]]) -> None:
+    world = deployed(a_spec(restart=policy))
+    for _ in range(3):
+        play(world, send.status("worker-1", end[0], **end[1]), send.wait(30.0), send.offers(), send.running())
+
+    assert world.state.stored.result is None
 
 
 def test_program_failure_does_not_count_against_agent() -> None:

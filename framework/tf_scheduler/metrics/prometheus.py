@@ -253,7 +253,8 @@ class StateCollector(Collector):
         yield _gauge("tasks_wanted", "Tasks of the spec.", state.spec.task_count)
         yield _gauge("tasks_pending", "Tasks that have not been placed.", len(state.session.pending))
         yield _gauge("reservations", "Reservations of the service.", len(state.stored.reservations))
-        yield _gauge("agents_suspected", "Agents with counted launch failures.", len(state.stored.agent_failures))
+        suspected = sum(bool(item.failures) for item in state.stored.agent_failures.values())
+        yield _gauge("agents_suspected", "Agents with counted launch failures.", suspected)
         generation = max((record.generation for record in state.stored.tasks.values()), default=0)
         yield _gauge("cluster_generation", "Generation of the ClusterSpec.", generation)
         text = "Always 1; labels: service, strategy, version of the scheduler."

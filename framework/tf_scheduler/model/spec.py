@@ -137,6 +137,8 @@ class RestartPolicy:
     when: RestartWhen = RestartWhen.ON_FAILURE
     #: Whether two launches that end with the same error before the first training step end the job.
     fail_fast: bool = True
+    #: Ends of one task's program within `window` that may be infrastructure's and do not count; 0 for unlimited.
+    max_uncounted: int = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,8 @@ class Recovery:
     previous_address_until: float
     #: Times of the failures that count against `restart.max_failures`.
     failures: tuple[float, ...] = ()
+    #: Times of the ends that count against `restart.max_uncounted`.
+    uncounted: tuple[float, ...] = ()
     #: Consecutive ends of any cause shortly after their launch; the back-off grows with them.
     consecutive_failures: int = 0
     #: Consecutive launches whose server did not answer in time.
@@ -246,6 +248,9 @@ class AgentFailures:
     failures: tuple[float, ...] = ()
     #: The agent is avoided until then, if another one is suitable.
     avoided_until: float = 0.0
+    #: Last task whose program was killed there, and when: the agent is at fault if those of two tasks are killed.
+    killed_task: str = ""
+    killed_at: float = 0.0
 
 
 class PodVerb(str, Enum):

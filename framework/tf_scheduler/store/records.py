@@ -232,6 +232,7 @@ def _status(fields: dict[str, Any]) -> effects.Change:
 def _recovery(fields: dict[str, Any]) -> effects.Change:
     typed = {"cause": Cause(fields["cause"]), "failures": tuple(fields["failures"])}
     typed["shuns"] = tuple(fields["shuns"])
+    typed["uncounted"] = tuple(fields.get("uncounted", ()))
     return effects.RecoveryDecided(_build(Recovery, {**fields, **typed}))
 
 

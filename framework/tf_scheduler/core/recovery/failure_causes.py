@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_scheduler.core.state.backoff import recent_failures
 from tf_scheduler.model.effects import Outcome
@@ -108,16 +108,28 @@ _OWN_SIGNALS = frozenset(
 )
 
 
-def record_failure(state: SchedulerState, record: TaskRecord, now: float) -> AgentFailures | None:
-    """Return the agent's failures with one more; `None` if it does not count."""
-    policy, before = state.spec.recovery, state.stored.agent_failures.get(record.agent_id)
-    failures = recent_failures(before.failures if before else (), policy.avoid_for, now)
-    if not policy.avoid_after or (failures and now < failures[-1] + SAME_INCIDENT_SECONDS):
+def record_failure(
+    state: SchedulerState, record: TaskRecord, now: float, *, killed: bool = False
+) -> AgentFailures | None:
+    """Return the agent's failures with one more; `None` if unchanged.
+
+    If only the program was `killed`, the failure counts if that of another task was killed there before.
+    """
+    policy = state.spec.recovery
+    before = state.stored.agent_failures.get(record.agent_id) or AgentFailures(record.agent_id, record.hostname)
+    failures = recent_failures(before.failures, policy.avoid_for, now)
+    if not policy.avoid_after:
+        return None
+    if killed:
+        is_known = before.killed_task not in ("", record.name) and now < before.killed_at + policy.avoid_for
+        before = replace(before, killed_task=record.name, killed_at=now)
+        if not is_known:
+            return before
+    if failures and now < failures[-1] + SAME_INCIDENT_SECONDS:
         return None
     failures = (*failures, now)
     avoided = now + policy.avoid_for if len(failures) >= policy.avoid_after else 0.0
-    until = max(avoided, before.avoided_until if before else 0.0)
-    return AgentFailures(record.agent_id, record.hostname, failures, until)
+    return replace(before, failures=failures, avoided_until=max(avoided, before.avoided_until))
 
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
@@ -133,7 +145,7 @@ def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
 
 def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome, ...]:
     """Return an outcome if the agent is avoided from now on."""
-    if suspect is None or suspect.avoided_until <= now:
+    if suspect is None or suspect.avoided_until <= now or now not in suspect.failures:
         return ()
     count, wait = len(suspect.failures), suspect.avoided_until - now
     sentence = f"agent {suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"

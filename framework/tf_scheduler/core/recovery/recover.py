@@ -15,7 +15,7 @@ from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_fa
 from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.ids import NewId
-from tf_scheduler.model.spec import Strategy
+from tf_scheduler.model.spec import RestartWhen, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import SILENT_STATES, Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
@@ -119,7 +119,10 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     if why := _final_sentence(state, change, recovery):
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
-    failures = record_failure(state, record, now) if blames_agent(status, cause, change.has_run) else None
+    killed = change.has_run and status.signal is not None
+    failures = (
+        record_failure(state, record, now, killed=killed) if blames_agent(status, cause, change.has_run) else None
+    )
     return replacement.relaunch(state, (recovery, *others), failures, _outcome(state, recovery, others))
 
 
@@ -138,6 +141,13 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
     if counts and exhausted(policy, recovery.failures, change.now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return f"{failed} (failure {len(recovery.failures)}: {limit})"
+    if (
+        policy.max_uncounted
+        and len(recovery.uncounted) > policy.max_uncounted
+        and policy.when is not RestartWhen.ALWAYS
+    ):
+        limit = f"restart.max_uncounted is {policy.max_uncounted} in {policy.window:g} s"
+        return f"{failed} (end {len(recovery.uncounted)} that is not counted as a failure: {limit})"
     if finished := replacement.finished_peers(state, record):
         return f"{failed}; {' and '.join(finished)} had already finished, and this strategy needs all tasks"
     return ""
@@ -251,6 +261,9 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
     streak = 1 if before is None or is_steady else before.consecutive_failures + 1
     ready_at = now + restart_delay(policy, streak, jitter_from_id(change.new_id()))
     gone = replacement.is_agent_gone(status)
+    uncounted = recent_failures(before.uncounted if before else (), policy.window, now)
+    if cause is Cause.INFRASTRUCTURE and change.has_run and not gone:
+        uncounted = (*uncounted, now)
     return Recovery(
         task=record.name,
         launch=record.id,
@@ -260,6 +273,7 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
         ready_at=ready_at,
         previous_address_until=now if gone else ready_at + replacement.PREVIOUS_ADDRESS_WAIT,
         failures=(*failures, now) if replacement.counts_as_failure(policy, cause) else failures,
+        uncounted=uncounted,
         consecutive_failures=streak,
         start_timeouts=0 if before is None or _has_joined(state, record, now) else before.start_timeouts,
     )

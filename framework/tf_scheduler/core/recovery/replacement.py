@@ -45,6 +45,7 @@ def replace_launch(
         ready_at=now,
         previous_address_until=now + PREVIOUS_ADDRESS_WAIT,
         failures=before.failures if before else (),
+        uncounted=before.uncounted if before else (),
         consecutive_failures=before.consecutive_failures if before else 0,
         last_end=before.last_end if before else "",
         bad_addresses=before.bad_addresses if before else (),

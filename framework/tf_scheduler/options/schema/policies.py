@@ -23,6 +23,13 @@ class RestartSection(Section):
         "training progress. An example is an import error. If false, only restart.max_failures limits such failures.",
         default=True,
     )
+    max_uncounted = Integer(
+        "Maximum number of ends of a task's program in restart.window that do not count as failures because "
+        "infrastructure may be the reason, for example SIGKILL; one more fails the job. Lost agents do not count. "
+        "0: unlimited.",
+        20,
+        maximum=100_000,
+    )
 
 
 class RecoverySection(Section):
