@@ -300,7 +300,9 @@ The section of each job has these options: `restart_policy`, `max_failures`, `un
 
 These commands apply to one task: `restart` (at its previous address if possible), `replace` (on another agent if
 possible), `pause`, `resume`. The restart group of the task restarts with the task. Operators' commands do not count as
-failures. They survive a restart of the scheduler. Finished tasks are not relaunched.
+failures. They survive a restart of the scheduler. Finished tasks are not relaunched. `restart` uses the current options:
+if they no longer allow the agent of the task, for example after a changed constraint, the task moves. In the SDK only
+`replace` moves a task.
 
 `pause` stops the program and keeps the task's resources. The scheduler launches a placeholder with the same resources
 at the previous address. The placeholder prints that the task is paused, and sleeps. The placeholder gets no secrets,
@@ -365,7 +367,9 @@ def _causes() -> str:
         "with another error, memory, a taken port, or an agent with recent failures. Ends of a program that are not "
         "counted because infrastructure may be the reason, for example SIGKILL, have their own limit: more than "
         "`restart.max_uncounted` within `restart.window` seconds fail the job. Lost agents do not count. The option `restart.uncounted_exit_codes` lists "
-        "the exit codes that request a restart. The result of a job names the failure that ended the job. Tasks that fail up "
+        "the exit codes that request a restart. A task that Mesos rejects (TASK_ERROR) is launched once more, on another "
+        "agent if possible, because the resources of its agent may have changed since the offer. A second rejection in a "
+        "row fails the job, and so does a launch that is not authorized. The result of a job names the failure that ended the job. Tasks that fail up "
         f"to {recover.COLLATERAL_SECONDS:g} s later are listed as consequences of this failure."
     )
     return f"{table}\n\n{textwrap.fill(note, 120, break_on_hyphens=False)}"

@@ -171,7 +171,11 @@ def test_tensorboard_is_kept_after_failed_job() -> None:
     """That is when its curves are needed most."""
     world = deployed(between(JobKind.TENSORBOARD, after_finish=AfterFinish.KEEP_TENSORBOARD))
 
-    play(world, send.status("worker-0", TaskState.ERROR, message="no"), expect.result(Verdict.FAILED))
+    play(
+        world,
+        send.status("worker-0", TaskState.ERROR, message="no", reason="REASON_TASK_UNAUTHORIZED"),
+        expect.result(Verdict.FAILED),
+    )
     play(world, expect.alive("tensorboard-0"))
 
 
@@ -203,7 +207,11 @@ def test_evaluator_of_failed_job_is_killed_immediately() -> None:
     """There is not a last checkpoint worth evaluating."""
     world = deployed(between(JobKind.EVALUATOR))
 
-    play(world, send.status("worker-0", TaskState.ERROR), expect.killed(*TRAINERS[::2], "evaluator-0"))
+    play(
+        world,
+        send.status("worker-0", TaskState.ERROR, reason="REASON_TASK_UNAUTHORIZED"),
+        expect.killed(*TRAINERS[::2], "evaluator-0"),
+    )
 
 
 def test_idle_service_stays_until_uninstalled() -> None:

@@ -308,10 +308,12 @@ def test_recovery_continues_after_scheduler_restart() -> None:
 
 
 def test_refused_task_is_not_relaunched() -> None:
-    """TASK_ERROR: the same launch would be refused again."""
+    """TASK_ERROR: the same launch would be refused again, also on another agent."""
     world = deployed()
+    refused = send.status("worker-1", TaskState.ERROR, message="not allowed")
 
-    play(world, send.status("worker-1", TaskState.ERROR, message="not allowed"), expect.result(Verdict.FAILED))
+    play(world, refused, expect.outcome("not allowed (final if repeated)"), send.offers(), expect.launched("worker-1"))
+    play(world, refused, expect.result(Verdict.FAILED))
 
     assert "not allowed; a relaunch would end in the same way" in world.state.stored.result.reason
 

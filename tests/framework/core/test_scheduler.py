@@ -263,10 +263,10 @@ def test_finished_other_worker_does_not_end_job() -> None:
 
 
 def test_first_fatal_failure_ends_job_with_its_reason() -> None:
-    """TASK_ERROR: a relaunch would be refused. Later events do not replace the reason."""
+    """An unauthorized launch is final. Later events do not replace the reason."""
     world = EventSender().deployed()
 
-    world.status("worker-1", TaskState.ERROR, message="more than was offered")
+    world.status("worker-1", TaskState.ERROR, message="more than was offered", reason="REASON_TASK_UNAUTHORIZED")
     world.status("worker-0", FAILED, message="exit code 1")
 
     assert Verdict.FAILED is world.state.stored.result.verdict

@@ -114,7 +114,8 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     cause = _cause(state, change)
     recovery = _with_evidence(state, _recovery(state, change, cause), change)
     # A launch that never started moves to another agent if possible.
-    must_move = status.is_dropped_by_agent or (status.state is TaskState.LOST and not change.has_run)
+    is_lost = status.state is TaskState.LOST and not change.has_run
+    must_move = status.is_dropped_by_agent or is_lost or cause is Cause.INVALID_TASK
     recovery = replace(recovery, must_move=must_move)
     if why := _final_sentence(state, change, recovery):
         return _failed(state, why, record, now)
@@ -132,6 +133,8 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
     policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
     failed = f"{record.name} on {record.hostname} failed: {message}"
     counts = replacement.counts_as_failure(policy, cause)
+    if _is_first_rejection(state, change, cause):
+        return ""
     if final := replacement.no_retry_reason(policy, cause, status):
         failed += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
         return f"{failed}; {final}"
@@ -151,6 +154,16 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
     if finished := replacement.finished_peers(state, record):
         return f"{failed}; {' and '.join(finished)} had already finished, and this strategy needs all tasks"
     return ""
+
+
+def _is_first_rejection(state: SchedulerState, change: StatusChange, cause: Cause) -> bool:
+    """Return whether another agent may accept the task: its resources may differ.
+
+    Mesos rejects a launch also if the agent's resources have changed since the offer.
+    """
+    before, status = state.stored.recoveries.get(change.record.name), change.status
+    is_rejected = status.state is TaskState.ERROR and status.reason != "REASON_TASK_UNAUTHORIZED"
+    return is_rejected and cause is Cause.INVALID_TASK and (before is None or before.cause is not cause)
 
 
 def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) -> bool:
@@ -257,7 +270,7 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
     record, status, now = change.record, change.status, change.now
     policy, before = replacement.restart_policy(state.spec, record), state.stored.recoveries.get(record.name)
     failures = recent_failures(before.failures if before else (), policy.window, now)
-    is_steady = now - record.launched_at >= STEADY_SECONDS
+    is_steady = change.has_run and now - record.launched_at >= STEADY_SECONDS
     streak = 1 if before is None or is_steady else before.consecutive_failures + 1
     ready_at = now + restart_delay(policy, streak, jitter_from_id(change.new_id()))
     gone = replacement.is_agent_gone(status)
@@ -301,6 +314,8 @@ def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, 
     when = f"in {wait:.1f} s" if wait else "now"
     together = f", together with {', '.join(item.task for item in others)}" if others else ""
     cause = recovery.cause.value
+    if recovery.cause is Cause.INVALID_TASK:
+        cause = "final if repeated"
     if recovery.cause is Cause.COLLATERAL:
         cause += f" of the end of {_first(state, recovery).task}"
     return Outcome(

@@ -83,12 +83,13 @@ def test_job_fails_if_relaunch_is_not_allowed() -> None:
     never = a_running_state(replace(SPEC, restart=RestartPolicy(when=RestartWhen.NEVER)))
 
     assert Verdict.FAILED is verdict(end(never))
-    assert Verdict.FAILED is verdict(end(STATE, task_state=TaskState.ERROR))
+    assert Verdict.FAILED is verdict(end(STATE, exit_code=None, reason="REASON_TASK_GROUP_INVALID"))
 
 
 def test_failed_side_job_does_not_fail_job() -> None:
     jobs = (a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR))
-    decision = end(a_running_state(a_spec(jobs=jobs)), "evaluator-0", TaskState.ERROR)
+    unauthorized = {"task_state": TaskState.ERROR, "reason": "REASON_TASK_UNAUTHORIZED"}
+    decision = end(a_running_state(a_spec(jobs=jobs)), "evaluator-0", **unauthorized)
 
     assert (None, ()) == (verdict(decision), decision.changes)
 
@@ -297,3 +298,20 @@ def test_launch_is_ready_after_its_back_off() -> None:
 
     assert 30.0 == min(recover.deadlines(state))
     assert [False, True] == [recover.mark_ready(state, now).is_ready("worker-0") for now in (29.0, 30.0)]
+
+
+def test_rejected_launch_is_tried_on_another_agent_once() -> None:
+    """The resources of the agent may have changed since the offer."""
+    first = end(STATE, task_state=TaskState.ERROR, ran=False, exit_code=None, reason="REASON_TASK_INVALID")
+    again = with_history(cause=Cause.INVALID_TASK)
+
+    assert (None, True) == (verdict(first), recoveries(first)["worker-0"].must_move)
+    assert Verdict.FAILED is verdict(end(again, task_state=TaskState.ERROR, ran=False, exit_code=None))
+    assert Verdict.FAILED is verdict(end(STATE, task_state=TaskState.ERROR, reason="REASON_TASK_UNAUTHORIZED"))
+
+
+def test_launch_that_waits_to_start_does_not_reset_back_off() -> None:
+    """A launch may stay in TASK_STAGING for minutes."""
+    item = recoveries(end(with_history(), task_state=TaskState.LOST, now=NOW + 600.0, ran=False, exit_code=None))
+
+    assert 2 == item["worker-0"].consecutive_failures
