@@ -10,7 +10,7 @@ from tf_scheduler.api.views import configurations, plans, pods, service, tasks
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.plan import PlanControl
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import Cause, Recovery, TaskState
 
 
 def a_state(*states, **options):
@@ -187,3 +187,42 @@ def test_health_reports_unavailable_store() -> None:
     view = service.health(snapshot, {"verbose": True})
 
     assert (319, ["state store unavailable, scheduling paused: the disk is full"]) == (view.code, view.body["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("state", "recovery", "named"),
+    [
+        (TaskState.DROPPED, {"cause": Cause.NOT_STARTED}, True),
+        (TaskState.LOST, {"cause": Cause.INFRASTRUCTURE, "must_move": True}, True),
+        (None, {"cause": Cause.NOT_STARTED, "launch": "ps-0__0"}, True),
+        (RUNNING, {"cause": Cause.NOT_STARTED, "launch": "ps-0__0"}, False),
+        (TaskState.DROPPED, {"cause": Cause.NOT_STARTED, "consecutive_failures": 2}, False),
+        (FAILED, {"cause": Cause.USER_ERROR}, False),
+    ],
+)
+def test_health_names_task_whose_launches_do_not_start(state, recovery, named: bool) -> None:
+    """Such launches are never counted, so nothing else reports them."""
+    snapshot = a_state(state)
+    launch = snapshot.stored.tasks["ps-0"].id
+    item = Recovery("ps-0", launch, Cause.NOT_STARTED, "ps-0 was dropped: disk full", 1.0, 1.0, 1.0)
+    item = replace(item, **{"consecutive_failures": 3, **recovery})
+
+    view = service.health(Snapshot(with_fields(snapshot, recoveries={"ps-0": item})), {"verbose": True})
+
+    expected = "3 launches of ps-0 did not start: ps-0 was dropped: disk full"
+    assert named is (expected in view.body["reasons"])
+
+
+def test_health_names_few_tasks() -> None:
+    """A sentence for each of a thousand tasks would hide the state of the service."""
+    spec = a_spec(workers=8)
+    records = [a_record(spec, task.name) for task in spec.tasks()]
+    items = {
+        record.name: Recovery(record.name, record.id, Cause.NOT_STARTED, "x", 1.0, 1.0, 1.0, consecutive_failures=3)
+        for record in records
+    }
+    state = registered(spec, tasks={record.name: record for record in records}, recoveries=items)
+
+    reasons = service.health(Snapshot(state), {"verbose": True}).body["reasons"]
+
+    assert (7, f"{len(records) - 5} other tasks do not start either") == (len(reasons), reasons[-1])

@@ -5,14 +5,16 @@ Formats: dcos-commons, StateResource and EndpointsResource.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.recovery import connection_problems
+from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
 from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import Cause, TaskState, TaskStatus
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .types import EndpointBody, HealthBody
@@ -42,8 +44,37 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     body: HealthBody = {"value": code}
     if params.get("verbose"):
         notices = snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ()
-        body["reasons"] = [reason, *notices, *connection_problems.messages(snapshot.state)]
+        problems = connection_problems.messages(snapshot.state)
+        body["reasons"] = [reason, *notices, *problems, *_unstarted(snapshot)]
     return View(body, code)
+
+
+#: Consecutive launches without a start after which the health names the task, and the maximum number of names.
+_UNSTARTED_LAUNCHES, _NAMED = 3, 5
+
+
+def _unstarted(snapshot: Snapshot) -> Iterator[str]:
+    """Yield why tasks do not start, if several launches did not."""
+    stored = snapshot.state.stored
+    if stored.result is not None or snapshot.uninstalling:
+        return
+    items = [
+        item
+        for item in stored.recoveries.values()
+        if item.consecutive_failures >= _UNSTARTED_LAUNCHES
+        and (item.must_move or item.cause is Cause.NOT_STARTED)
+        and (record := stored.tasks.get(item.task)) is not None
+        and (record.id == item.launch or not snapshot.state.is_live(record) or not _has_run(stored.statuses, record.id))
+    ]
+    for item in items[:_NAMED]:
+        yield f"{item.consecutive_failures} launches of {item.task} did not start: {item.why}"
+    if len(items) > _NAMED:
+        yield f"{len(items) - _NAMED} other tasks do not start either"
+
+
+def _has_run(statuses: Mapping[TaskId, TaskStatus], launch: TaskId) -> bool:
+    status = statuses.get(launch)
+    return status is not None and status.state not in (TaskState.STAGING, TaskState.STARTING)
 
 
 def _health(snapshot: Snapshot) -> tuple[int, str]:
