@@ -230,6 +230,7 @@ def status(raw: Json) -> TaskStatus:
         source=str(raw.get("source", "")),
         port_taken=ending.port_taken is True,
         error=sanitize_text(ending.error),
+        failed_stage=sanitize_text(ending.failed_stage),
     )
 
 

@@ -131,6 +131,8 @@ class TaskStatus:
     port_taken: bool = False
     #: What ended the program: its exception with a place in its files, or its last line of stderr; empty if unknown.
     error: str = ""
+    #: Stage of the launch that failed instead of the program, such as `fetch` or `pre`; empty for none.
+    failed_stage: str = ""
 
     @property
     def is_frozen(self) -> bool:
@@ -202,6 +204,8 @@ class LaunchEnd:
     out_of_memory: bool = False
     #: Whether another process listened on the task's port.
     port_taken: bool = False
+    #: See TaskStatus.
+    failed_stage: str = ""
 
 
 @dataclass(frozen=True, slots=True)

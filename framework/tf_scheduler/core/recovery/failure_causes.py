@@ -26,6 +26,8 @@ _LIMITS = frozenset(
     }
 )
 _NO_CONTAINER = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
+#: Stages of the executor that run what the user has configured (`tf_executor.contract.events.Stage`).
+_FETCH, _PRE = "fetch", "pre"
 DRAIN_REASONS = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "REASON_CONTAINER_PREEMPTED"})
 
 
@@ -61,9 +63,13 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         lambda end, _: end.reason in _LIMITS or end.out_of_memory,
     ),
     CauseRule(
-        "its files could not be fetched, or its executor could not be started",
+        "its files could not be fetched, its pre command failed, or its executor could not be started",
         Cause.USER_ERROR,
-        lambda end, _: end.reason in _NO_CONTAINER or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.has_run),
+        lambda end, _: (
+            end.reason in _NO_CONTAINER
+            or end.failed_stage in (_FETCH, _PRE)
+            or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.has_run)
+        ),
     ),
     CauseRule(
         "it hung: its health check failed, or it had no progress and no output",
@@ -134,7 +140,7 @@ def record_failure(
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
     """Return whether the agent may be at fault: the program did not start or was lost."""
-    if status.out_of_memory or status.is_dropped_by_agent:
+    if status.out_of_memory or status.is_dropped_by_agent or status.failed_stage == _PRE:
         return status.is_dropped_by_agent
     if not ran:
         return cause in (Cause.USER_ERROR, Cause.INFRASTRUCTURE) and status.reason not in DRAIN_REASONS
@@ -145,7 +151,7 @@ def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
 
 def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome, ...]:
     """Return an outcome if the agent is avoided from now on."""
-    if suspect is None or suspect.avoided_until <= now or now not in suspect.failures:
+    if suspect is None or suspect.avoided_until <= now:
         return ()
     count, wait = len(suspect.failures), suspect.avoided_until - now
     sentence = f"agent {suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"

@@ -234,6 +234,7 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
         was_unhealthy=hung,
         out_of_memory=status.out_of_memory,
         port_taken=status.port_taken,
+        failed_stage=status.failed_stage,
     )
     cause = cause_of(end, replacement.restart_policy(state.spec, change.record).uncounted_exit_codes)
     return Cause.COLLATERAL if cause is Cause.USER_ERROR and _is_excused(state, change) else cause

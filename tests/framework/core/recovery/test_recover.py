@@ -282,6 +282,22 @@ def test_out_of_memory_counts_as_failure_of_task_only() -> None:
     assert not any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
 
 
+@pytest.mark.parametrize(
+    ("stage", "cause", "blamed"),
+    [
+        ("pre", Cause.USER_ERROR, False),
+        ("fetch", Cause.USER_ERROR, True),
+        ("choice of GPUs", Cause.INFRASTRUCTURE, True),
+    ],
+)
+def test_failed_stage_decides_cause(stage: str, cause: Cause, blamed: bool) -> None:
+    """What the user has configured counts, so that it does not fail indefinitely."""
+    decision = end(STATE, ran=False, exit_code=None, failed_stage=stage)
+
+    assert cause is recoveries(decision)["worker-0"].cause
+    assert blamed is any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+
+
 def test_unreachable_task_is_lost_after_timeout() -> None:
     timeout = SPEC.recovery.unreachable_timeout
     state = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0)))
