@@ -71,6 +71,8 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("agent-back", "an agent is frozen until its tasks are replaced, and then continues"),
         Fault("agent-disk-full", "an agent has no disk space for launches when its worker is killed"),
         Fault("zookeeper-frozen", "ZooKeeper is frozen until its sessions have expired", Store.ZOOKEEPER),
+        Fault("calls-refused", "the master refuses the scheduler's calls when a worker is killed, for 20 s"),
+        Fault("calls-unanswered", "the master answers no calls when a worker is killed, for 20 s"),
         Fault("event-unknown", "the master sends events with unknown states and resource types"),
         Fault("hoarder", "another framework holds all offers for 30 s when a worker is killed"),
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),

@@ -22,11 +22,14 @@ from mesos_local.master_api import teardown
 from mesos_local.node import agent_directory
 
 from .arena import UNREACHABLE_TIMEOUT, Arena
+from .master_proxy import Calls
 from .people import everything_on, kill, members, of_task
 from .witness import logged
 
 _TIMEOUT = 5.0  # seconds for one answer of the scheduler
-_CANNOT_STORE = 319  # docs/api.md, /v1/health
+_CANNOT_STORE, _REFUSED = 319, 317  # docs/api.md, /v1/health
+#: Seconds for which calls fail.
+_FAILING = 20.0
 #: Five heartbeats of 15 s, and some.
 _HEARTBEATS = 120.0
 #: Seconds that offers are held, and after which a session of ZooKeeper has expired.
@@ -299,6 +302,24 @@ def _zookeeper_frozen(arena: Arena, _number: int) -> Done:
     return Done("zookeeper")
 
 
+def _calls(kind: Calls) -> Kind:
+    def do(arena: Arena, number: int) -> Done:
+        began = time.time()
+        arena.proxy.answer(kind)
+        try:
+            done = _program("worker")(arena, number)
+            arena.until("a call has failed", lambda: arena.proxy.lost > 0)
+            if kind is Calls.REFUSED:
+                arena.until("the scheduler's health says so", lambda: _health(arena) == _REFUSED)
+            arena.until("the calls failed for a while", lambda: time.time() > began + _FAILING)
+        finally:
+            arena.proxy.answer(Calls.FORWARDED)
+        arena.until("the scheduler is healthy again", lambda: _health(arena) < http.client.MULTIPLE_CHOICES)
+        return done
+
+    return do
+
+
 def _event_unknown(arena: Arena, _number: int) -> Done:
     agent, number = {"value": "a"}, {"value": "0"}
     status = {"task_id": {"value": "worker-0__chaos"}, "state": "TASK_PAUSED", "agent_id": agent, "uuid": "AAAA"}
@@ -384,6 +405,8 @@ _KINDS: Mapping[str, Kind] = {
     "agent-back": _agent_back,
     "agent-disk-full": _agent_disk_full,
     "zookeeper-frozen": _zookeeper_frozen,
+    "calls-refused": _calls(Calls.REFUSED),
+    "calls-unanswered": _calls(Calls.UNANSWERED),
     "event-unknown": _event_unknown,
     "hoarder": _hoarder,
     "agent-gone": _agent_gone,
