@@ -67,7 +67,7 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("scheduler-kills", "the scheduler is killed five times in a row"),
         Fault("scheduler-away", "the scheduler is stopped when an agent is unreachable, and continues when it is back"),
         Fault("registry-lost", "the master is killed, and started again without its registry"),
-        Fault("agent-anew", "an agent is killed, and started again with an empty work directory"),
+        Fault("agent-emptied", "an agent is killed, and started again with an empty work directory"),
         Fault("agent-back", "an agent is frozen until its tasks are replaced, and then continues"),
         Fault("agent-disk-full", "an agent has no disk space for launches when its worker is killed"),
         Fault("zookeeper-frozen", "ZooKeeper is frozen until its sessions have expired", Store.ZOOKEEPER),

@@ -244,7 +244,7 @@ def _registry_lost(arena: Arena, _number: int) -> Done:
     return Done("master", mend=arena.cluster.master.start)
 
 
-def _agent_anew(arena: Arena, number: int) -> Done:
+def _agent_emptied(arena: Arena, number: int) -> Done:
     victim = _host(arena, number)
     names, node = arena.hosts()[victim], arena.wanted[victim]
     node.kill()
@@ -401,7 +401,7 @@ _KINDS: Mapping[str, Kind] = {
     "scheduler-kills": _scheduler_kills,
     "scheduler-away": _scheduler_away,
     "registry-lost": _registry_lost,
-    "agent-anew": _agent_anew,
+    "agent-emptied": _agent_emptied,
     "agent-back": _agent_back,
     "agent-disk-full": _agent_disk_full,
     "zookeeper-frozen": _zookeeper_frozen,

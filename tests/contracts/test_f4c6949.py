@@ -40,6 +40,8 @@ RANDOM = frozenset({"refuse_seconds"})
 PRINTED = re.compile(r"(?<=^printf '%s\\n' ).*(?=; while :;)", re.DOTALL)
 #: New ids, of which only the number of draws before may differ, and the key in TensorBoard's path.
 RANDOM_PART = re.compile(r"(?<=new-)\d+|(?<=tensorboard/)[\w-]{22}(?=/)")
+#: Labels of tasks since then.
+NEW_LABELS = frozenset({"record"})
 #: Endpoints of f4c6949 that were removed on purpose.
 GONE = frozenset({"/v1/artifacts/template/{id}/{pod}/{task}/{name}"})
 
@@ -60,6 +62,8 @@ def comparable(value: Any, key: str = "") -> Any:
         return dict.fromkeys(value, "<text>") if isinstance(value, dict) else ["<text>"] * len(value)
     if isinstance(value, dict):
         return {name: comparable(item, name) for name, item in value.items()}
+    if key == "labels" and isinstance(value, list):
+        value = [label for label in value if label["key"] not in NEW_LABELS]
     if isinstance(value, list):
         return [comparable(item) for item in value]
     return re.sub(RANDOM_PART, "*", re.sub(PRINTED, "<text>", value)) if isinstance(value, str) else value
