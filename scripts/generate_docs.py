@@ -234,6 +234,29 @@ executors of its earlier life. Each of these executors stops its program with SI
 with SIGKILL. An executor notices this within about 2 s after the agent has recovered. An executor whose agent does not
 start again stops its program after the agent's `--recovery_timeout` (default: 15 minutes).
 
+## Two launches of one task
+
+Two launches of a task can run at the same time: one on an agent that does not answer, or one of a framework whose
+scheduler has lost its state, and its replacement. If `service.checkpoint_dir` is a path, executors make sure that only
+the newest launch of a task uses the folder:
+
+- Before the program starts, the executor writes the number of the launch to
+  `CHECKPOINT_DIR/.dcos-tensorflow/SERVICE.TASK.json`. If a newer launch is there, the program does not start.
+- Every 5 s the executor reads the file. If a newer launch is there, the executor stops its program with SIGTERM, and
+  after `kill_grace` seconds with SIGKILL.
+- Of two launches of one framework, the later one is newer. Of two frameworks of one service, the one that came to the
+  folder later is newer. The earlier one never gets the folder back, so its job fails: its task ends with TASK_FAILED
+  and the reason REASON_TASK_UNAUTHORIZED. To give the folder back, stop the later framework and remove the file.
+
+These limits apply:
+
+| case | effect |
+| --- | --- |
+| `hdfs://`, `gs://`, `s3://` and other URLs | not protected |
+| services with different names | not protected from each other |
+| the folder is empty or does not exist | the file is written within 5 s after another file appears |
+| the folder is not writable or does not answer | the task runs without protection; `executor.log` has a warning |
+
 ## Start-up timeout and hang detection
 
 TensorFlow blocks forever, without an error, on a missing peer. The scheduler therefore checks programs

@@ -149,6 +149,15 @@ def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: fl
     return _terminate(state, events.StopReason(event.reason, failed=True), now + state.launch.grace)
 
 
+#: A relaunch could not use the checkpoint folder either, so the scheduler ends the job.
+FENCED = "REASON_TASK_UNAUTHORIZED"
+
+
+def _superseded(state: LifecycleState, event: events.Superseded, now: float) -> Step:
+    stopped = events.StopReason(event.reason, failed=True, reason=FENCED)
+    return _terminate(state, stopped, now + state.launch.grace)
+
+
 def _stop(state: LifecycleState, event: events.TaskStopRequested, now: float) -> Step:
     return _terminate(state, events.StopReason(event.reason), now + event.grace)
 
@@ -242,6 +251,7 @@ _TABLE: dict[tuple[TaskPhase, type], _Handler] = {
     (TaskPhase.RUNNING, events.Unhealthy): _unhealthy,
     (TaskPhase.RUNNING, events.FreezeChanged): _freeze_changed,
     (TaskPhase.RUNNING, events.FrozenTooLong): _frozen_too_long,
+    (TaskPhase.RUNNING, events.Superseded): _superseded,
     (TaskPhase.RUNNING, events.TaskStopRequested): _stop,
     (TaskPhase.RUNNING, events.Overdue): _stage_overdue,
     (TaskPhase.STOPPING, events.Exited): _exited_on_request,
@@ -270,6 +280,7 @@ for _phase in set(TaskPhase) - {TaskPhase.STARTING, TaskPhase.CLOSED}:
     _TABLE[_phase, events.AgentDisconnected] = _disconnected
     _TABLE[_phase, events.AgentLost] = _aborted
 # Events of the watching threads may still be queued.
+_WATCHED = (events.Prepared, events.Ready, events.Unhealthy, events.FreezeChanged, events.FrozenTooLong)
 for _phase in (TaskPhase.STOPPING, TaskPhase.SWEEPING, TaskPhase.KILLING, TaskPhase.ENDED):
-    for _late in (events.Prepared, events.Ready, events.Unhealthy, events.FreezeChanged, events.FrozenTooLong):
+    for _late in (*_WATCHED, events.Superseded):
         _TABLE[_phase, _late] = _ignore

@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping
 
 from .around import environment as around_environment
 from .around.environment import DEFAULT_PATH, TMPDIR, TaskPaths, find_interpreter, program_environment
+from .around.fencing import fence_of
 from .around.gpus import TaskGpus
 from .around.health import HealthChecks, http_problem
 from .around.progress import ProgressReader
@@ -63,6 +64,7 @@ class TaskProcess:
         self._progress: ProgressReader | None = None
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
         self._rendezvous = ExitStack()
+        self._fence = fence_of(payload, task_id, environ, put)
         self._memory_before = memory.read_oom_kills()
 
     def spawn(self, stage: Stage, ending: EndReport) -> events.Event:
@@ -70,7 +72,7 @@ class TaskProcess:
         try:
             if self._paths is None:
                 self._paths = self._prepare()
-            if stage in (Stage.DEVICES, Stage.SECRETS):
+            if stage in (Stage.FENCE, Stage.DEVICES, Stage.SECRETS):
                 threading.Thread(target=self._prepare_stage, args=(stage,), name=stage.value, daemon=True).start()
                 return events.Spawned()
             line = around_environment.stage_command(stage, self._payload, self._sandbox)
@@ -109,6 +111,8 @@ class TaskProcess:
         """
         self._checks.stop()
         self._rendezvous.close()
+        if self._fence is not None:
+            self._fence.stop()
         if self._progress is not None:
             self._progress.stop(SETTLE_TIMEOUT)
         self._gpus.release()
@@ -158,7 +162,13 @@ class TaskProcess:
         return CommandContext(environment, self._sandbox, self._out.writer, self._err.writer, self._limits)
 
     def _prepare_stage(self, stage: Stage) -> None:
-        error = self._gpus.choose() if stage is Stage.DEVICES else self.secrets.fetch(self._limits.owner)
+        error = ""
+        if stage is Stage.DEVICES:
+            error = self._gpus.choose()
+        elif stage is Stage.SECRETS:
+            error = self.secrets.fetch(self._limits.owner)
+        elif self._fence is not None:
+            self._fence.start(self._limits.owner)
         self._put(events.Prepared(error))
 
     def _watch(self) -> None:

@@ -85,7 +85,8 @@ These invariants are checked continuously, after each fault, and at the end:
 
 - the training succeeded, with the accuracy that its chief requires (0.95);
 - no task was launched before its previous launch had ended or was abandoned, and no two programs of one task ran at
-  the same time, except on an unreachable agent;
+  the same time, except on an unreachable agent, where the older one stops within 5 s and its grace period, because
+  another launch uses its checkpoint folder ([recovery.md](recovery.md#two-launches-of-one-task));
 - every ended task was acknowledged: no agent had an update left to resend;
 - finally no task, framework, reservation or used resource was left in Mesos, no executor or program on the machine,
   no open port of a task, and after the cluster's end no process or folder.

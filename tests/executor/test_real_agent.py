@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import base64
 import os
+import queue
 import select
 import shlex
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from jobs import gone
+from kit.shared import start_cluster
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.node import agent_directory
-from task_launcher import TaskLauncher, processes, subscribed
+from task_launcher import CPUS, TaskLauncher, processes, subscribed
 from tf_executor.contract.reports import EndReport, ProgressReport
 
 pytestmark = pytest.mark.mesos
@@ -286,3 +290,47 @@ def test_agent_with_executor_authentication(bundle: Path, ready: Path, tmp_path:
                 assert has_ended(executor)
     except MesosLocalError as error:
         pytest.skip(f"this Mesos cannot authenticate executors: {error}")
+
+
+def test_older_of_two_frameworks_loses_the_checkpoint_folder(bundle: Path, tmp_path: Path) -> None:
+    """As after the loss of the scheduler's state; the last checkpoint is whole."""
+    folder, agents = tmp_path / "ck", [AgentSpec(name, f"cpus:{CPUS};mem:1024") for name in ("agent-1", "agent-2")]
+    folder.mkdir()
+    save = f"sleep 0.5; echo whole > {folder}/$TEST_MARK; exit 143"
+    command = f"trap {shlex.quote(save)} TERM; echo $TEST_MARK >> {folder}/starts; sleep 3600 & wait"
+    fenced = {"service": "digits", "environment": {"CHECKPOINT_DIR": str(folder)}, "kill_grace": 60.0}
+    with start_cluster(agents, master_flags={"allocation_interval": "100ms"}) as cluster, ExitStack() as stack:
+        older = another(stack, cluster, bundle)
+        older.launch("first", command, serial=7, launched_at=7.0, **fenced)
+        older.statuses("TASK_STARTING", "TASK_RUNNING")
+        leave_offers(older)
+        later = another(stack, cluster, bundle)
+        later.launch("second", command, serial=1, launched_at=8.0, **fenced)
+        later.statuses("TASK_STARTING", "TASK_RUNNING")
+        leave_offers(later)
+        status = older.statuses("TASK_KILLING", "TASK_FAILED")
+        assert f"used by framework {later.id['value']}" in status["message"]
+        assert "REASON_TASK_UNAUTHORIZED" == status["reason"]
+        assert "whole\n" == (folder / "first").read_text()
+        # The first scheduler launches its task again, in vain.
+        older.launch("third", command, serial=8, launched_at=9.0, **fenced)
+        older.statuses("TASK_STARTING", "TASK_KILLING", "TASK_FAILED")
+        assert "first\nsecond\n" == (folder / "starts").read_text()
+        assert [] != processes("second")
+
+
+def another(stack: ExitStack, cluster: LocalCluster, bundle: Path) -> TaskLauncher:
+    """Return a new framework; it is removed with the stack."""
+    scheduler = TaskLauncher(cluster, bundle)
+    stack.callback(scheduler.driver.stop)
+    stack.callback(scheduler.driver.teardown)
+    return scheduler
+
+
+def leave_offers(scheduler: TaskLauncher) -> None:
+    """Leave all agents to the other framework, also those of an allocation under way."""
+    scheduler.call("SUPPRESS")
+    with suppress(queue.Empty):
+        while True:
+            offer = scheduler.offers.get(timeout=0.5)
+            scheduler.call("DECLINE", offer_ids=[offer["id"]], filters={"refuse_seconds": 0.1})

@@ -12,6 +12,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import Step, World, play
+from tf_executor.lifecycle import FENCED
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, ServiceSpec, Strategy
 from tf_scheduler.model.state import Verdict
@@ -316,6 +317,16 @@ def test_refused_task_is_not_relaunched() -> None:
     play(world, refused, expect.result(Verdict.FAILED))
 
     assert "not allowed; a relaunch would end in the same way" in world.state.stored.result.reason
+
+
+def test_job_without_its_checkpoint_folder_fails() -> None:
+    """Two schedulers that relaunch their tasks would stop each other's tasks forever."""
+    world = deployed()
+    refused = send.status("chief-0", FAILED, reason=FENCED, message="used by framework f")
+
+    play(world, refused, expect.result(Verdict.FAILED))
+
+    assert "used by framework f; a relaunch would end in the same way" in world.state.stored.result.reason
 
 
 def test_decided_job_recovers_nothing() -> None:

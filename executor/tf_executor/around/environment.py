@@ -205,6 +205,7 @@ _PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 def stages_of(payload: Payload) -> tuple[Stage, ...]:
     """Return the stages of the task, in order."""
     needed = {
+        Stage.FENCE: bool(payload.fenced_folder),
         Stage.SECRETS: bool(payload.secrets_url),
         Stage.DEVICES: payload.gpus > 0,
         Stage.FETCH: bool(payload.fetch),

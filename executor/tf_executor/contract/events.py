@@ -12,6 +12,8 @@ from .reports import NO_END, EndReport
 class Stage(Enum):
     """Steps of a task in order, as in messages; only the program is mandatory."""
 
+    #: Checks inside the executor that no newer launch uses CHECKPOINT_DIR.
+    FENCE = "check of CHECKPOINT_DIR"
     #: Fetches secrets from the scheduler, inside the executor.
     SECRETS = "secrets"
     #: Chooses GPUs.
@@ -124,6 +126,13 @@ class FrozenTooLong(Event):
 
 
 @dataclass(frozen=True)
+class Superseded(Event):
+    """A newer launch of the task uses the checkpoint folder."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Overdue(Event):
     """`LifecycleState.deadline` has passed."""
 
@@ -213,6 +222,7 @@ _SHELL_SIGNAL_BASE = 128
 _SHELL_HINTS = {126: "command not executable", 127: "command not found"}
 #: Stage -> noun in messages.
 NOUNS = {
+    Stage.FENCE: "the check of CHECKPOINT_DIR",
     Stage.SECRETS: "the fetch of secrets",
     Stage.DEVICES: "the choice of GPUs",
     Stage.FETCH: "the fetch of files",

@@ -56,6 +56,11 @@ class Payload:
     tf_config: Mapping[str, Any]
     #: Generation of the ClusterSpec in `tf_config`.
     generation: int = 0
+    #: Name of the service; empty: launches are not compared (`around.fencing`).
+    service: str = ""
+    #: Serial number and Unix time of the launch, by the scheduler's state and clock.
+    serial: int = 0
+    launched_at: float = 0.0
     #: Added to the program's environment; overrides the executor's variables.
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Names in `environment` whose values must not be shown.
@@ -134,6 +139,12 @@ class Payload:
     output_backups: int = 3
 
     version: int = VERSION
+
+    @property
+    def fenced_folder(self) -> str:
+        """CHECKPOINT_DIR if it is a path; empty if launches are not compared in it."""
+        folder = self.environment.get("CHECKPOINT_DIR", "")
+        return folder if self.service and folder.startswith("/") else ""
 
     def encode(self) -> bytes:
         """Return the bytes for `TaskInfo.data` (before base64)."""

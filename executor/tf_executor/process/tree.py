@@ -36,6 +36,15 @@ def hide_environment() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def access_files_as(user: int, group: int) -> None:
+    """Let only the calling thread access files as another user; the others keep root.
+
+    Supplementary groups stay (setfsuid(2)).
+    """
+    _LIBC.setfsgid(group)
+    _LIBC.setfsuid(user)
+
+
 def reset_signals() -> None:
     """Make started processes receive all signals. Call it before the first fork.
 

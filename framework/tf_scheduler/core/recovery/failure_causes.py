@@ -45,7 +45,8 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule("TASK_FINISHED", Cause.FINISHED, lambda end, _: end.state == "TASK_FINISHED"),
     CauseRule("the service stopped the task", Cause.STOPPED, lambda end, _: end.was_requested),
     CauseRule(
-        "the status is TASK_ERROR, or its reason says that the task is invalid or not authorized",
+        "the status is TASK_ERROR, or its reason says that the task is invalid or not authorized, "
+        "for example because a later framework of the service uses CHECKPOINT_DIR",
         Cause.INVALID_TASK,
         lambda end, _: end.state == "TASK_ERROR" or end.reason in _INVALID,
     ),

@@ -31,7 +31,17 @@ def payload(**document):
 
 def record():
     return TaskRecord(
-        TaskName("worker-0"), TaskId("w"), JobKind.WORKER, 0, AgentId("a"), "host", "10.0.0.1:31000", 7, (), 0.0
+        TaskName("worker-0"),
+        TaskId("w"),
+        JobKind.WORKER,
+        0,
+        AgentId("a"),
+        "host",
+        "10.0.0.1:31000",
+        7,
+        (),
+        5.0,
+        serial=3,
     )
 
 
@@ -43,6 +53,7 @@ def test_payload_describes_task() -> None:
 
     assert (decoded.task, decoded.job, decoded.index, decoded.generation) == ("worker-0", "worker", 0, 7)
     assert (decoded.tf_config, decoded.port, decoded.strategy) == (CONFIG, 31000, "between_graph")
+    assert ("/models", 3, 5.0) == (decoded.fenced_folder, decoded.serial, decoded.launched_at)
     assert (decoded.user, decoded.log_dir) == ("me", "/models")
     variables = {"A": "1", "CHECKPOINT_DIR": "/models", "TASK_ADDRESS": "10.0.0.1:31000", "SHARD_INDEX": "0"}
     assert {**variables, "NUM_SHARDS": "3"} == decoded.environment

@@ -1,0 +1,192 @@
+"""Let only the newest launch of a task use its checkpoint folder.
+
+Two launches of one task can run at the same time: on an agent that Mesos has given up, or for two frameworks of one
+service, because the scheduler has lost its state. So each launch writes its number to
+`CHECKPOINT_DIR/.dcos-tensorflow/SERVICE.TASK.json`. A launch that finds a newer one there stops. Which one is newer:
+
+- Of two frameworks, the one that came to the folder last: the file lists them. Numbers of two frameworks cannot be
+  compared, because a framework without the earlier state begins at 1. A framework never gets the folder back, so that
+  two schedulers that relaunch their tasks do not stop each other's tasks forever. Only two programs that both run
+  before either has written the file are compared by their time of launch.
+- Of one framework, the launch with the higher serial number and the later time of launch. If the two disagree (a
+  restored backup, or a clock set back), the launch that wrote last.
+
+An empty folder needs no protection, and programs may require that it is empty: the file waits for another file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Callable, Mapping
+from urllib.parse import quote
+
+from tf_executor.contract.events import Event, Superseded
+from tf_executor.contract.payload import Payload
+from tf_executor.process.tree import access_files_as
+
+#: Folder in CHECKPOINT_DIR. TensorFlow and TensorBoard ignore hidden folders without their files.
+FOLDER = ".dcos-tensorflow"
+#: Seconds between two checks.
+INTERVAL = 5.0
+#: Maximum seconds that a file system may delay the start of the program.
+CLAIM_LIMIT = 10.0
+#: Number of frameworks in a file, and its maximum size.
+_FRAMEWORKS, _MAX_BYTES = 100, 1 << 16
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FolderClaim:
+    """Content of the file: the launch that uses the folder."""
+
+    task_id: str
+    #: Frameworks that have used the folder; the last one is the launch's.
+    frameworks: tuple[str, ...]
+    serial: int
+    launched_at: float
+
+    @classmethod
+    def decode(cls, data: bytes) -> FolderClaim | None:
+        """Decode a file; None if it is damaged."""
+        try:
+            values = json.loads(data)
+            task_id, *frameworks = map(str, (values["task_id"], *values["frameworks"]))
+            claim = cls(task_id, tuple(frameworks), int(values["serial"]), float(values["launched_at"]))
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            return None
+        return claim if frameworks else None
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    def is_superseded(self, other: FolderClaim, running: bool) -> bool:
+        """Whether the launch of `other`, the content of the file, is newer.
+
+        `running`: the program of this launch has started before `other` was seen.
+        """
+        framework = self.frameworks[-1]
+        if other.task_id == self.task_id:
+            return False
+        if framework not in other.frameworks:
+            return running and self.launched_at < other.launched_at
+        if other.frameworks[-1] != framework:
+            return True
+        mine, theirs = (self.serial, self.launched_at), (other.serial, other.launched_at)
+        is_higher = [own < foreign for own, foreign in zip(mine, theirs)]
+        return any(is_higher) if running else all(is_higher)
+
+    def after(self, other: FolderClaim | None) -> FolderClaim:
+        """Return this claim, with the earlier frameworks of `other`."""
+        names = (*(other.frameworks if other else ()), *self.frameworks)
+        # Each framework once, at its last position.
+        ordered = tuple(reversed(dict.fromkeys(reversed(names))))
+        return replace(self, frameworks=ordered[-_FRAMEWORKS:])
+
+
+def fence_of(
+    payload: Payload, task_id: str, environ: Mapping[str, str], put: Callable[[Event], None]
+) -> FolderFence | None:
+    """Return the fence of a launch; None if its checkpoint folder is not a path."""
+    if not payload.fenced_folder:
+        return None
+    path = Path(payload.fenced_folder, FOLDER, f"{quote(payload.service, safe='')}.{payload.task}.json")
+    framework = environ.get("MESOS_FRAMEWORK_ID", "")
+    return FolderFence(path, FolderClaim(task_id, (framework,), payload.serial, payload.launched_at), put)
+
+
+class FolderFence:
+    """Writes and checks the file of one launch; `put` gets Superseded."""
+
+    def __init__(self, path: Path, claim: FolderClaim, put: Callable[[Event], None]) -> None:
+        self._path, self._claim, self._put = path, claim, put
+        self._problem = ""
+        self._checked, self._stopped = threading.Event(), threading.Event()
+
+    def start(self, owner: tuple[int, int] | None) -> None:
+        """Check now and then every INTERVAL; return after the first check, or CLAIM_LIMIT.
+
+        `owner`: the program's user and group, if not the executor's.
+        """
+        threading.Thread(target=self._run, args=(owner,), name="fence", daemon=True).start()
+        self._checked.wait(CLAIM_LIMIT)
+
+    def stop(self) -> None:
+        """Stop checking; does not wait, because the file system may hang."""
+        self._stopped.set()
+
+    def _run(self, owner: tuple[int, int] | None) -> None:
+        if owner is not None:
+            # The folder belongs to the user, who may put links there, and NFS servers refuse root.
+            access_files_as(*owner)
+        running = False
+        while not self._stopped.is_set():
+            winner = self._check(running)
+            running = True
+            if winner is not None and not self._stopped.is_set():
+                self._put(Superseded(self._describe(winner)))
+                self._stopped.set()
+            self._checked.set()
+            self._stopped.wait(INTERVAL)
+
+    def _check(self, running: bool) -> FolderClaim | None:
+        """Write the file if needed; return the launch that has superseded this one."""
+        try:
+            claim = self._read()
+            if claim is not None and self._claim.is_superseded(claim, running):
+                if self._claim.frameworks[-1] not in claim.frameworks:
+                    # Later launches of this framework must lose, too.
+                    with suppress(OSError):
+                        self._write(claim.after(self._claim))
+                return claim
+            is_own = claim is not None and claim.task_id == self._claim.task_id
+            if not is_own and (claim is not None or not _is_empty(self._path.parent.parent)):
+                self._write(self._claim.after(claim))
+            self._problem = ""
+        except OSError as error:
+            if str(error) != self._problem:
+                log.warning("CHECKPOINT_DIR is not protected against older launches: %s", error)
+            self._problem = str(error)
+        return None
+
+    def _describe(self, winner: FolderClaim) -> str:
+        folder, framework = self._path.parent.parent, winner.frameworks[-1]
+        if framework == self._claim.frameworks[-1]:
+            return f"CHECKPOINT_DIR `{folder}` is used by the newer launch {winner.task_id}"
+        return (
+            f"CHECKPOINT_DIR `{folder}` is used by framework {framework} of the same service, which started later "
+            f"({winner.task_id}); uninstall one of the two, or use another folder"
+        )
+
+    def _read(self) -> FolderClaim | None:
+        try:
+            with self._path.open("rb") as file:
+                return FolderClaim.decode(file.read(_MAX_BYTES))
+        except FileNotFoundError:
+            return None
+
+    def _write(self, claim: FolderClaim) -> None:
+        folder = self._path.parent
+        with suppress(FileExistsError):
+            folder.mkdir()
+            # Everyone who may write checkpoints may write the file, for example another user of the service.
+            folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+        new = folder / f".{self._path.name}.{self._claim.task_id[-12:]}"
+        new.write_bytes(claim.encode())
+        new.replace(self._path)
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether the folder has no entries or does not exist."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except FileNotFoundError:
+        return True
