@@ -58,6 +58,44 @@ def test_existing_content_counts(tmp_path: Path) -> None:
     assert {"stderr": b"program\n", "stderr.1": b"fetched\n"} == contents(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["gone", "folder/renamed"])
+def test_output_continues_after_file_is_removed_or_renamed(tmp_path: Path, name: str) -> None:
+    """Ten rotations lose nothing; a renamed file keeps what it has."""
+    sandbox, away = tmp_path / "sandbox", tmp_path / name
+    (tmp_path / "folder").mkdir()
+    sandbox.mkdir()
+    lines = [b"line %d\n" % number for number in range(10, 32)]
+    with rotated(sandbox / "stdout", 16, 20) as file:
+        file.write(lines[0])
+        (sandbox / "stdout").rename(away)
+        if name == "gone":
+            away.unlink()
+        for line in lines[1:]:
+            file.write(line)
+    names = ["stdout", *(f"stdout.{number}" for number in range(1, 11))]
+    assert set(names) == set(contents(sandbox))
+    assert b"".join(lines) == b"".join(contents(sandbox)[name] for name in reversed(names))
+    if away.exists():
+        assert b"".join(lines[:2]) == away.read_bytes()
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_name_taken_by_the_program_is_left_alone(tmp_path: Path, is_folder: bool) -> None:
+    """The output continues in the open file; a link to another file is not followed."""
+    (tmp_path / "other").write_bytes(b"")
+    with rotated(tmp_path / "stdout", 10, 2) as file:
+        file.write(b"line 1\n")
+        (tmp_path / "stdout").unlink()
+        if is_folder:
+            (tmp_path / "stdout").mkdir()
+        else:
+            (tmp_path / "stdout").symlink_to("other")
+        for number in range(2, 5):
+            file.write(b"line %d\n" % number)
+        assert [b"line 3\n", b"line 2\n"] == [(tmp_path / f"stdout.{number}").read_bytes() for number in (1, 2)]
+    assert b"" == (tmp_path / "other").read_bytes()
+
+
 @settings(deadline=None, max_examples=50)
 @given(chunks=st.lists(st.binary(max_size=40), max_size=8), limit=st.integers(1, 30))
 def test_rotation_loses_nothing_and_respects_limit(

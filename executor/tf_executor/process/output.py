@@ -6,10 +6,10 @@ import fcntl
 import logging
 import os
 import re
-import shutil
 import stat
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Iterable, Sequence
 
@@ -27,12 +27,15 @@ class RotatedFile:
     """Log file with rotation: a full file moves to `NAME.1`, `NAME.1` to `NAME.2`, ...
 
     The content is copied and the file truncated, so that the inode stays valid for `tail -f`, Mesos' file API and
-    inherited descriptors. Nothing is lost, because no other process writes.
+    inherited descriptors. Nothing is lost, because no other process writes. If the program has removed or renamed the
+    file, the content is still copied, and the next output goes to a new file.
     """
+
+    _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
     def __init__(self, path: Path, limit: int, backups: int) -> None:
         self._path, self._limit, self._backups = path, max(1, limit), backups
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, self._FLAGS, 0o644)
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
@@ -61,9 +64,30 @@ class RotatedFile:
             if self._backup(number).exists():
                 self._backup(number).replace(self._backup(number + 1))
         if self._backups:
-            shutil.copyfile(self._path, self._backup(1))
-        os.ftruncate(self._file, 0)
+            # Not by name: the program may have removed or renamed the file.
+            with self._backup(1).open("wb") as backup:
+                copied = 0
+                while part := os.sendfile(backup.fileno(), self._file, copied, PIPE_BYTES):
+                    copied += part
+        if not self._renew():
+            os.ftruncate(self._file, 0)
         self._size = 0
+
+    def _renew(self) -> bool:
+        """Create the file again if it was removed or renamed; return whether it was."""
+        try:
+            status = os.fstat(self._file)
+            if self._path.exists() and os.path.samestat(self._path.stat(), status):
+                return False
+            # O_EXCL also refuses links of the program's user.
+            new = os.open(self._path, self._FLAGS | os.O_EXCL, 0o644)
+        except OSError:
+            return False
+        with suppress(OSError):
+            os.fchown(new, status.st_uid, status.st_gid)
+        os.close(self._file)
+        self._file = new
+        return True
 
     def _backup(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
