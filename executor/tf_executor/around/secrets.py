@@ -21,7 +21,7 @@ from typing import Any, Callable, Mapping, Sequence
 from tf_executor.contract.events import Stage
 from tf_executor.contract.payload import Payload
 from tf_executor.process.temporary import MemoryFiles, Owner
-from tf_executor.process.tree import descendants, has_signal_handler, signal_process
+from tf_executor.process.tree import descendants, has_signal_handler, signal_descendants
 
 from .secret_encodings import encodings_of
 
@@ -176,9 +176,12 @@ class TaskSecrets:
 
 def _send_hangup() -> list[int]:
     """Send SIGHUP only to processes with a handler: the others would die of it."""
-    pids = [pid for pid in descendants(os.getpid()) if has_signal_handler(pid, signal.SIGHUP)]
-    for pid in pids:
-        signal_process(pid, signal.SIGHUP)
+
+    def has_handler(pid: int) -> bool:
+        return has_signal_handler(pid, signal.SIGHUP)
+
+    pids = [pid for pid in descendants(os.getpid()) if has_handler(pid)]
+    signal_descendants(os.getpid(), pids, signal.SIGHUP, has_handler)
     return pids
 
 

@@ -21,7 +21,7 @@ from typing import Callable, Mapping, Sequence, Union
 from tf_executor.contract.events import Exited, TreeGone
 from tf_executor.contract.reports import EndReport
 
-from .tree import descendants, die_with_parent, signal_process
+from .tree import descendants, die_with_parent, signal_descendants, signal_process
 
 # User, resource limits and niceness: checked before the fork, set between fork and exec.
 
@@ -186,11 +186,13 @@ class Supervisor:
     def terminate(self) -> None:
         """Send SIGTERM to each process once: many skip their checkpoint on a second."""
         self._close()
-        others = [pid for pid in descendants(os.getpid()) if _group_of(pid) != self._leader]
-        if self._leader is not None:
-            signal_process(-self._leader, signal.SIGTERM)
-        for pid in others:
-            signal_process(pid, signal.SIGTERM)
+        with self._changed:
+            # The id of a process that is not collected, and so of its group, belongs to no other one.
+            leader = self._leader if self._leader in self._waiting else None
+            others = [pid for pid in descendants(os.getpid()) if _group_of(pid) != leader]
+            if leader is not None:
+                signal_process(-leader, signal.SIGTERM)
+        signal_descendants(os.getpid(), others, signal.SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL to every process, also to those that appear until all have exited."""
@@ -217,12 +219,10 @@ class Supervisor:
     def _reap(self) -> None:
         """Collect exited processes in batches, because each scan reads all of /proc."""
         while self._await_children():
-            try:
-                self._collect(*os.waitpid(-1, 0))
-                while self._collect(*os.waitpid(-1, os.WNOHANG)):
-                    pass
-            except ChildProcessError:
-                self._check_for_children()
+            with suppress(ChildProcessError):
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            while self._collect():
+                pass
             if self._killing:
                 # Processes forked after the last scan are children of the executor by now.
                 _kill_all()
@@ -234,16 +234,15 @@ class Supervisor:
             self._changed.wait_for(lambda: self._has_children or self._closing)
             return self._has_children
 
-    def _check_for_children(self) -> None:
-        """Check again under the lock: a process may have started since waitpid failed."""
+    def _collect(self) -> bool:
+        """Collect an exited process; return whether there was one."""
         with self._changed:
+            # Under the lock: the ids in `_waiting` stay valid, and no process starts meanwhile.
             try:
-                self._collect(*os.waitpid(-1, os.WNOHANG))
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 self._has_children = False
-
-    def _collect(self, pid: int, status: int) -> bool:
-        with self._changed:
+                return False
             on_end = self._waiting.pop(pid, None)
         if on_end is not None:
             signalled = os.WIFSIGNALED(status)
@@ -285,8 +284,7 @@ def _read_error(descriptor: int) -> str:
 
 
 def _kill_all() -> None:
-    for pid in descendants(os.getpid()):
-        signal_process(pid, signal.SIGKILL)
+    signal_descendants(os.getpid(), descendants(os.getpid()), signal.SIGKILL)
 
 
 def _group_of(pid: int) -> int:

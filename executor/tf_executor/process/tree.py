@@ -7,7 +7,7 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
@@ -127,6 +127,50 @@ def signal_process(pid: int, number: int) -> None:
     """Signal process `pid` or group -`pid`; ignore other users' and exited ones."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def signal_descendants(root: int, pids: Iterable[int], number: int, condition: Callable[[int], bool] = bool) -> None:
+    """Signal those of `pids` that are below `root` and fulfil the condition.
+
+    An id may belong to another process by now. So each process is checked again after a descriptor pins it.
+    """
+    for pid in pids:
+        try:
+            process = _open_process(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            if not _is_below(pid, root) or not condition(pid):
+                continue
+            if process is None:
+                signal_process(pid, number)
+            else:
+                with suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(process, number)
+        finally:
+            if process is not None:
+                os.close(process)
+
+
+def _open_process(pid: int) -> int | None:
+    """Return a descriptor of the process; None before Linux 5.3 and Python 3.9."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (AttributeError, OSError):
+        return None
+
+
+def _is_below(pid: int, root: int) -> bool:
+    """Whether a process is below `root`."""
+    for _ in range(2):  # the second time finds a process whose parent has just exited
+        parent = pid
+        while parent > 1:
+            parent = _parent(Path(f"/proc/{parent}"))
+            if parent == root:
+                return True
+    return False
 
 
 def has_signal_handler(pid: int, number: int) -> bool:
