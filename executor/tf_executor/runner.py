@@ -45,13 +45,13 @@ class TaskRunner:
         send_message: SendMessage,
         environ: Mapping[str, str],
         sandbox: str,
-        watch_folder: Callable[[str], None],
+        watch: Callable[[str], None],
     ) -> None:
-        """`watch_folder`: the result of `start_watchdog`."""
+        """`watch`: the result of `start_watchdog`."""
         self._send_update, self._send_message = send_update, send_message
         self._environ = environ
         self._sandbox = sandbox
-        self._temporary = TemporaryFolder(watch_folder)
+        self._watch, self._temporary = watch, TemporaryFolder(watch)
         # Signal handlers call `put`; Queue.put would deadlock when it interrupts Queue.get.
         self._inbox: SimpleQueue[Incoming] = SimpleQueue()
         self._state = LifecycleState()
@@ -142,7 +142,7 @@ class TaskRunner:
         self._awaits_server = bool(payload.readiness)
         self._grace = payload.kill_grace if task.kill_grace is None else task.kill_grace
         self._task = TaskProcess(
-            payload, task.id, self._environ, self._sandbox, self._temporary, self.put, self._send_message
+            payload, task.id, self._environ, self._sandbox, self._temporary, self.put, self._send_message, self._watch
         )
         stages = environment.stages_of(payload)
         self._step(events.LaunchRequested(stages, task.max_completion_time, payload.hook_timeout, self._grace))

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Mapping
@@ -29,6 +29,7 @@ from .process.output import TAIL_BYTES, Output, error_of, output_excerpt
 from .process.supervisor import CommandContext, SpawnError, Supervisor
 from .process.temporary import TemporaryFolder
 from .process.tree import descendants
+from .process.watchdog_process import session_entry
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
@@ -48,11 +49,12 @@ class TaskProcess:
         temporary: TemporaryFolder,
         put: Callable[[Any], None],
         send: Callable[[bytes], bool],
+        watch: Callable[[str], None],
     ) -> None:
         self._payload, self._task_id = payload, task_id
         self._environ, self._sandbox = environ, sandbox
         self._temporary = temporary
-        self._put, self._send = put, send
+        self._put, self._send, self._watch_entry = put, send, watch
         self._supervisor = Supervisor(put)
         self._checks = HealthChecks(put)
         size, backups = payload.output_bytes, payload.output_backups
@@ -77,6 +79,8 @@ class TaskProcess:
                 return events.Spawned()
             line = around_environment.stage_command(stage, self._payload, self._sandbox)
             pid = self._supervisor.spawn(line, self._context(ending, stage))
+            with suppress(OSError):  # without the watchdog
+                self._watch_entry(session_entry(pid))
         except (OSError, ValueError, SpawnError) as error:
             return events.SpawnFailed(f"cannot start the {stage.value}: {error}")
         log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)

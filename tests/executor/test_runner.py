@@ -7,11 +7,15 @@ import os
 import select
 import signal
 import socket
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kit.waiting import wait_until
 from tf_executor.contract.reports import EndReport
+from tf_executor.process.tree import descendants
 
 #: A daemon: a grandchild in a session of its own that ignores SIGTERM.
 DAEMON = """
@@ -187,6 +191,26 @@ def test_duplicate_launch_is_ignored(executor: Any) -> None:
     (executor.sandbox / "go").write_text("go\n")
     executor.states("TASK_FINISHED")
     assert executor.output() == "once\n"
+
+
+@pytest.mark.parametrize("command", ["env -i sleep 1000", "sh -c 'env -i setsid sleep 1000 & wait'"])
+def test_program_without_environment_dies_with_killed_executor(executor: Any, command: str) -> None:
+    """The watchdog knows it by its session, or by its parent."""
+    executor.launch_running(f"{command} & wait")
+    wait_until(lambda: below(executor.process.pid), "the program runs")
+    with ExitStack() as stack:
+        exits = []
+        for pid in below(executor.process.pid):
+            exits.append(os.pidfd_open(pid))
+            stack.callback(os.close, exits[-1])
+        executor.process.kill()
+        for descriptor in exits:
+            assert select.select([descriptor], [], [], 20)[0]
+
+
+def below(executor: int) -> list[int]:
+    """Return the processes of the program that have executed their command."""
+    return [pid for pid in descendants(executor) if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()[:6]]
 
 
 def test_kill_of_other_task_is_ignored(executor: Any) -> None:

@@ -25,8 +25,8 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - m
 def start_watchdog(environ: Mapping[str, str]) -> Callable[[str], None]:
     """Start the watchdog; call this before starting threads or subreaping.
 
-    Afterwards the watchdog would count as a process of the task. Return a function that adds a folder to remove; it
-    raises OSError when the watchdog has exited.
+    Afterwards the watchdog would count as a process of the task. Return a function that adds a folder to remove, or a
+    session to kill (`session_entry`); it raises OSError when the watchdog has exited.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -35,10 +35,10 @@ def start_watchdog(environ: Mapping[str, str]) -> Callable[[str], None]:
     os.waitpid(child, 0)
     os.close(reader)
 
-    def watch_folder(path: str) -> None:
-        os.write(writer, os.fsencode(path) + END)
+    def watch(entry: str) -> None:
+        os.write(writer, os.fsencode(entry) + END)
 
-    return watch_folder
+    return watch
 
 
 def _detach(reader: int, marks: list[str]) -> None:

@@ -5,22 +5,25 @@ Runs as the process that `watchdog` starts; imports little, to use little memory
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import sys
 import time
 
 _SIGKILL = 9  # importing signal would double the memory
 _SCANS, _SCAN_INTERVAL = 100, 0.05  # seconds: killed processes exit late, and may have forked before
-#: Ends each path.
+_BATCH = 500  # processes, each with a descriptor
+#: Ends each entry: a path, or a session.
 END = b"\0"
 #: Errors of entries that are kept: without permission, or nested too deep.
 _KEPT_ON = (OSError, RecursionError)
 
 
 def main() -> None:
-    """Read paths from stdin to its end; then kill marked processes and remove paths.
+    """Read entries from stdin to its end; then kill the task and remove the paths.
 
-    A process is marked if its environment contains all arguments, which are NAME=VALUE.
+    To the task belong the processes whose environment contains all arguments, which are NAME=VALUE, the processes of
+    the sessions, and all processes below these.
     """
     data = b""
     while True:
@@ -28,19 +31,63 @@ def main() -> None:
         if not part:
             break
         data += part
-    _kill_all(set(map(os.fsencode, sys.argv[1:])))
-    for path in data.split(END)[:-1]:
-        remove_folder(os.fsdecode(path))
+    entries = data.split(END)[:-1]
+    sessions = dict(entry.split() for entry in entries if not entry.startswith(b"/"))
+    _kill_all(set(map(os.fsencode, sys.argv[1:])), sessions)
+    for path in entries:
+        if path.startswith(b"/"):
+            remove_folder(os.fsdecode(path))
 
 
-def _kill_all(marks: set[bytes]) -> None:
+def session_entry(leader: int) -> str:
+    """Return the entry of a session: the id and the start time of its leader."""
+    return f"{leader} {_stat(leader)[3].decode()}"
+
+
+def _kill_all(marks: set[bytes], sessions: dict[bytes, bytes]) -> None:
     for _ in range(_SCANS):
-        pids = [pid for pid in _processes() if marks and marks <= _environment(pid)]  # no marks would match all
+        pids = _find(marks, sessions)
         if not pids:
             return
-        for pid in pids:
-            _kill(pid)
+        pinned = {pid: _open_process(pid) for pid in pids[:_BATCH]}
+        # An id may belong to another process by now.
+        again = set(_find(marks, sessions))
+        for pid, process in pinned.items():
+            if pid in again:
+                _kill(pid, process)
+            if process is not None:
+                os.close(process)
         time.sleep(_SCAN_INTERVAL)
+
+
+def _find(marks: set[bytes], sessions: dict[bytes, bytes]) -> list[int]:
+    """Return the processes of the task."""
+    stats = {pid: _stat(pid) for pid in _processes()}
+
+    def is_own(pid: int) -> bool:
+        session = stats[pid][2]
+        leader = stats.get(int(session))
+        # A leader that started at another time leads another session. No new process gets the id while one uses it.
+        if session in sessions and (leader is None or leader[3] == sessions[session]):
+            return True
+        return bool(marks) and marks <= _environment(pid)  # no marks would match all
+
+    found = set(filter(is_own, stats))
+    below = found
+    while below:
+        below = {pid for pid, stat in stats.items() if int(stat[1]) in found} - found
+        found |= below
+    return [pid for pid in found if stats[pid][0] not in (b"Z", b"X")]
+
+
+def _stat(pid: int) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return state, parent, session and start time (proc(5)); state X if exited."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+        return fields[0], fields[1], fields[3], fields[19]
+    except OSError:
+        return b"X", b"0", b"0", b"0"
 
 
 def _processes() -> list[int]:
@@ -56,10 +103,21 @@ def _environment(pid: int) -> set[bytes]:
         return set()
 
 
-def _kill(pid: int) -> None:
+def _open_process(pid: int) -> int | None:
+    """Return a descriptor; None if exited, or before Linux 5.3 and Python 3.9."""
     try:
-        os.kill(pid, _SIGKILL)
-    except ProcessLookupError:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _kill(pid: int, process: int | None) -> None:
+    try:
+        if process is None:
+            os.kill(pid, _SIGKILL)
+        else:
+            _signal.pidfd_send_signal(process, _SIGKILL)
+    except (ProcessLookupError, PermissionError):
         return
 
 
