@@ -60,8 +60,6 @@ def comparable(value: Any, key: str = "") -> Any:
         return "<random>"
     if key == "pending" and isinstance(value, dict | list):  # reasons: of each task, or of one
         return dict.fromkeys(value, "<text>") if isinstance(value, dict) else ["<text>"] * len(value)
-    if key == "labels" and isinstance(value, list):  # of Mesos; new ones are not differences
-        return {label["key"]: label["value"] for label in value}
     if isinstance(value, dict):
         return {name: comparable(item, name) for name, item in value.items()}
     if key == "labels" and isinstance(value, list):
