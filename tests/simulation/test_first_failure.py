@@ -57,6 +57,9 @@ def test_long_list_of_consequences_is_shortened() -> None:
 
     end = "; 8 others failed as a consequence: worker-1, worker-2, worker-3, worker-4, worker-5 ..."
     assert world.state.stored.result.sentence.endswith(end)
+    assert (5, 8) == (len(world.state.stored.result.collateral), world.state.stored.result.collateral_count)
+    play(world, send.restart())
+    assert world.state.stored.result.sentence.endswith(end)
 
 
 def test_collateral_failure_that_ends_job_names_its_cause() -> None:

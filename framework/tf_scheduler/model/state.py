@@ -69,7 +69,7 @@ def newest_first(configurations: Mapping[str, Configuration]) -> list[Configurat
     return sorted(configurations.values(), key=lambda item: -item.number)
 
 
-#: Maximum number of task names in one message.
+#: Maximum number of task names in one message, and in the stored result.
 _NAMED = 5
 
 
@@ -83,18 +83,24 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of the job, at a Unix time; only `collateral` changes after it is stored."""
+    """Result of the job, at a Unix time; only its collateral failures change later."""
 
     verdict: Verdict
     reason: str
     decided_at: float
-    #: Tasks that failed as a consequence.
+    #: First tasks that failed as a consequence, and the number of all.
     collateral: tuple[TaskName, ...] = ()
+    collateral_count: int = 0
+
+    def with_collateral(self, name: TaskName) -> Result:
+        """Return the result after another task has failed as a consequence."""
+        names = (*self.collateral, name)
+        return replace(self, collateral=names[:_NAMED], collateral_count=max(self.collateral_count + 1, len(names)))
 
     @property
     def sentence(self) -> str:
         """The reason and the tasks that failed as a consequence."""
-        count = len(self.collateral)
+        count = max(self.collateral_count, len(self.collateral))  # results of earlier versions have no count
         if not count:
             return self.reason
         names = ", ".join(self.collateral[:_NAMED]) + (" ..." if count > _NAMED else "")

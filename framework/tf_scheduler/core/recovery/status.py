@@ -146,7 +146,7 @@ def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: flo
     soon = now - result.decided_at < recover.COLLATERAL_SECONDS
     if result.verdict is not Verdict.FAILED or status.state is not TaskState.FAILED or not soon:
         return ()
-    return (effects.ResultDecided(replace(result, collateral=(*result.collateral, record.name))),)
+    return (effects.ResultDecided(result.with_collateral(record.name)),)
 
 
 def describe(record: TaskRecord, status: TaskStatus) -> str:
