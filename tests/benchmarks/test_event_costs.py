@@ -38,7 +38,7 @@ class Row:
     #: Whether the events had their effect.
     check: Callable[[SchedulerState, SchedulerState], bool]
     #: Maximum growth of the cost from a thousand to ten thousand tasks.
-    growth: float = 2.5
+    growth: float = 1.5
 
 
 def running(count: int) -> SchedulerState:

@@ -39,7 +39,7 @@ from .recovery import (
     status,
 )
 from .state import after_job
-from .state.reducer import assert_never, decide
+from .state.reducer import assert_never, copy_of, decide
 
 # --- Training progress
 
@@ -50,8 +50,9 @@ def record_progress(state: SchedulerState, event: events.ProgressReported, now: 
     last = state.process.progress.get(event.task_id)
     if record is None or record.id != event.task_id or (last and last.sequence >= event.progress.sequence):
         return decide(state)
-    reported = {**state.process.progress, event.task_id: event.progress}
-    return decide(state.with_process(progress=reported, last_progress=(record.name, now)))
+    progress = copy_of(state.process.progress)
+    progress[event.task_id] = event.progress
+    return decide(state.with_process(progress=progress, last_progress=(record.name, now)))
 
 
 def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> SchedulerState:

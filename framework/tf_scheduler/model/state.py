@@ -162,6 +162,8 @@ class DerivedState:
     delayed_tasks: Mapping[TaskName, float] = field(default_factory=dict)
     #: The first end; may be earlier.
     next_ready_at: float = math.inf
+    #: Task -> Unix time of its loss, of losses in the last seconds that are not collateral; of many, not all.
+    recent_losses: Mapping[TaskName, float] = field(default_factory=dict)
     #: Unix time of the first launch; `None` before.
     first_launch_at: float | None = None
     #: Paused task -> placeholder launch that keeps its resources.

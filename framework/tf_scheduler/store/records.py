@@ -90,7 +90,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (put_record(change.record), *_forget(change.record.name, before))
         case effects.TaskForgotten():
             paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.stored.paused else ()
-            return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused)
+            recovery = (Delete(f"{RECOVERIES}/{change.name}"),) if change.name in before.stored.recoveries else ()
+            return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused, *recovery)
         case effects.Resized():
             return (_put(SIZE, _fields(change)),)
         case effects.AgentFailureRecorded():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.ids import TaskId, TaskName
@@ -47,8 +47,13 @@ KILL_TASKS, UNRESERVE = "kill-tasks", "unreserve-resources"
 
 def recovery_plan(names: tuple[TaskName, ...]) -> PlanDef:
     """Return the recovery plan: a phase per task, all parallel."""
-    phases = tuple(PhaseDef(name, PlanStrategy.PARALLEL, (StepDef(name, Work.LAUNCH, name),)) for name in names)
+    phases = tuple(map(_recovery_phase, names))
     return PlanDef(RECOVERY, PlanKind.RECOVERY, PlanStrategy.PARALLEL, phases, gang=False)
+
+
+@cache
+def _recovery_phase(name: TaskName) -> PhaseDef:
+    return PhaseDef(name, PlanStrategy.PARALLEL, (StepDef(name, Work.LAUNCH, name),))
 
 
 def decommission_plan(spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord]) -> PlanDef:

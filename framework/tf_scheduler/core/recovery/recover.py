@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
+from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS as COLLATERAL_SECONDS
 from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.ids import NewId
@@ -76,8 +77,6 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
 
 #: Seconds after which a launch resets the back-off.
 STEADY_SECONDS = 60.0
-#: Seconds within which survivors of a lost peer exit with an error (measured with collective training).
-COLLATERAL_SECONDS = 20.0
 _SILENCE = {
     TaskState.UNREACHABLE: "its agent did not answer for {:g} s",
     TaskState.UNKNOWN: "Mesos did not know the task for {:g} s",
@@ -260,11 +259,9 @@ def _losses_before(state: SchedulerState, change: StatusChange) -> Iterator[Reco
         return
     record, after = change.record, change.now - COLLATERAL_SECONDS
     own = state.stored.recoveries.get(record.name)
-    for name, item in state.stored.recoveries.items():
-        if item.since <= after or item.cause is Cause.COLLATERAL or name == record.name:
-            continue
-        if own is None or own.since != item.since or record.launched_at <= item.since:
-            yield item
+    for name, since in state.derived.recent_losses.items():
+        if since > after and name != record.name and (own is None or own.since != since or record.launched_at <= since):
+            yield state.stored.recoveries[name]
 
 
 def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Recovery:
@@ -325,15 +322,11 @@ def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, 
 
 
 def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
-    """Return the likely root cause (plain loop, because a thousand tasks may be lost)."""
-    best, after, name = recovery, recovery.since - COLLATERAL_SECONDS, recovery.task
-    for item in state.stored.recoveries.values():
-        if item.since <= after or item.task == name:
-            continue
-        mine, others = item.cause is Cause.COLLATERAL, best.cause is Cause.COLLATERAL
-        if best is recovery or mine < others or (mine is others and item.since < best.since):
-            best = item
-    return best
+    """Return the likely root cause of a collateral loss."""
+    after, losses = recovery.since - COLLATERAL_SECONDS, state.derived.recent_losses
+    names = (name for name, since in losses.items() if since > after and name != recovery.task)
+    first = min(names, key=losses.__getitem__, default=None)
+    return recovery if first is None else state.stored.recoveries[first]
 
 
 def _failed(state: SchedulerState, sentence: str, record: TaskRecord, now: float) -> Decision:

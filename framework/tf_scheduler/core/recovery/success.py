@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.core.state.spec_index import TRAINERS, index_of
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec, SuccessPolicy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
-
-#: Jobs whose completion may end the job: parameter servers never exit, side jobs do not train.
-TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
+from tf_scheduler.model.task import TaskRecord, TaskState
 
 
 def success_policy(spec: ServiceSpec) -> SuccessPolicy:
@@ -34,7 +31,7 @@ def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
         return True
     if record.job not in TRAINERS or success_policy(state.spec) is not SuccessPolicy.ANY_WORKER:
         return False
-    return any(_may_finish(state, name) for name in _trainers(state) if name != record.name)
+    return any(_may_finish(state, name) for name in index_of(state.spec).trainers if name != record.name)
 
 
 def _is_leader(state: SchedulerState, record: TaskRecord) -> bool:
@@ -51,20 +48,17 @@ def _is_worker_0(_state: SchedulerState, record: TaskRecord) -> bool:
 _DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] = {
     SuccessPolicy.CHIEF: _is_leader,
     SuccessPolicy.WORKER_0: _is_worker_0,
-    SuccessPolicy.ALL_WORKERS: lambda state, _: all(_has_finished(state, name) for name in _trainers(state)),
+    SuccessPolicy.ALL_WORKERS: lambda state, _: _have_finished(state, index_of(state.spec).trainers),
     SuccessPolicy.ANY_WORKER: lambda *_: True,
 }
 
 
-def _trainers(state: SchedulerState) -> Iterator[TaskName]:
-    """Yield training tasks, without those of user plans."""
-    index = index_of(state.spec)
-    return (name for name in index.tasks if name in index.deployed and index.tasks[name].job.kind in TRAINERS)
-
-
-def _has_finished(state: SchedulerState, name: TaskName) -> bool:
-    record = state.stored.tasks.get(name)
-    return record is not None and state.is_finished(record)
+def _have_finished(state: SchedulerState, names: Collection[TaskName]) -> bool:
+    """Return whether all these tasks have finished; their number is compared first."""
+    if state.derived.state_counts.get(TaskState.FINISHED, 0) < len(names):
+        return False
+    records = map(state.stored.tasks.get, names)
+    return all(record is not None and state.is_finished(record) for record in records)
 
 
 def _may_finish(state: SchedulerState, name: TaskName) -> bool:

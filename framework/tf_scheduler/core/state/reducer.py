@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from dataclasses import replace
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
-from tf_scheduler.model.task import SILENT_STATES, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
 # --- Cluster sizes
 
@@ -36,8 +36,96 @@ def with_workers(spec: ServiceSpec, count: int) -> ServiceSpec:
 # --- Reducer
 
 
+#: Seconds within which survivors of a lost peer exit with an error (measured with collective training).
+COLLATERAL_SECONDS = 20.0
+#: Maximum number of remembered losses in this time.
+MAX_RECENT_LOSSES = 50
+
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+
+class LayeredMap(MutableMapping[Key, Value]):
+    """A mapping whose copies share all entries but the latest changes.
+
+    A copy costs the same with ten entries or ten thousand. Iteration merges the changes first, once. Only the owner of
+    a new copy may change it; after that, any thread may read it.
+    """
+
+    __slots__ = ("_changes", "_lower", "_size")
+    #: Maximum number of changes that a copy has of its own.
+    LIMIT = 100
+    _GONE: Any = object()
+
+    def __init__(self, lower: dict[Key, Value], changes: dict[Key, Any], size: int) -> None:
+        self._lower, self._changes, self._size = lower, changes, size
+
+    def copy(self) -> LayeredMap[Key, Value]:
+        # Another thread may merge now: its order of assignments needs this order of reads, here and below.
+        changes = self._changes.copy()
+        return LayeredMap(self._lower, changes, self._size)
+
+    def __getitem__(self, key: Key) -> Value:
+        value = self._changes.get(key, self)
+        value = self._lower[key] if value is self else value
+        if value is self._GONE:
+            raise KeyError(key)
+        return value  # type: ignore[no-any-return]
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        value = self._changes.get(key, self)
+        value = self._lower.get(key, default) if value is self else value
+        return default if value is self._GONE else value
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key, self) is not self  # type: ignore[arg-type]
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self._size += key not in self
+        self._change(key, value)
+
+    def __delitem__(self, key: Key) -> None:
+        self._size -= key in self
+        self._change(key, self._GONE)
+
+    def _change(self, key: Key, value: Any) -> None:
+        self._changes[key] = value
+        if len(self._changes) > self.LIMIT:
+            self._merged()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._merged())
+
+    def keys(self) -> KeysView[Key]:
+        return self._merged().keys()
+
+    def values(self) -> ValuesView[Value]:
+        return self._merged().values()
+
+    def items(self) -> ItemsView[Key, Value]:
+        return self._merged().items()
+
+    def _merged(self) -> dict[Key, Value]:
+        if self._changes:
+            merged = self._lower.copy()
+            merged.update(self._changes)
+            for key in [key for key, value in self._changes.items() if value is self._GONE]:
+                del merged[key]
+            self._lower = merged
+            self._changes = {}
+        return self._lower
+
+
+def copy_of(original: Mapping[Key, Value]) -> MutableMapping[Key, Value]:
+    """Return a copy that may be changed; large mappings share their entries."""
+    if isinstance(original, LayeredMap):
+        return original.copy()
+    if len(original) < LayeredMap.LIMIT or not isinstance(original, dict):
+        return dict(original)
+    return LayeredMap(original, {}, len(original))
 
 
 class _Table(Generic[Key, Value]):
@@ -47,7 +135,7 @@ class _Table(Generic[Key, Value]):
 
     def __init__(self, original: Mapping[Key, Value]) -> None:
         self._original = original
-        self._copy: dict[Key, Value] | None = None
+        self._copy: MutableMapping[Key, Value] | None = None
 
     @property
     def value(self) -> Mapping[Key, Value]:
@@ -58,14 +146,11 @@ class _Table(Generic[Key, Value]):
 
     def pop(self, key: Key) -> Value | None:
         """Remove the key; None if it is missing."""
-        if key not in self.value:
-            return None
-        return self._own().pop(key)
+        return self._own().pop(key) if key in self.value else None
 
-    def _own(self) -> dict[Key, Value]:
+    def _own(self) -> MutableMapping[Key, Value]:
         if self._copy is None:
-            # dict.copy() is several times faster than dict() if a key was removed.
-            self._copy = self._original.copy() if isinstance(self._original, dict) else dict(self._original)
+            self._copy = copy_of(self._original)
         return self._copy
 
 
@@ -112,6 +197,7 @@ class _Draft:
         self.next_lost_at = derived.next_lost_at
         self.replaced_launches = _Table(derived.replaced_launches)
         self.delayed_tasks, self.next_ready_at = _Table(derived.delayed_tasks), derived.next_ready_at
+        self.recent_losses = _Table(derived.recent_losses)
         self.first_launch_at = derived.first_launch_at
         self.idle_tasks = _Table(derived.idle_tasks)
 
@@ -159,6 +245,7 @@ class _Draft:
             replaced_launches=self.replaced_launches.value,
             delayed_tasks=self.delayed_tasks.value,
             next_ready_at=self.next_ready_at,
+            recent_losses=self.recent_losses.value,
             first_launch_at=self.first_launch_at,
             idle_tasks=self.idle_tasks.value,
         )
@@ -206,6 +293,7 @@ class _Draft:
         self.unhealthy_count, self.starting_count, self.first_launch_at = 0, 0, None
         self.oldest_start = self.oldest_unstarted_launch = self.next_lost_at = self.next_ready_at = math.inf
         self.newest_start = self.oldest_silent_launch = 0.0
+        self.recent_losses = _Table({})
         self.progress, self.idle_tasks = _Table({}), _Table({})
 
     def launch(self, record: TaskRecord) -> None:
@@ -241,6 +329,8 @@ class _Draft:
     def decide_recovery(self, recovery: Recovery) -> None:
         name, before = recovery.task, self.recoveries.value.get(recovery.task)
         self.recoveries.put(name, recovery)
+        if before is None or (before.since, before.cause) != (recovery.since, recovery.cause):
+            self._record_loss(recovery)
         record = self.tasks.value.get(name)
         if record is None or record.id != recovery.launch:
             self.replaced_launches.pop(name)
@@ -249,6 +339,19 @@ class _Draft:
             self.replaced_launches.put(name, recovery.launch)
             self.delayed_tasks.put(name, recovery.ready_at)
             self.next_ready_at = min(self.next_ready_at, recovery.ready_at)
+
+    def _record_loss(self, recovery: Recovery) -> None:
+        """Remember a loss that others may follow from: of many, the oldest and the newest."""
+        losses = self.recent_losses
+        losses.pop(recovery.task)
+        if recovery.cause is Cause.COLLATERAL:
+            return
+        losses.put(recovery.task, recovery.since)
+        past = recovery.since - COLLATERAL_SECONDS
+        for name in [name for name, since in losses.value.items() if since <= past]:
+            losses.pop(name)
+        if len(losses.value) > MAX_RECENT_LOSSES:
+            losses.pop(sorted(losses.value, key=losses.value.__getitem__)[MAX_RECENT_LOSSES // 2])
 
     def resize(self, change: effects.Resized) -> None:
         full = self.full_spec or self.spec
@@ -259,6 +362,8 @@ class _Draft:
     def forget_task(self, name: TaskName) -> None:
         record = self.tasks.pop(name)
         self.paused.pop(name)
+        self.recoveries.pop(name)
+        self.recent_losses.pop(name)
         if record is not None:
             self.forget_launch(record)
         if not self.tasks.value:

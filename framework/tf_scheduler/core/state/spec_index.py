@@ -15,6 +15,8 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.resources import Needs, Volume
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind, JobSpec, Program, ServiceSpec, Strategy, TaskSpec, Uri
 
+#: Jobs whose completion may end the job: parameter servers never exit, side jobs do not train.
+TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
 #: Jobs whose addresses no other task needs.
 OUTSIDE_CLUSTER_SPEC = frozenset({JobKind.EVALUATOR, JobKind.TENSORBOARD, JobKind.DATA_WORKER})
 
@@ -33,6 +35,8 @@ class SpecIndex:
     target: str
     #: Tasks that the deploy plan launches; others are launched by user plans.
     deployed: frozenset[TaskName]
+    #: Training tasks of `deployed`.
+    trainers: frozenset[TaskName]
     #: Tasks of `deployed` that are in the ClusterSpec.
     cluster_members: frozenset[TaskName]
     #: Tasks that need every address.
@@ -85,6 +89,7 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
         configs=configs,
         target=_digest([[name, configs[name]] for name in tasks]),
         deployed=deployed,
+        trainers=frozenset(name for name in deployed if tasks[name].job.kind in TRAINERS),
         cluster_members=frozenset(name for name in deployed if tasks[name].job.kind not in OUTSIDE_CLUSTER_SPEC),
         address_dependents=frozenset().union(*(jobs[kind] for kind in jobs.keys() & ADDRESS_DEPENDENTS[spec.strategy])),
         restart_peers={kind: restart_peers(spec.strategy, jobs, kind, moved=False) for kind in jobs},

@@ -1,13 +1,24 @@
 """Changes of the stored state, and the derived values that follow them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_running_state, a_spec, a_status
-from tf_scheduler.core.state.reducer import apply, scalable_job, with_workers
+from tf_scheduler.core.state.reducer import (
+    COLLATERAL_SECONDS,
+    MAX_RECENT_LOSSES,
+    LayeredMap,
+    apply,
+    copy_of,
+    scalable_job,
+    with_workers,
+)
 from tf_scheduler.model.effects import (
     FrameworkForgotten,
     FrameworkRegistered,
     PlanControlled,
+    RecoveryDecided,
     Resized,
     StatusStored,
     TaskForgotten,
@@ -17,7 +28,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.spec import JobKind, Strategy
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import Cause, Recovery, TaskState
 
 SPEC = a_spec()
 ELASTIC = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3, min_count=2),))
@@ -81,6 +92,67 @@ def test_invalid_size_keeps_spec(count: int) -> None:
 def test_only_collective_workers_are_scalable() -> None:
     assert ELASTIC.jobs[0] is scalable_job(ELASTIC)
     assert scalable_job(SPEC) is None
+
+
+def lost(name: str, since: float, cause: Cause = Cause.INFRASTRUCTURE) -> RecoveryDecided:
+    return RecoveryDecided(Recovery(name, f"{name}__1", cause, "lost", since, since, since))
+
+
+def test_recent_losses_are_those_that_others_may_follow_from() -> None:
+    state = apply(a_running_state(SPEC), lost("ps-0", 1.0), lost("chief-0", 5.0, Cause.COLLATERAL))
+
+    assert {"ps-0": 1.0} == state.derived.recent_losses
+    later = apply(state, lost("worker-0", 1.0 + COLLATERAL_SECONDS))
+    assert {"worker-0"} == set(later.derived.recent_losses)
+
+
+def test_of_many_losses_the_oldest_and_newest_are_kept() -> None:
+    state = apply(a_running_state(SPEC), *(lost(f"worker-{number}", 1.0 + number / 100) for number in range(500)))
+
+    losses = list(state.derived.recent_losses)
+    assert MAX_RECENT_LOSSES == len(losses)
+    assert ("worker-0", "worker-499") == (losses[0], losses[-1])
+
+
+def test_forgotten_task_leaves_no_recovery() -> None:
+    """A task that is added later must not inherit failures."""
+    state = apply(a_running_state(SPEC), lost("worker-0", 1.0), TaskForgotten("worker-0"))
+
+    assert ({}, {}, {}) == (state.stored.recoveries, state.derived.replaced_launches, state.derived.recent_losses)
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=60), max_size=12), st.booleans())
+def test_large_mapping_equals_dict_and_keeps_its_copies(batches, is_read) -> None:
+    """Copies share entries, so a change must not be seen in an older copy."""
+    expected = dict.fromkeys(range(200), 0)
+    copies = [(copy_of(expected), expected)]
+    for changes in batches:
+        copy, expected = copy_of(copies[-1][0]), copies[-1][1].copy()
+        for number, (key, is_put) in enumerate(changes):
+            if is_put:
+                copy[key] = expected[key] = number
+            elif key in expected:
+                assert expected.pop(key) == copy.pop(key)
+            assert (expected.get(key), key in expected, len(expected)) == (copy.get(key), key in copy, len(copy))
+        copies.append((copy, expected))
+        if is_read:
+            assert expected == dict(copy)
+
+    assert all(expected == copy for copy, expected in copies)
+
+
+def test_large_mappings_share_their_entries() -> None:
+    """A copy of ten thousand entries for each change would cost more than the change."""
+    first = copy_of(dict.fromkeys(range(10_000), 0))
+    assert isinstance(first, LayeredMap)
+    second = copy_of(first)
+    second[5] = 1
+
+    assert (0, 1) == (first[5], second[5])
+    assert isinstance(second, LayeredMap)
+    assert second._lower is first._lower
+    with pytest.raises(KeyError):
+        second[10_000]
 
 
 def test_unknown_change_raises() -> None:
