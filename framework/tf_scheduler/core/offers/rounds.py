@@ -256,8 +256,14 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
 
 def _address_wait_until(state: SchedulerState, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> float:
     """Return when to match held offers again: a wait for a previous address is over."""
-    waiting = (name for name, whys in reasons.items() if any(isinstance(why, AwaitsPreviousAddress) for why in whys))
+    waiting = (name for name in state.derived.replaced_launches if _awaits_own_address(state, name, reasons))
     return min((state.stored.recoveries[name].previous_address_until for name in waiting), default=math.inf)
+
+
+def _awaits_own_address(state: SchedulerState, name: TaskName, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> bool:
+    """Return whether the task itself waits; its gang has the same reason."""
+    first, *_ = reasons.get(name) or (None,)
+    return isinstance(first, AwaitsPreviousAddress) and first.address == state.stored.tasks[name].address
 
 
 def _decline_useless(state: SchedulerState, gangs: Sequence[Gang], fresh: Sequence[Offer], now: float) -> Decision:

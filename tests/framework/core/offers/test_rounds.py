@@ -2,17 +2,21 @@
 
 import pytest
 
-from builders import a_running_state, a_spec, an_offer, with_fields
+from builders import a_job, a_record, a_running_state, a_spec, a_status, an_offer, with_fields
 from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT, replace_launch
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.model.effects import Accept, Decline, TaskLaunched
-from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import Accept, Decline, RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed, Tick
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import AgentSnapshot, OfferRound
 from tf_scheduler.model.placement import AgentLocation
 from tf_scheduler.model.resources import Reservation, thousandths
+from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState
 
 
 def after(state, *events, now=1000.0):
@@ -213,3 +217,20 @@ def test_only_reservations_past_their_deadline_expire() -> None:
     assert ["gang incomplete at the deadline; releasing 1 reservations"] == [
         item.message for item in decision.outcomes if item.kind == "GangDeadlinePassed"
     ]
+
+
+def test_wait_for_previous_address_ends_for_its_gang() -> None:
+    """A task of the gang that was never launched waits with it."""
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
+    state = apply(with_fields(SchedulerState(spec), connected=True), TaskLaunched(a_record(spec, "worker-0")))
+    state = apply(state, StatusStored(a_status("worker-0__1", TaskState.FAILED)))
+    state = apply(state, RecoveryDecided(replace_launch(state, state.stored.tasks["worker-0"], "lost", 10.0)))
+
+    waiting = after(state, OffersReceived((an_offer(cpus=8),)), now=10.0)
+    placed = after(waiting, Tick(), now=10.0 + PREVIOUS_ADDRESS_WAIT)
+
+    assert ({"worker-0", "worker-1"}, 10.0 + PREVIOUS_ADDRESS_WAIT) == (
+        set(waiting.session.pending),
+        waiting.session.address_wait_until,
+    )
+    assert {"worker-0", "worker-1"} == set(placed.stored.tasks)
