@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.plan import Reply
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import PodVerb, TaskState
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
@@ -135,3 +138,24 @@ def test_pod_command_without_running_job_is_refused() -> None:
     play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.BAD_REQUEST, "never launched"))
     play(world, send.offers(), send.running(), send.stop(), send.pod(RESTART, "worker-0"))
     play(world, expect.answered(Reply.CONFLICT, "the service has finished"))
+
+
+def test_nothing_grows_with_restarts() -> None:
+    """A service may run for years; what is known of replaced launches is forgotten."""
+    world = play(deployed(), send.wait(100.0))
+    sizes = []
+    for _ in range(30):
+        for name in ("worker-0", "worker-1"):
+            # The wait has the status of the silent launch requested.
+            play(world, send.pod(RESTART, name), expect.killed(name), send.offers(), send.wait(35.0), send.running())
+        sizes.append(sizes_of(world.state))
+
+    assert sizes[9] == sizes[-1]
+
+
+def sizes_of(state: SchedulerState) -> dict[str, int]:
+    """Return the size of every collection, without the limited list of evaluations."""
+    parts = (state.stored, state.derived, state.session, state.session.reconciliation, state.process)
+    values = {item.name: getattr(part, item.name) for part in parts for item in fields(part)}
+    collections = {name: value for name, value in values.items() if isinstance(value, Mapping | frozenset | tuple)}
+    return {name: len(value) for name, value in collections.items() if name != "evaluations"}

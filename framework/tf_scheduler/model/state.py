@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName
+from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, name_of
 from .offer import FULL_TOKEN_BUCKET, AgentSnapshot, Evaluation, InverseOffer, Offer, OfferRound, TokenBucket
 from .plan import PlanControl
 from .reasons import Reason
@@ -322,6 +322,11 @@ class SchedulerState:
             + self.derived.state_counts.get(TaskState.FINISHED, 0)
             - self.derived.unhealthy_count
         )
+
+    def of_current_launches(self, times: Mapping[TaskId, float]) -> dict[TaskId, float]:
+        """Return the entries of launches that are not replaced."""
+        records = ((launch, self.stored.tasks.get(name_of(launch))) for launch in times)
+        return {launch: times[launch] for launch, record in records if record is not None and record.id == launch}
 
     def unstarted_count(self) -> int:
         """Return the number of launches that have not started, in constant time."""

@@ -81,6 +81,8 @@ UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = (_to_sch
 
 def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
     """Return the writes of one change; `before` is the state that it applies to."""
+    if key := _deleted_key(change):
+        return (Delete(key),)
     match change:
         case effects.FrameworkRegistered():
             return (_put(FRAMEWORK, {"id": change.framework_id, "removed": change.removed}),)
@@ -100,8 +102,6 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(f"{GIVEN}/{change.task_id}", _fields(change)),)
         case effects.TaskPaused():
             return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
-        case effects.TaskResumed():
-            return (Delete(f"{PAUSED}/{change.name}"),)
         case effects.LaunchRetired():
             return (_put(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
         case effects.RecoveryDecided():
@@ -114,13 +114,21 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(RESULT, _fields(change.result)),)
         case effects.ReservationMade():
             return (_put(f"{RESERVATIONS}/{change.reservation.id}", _fields(change.reservation)),)
-        case effects.ReservationDropped():
-            return (Delete(f"{RESERVATIONS}/{change.id}"),)
         case effects.ConfigurationStored():
             return (_put(f"{CONFIGURATIONS}/{change.configuration.id}", _fields(change.configuration)),)
-        case effects.ConfigurationForgotten():
-            return (Delete(f"{CONFIGURATIONS}/{change.id}"),)
     raise TypeError(change)
+
+
+def _deleted_key(change: effects.Change) -> str:
+    """Return the key that a change removes; empty if it does more."""
+    match change:
+        case effects.TaskResumed():
+            return f"{PAUSED}/{change.name}"
+        case effects.ReservationDropped():
+            return f"{RESERVATIONS}/{change.id}"
+        case effects.ConfigurationForgotten():
+            return f"{CONFIGURATIONS}/{change.id}"
+    return ""
 
 
 def put_record(record: TaskRecord) -> Put:

@@ -48,8 +48,9 @@ def kill_tasks(state: SchedulerState, launches: Iterable[TaskRecord], now: float
     if not launches:
         return decide(state.with_session(next_kill_at=0.0) if state.session.next_kill_at else state)
     due = [record for record in launches if now >= state.session.kills.get(record.id, -KILL_INTERVAL) + KILL_INTERVAL]
-    kills = {**state.session.kills, **{record.id: now for record in due}}
-    requested = {**{record.id: now for record in due}, **state.session.kill_requested_at}
+    times = {record.id: now for record in due}
+    kills = {**state.of_current_launches(state.session.kills), **times}
+    requested = {**times, **state.of_current_launches(state.session.kill_requested_at)}
     again = min(kills[record.id] for record in launches) + KILL_INTERVAL
     calls = tuple(Kill(record.id, record.agent_id) for record in due)
     return decide(state.with_session(kills=kills, next_kill_at=again, kill_requested_at=requested), calls=calls)

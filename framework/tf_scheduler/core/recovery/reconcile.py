@@ -120,7 +120,8 @@ def poll_silent_launches(state: SchedulerState, now: float) -> Decision:
         return decide(state)
     silent = [record for record in state.stored.tasks.values() if record.id not in state.stored.statuses]
     late = [record for record in silent if now >= _asked_at(state, record) + LAUNCH_TIMEOUT]
-    after = state.with_process(launch_queries={**state.process.launch_queries, **{record.id: now for record in late}})
+    queries = {**state.of_current_launches(state.process.launch_queries), **{record.id: now for record in late}}
+    after = state.with_process(launch_queries=queries)
     since = min((_asked_at(after, record) for record in silent), default=0.0)
     after = replace(after, derived=replace(after.derived, oldest_silent_launch=since))
     return decide(after, calls=(Reconcile(_agents(late)),) if late else ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -98,9 +98,6 @@ class LayeredMap(MutableMapping[Key, Value]):
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._merged())
-
-    def keys(self) -> KeysView[Key]:
-        return self._merged().keys()
 
     def values(self) -> ValuesView[Value]:
         return self._merged().values()
