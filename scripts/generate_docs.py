@@ -16,7 +16,7 @@ from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
 from tf_scheduler.core.plans.scheduling import CANARIES
 from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS, TRANSITIONS
-from tf_scheduler.core.recovery import failure_causes, recover, replacement, startup_timeout
+from tf_scheduler.core.recovery import failure_causes, reconcile, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.reactions import REACTIONS, Report
 from tf_scheduler.core.state import restart_units
 from tf_scheduler.mesos.outbox import MAX_CALLS, MAX_UNANSWERED, RESUBSCRIBE_INTERVAL
@@ -225,9 +225,31 @@ A task is silent while its agent does not answer (TASK_UNREACHABLE), and while t
 (TASK_UNKNOWN, for example after the master has lost its registry). A silent task counts as lost after
 `recovery.unreachable_timeout` seconds. The option `unreachable_timeout` of a job overrides this time for the tasks of
 the job. The scheduler decides this only while it is connected, and asks Mesos once more when the time is over: the
-scheduler may have been stopped itself, and the task may be back. If a silent task returns after it counted as lost, the scheduler kills the task. If the task has succeeded
-meanwhile, and is not replaced yet, its success counts. If Mesos reports that the agent of a task was removed, the
-scheduler replaces the task immediately. See the [third table](#what-a-status-means).
+scheduler may have been stopped itself, and the task may be back. If the task has succeeded meanwhile, and is not
+replaced yet, its success counts. If Mesos reports that the agent of a task was removed, the scheduler replaces the task
+immediately. See the [third table](#what-a-status-means).
+
+## Launches that may still run
+
+A silent launch that counts as lost is replaced, although its program may still run on its agent. A launch counts as lost
+at the earliest 75 s after its agent became silent (master flags `agent_ping_timeout` and `max_agent_ping_timeouts`) plus
+`recovery.unreachable_timeout`. While the agent is silent, Mesos cannot stop the program; only the
+[checkpoint folder](#two-launches-of-one-task), if the agent reaches it, limits its run time.
+
+The scheduler stores such a launch until Mesos reports its end, for up to {reconcile.MAX_ABANDONED_AGE / 86400:g} days.
+It kills the launch at the first sign of life: a status, a progress report, or a request for secrets. It also requests
+the status of the launch every {reconcile.ABANDONED_INTERVAL:g} s. After the return of the agent, the program runs for
+this time, and for up to `kill_grace` seconds more:
+
+| case | seconds |
+| --- | --- |
+| the agent was frozen and continues (measured) | 0.1 |
+| the agent was killed and is started again (measured, including its start) | 2.5 |
+| the scheduler is starting when the agent returns (measured maximum) | 10 |
+| the report of Mesos about the agent's return is lost | {reconcile.ABANDONED_INTERVAL:g} |
+
+[operations.md](operations.md#tasks-on-agents-that-do-not-answer) describes what operators see of these launches, and
+what happens at the end of the job.
 
 The program of a removed agent may still run. If an agent starts again without its work directory, it does not know the
 executors of its earlier life. Each of these executors stops its program with SIGTERM, and after `kill_grace` seconds
@@ -429,6 +451,7 @@ _REACTIONS = """| reaction | meaning |
 | finish | the status is stored; the task has succeeded. A pending relaunch of the task is cancelled |
 | end | the status is stored; the first table gives the cause |
 | kill | the scheduler stops the program, because it has given the launch up |
+| remember | nothing changes, but the launch may still run ([above](#launches-that-may-still-run)) |
 | ignore | nothing changes. An ignored success is logged as a warning |
 """
 

@@ -17,6 +17,7 @@ TASK = CommandArgument("task", "task", help="Name of the task.", example="worker
 def _show_tasks(answer: Mapping[str, Any], _params: Params) -> Renderable:
     rows = [_row(task) for task in answer["tasks"]]
     yield Table(("task", "status", "agent", "address", "gpus", "gen", "what"), rows, empty="There are no tasks.")
+    yield from (Line((Word(text, "wait"),)) for text in answer.get("may_still_run", ()))
 
 
 def _row(task: Mapping[str, Any]) -> Sequence[Any]:

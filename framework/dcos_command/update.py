@@ -320,18 +320,21 @@ def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
     """
     name, screen = app_id(service), Screen(sys.stderr)
     screen.show((f"{name} is being uninstalled. Ctrl-C stops waiting; the uninstall continues.",))
-    last_step, failure, deadline = LastStep(), "", time.monotonic() + limit
+    last_step, failure, waiting, deadline = LastStep(), "", "", time.monotonic() + limit
     installation = installation_of(service)
     while (last := installation.last_failure(finished=last_step.done)) is not None:
         newer = last_uninstall_step(_removal_plan(service))
         # A restarted scheduler no longer knows what its predecessor left behind.
         kept = last_step if last_step.left_behind and not newer.left_behind else newer
         last_step = replace(kept, message=kept.message or last_step.message, done=newer.done)
+        if newer.waiting not in ("", waiting):
+            waiting = newer.waiting
+            screen.show((waiting,))
         if last not in ("", failure):
             failure = last
             screen.show((f"the scheduler exited and is being restarted: {failure}",))
         if time.monotonic() > deadline:
-            reason = last_step.message or failure or "the scheduler reported no reason"
+            reason = last_step.message or failure or waiting or "the scheduler reported no reason"
             raise CommandError(
                 f"{name} still exists after {limit:g} s: {reason}. "
                 "The uninstall continues; repeat this command to wait longer. If the scheduler cannot run, remove the "
@@ -357,6 +360,8 @@ class LastStep:
     message: str = ""
     done: bool = False
     left_behind: bool = False
+    #: What the removal of the framework waits for.
+    waiting: str = ""
 
 
 def last_uninstall_step(plan: Mapping[str, Any]) -> LastStep:
@@ -366,7 +371,8 @@ def last_uninstall_step(plan: Mapping[str, Any]) -> LastStep:
     if last is None:
         return LastStep()
     done, left_behind = last["status"] == "COMPLETE", bool(last.get("left_behind"))
-    return LastStep(str(last["message"]) if done or left_behind else "", done, left_behind)
+    waiting = str(last["message"]) if last.get("waits_for") else ""
+    return LastStep(str(last["message"]) if done or left_behind else "", done, left_behind, waiting)
 
 
 def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument) -> Command:

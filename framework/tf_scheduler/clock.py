@@ -58,6 +58,8 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
             return effects.StatusStored(replace(status, timestamp=min(status.timestamp, now)))
         case effects.ResultDecided(result):
             return effects.ResultDecided(replace(result, decided_at=min(result.decided_at, now)))
+        case effects.LaunchAbandoned(launch):
+            return effects.LaunchAbandoned(replace(launch, since=min(launch.since, now)))
         case effects.TaskPaused(name, since):
             return effects.TaskPaused(name, min(since, now))
         case effects.Resized(count, at):

@@ -51,6 +51,8 @@ class Arena:
     proxy: MasterProxy
     store: Store
     wanted: dict[str, AgentNode] = field(default_factory=dict)
+    #: Ids of agents that are lost for good.
+    gone: list[str] = field(default_factory=list)
 
     def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE, *, unseen: bool = False) -> None:
         """Poll a condition. Raises JobError after the timeout or the scheduler's exit.

@@ -152,6 +152,7 @@ def _agent_gone(arena: Arena, number: int) -> Done:
     victim = _host(arena, number)
     names = arena.hosts()[victim]
     node = arena.wanted.pop(victim)
+    arena.gone += [agent.agent_id for agent in arena.cluster.state().agents if agent.hostname == victim]
     kill(everything_on(arena.cluster.directory, victim))
     node.kill()
     return Done(victim, frozenset(names))

@@ -66,6 +66,7 @@ def _training(
             for what in planned.strikes:
                 costs += [_strike(found, spec, what)] if go_on() else []
             held += needless_launches(costs)
+            _mark_gone(found)
             enough(folder).touch()
             found.until("the training has ended", lambda: bool((seen := found.app.refresh()) and seen.over))
             held += _left_in_mesos(found)
@@ -98,6 +99,12 @@ def _strike(found: Arena, spec: ServiceSpec, what: Strike) -> Cost:
     found_cost = cost(struck, found.witness.record(), found.witness.said)
     click.echo(f"  {done.victim}: all as before after {found_cost.whole:.1f} s", err=True)
     return found_cost
+
+
+def _mark_gone(found: Arena) -> None:
+    """Report lost agents to Mesos, as operators do; the service would wait for them."""
+    for agent_id in found.gone:
+        call(found.cluster.master.address, "MARK_AGENT_GONE", mark_agent_gone={"agent_id": {"value": agent_id}})
 
 
 def _left_in_mesos(found: Arena) -> Iterator[str]:

@@ -23,6 +23,7 @@ from kit.waiting import wait_until
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
+from mesos_local.host.process import read_stat
 from mesos_local.master_api import read_status
 from tf_scheduler.core.state import pause
 from tf_scheduler.model.events import PodCommand
@@ -277,6 +278,40 @@ def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path: Path) ->
     wait_until(lambda: [True] * 3 == [agent.active for agent in read_status(cluster.master.address).agents])
     assert new.exists()
     assert second.id == service.state.stored.tasks[TaskName("worker-0")].id
+
+
+def test_job_end_waits_for_agent_of_replaced_task(cluster, start, tmp_path: Path) -> None:
+    """A Mesos 1.11 master aborts if an executor of a removed framework ends."""
+    first_only = f"mkdir {tmp_path}/first 2>/dev/null && echo $$ > {tmp_path}/program && exec sleep 1000"
+    command = f"{first_only}; until [ -e {tmp_path}/end ]; do sleep 0.1; done"
+    job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=command, kill_grace=1.0)
+    recovery = RecoveryPolicy(unreachable_timeout=1.0)
+    service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
+    first = service.until(lambda state: runs(state, 1)).stored.tasks[TaskName("worker-0")]
+    wait_until(lambda: (tmp_path / "program").exists() and (tmp_path / "program").read_text())
+    agent, program = cluster.agents[first.hostname], Path("/proc", (tmp_path / "program").read_text().strip())
+    executor = Path("/proc", str(parent_of(program)))
+    freeze(agent)
+    try:
+        service.until(lambda state: state.stored.tasks["worker-0"].id != first.id and runs(state, 1))
+        (tmp_path / "end").touch()
+        waits = service.until_message("the removal of the framework waits up to 600 s for agents that do not answer")
+        assert f"worker-0 may still run on {first.hostname}" in waits
+    finally:
+        thaw(agent)
+
+    state = service.until(lambda state: state.process.finished)
+    assert Verdict.SUCCEEDED is state.stored.result.verdict
+    assert ({}, ()) == (state.stored.abandoned, state.process.left_behind)
+    wait_until(lambda: not program.exists() and not executor.exists())
+    wait_until(lambda: [True] * 3 == [agent.active for agent in read_status(cluster.master.address).agents])
+
+
+def parent_of(process: Path) -> int:
+    """Return the id of the parent of a process in /proc."""
+    stat = read_stat(int(process.name))
+    assert stat is not None
+    return stat.parent
 
 
 def known_tasks(cluster: LocalCluster) -> list[tuple[str, str]]:

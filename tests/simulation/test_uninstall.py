@@ -88,21 +88,6 @@ def test_uninstall_abandons_unresponsive_task_after_timeout() -> None:
     assert task_left in leftovers_message(world.state)
 
 
-def test_uninstall_waits_briefly_for_unreachable_agent() -> None:
-    """The uninstall waits only briefly after the KILL."""
-    play(
-        deployed(SMALL, kills_at_once=False),
-        send.status("worker-0", TaskState.UNREACHABLE),
-        send.stop(),
-        send.killed("ps-0"),
-        expect.plan("uninstall", IN_PROGRESS),
-        send.wait(12),
-        expect.outcome("left behind: worker-0 on"),
-        expect.torn_down(),
-        expect.plan("uninstall", COMPLETE),
-    )
-
-
 def test_uninstall_plan_is_complete_when_state_is_deleted() -> None:
     """DC/OS then deletes the app immediately; state left behind would stay forever."""
     world = play(deployed(SMALL), send.stop(), expect.torn_down(), expect.plan("uninstall", COMPLETE))

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tf_scheduler.model import plan
-from tf_scheduler.model.effects import Call, Decision, Outcome, ResultDecided, ShutdownExecutor, StatusStored, Teardown
+from tf_scheduler.model.effects import (
+    Call,
+    Decision,
+    LaunchAbandoned,
+    Outcome,
+    ResultDecided,
+    ShutdownExecutor,
+    StatusStored,
+    Teardown,
+)
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import SILENT_STATES, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
 from .offers.reservations import settling_until
 from .plans import execute
@@ -58,7 +67,10 @@ def _is_waiting(state: SchedulerState, now: float) -> bool:
 
 
 def _abandon(state: SchedulerState, now: float) -> Decision:
-    """Count launches that did not stop in time as lost; TEARDOWN stops them later."""
+    """Count launches that did not stop in time as lost; TEARDOWN stops them later.
+
+    Those on agents that do not answer are remembered: TEARDOWN waits for the agents.
+    """
     late = [
         record
         for record in state.live()
@@ -67,16 +79,26 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     requested_at = state.session.kill_requested_at
-    message = "{0.name} on {0.hostname} did not end within {1:.0f} s; Mesos ends it when its agent returns"
-    texts = {record.name: message.format(record, now - requested_at[record.id]) for record in late}
+    abandoned = [LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in late if _is_silent(state, record)]
+    message = "{0.name} on {0.hostname} did not end within {1:.0f} s; Mesos ends it with the framework"
+    texts = {
+        record.name: message.format(record, now - requested_at[record.id])
+        for record in late
+        if not _is_silent(state, record)
+    }
     outcomes = tuple(Outcome("LeftBehind", f"left behind: {text}", name, warning=True) for name, text in texts.items())
     after = state.with_process(left_behind=(*state.process.left_behind, *texts.values()))
-    return decide(after, *(StatusStored(_lost(record)) for record in late), outcomes=outcomes)
+    return decide(after, *(StatusStored(_lost(record)) for record in late), *abandoned, outcomes=outcomes)
+
+
+def _is_silent(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.stored.statuses.get(record.id)
+    return status is not None and status.state in SILENT_STATES
 
 
 def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
-    status, requested_at = state.stored.statuses.get(record.id), state.session.kill_requested_at[record.id]
-    if status is not None and status.state in SILENT_STATES:
+    requested_at = state.session.kill_requested_at[record.id]
+    if _is_silent(state, record):
         return requested_at + UNREACHABLE_STOP_TIMEOUT
     return requested_at + STOP_TIMEOUT + max((job.kill_grace for job in state.spec.jobs), default=0.0)
 
@@ -91,11 +113,18 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
         state.session.teardown_at is not None and now < state.session.teardown_at + KILL_INTERVAL
     ):
         return decide(state)
+    if state.session.teardown_at is None and now < after_job.agents_awaited_until(state):
+        if state.process.waits_for_agents:
+            return decide(state)
+        waiting = state.with_process(waits_for_agents=True)
+        outcome = Outcome("LaunchAbandoned", after_job.abandoned_message(waiting), warning=True)
+        return decide(waiting, outcomes=(outcome,))
     shut: tuple[Call, ...] = tuple(
         ShutdownExecutor(executor_of(record.id), record.agent_id) for record in state.stored.tasks.values()
     )
     forced = tuple(text for text in _forced(state) if text not in state.process.left_behind)
-    outcomes = [Outcome("LeftBehind", f"left behind: {text}", warning=True) for text in forced]
+    texts = (*forced, *after_job.left_to_mesos(state))
+    outcomes = [Outcome("LeftBehind", f"left behind: {text}", warning=True) for text in texts]
     outcomes.append(Outcome("JobEnded", f"{result.verdict.value}: {result.sentence}"))
     after = state.with_session(teardown_at=now, next_kill_at=0.0)
     after = after.with_process(left_behind=(*state.process.left_behind, *forced))

@@ -45,14 +45,17 @@ from .state.reducer import assert_never, copy_of, decide
 
 
 def record_progress(state: SchedulerState, event: events.ProgressReported, now: float) -> Decision:
-    """Record progress for display, unless it belongs to another launch or is outdated."""
+    """Record progress for display; kill launches that are not current."""
     record = state.stored.tasks.get(name_of(event.task_id))
     last = state.process.progress.get(event.task_id)
-    if record is None or record.id != event.task_id or (last and last.sequence >= event.progress.sequence):
+    if record is None or record.id != event.task_id:
+        return status.on_sign_of_life(state, event.task_id, event.agent_id, now)
+    if last and last.sequence >= event.progress.sequence:
         return decide(state)
     progress = copy_of(state.process.progress)
     progress[event.task_id] = event.progress
-    return decide(state.with_process(progress=progress, last_progress=(record.name, now)))
+    recorded = decide(state.with_process(progress=progress, last_progress=(record.name, now)))
+    return recorded.then(lambda after: status.on_sign_of_life(after, event.task_id, event.agent_id, now))
 
 
 def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> SchedulerState:
@@ -232,7 +235,7 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
         case events.ProgressReported():
             return lambda state, ctx: record_progress(state, event, ctx.now)
         case events.SecretsRequested():
-            return lambda state, ctx: secret_tokens.redeem(state, event, ctx.now)
+            return lambda state, ctx: _on_secrets_requested(state, event, ctx.now)
         case events.ReloadSecrets():
             return lambda state, _: secret_tokens.reload_secrets(state)
         case events.ExecutorFailed() | events.Tick():
@@ -267,6 +270,15 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, _: _on_disconnected(state, event)
         case _:
             assert_never(event)
+
+
+def _on_secrets_requested(state: SchedulerState, event: events.SecretsRequested, now: float) -> Decision:
+    """Answer a request for secrets; kill the launch if it is known to be abandoned."""
+    decision = secret_tokens.redeem(state, event, now)
+    abandoned = state.stored.abandoned.get(event.task_id)
+    if abandoned is None:
+        return decision
+    return decision.then(lambda after: status.on_sign_of_life(after, abandoned.id, abandoned.agent_id, now))
 
 
 def _change_framework(

@@ -81,7 +81,8 @@ def progress(raw: Mapping[str, Any]) -> events.ProgressReported | None:
     if not isinstance(sender, Mapping) or executor_of(task_id) != sender.get("value"):
         log.warning("progress report ignored: the task belongs to another executor")
         return None
-    return events.ProgressReported(task_id, Progress(**content))
+    agent_id = AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None
+    return events.ProgressReported(task_id, Progress(**content), agent_id)
 
 
 #: Refusals of Mesos 1.11 (src/master/master.cpp) -> ACL (docs/authorization.md) and DC/OS permission.

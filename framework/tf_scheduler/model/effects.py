@@ -12,7 +12,7 @@ from .resources import Operation, Reservation, Resource, VirtualNetwork, Volume
 from .secrets import SecretSource
 from .spec import ExecutorSpec, Uri
 from .state import Configuration, Result, SchedulerState
-from .task import AgentFailures, Recovery, TaskRecord, TaskStatus
+from .task import AbandonedLaunch, AgentFailures, Recovery, TaskRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,20 @@ class LaunchRetired:
 
     task_id: TaskId
     plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchAbandoned:
+    """A launch was given up although it may still run."""
+
+    launch: AbandonedLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedLaunchEnded:
+    """The end of an abandoned launch was reported, or it is too old to be expected."""
+
+    id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +183,8 @@ Change = (
     | ReservationMade
     | ReservationDropped
     | LaunchRetired
+    | LaunchAbandoned
+    | AbandonedLaunchEnded
     | RecoveryDecided
     | AgentFailureRecorded
     | Resized
@@ -332,6 +348,7 @@ OutcomeKind = Literal[
     "JobEnded",
     "JobFailed",
     "LateSuccess",
+    "LaunchAbandoned",
     "LeftBehind",
     "MaintenanceScheduled",
     "Note",

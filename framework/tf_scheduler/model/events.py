@@ -178,6 +178,8 @@ class ProgressReported(Kinded):
 
     task_id: TaskId
     progress: Progress
+    #: Agent of the task; `None` if unknown.
+    agent_id: AgentId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,8 @@ class Step:
     override: Override | None = None
     #: Last step of uninstall: descriptions of tasks, reservations and frameworks that remain in Mesos.
     left_behind: tuple[str, ...] = ()
+    #: The same step: launches whose agents the removal of the framework waits for.
+    waits_for: tuple[str, ...] = ()
 
     @property
     def display_status(self) -> Status | Override:

@@ -14,7 +14,7 @@ from .plan import PlanControl
 from .reasons import Reason
 from .resources import Reservation
 from .spec import ServiceSpec
-from .task import AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
+from .task import AbandonedLaunch, AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
 
 _MAX_ANSWERED = 100
 
@@ -33,6 +33,8 @@ class PendingReconciliation:
     started_at: float = 0.0
     #: Silent launches whose status was requested when their time was over, with the start of their silence.
     asked_again: Mapping[TaskId, float] = field(default_factory=dict)
+    #: When the status of abandoned launches was last requested.
+    abandoned_asked_at: float = 0.0
     #: The latest answers: to remove each from a set of all tasks would cost the square of their number.
     answered: frozenset[TaskId] = frozenset()
 
@@ -134,6 +136,8 @@ class StoredState:
     #: Launch that has fetched its secrets -> digest of the nonce of the request.
     redeemed_tokens: Mapping[TaskId, str] = field(default_factory=dict)
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
+    #: Launches that may still run on agents that did not answer; their end was not reported.
+    abandoned: Mapping[TaskId, AbandonedLaunch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +248,8 @@ class ProcessState:
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
     #: Task of the last progress report of this process, and Unix time of its arrival.
     last_progress: tuple[TaskName, float] | None = None
+    #: Whether TEARDOWN has begun to wait for the agents of abandoned launches.
+    waits_for_agents: bool = False
     #: Messages about tasks and reservations that could not be removed in time.
     left_behind: tuple[str, ...] = ()
     #: Messages why the options of this process were rejected; the previous options stay active.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from .ids import AgentId, TaskId, TaskName
+from .ids import AgentId, TaskId, TaskName, name_of
 from .placement import AgentLocation
 from .resources import Resource
 from .spec import JobKind
@@ -143,6 +143,25 @@ class TaskStatus:
     def is_dropped_by_agent(self) -> bool:
         """Whether the agent could not start the launch; the master drops launches, too."""
         return self.state is TaskState.DROPPED and self.source == "SOURCE_AGENT"
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedLaunch:
+    """Launch that was given up while its agent did not answer: it may still run."""
+
+    id: TaskId
+    agent_id: AgentId
+    hostname: str
+    #: Unix time when it was given up.
+    since: float
+
+    @classmethod
+    def of(cls, record: TaskRecord, now: float) -> AbandonedLaunch:
+        """Return a launch that is given up now."""
+        return cls(record.id, record.agent_id, record.hostname, now)
+
+    def __str__(self) -> str:
+        return f"{name_of(self.id)} may still run on {self.hostname}"
 
 
 # --- Failures

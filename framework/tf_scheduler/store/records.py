@@ -4,6 +4,7 @@ framework                  framework id
 tasks/<task name>          TaskRecord: the task's last launch
 statuses/<task id>         TaskStatus: the last status from Mesos
 retired/<task id>          plan that stops this launch
+abandoned/<task id>        AbandonedLaunch: a launch that was given up, and may still run
 recoveries/<task name>     Recovery: the launch to replace, or already replaced
 size                       number of workers, while an elastic cluster runs with fewer than configured
 agents/<agent id>          failures counted against an agent
@@ -30,7 +31,7 @@ from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Reservation, Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
-from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
 from .interface import CHECKSUM, WITHOUT_BACKUP, Delete, Put, StoreCorruptError, StoreVersionError, Write, checksum
 
@@ -42,6 +43,7 @@ _CHECKED_SCHEMA, PROGRAM = 2, "program"
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
 RESERVATIONS, GIVEN = "reservations", "given"
 RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
+ABANDONED = "abandoned"
 AGENTS, PAUSED, SIZE = "agents", "paused", "size"
 CONFIGURATIONS = "configurations"
 
@@ -104,6 +106,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
         case effects.LaunchRetired():
             return (_put(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
+        case effects.LaunchAbandoned():
+            return (_put(f"{ABANDONED}/{change.launch.id}", _fields(change.launch)),)
         case effects.RecoveryDecided():
             return (_put(f"{RECOVERIES}/{change.recovery.task}", _fields(change.recovery)),)
         case effects.PlanControlled():
@@ -122,6 +126,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
 def _deleted_key(change: effects.Change) -> str:
     """Return the key that a change removes; empty if it does more."""
     match change:
+        case effects.AbandonedLaunchEnded():
+            return f"{ABANDONED}/{change.id}"
         case effects.TaskResumed():
             return f"{PAUSED}/{change.name}"
         case effects.ReservationDropped():
@@ -176,6 +182,7 @@ def _of_framework(before: SchedulerState) -> tuple[str, ...]:
         *(f"{RECOVERIES}/{name}" for name in before.stored.recoveries),
         *(f"{GIVEN}/{launch}" for launch in before.stored.redeemed_tokens),
         *(f"{RESERVATIONS}/{key}" for key in before.stored.reservations),
+        *(f"{ABANDONED}/{launch}" for launch in before.stored.abandoned),
     )
 
 
@@ -276,6 +283,7 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     TASKS: _record,
     STATUSES: _status,
     RETIRED: lambda fields: effects.LaunchRetired(TaskId(fields["id"]), fields["plan"]),
+    ABANDONED: lambda fields: effects.LaunchAbandoned(_build(AbandonedLaunch, fields)),
     PLANS: _control,
     RECOVERIES: _recovery,
     SIZE: lambda fields: effects.Resized(fields["count"], fields["at"]),

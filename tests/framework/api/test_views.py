@@ -10,7 +10,8 @@ from tf_scheduler.api.views import configurations, plans, pods, service, tasks
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.plan import PlanControl
-from tf_scheduler.model.task import Cause, Recovery, TaskState
+from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.task import AbandonedLaunch, Cause, Recovery, TaskState
 
 
 def a_state(*states, **options):
@@ -114,6 +115,23 @@ def test_health_is_the_sdks_code(state, value: int) -> None:
     """As body and as HTTP status; the reason only with `verbose`."""
     assert View({"value": value}, value) == service.health(Snapshot(state), {})
     assert 1 == len(service.health(Snapshot(state), {"verbose": True}).body["reasons"])
+
+
+def test_launch_that_may_still_run_is_reported() -> None:
+    """By health and tasks; by the uninstall plan while the removal waits for it."""
+    launch = AbandonedLaunch("ps-0__0", "a-2", "agent-2", 5.0)
+    running = a_state(RUNNING, RUNNING, abandoned={launch.id: launch})
+    result = Result(Verdict.STOPPED, "x", 9.0)
+    ended = a_state(FINISHED, FINISHED, abandoned={launch.id: launch}, result=result, waits_for_agents=True)
+    text = "ps-0 may still run on agent-2"
+
+    assert [text] == tasks.tasks(Snapshot(running), {}).body["may_still_run"]
+    assert ["running", text] == service.health(Snapshot(running), {"verbose": True}).body["reasons"]
+    uninstall = plans.plan(Snapshot(ended, uninstalling=True), {"plan": "deploy"}).body["phases"][-1]["steps"][-1]
+    assert ([text], False) == (uninstall["waits_for"], "left_behind" in uninstall)
+    waits = "the removal of the framework waits up to 600 s for agents that do not answer"
+    assert f"{waits}: {text}" == uninstall["message"]
+    assert waits in service.health(Snapshot(ended, uninstalling=True), {"verbose": True}).body["reasons"][1]
 
 
 @pytest.mark.parametrize(

@@ -56,16 +56,21 @@ def test_nothing_happens_before_result_or_without_connection(state) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task_state", "timeout"),
-    [(TaskState.RUNNING, STOP_TIMEOUT + SPEC.jobs[0].kill_grace), (TaskState.UNREACHABLE, UNREACHABLE_STOP_TIMEOUT)],
+    ("task_state", "timeout", "expected"),
+    [
+        (TaskState.RUNNING, STOP_TIMEOUT + SPEC.jobs[0].kill_grace, (1, 0)),
+        (TaskState.UNREACHABLE, UNREACHABLE_STOP_TIMEOUT, (0, 1)),
+        (TaskState.UNKNOWN, UNREACHABLE_STOP_TIMEOUT, (0, 1)),
+    ],
 )
-def test_task_that_does_not_end_is_left_behind(task_state, timeout: float) -> None:
-    """A lost agent must not block the uninstall."""
+def test_task_that_does_not_end_is_given_up(task_state, timeout: float, expected) -> None:
+    """Left behind, or abandoned while its agent may return."""
     killing = job_end.advance(apply(STOPPED, StatusStored(a_status("worker-0__1", task_state))), NOW).state
 
     early, late = (job_end.advance(with_fields(killing, next_kill_at=0.0), NOW + timeout - s).state for s in (1, 0))
 
-    assert ((), 1) == (early.process.left_behind, len(late.process.left_behind))
+    assert ((), {}) == (early.process.left_behind, early.stored.abandoned)
+    assert expected == (len(late.process.left_behind), len(late.stored.abandoned))
     assert TaskState.LOST is late.stored.statuses["worker-0__1"].state
 
 

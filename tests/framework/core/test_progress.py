@@ -40,7 +40,7 @@ def test_newest_progress_of_launch_is_kept() -> None:
 
 
 def test_progress_of_earlier_launch_is_ignored() -> None:
-    """As is that of an unknown task."""
+    """As is that of an unknown task. Without its agent it cannot be killed."""
     state = with_progress(RUNNING, SECOND, Progress(1, 1.0, 10))
     state = with_progress(state, TaskId("chief-0__9"), Progress(1, 1.0, 10))
     assert {} == state.process.progress

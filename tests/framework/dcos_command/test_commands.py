@@ -18,10 +18,12 @@ from simulation import send
 from simulation.world import play
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.core.plans.view import find_plan
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import LaunchAbandoned
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.state import Configuration, JournalEntry
-from tf_scheduler.model.task import Progress, TaskState
+from tf_scheduler.model.task import AbandonedLaunch, Progress, TaskState
 
 #: Command -> what it asks.
 READ = {
@@ -98,6 +100,15 @@ def test_tasks_shows_name_state_and_address(ask, api) -> None:
     assert ALL == [row.split()[0] for row in rows]
     assert {"RUNNING"} == {row.split()[1] for row in rows}
     assert api.world.state.stored.tasks["ps-0"].address in rows[0]
+
+
+def test_tasks_shows_launches_that_may_still_run(ask, api) -> None:
+    api.deploy()
+    world = api.world
+    launch = AbandonedLaunch("ps-0__0", "a-2", "agent-2", 5.0)
+    world.state = apply(world.state, LaunchAbandoned(launch))
+
+    assert "ps-0 may still run on agent-2" == ask("tasks").lines[-1]
 
 
 def test_why_shows_reasons_of_pending_tasks(ask, api) -> None:

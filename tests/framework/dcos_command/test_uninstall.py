@@ -81,6 +81,20 @@ def test_restarted_scheduler_does_not_hide_leftovers(cluster, capsys: pytest.Cap
     assert f"/dev/digits is uninstalled: {LOST}\n" == capsys.readouterr().out
 
 
+def test_uninstall_reports_agents_that_it_waits_for(cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once; they are not left behind if they return."""
+    plans, run = cluster
+    waiting = a_plan("PENDING", "waits up to 600 s: ps-0 may still run on agent-2")
+    waiting["phases"][-1]["steps"][-1]["waits_for"] = ["ps-0 may still run on agent-2"]
+    plans += [(waiting, 202), (waiting, 202), (a_plan("COMPLETE", "nothing is left behind"), 200)]
+
+    assert 0 == run()
+
+    seen = capsys.readouterr()
+    assert 1 == seen.err.count("waits up to 600 s: ps-0 may still run on agent-2\n")
+    assert "/dev/digits is uninstalled: nothing is left behind\n" == seen.out
+
+
 def a_failure(message, version="v2"):
     return {"lastTaskFailure": {"message": message, "version": version, "taskId": "dev_digits.1"}}
 

@@ -20,7 +20,7 @@ def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
 
 def test_progress_message_is_decoded() -> None:
     report = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
-    expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0))
+    expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0), "a-1")
     assert expected == decode.event(message(report.encode()))
 
 

@@ -68,7 +68,11 @@ def _step(plan: Plan, phase: Phase, step: Step) -> StepBody:
         "name": step.name,
         "message": step.message,
     }
-    return {**body, "left_behind": list(step.left_behind)} if step.left_behind else body
+    if step.left_behind:
+        body["left_behind"] = list(step.left_behind)
+    if step.waits_for:
+        body["waits_for"] = list(step.waits_for)
+    return body
 
 
 def _id(*names: str) -> str:

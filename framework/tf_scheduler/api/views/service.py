@@ -11,6 +11,7 @@ from typing import Any
 
 from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.recovery import connection_problems
+from tf_scheduler.core.state import after_job
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
 from tf_scheduler.model.state import Verdict
@@ -44,8 +45,9 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     body: HealthBody = {"value": code}
     if params.get("verbose"):
         notices = snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ()
-        problems = connection_problems.messages(snapshot.state)
-        body["reasons"] = [reason, *notices, *problems, *_unstarted(snapshot)]
+        notices += (*connection_problems.messages(snapshot.state), *_unstarted(snapshot))
+        reasons = (reason, *notices, after_job.abandoned_message(snapshot.state))
+        body["reasons"] = [text for text in reasons if text]
     return View(body, code)
 
 

@@ -24,7 +24,8 @@ _LAUNCH = ("id", "agent_id", "hostname", "address", "generation", "launched_at",
 
 def tasks(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     """All tasks in the order of the options, then launched tasks missing from them."""
-    body: TasksBody = {"tasks": list(_tasks(snapshot.state))}
+    may_still_run = [str(launch) for launch in snapshot.state.stored.abandoned.values()]
+    body: TasksBody = {"tasks": list(_tasks(snapshot.state)), "may_still_run": may_still_run}
     return View(body)
 
 

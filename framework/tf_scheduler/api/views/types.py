@@ -57,8 +57,13 @@ class TaskBody(_Member):
     pending: list[str]
 
 
-class TasksBody(TypedDict):
+class _TasksBody(TypedDict):
     tasks: list[TaskBody]
+
+
+class TasksBody(_TasksBody, total=False):
+    #: Earlier launches that were given up while their agents did not answer, such as "ps-0 may still run on agent-1".
+    may_still_run: list[str]
 
 
 class LogEventBody(TypedDict):
@@ -199,6 +204,8 @@ class _StepBody(TypedDict):
 class StepBody(_StepBody, total=False):
     #: Last step of uninstall: what remains in Mesos; absent if nothing does.
     left_behind: list[str]
+    #: The same step: launches whose agents the removal of the framework waits for.
+    waits_for: list[str]
 
 
 class PhaseBody(TypedDict):

@@ -210,6 +210,8 @@ def _before_deregistering(state: SchedulerState) -> str:
         return "waits for the end of all tasks"
     if after_job.keeps_service(state):
         return "finish.then is idle: waits for an operator to uninstall the service, or to force this step to complete"
+    if after_job.awaits_agents(state):
+        return after_job.abandoned_message(state)
     return "waits for Mesos to remove the framework"
 
 
@@ -259,6 +261,8 @@ def leftovers_message(state: SchedulerState) -> str:
 
 def _leftovers(state: SchedulerState) -> Iterator[str]:
     yield from state.process.left_behind
+    if state.process.finished:
+        yield from after_job.left_to_mesos(state)
     if state.process.finished and state.stored.framework_id is not None and not state.stored.removed:
         yield (
             f"framework {state.stored.framework_id} ({state.process.refused}), which "
@@ -269,7 +273,11 @@ def _leftovers(state: SchedulerState) -> Iterator[str]:
 def _forget(state: SchedulerState) -> Phase:
     process = state.process
     status = Status.COMPLETE if process.is_erased else Status.STARTING if process.finished else Status.PENDING
-    is_known = process.finished or process.left_behind
-    message = leftovers_message(state) if is_known else "waits for the end of the framework"
-    step = Step(FORGET_STATE, status, message, left_behind=tuple(_leftovers(state)))
+    waits_for: tuple[str, ...] = ()
+    message = "waits for the end of the framework"
+    if process.finished or process.left_behind:
+        message = leftovers_message(state)
+    elif after_job.awaits_agents(state):
+        message, waits_for = after_job.abandoned_message(state), tuple(map(str, state.stored.abandoned.values()))
+    step = Step(FORGET_STATE, status, message, left_behind=tuple(_leftovers(state)), waits_for=waits_for)
     return Phase(FORGET_STATE, status, (step,), PlanStrategy.SERIAL)

@@ -24,6 +24,8 @@ class Reaction(str, Enum):
     END = "end"
     #: Stop a launch that is no longer wanted.
     KILL = "kill"
+    #: Ignore it, but remember that the launch may still run.
+    REMEMBER = "remember"
     IGNORE = "ignore"
 
 
@@ -81,15 +83,16 @@ _LIVE = {
     Report.LOST: Reaction.END,
 }
 _NEVER = dict.fromkeys(Report, Reaction.IGNORE)
+_GONE = {**_NEVER, Report.RUNS: Reaction.KILL, Report.UNREACHABLE: Reaction.REMEMBER}
 REACTIONS: Mapping[Belief, Mapping[Report, Reaction]] = {
     Belief.RUNNING: _LIVE,
     Belief.STOPPING: {**_LIVE, Report.RUNS: Reaction.IGNORE},
     Belief.SILENT: _LIVE,
     # Until it is replaced, a success counts; a program that still runs would run beside its replacement.
-    Belief.GIVEN_UP: {**_NEVER, Report.RUNS: Reaction.KILL, Report.FINISHED: Reaction.FINISH},
+    Belief.GIVEN_UP: {**_GONE, Report.FINISHED: Reaction.FINISH},
     Belief.ENDED: _NEVER,
     Belief.FINISHED: _NEVER,
-    Belief.REPLACED: {**_NEVER, Report.RUNS: Reaction.KILL},
+    Belief.REPLACED: _GONE,
 }
 
 

@@ -4,6 +4,7 @@ after subscribing, and every 15 minutes   request the status of each task, then 
 without an answer, or TASK_UNKNOWN        request it again, with back-off
 after a silent launch                     request the status of that launch
 before a launch is given up as lost       request the status of that launch
+launches that were given up               request their status while they may still run
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tf_scheduler.core.state.reducer import decide, lost_at
-from tf_scheduler.model.effects import Decision, Reconcile
+from tf_scheduler.model.effects import AbandonedLaunchEnded, Decision, Reconcile
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
 from tf_scheduler.model.task import SILENT_STATES, TaskRecord, TaskState, TaskStatus
@@ -23,6 +24,12 @@ LAUNCH_TIMEOUT = 30.0
 FIRST_WAIT, LONGEST_WAIT = 5.0, 60.0
 #: Seconds between requests for all tasks.
 FULL_INTERVAL = 900.0
+#: Seconds between requests for abandoned launches, after which their agent's return is noticed at the latest.
+ABANDONED_INTERVAL = 30.0
+#: Seconds until they are forgotten: then the master forgets the agent, too (Mesos flag --registry_max_agent_age).
+MAX_ABANDONED_AGE = 14 * 86_400.0
+#: Maximum number of them; the newest are kept.
+MAX_ABANDONED = 1000
 
 
 def request(state: SchedulerState, now: float) -> Decision:
@@ -31,8 +38,10 @@ def request(state: SchedulerState, now: float) -> Decision:
     Without agents the master ignores tasks on missing agents. The second (empty) request reveals unknown tasks.
     """
     tasks = _agents(state.live())
-    after = state.with_session(reconciliation=PendingReconciliation(frozenset(tasks), now, FIRST_WAIT, now))
-    return decide(after, calls=((Reconcile(tasks),) if tasks else ()) + (Reconcile({}),))
+    pending = PendingReconciliation(frozenset(tasks), now, FIRST_WAIT, now, abandoned_asked_at=now)
+    after = state.with_session(reconciliation=pending)
+    named = {**tasks, **{item.id: item.agent_id for item in state.stored.abandoned.values()}}
+    return decide(after, calls=((Reconcile(named),) if named else ()) + (Reconcile({}),))
 
 
 def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
@@ -73,6 +82,10 @@ def poll(state: SchedulerState, now: float) -> Decision:
     """Repeat due requests: agents may still be missing after a master's failover."""
     if not state.session.connected:
         return decide(state)
+    return _poll_current(state, now).then(lambda after: _poll_abandoned(after, now))
+
+
+def _poll_current(state: SchedulerState, now: float) -> Decision:
     pending = state.session.reconciliation
     if state.live_count() and now >= pending.started_at + FULL_INTERVAL:
         return request(state, now)
@@ -88,9 +101,23 @@ def poll(state: SchedulerState, now: float) -> Decision:
     )
 
 
+def _poll_abandoned(state: SchedulerState, now: float) -> Decision:
+    """Request the status of abandoned launches: a launch that runs is then killed."""
+    pending, items = state.session.reconciliation, state.stored.abandoned
+    if not items or now < pending.abandoned_asked_at + ABANDONED_INTERVAL:
+        return decide(state)
+    newest = sorted(items.values(), key=lambda item: item.since)[-MAX_ABANDONED:]
+    kept = {item.id: item.agent_id for item in newest if now < item.since + MAX_ABANDONED_AGE}
+    after = state.with_session(reconciliation=replace(pending, abandoned_asked_at=now))
+    dropped = (AbandonedLaunchEnded(launch) for launch in items if launch not in kept)
+    return decide(after, *dropped, calls=(Reconcile(kept),) if kept else ())
+
+
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the times of `poll`."""
     pending = state.session.reconciliation
+    if state.stored.abandoned:
+        yield pending.abandoned_asked_at + ABANDONED_INTERVAL
     if _must_repeat(state):
         yield pending.asked_at + pending.retry_after
     if state.live_count():

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from tf_scheduler.core.plans.execute import KILL_INTERVAL
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.model import effects
-from tf_scheduler.model.ids import NewId, TaskId, name_of
+from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import SILENT_STATES, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import SILENT_STATES, AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
 from . import reconcile, recover, startup_timeout, success
 from .reactions import Reaction, reaction_to
@@ -28,6 +30,18 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
 
     Stored updates are only acknowledged again, and answers without news are ignored.
     """
+    decision = _on_update(state, status, now, new_id, view)
+    abandoned = state.stored.abandoned.get(status.id)
+    if abandoned is None or not status.state.has_ended:
+        return decision
+    message = f"{status.id} on {abandoned.hostname}, which had been given up, {status.state.phrase}"
+    outcome = effects.Outcome("TaskStatus", message, name_of(status.id))
+    return decision.then(lambda after: decide(after, effects.AbandonedLaunchEnded(status.id), outcomes=(outcome,)))
+
+
+def _on_update(
+    state: SchedulerState, status: TaskStatus, now: float, new_id: NewId, view: PlanView
+) -> effects.Decision:
     if state.session.reconciliation.awaits(status.id):
         state = reconcile.mark_answered(state, status.id)
     record = state.stored.tasks.get(name_of(status.id))
@@ -40,21 +54,14 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
         return decide(state, calls=_acknowledge(status))
     reaction = reaction_to(status, stored, is_current=record is not None)
     if reaction is Reaction.KILL:
-        return _kill_unwanted(state, status)
+        return decide(state, calls=_acknowledge(status)).then(partial(kill_unwanted, status=status, now=now))
+    if reaction is Reaction.REMEMBER:
+        return _remember(state, status, now)
     if record is None or reaction is Reaction.IGNORE:
         return decide(state, calls=_acknowledge(status), outcomes=_late_success(status, stored))
     if stored is not None and stored.state is status.state and not status.uuid:
         return decide(state)
-    if reaction is Reaction.WAIT:
-        # By the scheduler's clock: the master sends a new time with each answer.
-        is_silent = stored is not None and stored.state in SILENT_STATES
-        status = replace(status, timestamp=stored.timestamp if stored is not None and is_silent else now)
-    if status.out_of_memory and status.state is TaskState.FAILED:
-        status = replace(status, message=f"{status.message or 'out of memory'}; raise {record.group}.mem")
-    if stored is not None and not status.addresses:
-        status = replace(status, addresses=stored.addresses)
-    if status.state is TaskState.RUNNING and status.healthy is None:
-        status = startup_timeout.with_start_time(status, stored, now)
+    status = _completed(status, stored, record, now)
     changes: list[effects.Change] = [effects.StatusStored(status)]
     if (
         reaction is Reaction.FINISH
@@ -68,13 +75,34 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
     return decision.then(lambda after: _react(after, change, view))
 
 
+def _completed(status: TaskStatus, stored: TaskStatus | None, record: TaskRecord, now: float) -> TaskStatus:
+    """Return the status as it is stored, with what is known from the previous one."""
+    if status.state in SILENT_STATES:
+        # By the scheduler's clock: the master sends a new time with each answer.
+        is_silent = stored is not None and stored.state in SILENT_STATES
+        status = replace(status, timestamp=stored.timestamp if stored is not None and is_silent else now)
+    if status.out_of_memory and status.state is TaskState.FAILED:
+        status = replace(status, message=f"{status.message or 'out of memory'}; raise {record.group}.mem")
+    if stored is not None and not status.addresses:
+        status = replace(status, addresses=stored.addresses)
+    if status.state is TaskState.RUNNING and status.healthy is None:
+        status = startup_timeout.with_start_time(status, stored, now)
+    return status
+
+
 def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
-    """Count tasks as lost that were silent for too long, also when asked again."""
+    """Count tasks as lost that were silent for too long, also when asked again.
+
+    They may still run, so they are remembered.
+    """
     state, silent = recover.unreachable_too_long(state, now)
     lost = [recover.lost(state, status) for status in silent if reconcile.was_asked_again(state, status)]
     unasked = [status for status in silent if not reconcile.was_asked_again(state, status)]
+    records = (state.stored.tasks[name_of(status.id)] for status in lost)
+    abandoned = [effects.LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in records]
     decision = reconcile.ask_again(state, unasked, now) if unasked else decide(state)
-    return decision.then(lambda after: _conclude(after, lost, now, new_id, view))
+    decision = decision.then(lambda after: _conclude(after, lost, now, new_id, view))
+    return decision.then(lambda after: decide(after, *abandoned))
 
 
 def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
@@ -101,14 +129,40 @@ def _acknowledge(status: TaskStatus) -> tuple[effects.Call, ...]:
     return (effects.Acknowledge(status.id, status.agent_id, status.uuid),)
 
 
-def _kill_unwanted(state: SchedulerState, status: TaskStatus) -> effects.Decision:
-    acknowledge = _acknowledge(status)
-    if status.agent_id is None:
-        return decide(state, calls=acknowledge)
-    outcome = effects.Outcome(
-        "ForeignTaskKilled", f"killing {status.id}: it runs, but is not a current launch of this service", warning=True
+def on_sign_of_life(state: SchedulerState, launch: TaskId, agent_id: AgentId | None, now: float) -> effects.Decision:
+    """Kill a launch whose program did something, if it is not a current launch."""
+    record = state.stored.tasks.get(name_of(launch))
+    is_current = record is not None and record.id == launch
+    stored = state.stored.statuses.get(launch) if is_current else None
+    status = TaskStatus(launch, TaskState.RUNNING, agent_id)
+    is_wanted = reaction_to(status, stored, is_current=is_current) is not Reaction.KILL
+    return decide(state) if is_wanted else kill_unwanted(state, status, now)
+
+
+def kill_unwanted(state: SchedulerState, status: TaskStatus, now: float) -> effects.Decision:
+    """Kill a launch that is not wanted, at most once per KILL_INTERVAL."""
+    if status.agent_id is None or now < state.session.kills.get(status.id, -math.inf) + KILL_INTERVAL:
+        return decide(state)
+    message = f"killing {status.id}: it runs, but is not a current launch of this service"
+    return decide(
+        state.with_session(kills={**state.session.kills, status.id: now}),
+        calls=(effects.Kill(status.id, status.agent_id),),
+        outcomes=(effects.Outcome("ForeignTaskKilled", message, warning=True),),
     )
-    return decide(state, calls=(*acknowledge, effects.Kill(status.id, status.agent_id)), outcomes=(outcome,))
+
+
+def _remember(state: SchedulerState, status: TaskStatus, now: float) -> effects.Decision:
+    """Remember that a launch that was given up, or replaced, may still run."""
+    calls = _acknowledge(status)
+    if status.agent_id is None or status.id in state.stored.abandoned:
+        return decide(state, calls=calls)
+    record, agent = state.stored.tasks.get(name_of(status.id)), state.session.agent_snapshots.get(status.agent_id)
+    hostname = status.agent_id if agent is None else agent.hostname
+    if record is not None and record.id == status.id:
+        hostname = record.hostname
+    launch = AbandonedLaunch(status.id, status.agent_id, hostname, now)
+    outcome = effects.Outcome("LaunchAbandoned", f"{launch}, which does not answer", name_of(status.id), warning=True)
+    return decide(state, effects.LaunchAbandoned(launch), calls=calls, outcomes=(outcome,))
 
 
 def _late_success(status: TaskStatus, stored: TaskStatus | None) -> tuple[effects.Outcome, ...]:

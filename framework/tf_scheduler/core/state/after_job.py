@@ -74,8 +74,51 @@ def _seconds(state: SchedulerState, kind: JobKind, verdict: Verdict) -> float:
 
 def _retaining_result(state: SchedulerState) -> Result | None:
     """Return the result; `None` if there is none, or if an operator ends the service."""
-    result, control = state.stored.result, state.stored.controls.get(UNINSTALL)
+    result = state.stored.result
     if result is None or state.process.stop_requested or result.verdict is Verdict.STOPPED:
         return None
-    is_forced = control is not None and control.covers(control.forced, (DEREGISTER, DEREGISTER))
-    return None if is_forced else result
+    return None if _is_removal_forced(state) else result
+
+
+def _is_removal_forced(state: SchedulerState) -> bool:
+    """Return whether an operator forced the removal of the framework."""
+    control = state.stored.controls.get(UNINSTALL)
+    return control is not None and control.covers(control.forced, (DEREGISTER, DEREGISTER))
+
+
+# --- Abandoned launches
+
+
+#: Seconds that TEARDOWN waits for the agent of a launch that was given up. A Mesos 1.11 master aborts when an executor
+#: of a removed framework ends on an agent that has returned (docs/mesos-conformance.md).
+AGENT_WAIT = 600.0
+#: Maximum number of launches in one message.
+_NAMED = 5
+
+
+def agents_awaited_until(state: SchedulerState) -> float:
+    """Return the Unix time until which TEARDOWN waits for agents; 0 if it does not."""
+    if _is_removal_forced(state):
+        return 0.0
+    return max((item.since + AGENT_WAIT for item in state.stored.abandoned.values()), default=0.0)
+
+
+def awaits_agents(state: SchedulerState) -> bool:
+    """Return whether TEARDOWN is waiting for the agents of abandoned launches."""
+    return state.process.waits_for_agents and bool(state.stored.abandoned) and not state.process.finished
+
+
+def abandoned_message(state: SchedulerState) -> str:
+    """Return what may still run, and what waits for it; empty if nothing may."""
+    launches = [str(item) for item in state.stored.abandoned.values()]
+    if not launches:
+        return ""
+    names = "; ".join(launches[:_NAMED]) + (f"; and {len(launches) - _NAMED} more" if len(launches) > _NAMED else "")
+    waits = f"the removal of the framework waits up to {AGENT_WAIT:g} s for agents that do not answer: "
+    return f"{waits if awaits_agents(state) else ''}{names}"
+
+
+def left_to_mesos(state: SchedulerState) -> Iterator[str]:
+    """Yield a message per launch that may still run after TEARDOWN."""
+    why = "Mesos ends it when the agent returns; the master may abort then: mark the agent as gone before"
+    yield from (f"{item}; {why} (docs/operations.md)" for item in state.stored.abandoned.values())

@@ -177,6 +177,7 @@ class _Draft:
         self.result = stored.result
         self.reservations = _Table(stored.reservations)
         self.retired = _Table(stored.retired)
+        self.abandoned = _Table(stored.abandoned)
         self.controls = _Table(stored.controls)
         self.recoveries = _Table(stored.recoveries)
         self.full_spec, self.resized_at = stored.full_spec, stored.resized_at
@@ -227,6 +228,7 @@ class _Draft:
             paused=self.paused.value,
             redeemed_tokens=self.redeemed_tokens.value,
             configurations=self.configurations.value,
+            abandoned=self.abandoned.value,
         )
 
     def _derived(self) -> DerivedState:
@@ -291,7 +293,7 @@ class _Draft:
         self.oldest_start = self.oldest_unstarted_launch = self.next_lost_at = self.next_ready_at = math.inf
         self.newest_start = self.oldest_silent_launch = 0.0
         self.recent_losses = _Table({})
-        self.progress, self.idle_tasks = _Table({}), _Table({})
+        self.progress, self.idle_tasks, self.abandoned = _Table({}), _Table({}), _Table({})
 
     def launch(self, record: TaskRecord) -> None:
         before = self.tasks.value.get(record.name)
@@ -408,6 +410,10 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.configurations.put(change.configuration.id, change.configuration)
         case effects.ConfigurationForgotten():
             draft.configurations.pop(change.id)
+        case effects.LaunchAbandoned():
+            draft.abandoned.put(change.launch.id, change.launch)
+        case effects.AbandonedLaunchEnded():
+            draft.abandoned.pop(change.id)
         case effects.LaunchRetired() | effects.PlanControlled() | effects.TaskPaused() | effects.TaskResumed():
             _apply_order(draft, change)
         case _:

@@ -34,7 +34,7 @@ async function everything() {
   const plans = await Promise.all(planNames.map((name) => get(`v1/plans/${encodeURIComponent(name)}`, PLAN_CODES)));
   const named = planNames.map((name, index) => ({ ...plans[index], name }));
   const board = tasks.tasks.some((task) => task.job === "tensorboard") ? await get("v1/tf/tensorboard") : null;
-  return { overview, end, tasks: tasks.tasks, training, waiting, plans: named, board };
+  return { overview, end, tasks: tasks.tasks, left: tasks.may_still_run, training, waiting, plans: named, board };
 }
 
 async function look() {
@@ -125,8 +125,9 @@ function head(overview) {
   byId("service").textContent = overview.service;
   show(byId("pill"), overview.verdict || overview.refused ? spoken(status) : `${overview.plan} ${spoken(status)}`);
   byId("pill").className = `pill ${tone(status)}`;
-  byId("about").textContent = overview.refused || (overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos");
-  const { board } = picture;
+  const framework = overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos";
+  const { board, left } = picture;
+  byId("about").textContent = overview.refused || [framework, ...left].join("; ");
   const there = board?.running && el("a", { href: board.path, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard");
   show(byId("links"), there || "", el("a", { href: "v1/openapi.json" }, "API"));
   byId("foot").textContent = `As of ${clock(seen / 1000)}`;

@@ -7,11 +7,11 @@ from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import status as updates
 from tf_scheduler.core.recovery.reactions import BELIEFS, REACTIONS, REPORTS, Belief, Report
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import Acknowledge, Kill, ResultDecided, StatusStored
+from tf_scheduler.model.effects import Acknowledge, Kill, LaunchAbandoned, ResultDecided, StatusStored
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskState
 
-#: Letters: s stored, k killed, i ignored. Columns in the order of REPORTED.
+#: Letters: s stored, k killed, r remembered, i ignored. Columns in the order of REPORTED.
 EXPECTED = """
 -                 s s s s  s s  s  s s s s  s s s
 STAGING           s s s s  s s  s  s s s s  s s s
@@ -20,15 +20,15 @@ RUNNING           i i s s  s s  s  s s s s  s s s
 KILLING           i i i i  s s  s  s s s s  s s s
 UNREACHABLE       s s s s  s s  s  s s s s  s s s
 UNKNOWN           s s s s  s s  s  s s s s  s s s
-LOST              k k k k  i i  s  i i i i  i i i
-GONE              k k k k  i i  s  i i i i  i i i
-GONE_BY_OPERATOR  k k k k  i i  s  i i i i  i i i
-DROPPED           k k k k  i i  s  i i i i  i i i
+LOST              k k k k  r i  s  i i i i  i i i
+GONE              k k k k  r i  s  i i i i  i i i
+GONE_BY_OPERATOR  k k k k  r i  s  i i i i  i i i
+DROPPED           k k k k  r i  s  i i i i  i i i
 FAILED            i i i i  i i  i  i i i i  i i i
 KILLED            i i i i  i i  i  i i i i  i i i
 ERROR             i i i i  i i  i  i i i i  i i i
 FINISHED          i i i i  i i  i  i i i i  i i i
-replaced          k k k k  i i  i  i i i i  i i i
+replaced          k k k k  r i  i  i i i i  i i i
 """
 REPORTED = (
     *("STAGING", "STARTING", "RUNNING", "KILLING", "UNREACHABLE", "UNKNOWN", "FINISHED"),
@@ -64,6 +64,7 @@ def test_reaction_to_status(believed: str, reported: str, letter: str, decided: 
     kills = [call for call in decision.calls if isinstance(call, Kill)]
     assert ([TaskState[reported]] if letter == "s" else []) == stored
     assert (letter == "k") is bool(kills)
+    assert (letter == "r") is any(isinstance(change, LaunchAbandoned) for change in decision.changes)
     assert [launch] == [call.task_id for call in decision.calls if isinstance(call, Acknowledge)]
 
 
