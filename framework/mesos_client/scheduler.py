@@ -13,9 +13,9 @@ from . import backoff
 from ._pymesos import MesosSchedulerDriver
 from .backoff import Clock
 from .credentials import Credentials, Tls
-from .http import HttpReply, HttpRequest, Subscription
+from .http import HttpReply, HttpRequest, Subscription, TransportError
 from .masters import Detector, Leader, MasterList, ZooKeeperUrl, parse_masters
-from .results import DriverDisconnected, RegistrationRefusedError, SendResult
+from .results import DriverDisconnected, Failed, NotConnected, RegistrationRefusedError, SendResult
 from .stream import UNAUTHORIZED, OnEvent, OnState, StreamLoss, StreamProcess
 from .transport import Stream, Transport, result_of
 
@@ -196,6 +196,18 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         Sends nothing if `subscription`, an earlier value of that property, has ended: decisions on its events are void.
         """
         return self._post({**call, "framework_id": {"value": self.framework_id}}, subscription)
+
+    def ask(self, kind: str) -> SendResult:
+        """Send a call such as GET_FRAMEWORKS to the current master's operator API, once."""
+        if self.master is None:
+            return NotConnected()
+        stream = self._transport.stream()
+        try:
+            return result_of(_exchange(self._subscribe_request(self.master + OPERATOR_PATH, {"type": kind}), stream)[0])
+        except TransportError as error:
+            return Failed(str(error))
+        finally:
+            stream.close()
 
     def teardown(self) -> SendResult:
         """Remove the framework with all its tasks, and stop. No other call does this."""

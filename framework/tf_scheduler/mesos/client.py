@@ -20,7 +20,7 @@ from tf_scheduler.model.spec import ServiceSpec
 from . import decode, encode
 from .decode import explain_acl_error, sanitize_text
 from .outbox import DecodeEvent, Outbox, QueuedCall
-from .registration import LostFrameworks, check_registration
+from .registration import LostFrameworks, check_registration, find_filter
 
 #: Seconds to send waiting calls at a stop. The next scheduler repeats all calls but TEARDOWN.
 FLUSH_SECONDS, TEARDOWN_SECONDS = 5.0, 20.0
@@ -61,6 +61,8 @@ class MesosDriver:
         self._put, self._spec, self._lost = put, spec, lost or LostFrameworks()
         #: Whether it was reported that the master does not show frameworks.
         self._reported_hidden = False
+        #: Whether the next subscription registers a new framework, after the master showed none of the service.
+        self._registers = False
         #: Number of the subscription handled last. Used by the runner's thread only.
         self._subscription = 0
         self._driver = SchedulerDriver(
@@ -126,6 +128,7 @@ class MesosDriver:
 
     def _before_registration(self, ask: AskMaster) -> str | None:
         found = check_registration(self._spec, self._lost, ask)
+        self._registers = found is None
         if isinstance(found, events.FrameworkAdopted):
             # Handled, and so stored, before the SUBSCRIBED that follows.
             self._put(lambda: found)
@@ -144,6 +147,10 @@ class MesosDriver:
 
     def _subscribed(self, raw: Mapping[str, Any], subscription: int) -> events.Event | None:
         self._subscription = subscription
+        if self._registers:
+            self._registers = False
+            if hidden := find_filter(self._driver.ask("GET_FRAMEWORKS"), self._driver.framework_id or ""):
+                self._put(lambda: hidden)
         return decode.event(raw)
 
     def _on_state(self, state: DriverDisconnected | DriverAborted) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mesos_client.http import TransportError
-from mesos_client.results import RegistrationRefusedError, Sent
+from mesos_client.results import RegistrationRefusedError, SendResult, Sent
 from mesos_client.scheduler import AskMaster
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted, FrameworksHidden
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName, name_of
@@ -82,6 +82,16 @@ def check_registration(
         if item.id == orders.reset:
             return _adopted(spec, item, ask, reset=True)
     return _unknown_framework(spec, live, ask) if live else None
+
+
+def find_filter(reply: SendResult, own: str) -> FrameworksHidden | None:
+    """Return that ACLs hide frameworks: GET_FRAMEWORKS lacks even the scheduler's own."""
+    if not isinstance(reply, Sent):
+        return None
+    listed = reply.answer.get("get_frameworks", {}).get("frameworks", ())
+    if any(item["framework_info"]["id"]["value"] == own for item in listed):
+        return None
+    return FrameworksHidden(f"its answer lacks this new framework {own}")
 
 
 def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster) -> FrameworkAdopted:

@@ -206,6 +206,22 @@ def test_hidden_frameworks_are_reported_once(inbox) -> None:
     ] == seen
 
 
+@pytest.mark.parametrize("shown", ["framework-1", "framework-2"])
+def test_filtered_answer_is_detected_after_registration(inbox, shown: str) -> None:
+    """ACLs hide frameworks: the scheduler's own one is missing, too."""
+    answers = MasterAnswers()
+    with Peer(stream(subscribed()), on_call=answering(answers)) as peer:
+        driver = MesosDriver(a_spec(), peer.address, None, inbox.thunks.put)
+        driver.start()
+        peer.wait_stream()
+        answers.frameworks["frameworks"] = [a_framework(shown)]
+        seen = [inbox.handle()]
+        driver.stop()
+        seen += [thunk() for thunk in iter(lambda: None if inbox.thunks.empty() else inbox.thunks.get(), None)]
+    hidden = events.FrameworksHidden("its answer lacks this new framework framework-1")
+    assert ([hidden] if shown == "framework-2" else []) == [item for item in seen if item == hidden]
+
+
 def answering(answers: MasterAnswers) -> Script:
     """Answer calls of the operator API."""
 
