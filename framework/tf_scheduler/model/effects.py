@@ -114,6 +114,13 @@ class AgentFailureRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentFailuresForgotten:
+    """The failures of an agent no longer count."""
+
+    agent_id: AgentId
+
+
+@dataclass(frozen=True, slots=True)
 class Resized:
     """The cluster restarts with another number of workers, at a Unix time."""
 
@@ -187,6 +194,7 @@ Change = (
     | AbandonedLaunchEnded
     | RecoveryDecided
     | AgentFailureRecorded
+    | AgentFailuresForgotten
     | Resized
     | TaskPaused
     | TaskResumed

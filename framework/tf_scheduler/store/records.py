@@ -128,6 +128,8 @@ def _deleted_key(change: effects.Change) -> str:
     match change:
         case effects.AbandonedLaunchEnded():
             return f"{ABANDONED}/{change.id}"
+        case effects.AgentFailuresForgotten():
+            return f"{AGENTS}/{change.agent_id}"
         case effects.TaskResumed():
             return f"{PAUSED}/{change.name}"
         case effects.ReservationDropped():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tf_scheduler.core.state.backoff import recent_failures
 from tf_scheduler.model.effects import Outcome
+from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd, TaskRecord, TaskStatus
 
@@ -109,6 +111,8 @@ def cause_of(end: LaunchEnd, restart_exit_codes: frozenset[int] = RESTART_EXIT_C
 
 #: Seconds within which failures on one agent count once, because they probably have one cause.
 SAME_INCIDENT_SECONDS = 5.0
+#: Maximum number of agents whose failures are forgotten with one more failure.
+_FORGOTTEN_TOGETHER = 10
 #: Signals that are not the agent's fault: the program has a bug, or was interrupted.
 _OWN_SIGNALS = frozenset(
     {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -137,6 +141,17 @@ def record_failure(
     failures = (*failures, now)
     avoided = now + policy.avoid_for if len(failures) >= policy.avoid_after else 0.0
     return replace(before, failures=failures, avoided_until=max(avoided, before.avoided_until))
+
+
+def outdated_agents(state: SchedulerState, now: float) -> list[AgentId]:
+    """Return agents to forget because their failures no longer count; not all of many.
+
+    An agent that registers again has another id, so failures of the old one would stay forever.
+    """
+    policy, agents = state.spec.recovery, islice(state.stored.agent_failures.values(), _FORGOTTEN_TOGETHER)
+    counting = {item.agent_id: recent_failures(item.failures, policy.avoid_for, now) for item in agents}
+    avoided = state.stored.agent_failures
+    return [agent for agent, failures in counting.items() if not failures and avoided[agent].avoided_until <= now]
 
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:

@@ -8,13 +8,21 @@ from dataclasses import replace
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.effects import AgentFailureRecorded, Decision, Outcome, RecoveryDecided, ResultDecided
+from tf_scheduler.model.effects import (
+    AgentFailureRecorded,
+    AgentFailuresForgotten,
+    Change,
+    Decision,
+    Outcome,
+    RecoveryDecided,
+    ResultDecided,
+)
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import RestartPolicy, RestartWhen, ServiceSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
-from .failure_causes import DRAIN_REASONS, failure_message
+from .failure_causes import DRAIN_REASONS, failure_message, outdated_agents
 
 #: Seconds that a task waits for its previous address, after its back-off.
 PREVIOUS_ADDRESS_WAIT = 5.0
@@ -69,8 +77,11 @@ def relaunch(
     state: SchedulerState, recoveries: Sequence[Recovery], failures: AgentFailures | None, outcome: Outcome
 ) -> Decision:
     """Store the recoveries, and the agent's failures if they have changed."""
-    recorded = () if failures is None else (AgentFailureRecorded(failures),)
-    outcomes = (outcome, *failure_message(failures, recoveries[0].since))
+    now = recoveries[0].since
+    recorded: tuple[Change, ...] = ()
+    if failures is not None:
+        recorded = (*map(AgentFailuresForgotten, outdated_agents(state, now)), AgentFailureRecorded(failures))
+    outcomes = (outcome, *failure_message(failures, now))
     return decide(state, *map(RecoveryDecided, recoveries), *recorded, outcomes=outcomes)
 
 

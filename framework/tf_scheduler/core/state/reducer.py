@@ -396,6 +396,8 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.decide_recovery(change.recovery)
         case effects.AgentFailureRecorded():
             draft.agent_failures.put(change.agent.agent_id, change.agent)
+        case effects.AgentFailuresForgotten():
+            draft.agent_failures.pop(change.agent_id)
         case effects.Resized():
             draft.resize(change)
         case effects.TaskForgotten():
@@ -410,14 +412,19 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.configurations.put(change.configuration.id, change.configuration)
         case effects.ConfigurationForgotten():
             draft.configurations.pop(change.id)
-        case effects.LaunchAbandoned():
-            draft.abandoned.put(change.launch.id, change.launch)
-        case effects.AbandonedLaunchEnded():
-            draft.abandoned.pop(change.id)
+        case effects.LaunchAbandoned() | effects.AbandonedLaunchEnded():
+            _apply_abandoned(draft, change)
         case effects.LaunchRetired() | effects.PlanControlled() | effects.TaskPaused() | effects.TaskResumed():
             _apply_order(draft, change)
         case _:
             assert_never(change)
+
+
+def _apply_abandoned(draft: _Draft, change: effects.LaunchAbandoned | effects.AbandonedLaunchEnded) -> None:
+    if isinstance(change, effects.LaunchAbandoned):
+        draft.abandoned.put(change.launch.id, change.launch)
+    else:
+        draft.abandoned.pop(change.id)
 
 
 def _apply_order(

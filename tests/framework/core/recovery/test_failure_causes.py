@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_scheduler.core.recovery.failure_causes import CAUSE_RULES, cause_of, failure_message
+from builders import a_running_state, a_spec, with_fields
+from tf_scheduler.core.recovery.failure_causes import CAUSE_RULES, cause_of, failure_message, outdated_agents
+from tf_scheduler.core.recovery.replacement import relaunch, replace_launch
+from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd, TaskState
 
 FAILED = "TASK_FAILED"
@@ -109,3 +112,19 @@ def test_avoided_agent_is_reported_while_avoided() -> None:
     assert "agent agent-1 is avoided for 60 s: 3 launches have failed there" == outcome.message
     assert ("AgentAvoided", True) == (outcome.kind, outcome.warning)
     assert () == failure_message(agent, 160.0) == failure_message(None, 100.0)
+
+
+def test_failures_that_no_longer_count_are_forgotten() -> None:
+    """An agent has a new id each time it registers, so its old entry would stay."""
+    items = {
+        "gone": AgentFailures("gone", "a", (1.0,), 0.0),
+        "avoided": AgentFailures("avoided", "b", (1.0,), 9_000.0),
+        "recent": AgentFailures("recent", "c", (4_900.0,), 0.0),
+    }
+    state = with_fields(a_running_state(a_spec()), agent_failures=items)
+    recovery = replace_launch(state, state.stored.tasks["worker-0"], "lost", 5_000.0)
+
+    decision = relaunch(state, [recovery], AgentFailures("new", "d", (5_000.0,), 0.0), Outcome("TaskRecovers", "lost"))
+
+    assert ["gone"] == outdated_agents(state, 5_000.0)
+    assert {"avoided", "recent", "new"} == set(decision.state.stored.agent_failures)
