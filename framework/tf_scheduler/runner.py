@@ -87,6 +87,7 @@ class Runner:
         new_id: Callable[[], str] = new_uuid,
         leadership: Leadership | None = None,
         decide: Decide = handle,
+        deadline: Callable[[SchedulerState], float | None] = next_deadline,
         checkpoint: Checkpoint = no_checkpoint,
         commit: CommitHook = commit_plain,
     ) -> None:
@@ -94,7 +95,7 @@ class Runner:
         self._store, self._leadership = store, leadership
         self._clock, self._new_id = clock, new_id
         self._observers: tuple[Observer, ...] = ()
-        self._decide, self._decisions = decide, 0
+        self._decide, self._deadline, self._decisions = decide, deadline, 0
         #: Plans of the last state, reused by the next decision.
         self.view: ComputedPlans | None = None
         self._checkpoint, self._commit = checkpoint, commit
@@ -112,6 +113,11 @@ class Runner:
     def put(self, decode: DecodeEvent) -> None:
         """Enqueue an event. Safe for threads."""
         self._inbox.put(decode)
+
+    @property
+    def queued_events(self) -> int:
+        """Number of events that wait. Safe for threads."""
+        return self._inbox.qsize()
 
     def request_stop(self, reason: str) -> None:
         """Request a graceful stop; before `run`, nothing is registered. Safe for threads."""
@@ -164,7 +170,7 @@ class Runner:
         if self._next is not None:
             waiting, self._next = self._next, None
             return waiting
-        deadline = next_deadline(self.state)
+        deadline = self._deadline(self.state)
         timeout = None if deadline is None else max(0.0, deadline - self._clock())
         try:
             return self._inbox.get(timeout=timeout)()

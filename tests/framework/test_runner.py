@@ -245,3 +245,13 @@ def test_checkpoints_of_the_loop():
     store = [("before", "store"), ("after", "store")]
     accept = [("before", "Accept"), ("after", "Accept"), ("before", "Suppress"), ("after", "Suppress")]
     assert [reported, *store, reported, *store, *accept, reported] == passed
+
+
+def test_waiting_events_are_counted():
+    """The thread that puts them does not wait for the loop."""
+    journal = Journal()
+    runner = Runner(restore(SPEC, journal), journal)
+    for _ in range(3):
+        runner.put(lambda: None)
+
+    assert 3 == runner.queued_events

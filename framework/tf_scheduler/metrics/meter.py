@@ -26,6 +26,7 @@ _VERSION = "3.1.3"
 _COSTLY, _AGAIN = 0.002, 50
 _PAUSE = 1.0  # seconds between two checks of the plans
 
+Deadline = Callable[[SchedulerState], float | None]
 Decide = Callable[[SchedulerState, Event, float, Callable[[], str], ComputedPlans | None], Decision]
 
 
@@ -62,6 +63,19 @@ class LoopMetrics:
     def store(self, store: StateStore) -> StateStore:
         """Return the store with measured transactions."""
         return _MeasuredStore(store, self._metrics)
+
+    def deadline(self, deadline: Deadline) -> Deadline:
+        """Return `deadline` with measurements, for use in the loop's thread."""
+
+        def measured(state: SchedulerState) -> float | None:
+            with self._metrics.deadlines.time():
+                return deadline(state)
+
+        return measured
+
+    def watch_events(self, queued: Callable[[], int]) -> None:
+        """Measure the number of events that wait."""
+        self._metrics.events_queued.set_function(queued)
 
     def watch_calls(self, queued: Callable[[], int]) -> None:
         """Measure the number of calls that wait."""

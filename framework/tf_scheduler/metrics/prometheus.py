@@ -75,6 +75,8 @@ class MetricFamilies:
         self.reconciliations = counter("reconciliations", text, "kind")
         text = "Seconds to make one decision of the loop, not including its storage."
         self.decisions = histogram("decision_seconds", text, _DECISIONS, "event")
+        self.deadlines = histogram("deadline_seconds", "Seconds to find the time of the next check.", _DECISIONS)
+        self.events_queued = Gauge("tensorflow_events_queued", "Events that wait for the loop.", registry=registry)
         self.store = histogram("store_seconds", "Seconds to store one transaction of the loop.", _STORE)
         self.store_failures = counter("store_failures", "Failed transactions of the state store.")
         self.requests = counter("api_requests", "Answered requests to the HTTP API.", "method", "code")

@@ -21,7 +21,7 @@ from tf_scheduler.core.adoption import reset_reason
 from tf_scheduler.core.framework_removal import removal_message
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
-from tf_scheduler.core.scheduler import handle, restored_progress
+from tf_scheduler.core.scheduler import handle, next_deadline, restored_progress
 from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.history.record import Recorder
 from tf_scheduler.mesos.agent_files import AgentFiles
@@ -59,6 +59,7 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
         undo.callback(opened.close)
         leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
         process = _compose(settings, SharedStore(opened), leadership, checkpoint)
+        process.meter.loop.watch_events(lambda: process.runner.queued_events)
         process.meter.loop.watch_calls(lambda: process.connection.driver.queued_calls)
         if settings.recording is not None:
             recorder = Recorder(settings.recording)
@@ -74,8 +75,7 @@ def _compose(
     clock, options = SteadyClock(), settings.options
     restored = restore(settings.spec, store, clock()) if options is None else options.activate(store)
     spec, values = restored.stored.full_spec or restored.spec, store.load()
-    state = restored_progress(restored, decode_progress(values))
-    credentials = _credentials(settings, spec)
+    state, credentials = restored_progress(restored, decode_progress(values)), _credentials(settings, spec)
     metrics, journal, stopping = LoopMetrics(state), EventJournal(store, values=values), threading.Event()
     retrying = RetryingStore(metrics.store(store), stopping, leadership.check)
     runner = Runner(
@@ -84,6 +84,7 @@ def _compose(
         clock=clock,
         leadership=leadership,
         decide=metrics.decide(handle),
+        deadline=metrics.deadline(next_deadline),
         commit=journal.commit,
         checkpoint=checkpoint,
     )

@@ -76,6 +76,8 @@ def test_dashboard_shows_most_metrics(families) -> None:
 
     assert {
         "tensorflow_calls_queued",
+        "tensorflow_deadline_seconds",
+        "tensorflow_events_queued",
         "tensorflow_failed_calls",
         "tensorflow_skipped_events",
         "tensorflow_suppressed",

@@ -114,3 +114,14 @@ def test_requested_ends_are_not_failures() -> None:
     counted = {labels["cause"]: value for name, labels, value in world.samples() if name == "tensorflow_failures_total"}
     assert {"infrastructure": 1, "user error": 1} == counted
     assert 1 == world.value("recoveries_total", cause="ordered")
+
+
+def test_deadlines_and_waiting_events_are_measured() -> None:
+    """A loop that falls behind shows in both."""
+    world = MeteredWorld(a_spec())
+    metrics = world.meter.loop
+
+    assert [7.0, 7.0] == [metrics.deadline(lambda _: 7.0)(world.state) for _ in range(2)]
+    metrics.watch_events(lambda: 3)
+
+    assert (2, 3) == (world.value("deadline_seconds_count"), world.value("events_queued"))
