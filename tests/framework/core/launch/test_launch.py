@@ -224,3 +224,17 @@ def test_task_environment_has_current_addresses() -> None:
     assert {"type": "worker", "index": 1} == config["task"]
     assert ["a:0", "a:1"] == config["cluster"]["worker"]
     assert ("worker-1", "1") == (environment["TASK_NAME"], environment["TASK_PORT"])
+
+
+@pytest.mark.parametrize(
+    ("health", "expected"),
+    [
+        ({"stalled_after": 60, "frozen_after": 120, "grace": 7}, (60.0, 120.0, 7.0)),
+        ({"stalled_after": 0, "frozen_after": 0, "grace": 7}, (0.0, 0.0, 7.0)),
+    ],
+)
+def test_limits_of_silence_arrive(health, expected) -> None:
+    """0 disables a limit for the executor."""
+    decoded = payload(health=health)
+
+    assert expected == (decoded.stalled_after, decoded.frozen_after, decoded.stall_grace)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import a_spec, with_fields
+from builders import a_spec, a_status, an_offer, with_fields
 from tf_scheduler.api.views import service
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.recovery.connection_problems import (
@@ -15,9 +15,31 @@ from tf_scheduler.core.recovery.connection_problems import (
     refusal_message,
 )
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.model.effects import Acknowledge, Decision, Kill, Reconcile, ReconcileOperations, Suppress, Teardown
-from tf_scheduler.model.events import CallFailed, CallsAccepted, ClockDrifted, Event
+from tf_scheduler.model.effects import (
+    Accept,
+    Acknowledge,
+    Decision,
+    Decline,
+    Kill,
+    Reconcile,
+    ReconcileOperations,
+    Suppress,
+    Teardown,
+)
+from tf_scheduler.model.events import (
+    CallFailed,
+    CallsAccepted,
+    ClockDrifted,
+    Event,
+    OffersReceived,
+    StatusUpdated,
+    Subscribed,
+)
+from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, OperationId, TaskName
+from tf_scheduler.model.placement import AgentLocation
+from tf_scheduler.model.resources import Operation, Reservation
 from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState
 
 STATE = with_fields(SchedulerState(a_spec()), framework_id="fw-1", connected=True, suppressed=True)
 #: 14:03:20 UTC.
@@ -133,3 +155,61 @@ def test_call_has_its_mesos_name(call, name: str) -> None:
 
 def test_unsent_call_is_described() -> None:
     assert "TEARDOWN was not sent: not connected" == describe(CallFailed(Teardown(), "not connected"))
+
+
+def launched() -> tuple[SchedulerState, Accept]:
+    """A worker was launched, and Mesos has reported nothing about it."""
+    subscribed = play(SchedulerState(a_spec(workers=1, ps=0, chief=0)), Subscribed(FrameworkId("fw-1")))
+    decision = play(subscribed.state, OffersReceived((an_offer(),)))
+    (call,) = [call for call in decision.calls if isinstance(call, Accept)]
+    return decision.state, call
+
+
+@pytest.mark.parametrize("failed", [{"status": 403}, {"status": 0}])
+def test_launches_of_refused_accept_end_as_dropped(failed) -> None:
+    """They would wait for the start timeout, and their offers with them."""
+    state, call = launched()
+
+    decision = play(state, CallFailed(call, "Forbidden", **failed))
+
+    (stored,) = decision.state.stored.statuses.values()
+    assert (TaskState.DROPPED, describe(CallFailed(call, "Forbidden", **failed))) == (stored.state, stored.message)
+    assert [call.offer_ids] == [item.offer_ids for item in decision.calls if isinstance(item, Decline)]
+    assert ["worker-0"] == list(decision.state.stored.recoveries)
+
+
+def test_launches_of_unanswered_accept_are_asked_about() -> None:
+    """They may run; the DECLINE makes the offers of a late ACCEPT invalid."""
+    state, call = launched()
+    (launch,) = call.launches
+
+    decision = play(state, CallFailed(call, "timeout", may_be_done=True))
+
+    assert {} == decision.state.stored.statuses
+    assert [Decline, Reconcile] == [type(item) for item in decision.calls]
+    assert {launch.record.id: launch.record.agent_id} == decision.calls[1].tasks
+    answered = play(state, StatusUpdated(a_status(launch.record.id)))
+    assert [Decline] == [
+        type(item) for item in play(answered.state, CallFailed(call, "timeout", may_be_done=True)).calls
+    ]
+
+
+def test_failed_accept_is_repaired_without_connection() -> None:
+    """Calls would fail, too; after the next subscription everything is asked for."""
+    state, call = launched()
+    state = with_fields(state, connected=False)
+
+    assert () == play(state, CallFailed(call, "timeout", may_be_done=True)).calls
+    (stored,) = play(state, CallFailed(call, "not connected")).state.stored.statuses.values()
+    assert TaskState.DROPPED is stored.state
+
+
+def test_reservations_of_refused_accept_are_dropped() -> None:
+    """The same as if Mesos had reported the operation as dropped."""
+    reservation = Reservation(
+        "r", TaskName("ps-0"), "ps", AgentId("a"), AgentLocation("agent-1"), NOW + 60, operation=OperationId("r.1")
+    )
+    state = with_fields(STATE, reservations={"r": reservation})
+    call = Accept((OfferId("o"),), (), 5.0, reserve=(Operation((), OperationId("r.1")),))
+
+    assert {} == play(state, CallFailed(call, "Forbidden", 403)).state.stored.reservations

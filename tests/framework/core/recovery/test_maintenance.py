@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import a_job, a_record, a_running_state, a_spec, needs, with_fields
+from builders import a_job, a_record, a_running_state, a_spec, an_offer, needs, with_fields
 from kit import worlds
 from simulation.mesos import an_agent
 from tf_scheduler.core.placement.constraints import MOVE_AHEAD
@@ -201,3 +201,15 @@ def test_drain_restarts_chief_in_the_same_decision() -> None:
     decision = maintenance.drain(with_fields(state, windows={window.agent_id: window}), 100.0)
 
     assert ["worker-0", "chief-0"] == [change.recovery.task for change in decision.changes]
+
+
+def test_only_offer_without_window_ends_maintenance() -> None:
+    """Until its window an agent still offers resources, with the window."""
+    soon = Unavailability(500.0)
+    agents = ("a", "b")
+    windows = {AgentId(f"{name}-id"): InverseOffer(OfferId(name), AgentId(f"{name}-id"), soon) for name in agents}
+    state = with_fields(a_running_state(a_spec()), windows=windows)
+
+    after = maintenance.observe_offers(state, [an_offer(agent="a"), an_offer("o-2", "b", unavailability=soon)])
+
+    assert {"b-id"} == set(after.session.windows)

@@ -331,3 +331,17 @@ def test_launch_that_waits_to_start_does_not_reset_back_off() -> None:
     item = recoveries(end(with_history(), task_state=TaskState.LOST, now=NOW + 600.0, ran=False, exit_code=None))
 
     assert 2 == item["worker-0"].consecutive_failures
+
+
+def test_tasks_become_ready_one_by_one() -> None:
+    """The next deadline is that of the first task that still waits."""
+    ready_at = {"worker-0": 30.0, "worker-1": 40.0, "ps-0": 50.0}
+    base = Recovery("x", "x", Cause.USER_ERROR, "x", 1.0, 1.0, 1.0)
+    waiting = (replace(base, task=name, launch=f"{name}__1", ready_at=at) for name, at in ready_at.items())
+    state = apply(STATE, *map(RecoveryDecided, waiting))
+
+    state = recover.mark_ready(state, 30.0)
+
+    assert [True, False, False] == [state.is_ready(name) for name in ready_at]
+    assert 40.0 == min(recover.deadlines(state))
+    assert [True, True, False] == [recover.mark_ready(state, 40.0).is_ready(name) for name in ready_at]

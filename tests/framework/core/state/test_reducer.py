@@ -1,10 +1,12 @@
 """Changes of the stored state, and the derived values that follow them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import a_job, a_record, a_running_state, a_spec, a_status
+from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.state.reducer import (
     COLLATERAL_SECONDS,
     MAX_RECENT_LOSSES,
@@ -17,9 +19,11 @@ from tf_scheduler.core.state.reducer import (
 from tf_scheduler.model.effects import (
     FrameworkForgotten,
     FrameworkRegistered,
+    LaunchRetired,
     PlanControlled,
     RecoveryDecided,
     Resized,
+    ResultDecided,
     StatusStored,
     TaskForgotten,
     TaskLaunched,
@@ -28,6 +32,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import Cause, Recovery, TaskState
 
 SPEC = a_spec()
@@ -158,3 +163,22 @@ def test_large_mappings_share_their_entries() -> None:
 def test_unknown_change_raises() -> None:
     with pytest.raises(TypeError):
         apply(a_running_state(SPEC), object())
+
+
+def test_first_result_makes_kills_due() -> None:
+    """Repetitions of earlier kills do not delay those at the end of the job."""
+    waiting = with_fields(a_running_state(SPEC), next_kill_at=110.0)
+    result = Result(Verdict.FAILED, "x", 100.0)
+
+    ended = apply(waiting, ResultDecided(result))
+    again = apply(with_fields(ended, next_kill_at=120.0), ResultDecided(replace(result, collateral=("worker-0",))))
+
+    assert (0.0, 120.0) == (ended.session.next_kill_at, again.session.next_kill_at)
+
+
+@pytest.mark.parametrize("change", [LaunchRetired("worker-0__1", "deploy"), PlanControlled("deploy", PlanControl())])
+def test_command_makes_kills_due(change) -> None:
+    """An operator does not wait for the repetition of other kills."""
+    state = with_fields(a_running_state(SPEC), next_kill_at=110.0)
+
+    assert 0.0 == apply(state, change).session.next_kill_at
