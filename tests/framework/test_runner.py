@@ -31,6 +31,10 @@ class Journal:
         self.script = []
         self.runner = runner
 
+    @property
+    def place(self):
+        return self.inner.place
+
     def load(self):
         return self.inner.load()
 
