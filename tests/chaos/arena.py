@@ -53,6 +53,8 @@ class Arena:
     wanted: dict[str, AgentNode] = field(default_factory=dict)
     #: Ids of agents that are lost for good.
     gone: list[str] = field(default_factory=list)
+    #: Frozen agents that continue after the end of the job.
+    away: list[AgentNode] = field(default_factory=list)
 
     def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE, *, unseen: bool = False) -> None:
         """Poll a condition. Raises JobError after the timeout or the scheduler's exit.

@@ -62,6 +62,7 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then continues"),
         Fault(TWO, "two of the kills at once"),
         Fault("disk-full", "the state's disk is full while a worker is killed, and later has free space", Store.SQLITE),
+        Fault("worker-kills", "the program of a worker is killed three times in a row"),
         Fault("program-frozen", "the program of a task is stopped (SIGSTOP)"),
         Fault("state-lost", "the scheduler's state is lost; an operator continues the framework with `--adopt`"),
         Fault("scheduler-kills", "the scheduler is killed five times in a row"),
@@ -76,6 +77,7 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("event-unknown", "the master sends events with unknown states and resource types"),
         Fault("hoarder", "another framework holds all offers for 30 s when a worker is killed"),
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
+        Fault("agent-away", "an agent is frozen until the job has ended, and then continues", last=True),
     )
 }
 
@@ -100,12 +102,17 @@ def rounds(names: Sequence[str], draw: Draw) -> Iterator[Round]:
 
 
 def lap(names: Sequence[str], draw: Draw) -> list[Round]:
-    """Every fault once, in one training, or in two if the faults need both stores."""
+    """Every fault once, in as few trainings as stores and last faults allow."""
     faults = sorted((CATALOGUE[name] for name in _shuffled(names, draw)), key=lambda fault: fault.last)
     stores = [store for store in Store if any(fault.store is store for fault in faults)] or [Store.SQLITE]
-    dealt = cycle(stores)
-    strikes = [(fault.store or next(dealt), _strike(fault, draw)) for fault in faults]
-    return [Round(store, tuple(strike for where, strike in strikes if where is store)) for store in stores]
+    last = sum(fault.last for fault in faults)
+    stores += [stores[0]] * (last - len(stores))
+    strikes: list[list[Strike]] = [[] for _ in stores]
+    dealt = cycle(range(len(stores)))
+    for fault in faults:
+        where = next(number for number in dealt if fault.store in (None, stores[number]))
+        strikes[where].append(_strike(fault, draw))
+    return [Round(store, tuple(found)) for store, found in zip(stores, strikes, strict=True) if found]
 
 
 def _strike(fault: Fault, draw: Draw) -> Strike:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from chaos.faults import TWO, Store, Strike
@@ -70,6 +71,19 @@ def _program(task: str) -> Kind:
         return Done(victim, frozenset({victim}))
 
     return do
+
+
+def _worker_kills(arena: Arena, number: int) -> Done:
+    victim = _pick([name for name in _tasks(arena) if name.startswith("worker")], number)
+    for _ in range(2):
+        _kill(arena, victim, program=True)
+        arena.until("it runs again", partial(_runs_since, arena, victim, time.time()))
+    _kill(arena, victim, program=True)
+    return Done(victim, frozenset({victim}))
+
+
+def _runs_since(arena: Arena, task: str, since: float) -> bool:
+    return task in _reported(arena, "running", since)
 
 
 def _executor(arena: Arena, number: int) -> Done:
@@ -265,6 +279,15 @@ def _agent_back(arena: Arena, number: int) -> Done:
     return Done(victim, frozenset(names))
 
 
+def _agent_away(arena: Arena, number: int) -> Done:
+    victim, began = _host(arena, number), time.time()
+    names, node = arena.hosts()[victim], arena.wanted.pop(victim)
+    arena.away.append(node)
+    freeze(node)
+    arena.until("its tasks are launched again", lambda: names <= _launched(arena, began))
+    return Done(victim, frozenset(names))
+
+
 def _launched(arena: Arena, since: float) -> set[str]:
     return {launch.task for launch in arena.witness.record().launched if launch.time > since}
 
@@ -387,6 +410,7 @@ def _pick(found: Sequence[str], number: int) -> str:
 
 _KINDS: Mapping[str, Kind] = {
     "worker": _program("worker"),
+    "worker-kills": _worker_kills,
     "ps": _program("ps"),
     "chief": _program("chief"),
     "executor": _executor,
@@ -411,4 +435,5 @@ _KINDS: Mapping[str, Kind] = {
     "event-unknown": _event_unknown,
     "hoarder": _hoarder,
     "agent-gone": _agent_gone,
+    "agent-away": _agent_away,
 }

@@ -42,6 +42,12 @@ def test_faults_without_store_share_a_training() -> None:
 
 
 @given(st.integers())
+def test_each_training_has_at_most_one_last_fault(seed) -> None:
+    for names in (list(CATALOGUE), ["agent-gone", "agent-away"]):
+        assert all(1 == sum(strike.fault.last for strike in each.strikes) for each in plan(names, seed))
+
+
+@given(st.integers())
 def test_simultaneous_faults_differ(seed) -> None:
     (each,) = plan(["two-at-once"], seed)
 
