@@ -175,7 +175,27 @@ def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) 
         return False
     if agent is not None and recent_failures(agent.failures, state.spec.recovery.avoid_for, change.now):
         return False
-    return all(item.last_end == recovery.last_end for item in _losses_before(state, change))
+    return not _lacks_peer(state, recovery) and all(
+        item.last_end == recovery.last_end for item in _losses_before(state, change)
+    )
+
+
+def _lacks_peer(state: SchedulerState, recovery: Recovery) -> bool:
+    """Return whether a peer does not answer, or was lost with another error and does not run again."""
+    if state.spec.strategy is Strategy.INDEPENDENT:
+        return False
+    if not SILENT_STATES.isdisjoint(state.derived.state_counts):
+        return True
+    others = (item for item in state.stored.recoveries.values() if item.last_end != recovery.last_end)
+    return any(_is_missing(state, state.stored.tasks.get(item.task)) for item in others if item.task != recovery.task)
+
+
+def _is_missing(state: SchedulerState, record: TaskRecord | None) -> bool:
+    if record is None or record.job.is_side_job:
+        return False
+    status = state.stored.statuses.get(record.id)
+    runs = status is not None and status.state in (TaskState.RUNNING, TaskState.FINISHED)
+    return not runs or state.is_replaced(record)
 
 
 def mark_ready(state: SchedulerState, now: float) -> SchedulerState:

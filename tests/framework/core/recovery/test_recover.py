@@ -213,6 +213,9 @@ BROKEN = with_history(last_end=LIKE_ERROR)
         (with_history(last_end=LIKE_ERROR, has_begun=True), {}),
         (with_fields(BROKEN, progress={"worker-0__1": None}), {}),
         (with_history(BROKEN, "ps-0", since=NOW - 1, last_end="1: other"), {}),
+        (with_history(BROKEN, "ps-0", launch="ps-0__1", since=NOW - 60), {}),
+        (apply(with_history(BROKEN, "ps-0", since=NOW - 60), StatusStored(a_status("ps-0__1", TaskState.STAGING))), {}),
+        (apply(BROKEN, StatusStored(a_status("ps-0__1", TaskState.UNREACHABLE))), {}),
         (
             apply(BROKEN, AgentFailureRecorded(AgentFailures(STATE.stored.tasks["worker-0"].agent_id, "a", (1.0,)))),
             {},
@@ -233,6 +236,9 @@ BROKEN = with_history(last_end=LIKE_ERROR)
         "had trained before",
         "has trained",
         "after the loss of a peer",
+        "a lost peer is not launched yet",
+        "a lost peer does not run yet",
+        "a peer does not answer",
         "agent is suspected",
         "fail_fast is off",
         "restarts always",
@@ -247,6 +253,10 @@ def test_broken_peer_does_not_hide_broken_program() -> None:
     state = with_history(BROKEN, "worker-1", since=NOW - 0.01, last_end=LIKE_ERROR)
 
     assert Verdict.FAILED is verdict(end(state, **ERROR))
+
+
+def test_peer_that_runs_again_does_not_hide_broken_program() -> None:
+    assert Verdict.FAILED is verdict(end(with_history(BROKEN, "ps-0", since=NOW - 60), **ERROR))
 
 
 def test_broken_side_job_is_given_up() -> None:
