@@ -22,6 +22,7 @@ from tf_scheduler.model.task import SILENT_STATES, Cause, LaunchEnd, Recovery, T
 
 from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, record_failure
+from .replacement import EARLY_SECONDS as EARLY_SECONDS
 from .startup_timeout import CHECK_INTERVAL
 
 # --- Evidence about an end: the port, and whether it is like a former one
@@ -32,8 +33,6 @@ from .startup_timeout import CHECK_INTERVAL
 
 #: Maximum number of remembered bad addresses per task.
 MAX_BAD_ADDRESSES = 16
-#: Seconds in which a program without server and progress has not begun to train.
-EARLY_SECONDS = 300.0
 #: A shell's exit codes for a command that cannot be executed or does not exist.
 _NO_COMMAND = (126, 127)
 #: Numbers differ between two ends with one reason: process ids, ports, times.

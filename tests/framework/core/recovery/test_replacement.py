@@ -4,6 +4,7 @@ import pytest
 
 from builders import a_running_state, a_spec, a_status
 from tf_scheduler.core.recovery.replacement import (
+    EARLY_SECONDS,
     PREVIOUS_ADDRESS_WAIT,
     no_retry_reason,
     replace_launch,
@@ -31,6 +32,16 @@ def test_replaced_launch_keeps_failure_history() -> None:
         after.ready_at,
         after.previous_address_until,
     )
+
+
+def test_program_that_ran_for_long_had_begun() -> None:
+    """Also without server and progress, as if it had ended itself."""
+    worker = STATE.stored.tasks["worker-0"]
+    state = apply(STATE, StatusStored(a_status(worker.id, timestamp=10.0, healthy=None)))
+
+    items = [replace_launch(state, worker, "x", 10.0 + EARLY_SECONDS - late) for late in (0.1, 0.0)]
+
+    assert [False, True] == [item.has_begun for item in items]
 
 
 def test_restart_group_skips_finished_and_replaced_tasks() -> None:
