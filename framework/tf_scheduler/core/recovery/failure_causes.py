@@ -149,9 +149,11 @@ def outdated_agents(state: SchedulerState, now: float) -> list[AgentId]:
     An agent that registers again has another id, so failures of the old one would stay forever.
     """
     policy, agents = state.spec.recovery, islice(state.stored.agent_failures.values(), _FORGOTTEN_TOGETHER)
-    counting = {item.agent_id: recent_failures(item.failures, policy.avoid_for, now) for item in agents}
-    avoided = state.stored.agent_failures
-    return [agent for agent, failures in counting.items() if not failures and avoided[agent].avoided_until <= now]
+    return [
+        item.agent_id
+        for item in agents
+        if not recent_failures((*item.failures, item.killed_at), policy.avoid_for, now) and item.avoided_until <= now
+    ]
 
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:

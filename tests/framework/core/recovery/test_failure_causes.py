@@ -120,11 +120,13 @@ def test_failures_that_no_longer_count_are_forgotten() -> None:
         "gone": AgentFailures("gone", "a", (1.0,), 0.0),
         "avoided": AgentFailures("avoided", "b", (1.0,), 9_000.0),
         "recent": AgentFailures("recent", "c", (4_900.0,), 0.0),
+        "killed": AgentFailures("killed", "e", killed_task="worker-1", killed_at=4_900.0),
+        "killed before": AgentFailures("killed before", "f", killed_task="worker-1", killed_at=1.0),
     }
     state = with_fields(a_running_state(a_spec()), agent_failures=items)
     recovery = replace_launch(state, state.stored.tasks["worker-0"], "lost", 5_000.0)
 
     decision = relaunch(state, [recovery], AgentFailures("new", "d", (5_000.0,), 0.0), Outcome("TaskRecovers", "lost"))
 
-    assert ["gone"] == outdated_agents(state, 5_000.0)
-    assert {"avoided", "recent", "new"} == set(decision.state.stored.agent_failures)
+    assert ["gone", "killed before"] == outdated_agents(state, 5_000.0)
+    assert {"avoided", "recent", "killed", "new"} == set(decision.state.stored.agent_failures)
