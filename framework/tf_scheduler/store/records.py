@@ -152,16 +152,28 @@ def read_record(name: str, data: bytes) -> TaskRecord:
 
 
 def changes(stored: Mapping[str, bytes], place: str = "the state") -> tuple[effects.Change, ...]:
-    """Return the state's changes, records before statuses.
+    """Return the state's changes, records before statuses, and recoveries by time.
 
     Raises StoreCorruptError, which names `place`.
     """
+    keys = sorted(stored)
     return tuple(
-        _decoded(key, stored[key], decoder, place)
+        change
         for prefix, decoder in _DECODERS.items()
-        for key in sorted(stored)
-        if key == prefix or key.startswith(f"{prefix}/")
+        for change in sorted(
+            (
+                _decoded(key, stored[key], decoder, place)
+                for key in keys
+                if key == prefix or key.startswith(f"{prefix}/")
+            ),
+            key=_decided_at,
+        )
     )
+
+
+def _decided_at(change: effects.Change) -> float:
+    """Order recoveries by time: the reducer keeps the latest losses only."""
+    return change.recovery.since if isinstance(change, effects.RecoveryDecided) else 0.0
 
 
 def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:

@@ -9,12 +9,19 @@ import pytest
 from builders import a_spec
 from kit.stored_samples import current, recorded, sample_changes, sample_values, stored_values
 from tf_scheduler import __version__
-from tf_scheduler.model.effects import AgentFailureRecorded, FrameworkRegistered, ReservationMade, TaskLaunched
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import (
+    AgentFailureRecorded,
+    FrameworkRegistered,
+    RecoveryDecided,
+    ReservationMade,
+    TaskLaunched,
+)
 from tf_scheduler.model.placement import AgentLocation
 from tf_scheduler.model.resources import Reservation
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import AgentFailures, TaskRecord
+from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord
 from tf_scheduler.store import records
 from tf_scheduler.store.interface import Put, StoreCorruptError, StoreVersionError, checksum
 
@@ -30,6 +37,20 @@ def as_schema_1(put: Put, *missing: str) -> bytes:
     """Return a value as schedulers of schema 1 stored it, without these fields."""
     fields = {**json.loads(put.value), "schema": 1}
     return json.dumps({name: item for name, item in fields.items() if name not in ("crc32", *missing)}).encode()
+
+
+def test_restarted_scheduler_knows_the_same_recent_losses() -> None:
+    """Old losses of a long job, whose names are in another order, do not displace them."""
+    state = SchedulerState(a_spec())
+    decided = [
+        RecoveryDecided(Recovery(f"worker-{100 - number}", "x", Cause.USER_ERROR, "x", at, at, at))
+        for number, at in enumerate([*range(0, 6000, 100), *range(6000, 6005)])
+    ]
+    puts = [put for change in decided for put in records.writes(change, state) if isinstance(put, Put)]
+
+    loaded = apply(state, *records.changes({put.key: put.value for put in puts}))
+
+    assert apply(state, *decided).derived.recent_losses == loaded.derived.recent_losses
 
 
 def test_newer_value_is_rejected() -> None:
