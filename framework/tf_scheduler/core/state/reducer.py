@@ -320,6 +320,10 @@ class _Draft:
         if ready_count <= 0 < self.ready_count() and self.starting_count:
             # From now on every starting task must join.
             self.oldest_start = min(item.timestamp for item in self.statuses.value.values() if _is_starting(item))
+        record = self.tasks.value.get(name_of(status.id))
+        if status.state is TaskState.STAGING and record is not None:
+            # Its agent may have been silent at the last check of all tasks.
+            self.oldest_unstarted_launch = min(self.oldest_unstarted_launch, record.launched_at)
         if status.state in SILENT_STATES:
             self.next_lost_at = min(self.next_lost_at, lost_at(self.spec, self.tasks.value, status))
         elif SILENT_STATES.isdisjoint(self.state_counts.value):

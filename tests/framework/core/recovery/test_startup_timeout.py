@@ -113,3 +113,15 @@ def test_silent_launch_is_lost_after_timeout() -> None:
     assert (state, ()) == startup_timeout.unstarted_launches(state, 4.0 + TIMEOUT)
     _, (status,) = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
     assert ("worker-0__2", TaskState.LOST) == (status.id, status.state)
+
+
+def test_launch_that_stages_after_silence_is_lost_after_timeout() -> None:
+    """The check of another launch has left it out while its agent was silent."""
+    launches = (TaskLaunched(a_record(SPEC, name, "2")) for name in ("worker-0", "worker-1"))
+    state = apply(WAITING, *launches, StatusStored(a_status("worker-0__2", TaskState.UNREACHABLE)))
+    checked, (other,) = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
+    staging = StatusStored(a_status("worker-0__2", TaskState.STAGING))
+
+    state = apply(with_fields(checked, connected=True), StatusStored(other), staging)
+
+    assert ["worker-0__2"] == [item.id for item in startup_timeout.unstarted_launches(state, 6.0 + TIMEOUT)[1]]
