@@ -138,7 +138,7 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         return f"{failed}; {final}"
     if policy.fail_fast and counts and _is_broken(state, change, recovery):
         again = f"{record.name} failed twice in the same way before its first step: {status.error}"
-        return f"{again}; restart.fail_fast ends the job"
+        return f"{again}; restart.fail_fast allows no other launch"
     if counts and exhausted(policy, recovery.failures, change.now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return f"{failed} (failure {len(recovery.failures)}: {limit})"
