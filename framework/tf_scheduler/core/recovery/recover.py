@@ -102,8 +102,12 @@ class StatusChange:
 
     @property
     def seconds_run(self) -> float:
-        """Seconds since the start of the program, if its server has not answered."""
-        return self.now - self.before.timestamp if self.before is not None and self.has_run else 0.0
+        """Seconds since the program's start, if its server has not answered; from the launch to a silence."""
+        if self.before is None or not self.has_run:
+            return 0.0
+        if self.before.state in SILENT_STATES:
+            return self.before.timestamp - self.record.launched_at
+        return self.now - self.before.timestamp
 
 
 def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:

@@ -159,6 +159,19 @@ def test_error_of_program_that_had_begun_is_not_remembered() -> None:
     assert [("", True)] * 3 == [(item["worker-0"].last_end, item["worker-0"].has_begun) for item in items]
 
 
+@pytest.mark.parametrize(("seconds", "has_begun"), [(recover.EARLY_SECONDS, True), (10.0, False)])
+def test_silence_is_no_training_and_hides_none(seconds, has_begun) -> None:
+    record = STATE.stored.tasks["worker-0"]
+    silent = a_status(record.id, TaskState.UNREACHABLE, timestamp=record.launched_at + seconds)
+    lost, now = replace(silent, state=TaskState.LOST), silent.timestamp + 1000.0
+
+    decision = recover.on_task_end(
+        apply(STATE, StatusStored(lost)), recover.StatusChange(record, lost, silent, now, lambda: "id")
+    )
+
+    assert has_begun is recoveries(decision)["worker-0"].has_begun
+
+
 def test_peers_that_restart_remember_the_error() -> None:
     """Their own end, of the same program, is not read."""
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
