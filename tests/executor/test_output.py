@@ -96,6 +96,22 @@ def test_name_taken_by_the_program_is_left_alone(tmp_path: Path, is_folder: bool
     assert b"" == (tmp_path / "other").read_bytes()
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_backup_does_not_follow_a_link(tmp_path: Path, exists: bool) -> None:
+    """The executor may be root, and the program's user owns the sandbox."""
+    sandbox, other = tmp_path / "sandbox", tmp_path / "other"
+    sandbox.mkdir()
+    if exists:
+        other.write_bytes(b"root's")
+    with rotated(sandbox / "stdout", 10, 1) as file:
+        (sandbox / "stdout.1").symlink_to(other)
+        file.write(b"line 1\n")
+        file.write(b"line 2\n")
+    assert {"stdout": b"line 2\n", "stdout.1": b"line 1\n"} == contents(sandbox)
+    assert not (sandbox / "stdout.1").is_symlink()
+    assert (other.read_bytes() == b"root's") if exists else not other.exists()
+
+
 @settings(deadline=None, max_examples=50)
 @given(chunks=st.lists(st.binary(max_size=40), max_size=8), limit=st.integers(1, 30))
 def test_rotation_loses_nothing_and_respects_limit(

@@ -64,14 +64,23 @@ class RotatedFile:
             if self._backup(number).exists():
                 self._backup(number).replace(self._backup(number + 1))
         if self._backups:
-            # Not by name: the program may have removed or renamed the file.
-            with self._backup(1).open("wb") as backup:
-                copied = 0
-                while part := os.sendfile(backup.fileno(), self._file, copied, PIPE_BYTES):
-                    copied += part
+            self._copy_to(self._backup(1))
         if not self._renew():
             os.ftruncate(self._file, 0)
         self._size = 0
+
+    def _copy_to(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        # O_EXCL: a link of the program's user could lead to any file, which root may write.
+        backup = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            copied = 0
+            # Not by name: the program may have removed or renamed the file.
+            while part := os.sendfile(backup, self._file, copied, PIPE_BYTES):
+                copied += part
+        finally:
+            os.close(backup)
 
     def _renew(self) -> bool:
         """Create the file again if it was removed or renamed; return whether it was."""
