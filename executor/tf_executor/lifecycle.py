@@ -149,12 +149,12 @@ def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: fl
     return _terminate(state, events.StopReason(event.reason, failed=True), now + state.launch.grace)
 
 
-#: A relaunch could not use the checkpoint folder either, so the scheduler ends the job.
+#: A relaunch could not use the checkpoint folder of another framework either, so the scheduler ends the job.
 FENCED = "REASON_TASK_UNAUTHORIZED"
 
 
 def _superseded(state: LifecycleState, event: events.Superseded, now: float) -> Step:
-    stopped = events.StopReason(event.reason, failed=True, reason=FENCED)
+    stopped = events.StopReason(event.reason, failed=True, reason=FENCED if event.is_final else "")
     return _terminate(state, stopped, now + state.launch.grace)
 
 

@@ -131,7 +131,8 @@ class FolderFence:
             winner = self._check(running)
             running = True
             if winner is not None and not self._stopped.is_set():
-                self._put(Superseded(self._describe(winner)))
+                is_final = winner.frameworks[-1] != self._claim.frameworks[-1]
+                self._put(Superseded(self._describe(winner), is_final))
                 self._stopped.set()
             self._checked.set()
             self._stopped.wait(INTERVAL)

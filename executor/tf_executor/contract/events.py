@@ -130,6 +130,8 @@ class Superseded(Event):
     """A newer launch of the task uses the checkpoint folder."""
 
     reason: str
+    #: Whether another framework has the folder, so that no relaunch gets it back.
+    is_final: bool
 
 
 @dataclass(frozen=True)
