@@ -43,7 +43,9 @@ def _next_stage(state: LifecycleState) -> Step:
 
 def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step:  # noqa: ARG001
     timeout = state.launch.hook_timeout
-    limits = [state.time_limit, None if _is_program(state) or timeout is None else now + timeout]
+    # The check of CHECKPOINT_DIR has its own limit, after which the program starts.
+    is_unlimited = state.stage in (Stage.PROGRAM, Stage.FENCE)
+    limits = [state.time_limit, None if is_unlimited or timeout is None else now + timeout]
     deadline = min((limit for limit in limits if limit is not None), default=None)
     return state.entered(TaskPhase.RUNNING, deadline), _announcement(state)
 

@@ -173,6 +173,12 @@ def test_stage_without_process_runs() -> None:
     assert SendReport("TASK_FAILED", "no GPU", EndReport(failed_stage="choice of GPUs")) == report
 
 
+def test_check_of_checkpoint_folder_has_no_hook_timeout() -> None:
+    """A file system that hangs delays the program, and does not fail it."""
+    state, _ = play(LaunchRequested((Stage.FENCE, Stage.PROGRAM), hook_timeout=1.0), Spawned())
+    assert state.deadline is None
+
+
 def test_time_limit_includes_hooks() -> None:
     state, _ = play(
         LaunchRequested((Stage.PRE, Stage.PROGRAM), time_limit=10.0, hook_timeout=60.0, grace=5.0), Spawned()
