@@ -72,6 +72,13 @@ def test_damaged_file_is_ignored(data: bytes) -> None:
     assert FolderClaim.decode(data) is None
 
 
+@pytest.mark.parametrize("name", ["x" * 256, "a\nb", "\x1b[2J", "\ud800"])
+def test_unprintable_name_is_damage(name: str) -> None:
+    """An agent refuses a message with a lone surrogate, so that the end of the task would be lost."""
+    assert FolderClaim.decode(a_claim(name).encode()) is None
+    assert FolderClaim.decode(a_claim("t", "a", name).encode()) is None
+
+
 def test_claim_round_trips() -> None:
     assert a_claim("t", "a", "b") == FolderClaim.decode(a_claim("t", "a", "b").encode())
 

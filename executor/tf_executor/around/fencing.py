@@ -39,6 +39,8 @@ INTERVAL = 5.0
 CLAIM_LIMIT = 10.0
 #: Number of frameworks in a file, and its maximum size.
 _FRAMEWORKS, _MAX_BYTES = 100, 1 << 16
+#: Maximum length of a name: the file's content gets into messages, and any user of the folder can change it.
+_MAX_NAME = 255
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +64,8 @@ class FolderClaim:
             claim = cls(task_id, tuple(frameworks), int(values["serial"]), float(values["launched_at"]))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
-        return claim if frameworks else None
+        is_valid = all(len(name) <= _MAX_NAME and name.isprintable() for name in (task_id, *frameworks))
+        return claim if frameworks and is_valid else None
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
