@@ -175,7 +175,9 @@ def _stage_overdue(state: LifecycleState, event: events.Overdue, now: float) -> 
 
 def _terminate(state: LifecycleState, stopped: events.StopReason, deadline: float) -> Step:
     state = replace(state, stopped=stopped).entered(TaskPhase.STOPPING, deadline)
-    report = (SendReport("TASK_KILLING", stopped.message, healthy=stopped.healthy),) if state.killing_known else ()
+    # The scheduler still needs to know whether the server has answered: a report of frozen processes has hidden it.
+    healthy = state.healthy if stopped.healthy is None else stopped.healthy
+    report = (SendReport("TASK_KILLING", stopped.message, healthy=healthy),) if state.killing_known else ()
     return state, (*report, events.Terminate())
 
 

@@ -15,12 +15,15 @@ from tf_executor.contract.events import (
     AgentLost,
     Event,
     Exited,
+    FreezeChanged,
+    FrozenTooLong,
     KillTree,
     LaunchRefused,
     LaunchRequested,
     Leave,
     LifecycleState,
     Overdue,
+    Ready,
     SendReport,
     Spawn,
     Spawned,
@@ -53,6 +56,13 @@ def states(actions: list[Action]) -> list[str]:
 
 
 RUNNING = play(AgentConnected(killing_known=True), LaunchRequested(), Spawned())[0]
+
+
+def test_stop_of_a_frozen_program_tells_that_its_server_answered() -> None:
+    """Otherwise the scheduler would believe that the program has never begun."""
+    _, actions = play(Ready("up"), FreezeChanged("is stopped", is_frozen=True), FrozenTooLong("frozen"), state=RUNNING)
+    reports = [(action.state, action.healthy) for action in actions if isinstance(action, SendReport)]
+    assert [("TASK_RUNNING", True), ("TASK_RUNNING", False), ("TASK_KILLING", True)] == reports
 
 
 @pytest.mark.parametrize(("ending", "last"), [(OK, "TASK_FINISHED"), (FAILED, "TASK_FAILED")])
