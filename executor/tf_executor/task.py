@@ -172,7 +172,7 @@ class TaskProcess:
         elif stage is Stage.SECRETS:
             error = self.secrets.fetch(self._limits.owner)
         elif self._fence is not None:
-            self._fence.start(self._limits.owner)
+            self._fence.start(self._limits.identity)
         self._put(events.Prepared(error))
 
     def _watch(self) -> None:

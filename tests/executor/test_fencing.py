@@ -254,3 +254,19 @@ def test_file_is_written_as_the_program_user(executor: Any, is_link: bool) -> No
         else:
             status = (folder / FOLDER).stat()
             assert (entry.pw_uid, 0o700) == (status.st_uid, status.st_mode & 0o777)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can use files as another user")
+def test_groups_of_the_program_user_count() -> None:
+    """A shared folder often belongs to a group; the other threads keep theirs."""
+    entry, groups = pwd.getpwnam("nobody"), os.getgroups()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "checkpoint").touch()
+        os.chown(folder, 0, 4321)
+        folder.chmod(0o770)
+        fence, _ = a_fence(folder)
+        fence.start((entry.pw_uid, entry.pw_gid, (entry.pw_gid, 4321)))
+        fence.stop()
+        assert written(folder) is not None
+    assert groups == os.getgroups()

@@ -113,10 +113,10 @@ class FolderFence:
         self._problem = ""
         self._checked, self._stopped = threading.Event(), threading.Event()
 
-    def start(self, owner: tuple[int, int] | None) -> None:
+    def start(self, owner: tuple[int, int, tuple[int, ...]] | None) -> None:
         """Check now and then every INTERVAL; return after the first check, or CLAIM_LIMIT.
 
-        `owner`: the program's user and group, if not the executor's.
+        `owner`: the program's user, group and all groups, if not the executor's.
         """
         threading.Thread(target=self._run, args=(owner,), name="fence", daemon=True).start()
         self._checked.wait(CLAIM_LIMIT)
@@ -125,7 +125,7 @@ class FolderFence:
         """Stop checking; does not wait, because the file system may hang."""
         self._stopped.set()
 
-    def _run(self, owner: tuple[int, int] | None) -> None:
+    def _run(self, owner: tuple[int, int, tuple[int, ...]] | None) -> None:
         if owner is not None:
             # The folder belongs to the user, who may put links there, and NFS servers refuse root.
             access_files_as(*owner)

@@ -7,12 +7,15 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+
+#: Machine -> number of the system call setgroups.
+_SETGROUPS = {"x86_64": 116, "aarch64": 159}
 
 #: Python ignores these, and subprocess resets them.
 _PYTHON_SIGNALS = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -36,11 +39,15 @@ def hide_environment() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def access_files_as(user: int, group: int) -> None:
+def access_files_as(user: int, group: int, groups: Sequence[int]) -> None:
     """Let only the calling thread access files as another user; the others keep root.
 
-    Supplementary groups stay (setfsuid(2)).
+    On other machines than those of _SETGROUPS the supplementary groups stay.
     """
+    number = _SETGROUPS.get(os.uname().machine)
+    if number is not None:
+        # Not os.setgroups, which changes all threads (nptl(7)).
+        _LIBC.syscall(number, len(groups), (ctypes.c_uint32 * len(groups))(*groups))
     _LIBC.setfsgid(group)
     _LIBC.setfsuid(user)
 
