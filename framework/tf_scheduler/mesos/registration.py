@@ -1,7 +1,9 @@
 """Check a first registration: an empty state store may have lost a live framework.
 
 Then the tasks of that framework still run, and a new framework would launch each of them a second time. So the master
-is asked for live frameworks of the service's name and role before each SUBSCRIBE without a framework id.
+is asked for live frameworks of the service's name and role before each SUBSCRIBE without a framework id. After a
+failover the master learns frameworks without a scheduler, and tasks, only from returning agents. So before a framework
+counts as missing, all agents must be back or be removed (agent_reregister_timeout).
 """
 
 from __future__ import annotations
@@ -76,12 +78,15 @@ def check_registration(
     live = [item for item in frameworks if item.is_of(spec)]
     others = tuple(item.id for item in live)
     if orders.adopt:
-        chosen = _to_adopt(spec, orders, frameworks, content)
+        chosen = _to_adopt(spec, orders, frameworks, content, ask)
         return _adopted(spec, chosen, ask, tuple(key for key in others if key != chosen.id))
     for item in live:
         if item.id == orders.reset:
             return _adopted(spec, item, ask, reset=True)
-    return _unknown_framework(spec, live, ask) if live else None
+    if live:
+        return _unknown_framework(spec, live, ask)
+    _await_agents(ask("GET_AGENTS"))
+    return None
 
 
 def find_filter(reply: SendResult, own: str) -> FrameworksHidden | None:
@@ -106,6 +111,7 @@ def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster
     first = max(live, key=lambda item: len(tasks[item.id]))
     is_used = first.is_connected or first.is_recovered or first.has_resources or tasks[first.id]
     if len(live) == 1 and not is_used and isinstance(reply, Sent):
+        _await_agents(ask("GET_AGENTS"))
         return FrameworkAdopted(first.id)
     names = tasks[first.id]
     listed = f" ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})" if names else ""
@@ -123,11 +129,15 @@ def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster
     )
 
 
-def _to_adopt(spec: ServiceSpec, orders: LostFrameworks, frameworks: list[_Framework], content: Json) -> _Framework:
+def _to_adopt(
+    spec: ServiceSpec, orders: LostFrameworks, frameworks: list[_Framework], content: Json, ask: AskMaster
+) -> _Framework:
     """Return the framework to adopt. Raises RegistrationRefusedError for a wrong id."""
     found = next((item for item in frameworks if item.id == orders.adopt), None)
     if found is None:
         ended = any(item.id == orders.adopt for item in map(_framework, content.get("completed_frameworks", ())))
+        if not ended:
+            _await_agents(ask("GET_AGENTS"))
         why = "the framework has ended" if ended else "Mesos does not know this framework"
     elif found.name != spec.name:
         why = f"its name is {found.name}, not {spec.name} (option service.name)"
@@ -154,24 +164,28 @@ def _adopted(
 ) -> FrameworkAdopted:
     """Return the framework with its tasks.
 
-    After a failover the master learns tasks only from returning agents. A task that it lists later would be unknown to
-    the adopting scheduler, which would kill it, so all agents must be back or be removed (agent_reregister_timeout).
+    A task that the master lists later would be unknown to the adopting scheduler, which would kill it.
     """
-    agents = _answer(ask, "GET_AGENTS")
-    if missing := agents.get("recovered_agents"):
-        raise TransportError(f"the master waits for {len(missing)} agents to register again before it knows all tasks")
+    reply = ask("GET_AGENTS")
+    _await_agents(reply)
     hosts = {
         AgentId(item["agent_info"]["id"]["value"]): str(item["agent_info"]["hostname"])
-        for item in agents.get("agents", ())
+        for item in _content(reply, "GET_AGENTS").get("agents", ())
     }
-    content, specs = _answer(ask, "GET_TASKS"), {task.name: task for task in spec.tasks()}
+    content, specs = _content(ask("GET_TASKS"), "GET_TASKS"), {task.name: task for task in spec.tasks()}
     tasks = tuple(_found_tasks(content, framework.id, hosts, specs))
     return FrameworkAdopted(framework.id, tasks, reset, others)
 
 
-def _answer(ask: AskMaster, kind: str) -> Json:
+def _await_agents(reply: SendResult) -> None:
+    """Raise TransportError while the master waits for agents, by its answer to GET_AGENTS."""
+    missing = reply.answer.get("get_agents", {}).get("recovered_agents") if isinstance(reply, Sent) else None
+    if missing:
+        raise TransportError(f"the master waits for {len(missing)} agents to register again before it knows all tasks")
+
+
+def _content(reply: SendResult, kind: str) -> Json:
     """Return the content of an answer. Raises RegistrationRefusedError if refused."""
-    reply = ask(kind)
     if isinstance(reply, Sent):
         content: Json = reply.answer.get(kind.lower(), {})
         return content

@@ -39,11 +39,28 @@ def refusal(answers: MasterAnswers, orders: LostFrameworks | None = None) -> str
 )
 @pytest.mark.parametrize("orders", [LostFrameworks(), RESET])
 def test_first_installation_registers(frameworks, orders) -> None:
-    """One request; frameworks of another name or role are those of other services."""
+    """Frameworks of another name or role are those of other services."""
     answers = MasterAnswers(frameworks, TASKS)
 
     assert check(answers, orders) is None
-    assert ["GET_FRAMEWORKS"] == answers.asked
+    assert ["GET_FRAMEWORKS", "GET_AGENTS"] == answers.asked
+
+
+@pytest.mark.parametrize("orders", [LostFrameworks(), RESET, ADOPT])
+def test_nothing_counts_as_missing_before_all_agents_are_back(orders) -> None:
+    """A restarted master knows a framework without a scheduler, and tasks, only from its agents."""
+    for answers in (MasterAnswers(), MasterAnswers([a_framework()])):
+        answers.agents["recovered_agents"] = [{"hostname": "agent-2"}]
+
+        with pytest.raises(TransportError, match="1 agents to register again"):
+            check(answers, orders)
+
+
+def test_hidden_agents_do_not_prevent_installation() -> None:
+    answers = MasterAnswers()
+    answers.rejected = {"GET_AGENTS": 403}
+
+    assert check(answers) is None
 
 
 def test_completed_framework_does_not_hinder() -> None:
