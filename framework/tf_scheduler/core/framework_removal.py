@@ -43,7 +43,14 @@ def reset_framework(state: SchedulerState) -> effects.Decision:
     ]
     message = f"framework {state.stored.framework_id} forgotten; the job starts again from its last checkpoint"
     return decide(
-        state.with_process(finished=False, refused="", stop_requested=False, left_behind=()),
+        state.with_process(
+            finished=False,
+            refused="",
+            stop_requested=False,
+            left_behind=(),
+            waits_for_agents=False,
+            last_progress=None,
+        ),
         *changes,
         outcomes=(effects.Outcome("FrameworkReset", message),),
     )

@@ -9,6 +9,7 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.model.effects import FrameworkRegistered
 from tf_scheduler.model.events import ResetRequested
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Status, Verb
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
@@ -114,6 +115,17 @@ def test_reset_is_stored() -> None:
         world.state.process.finished,
     )
     assert {"plans"} == {key.partition("/")[0] for key in world.stored()}
+
+
+def test_reset_forgets_what_health_shows_of_the_old_framework() -> None:
+    """As for a restarted scheduler: neither its silence nor its wait for agents."""
+    world = away_for_too_long(deployed_job())
+    last = (TaskName("worker-0"), 1.0)
+    world.state = world.state.with_process(waits_for_agents=True, last_progress=last)
+
+    reset(world)
+
+    assert (False, None) == (world.state.process.waits_for_agents, world.state.process.last_progress)
 
 
 def test_reset_keeps_commands_of_operators() -> None:
