@@ -13,7 +13,7 @@ from tf_scheduler.model import effects
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted
 from tf_scheduler.model.ids import NewId, TaskName
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import TaskRecord, TaskState
 
 from . import job_end
 from .plans.scheduling import PlanView
@@ -28,7 +28,7 @@ def adopt(
     state: SchedulerState, event: FrameworkAdopted, now: float, new_id: NewId, view: PlanView
 ) -> effects.Decision:
     """Store the framework with its tasks; with `reset`, stop the job."""
-    tasks = _current(event.tasks)
+    tasks = _current(replace(item, record=_dated(item.record, now)) for item in event.tasks)
     changes = (
         effects.FrameworkRegistered(event.framework_id),
         *_resized(state, tasks, now),
@@ -46,6 +46,13 @@ def adopt(
 def reset_reason(framework_id: str) -> str:
     """Return why the job of a framework stops before another one replaces it."""
     return f"an operator requested a reset of framework {framework_id}"
+
+
+def _dated(record: TaskRecord, now: float) -> TaskRecord:
+    """Return the record without an unknown launch time, or times in the future: deadlines depend on them."""
+    return replace(
+        record, launched_at=min(record.launched_at or now, now), job_started_at=min(record.job_started_at, now)
+    )
 
 
 def _current(tasks: Iterable[FoundTask]) -> list[FoundTask]:

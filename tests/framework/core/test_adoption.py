@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import pytest
+
 from builders import a_record, a_spec, a_status
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted, FrameworksHidden, SubscriptionRefused
@@ -52,6 +54,22 @@ def test_last_launch_counts_in_any_order() -> None:
     for tasks in (launches, launches[::-1]):
         records = send(FrameworkAdopted(FRAMEWORK, tasks)).state.stored.tasks
         assert ["worker-0__new"] == [record.id for record in records.values()]
+
+
+@pytest.mark.parametrize(("launched_at", "expected"), [(0.0, 1000.0), (900.0, 900.0), (5000.0, 1000.0)])
+def test_unknown_time_of_launch_does_not_end_the_job(launched_at: float, expected: float) -> None:
+    """A task without a label and a status has none; another machine's clock may be ahead."""
+    decision = send(FrameworkAdopted(FRAMEWORK, (found("worker-0", launched_at=launched_at),)))
+
+    assert expected == decision.state.derived.first_launch_at
+
+
+def test_launch_without_a_time_is_the_last_one() -> None:
+    """It has no status yet; the earlier launch has ended."""
+    earlier = found("worker-0", "old", TaskState.KILLED, launched_at=900.0)
+    decision = send(FrameworkAdopted(FRAMEWORK, (found("worker-0", "new", launched_at=0.0), earlier)))
+
+    assert ["worker-0__new"] == [record.id for record in decision.state.stored.tasks.values()]
 
 
 def test_failed_launch_is_not_restored() -> None:
