@@ -189,6 +189,23 @@ def test_adopted_elastic_cluster_keeps_its_size() -> None:
     assert world.state.stored.full_spec == spec
 
 
+def test_failed_worker_does_not_reduce_adopted_elastic_cluster() -> None:
+    """It was launched together with the others, so the cluster restarts with all workers."""
+    jobs = (a_job(JobKind.WORKER, 3, min_count=2),)
+    world = deployed(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED))
+    answers = answers_of(world.mesos)
+    failed = answers.tasks["tasks"].pop()
+    answers.tasks["completed_tasks"].append({**failed, "state": "TASK_FAILED"})
+    play(world, send.status(failed["name"], TaskState.FAILED, exit_code=1))
+
+    adopt(world, answers)
+    for _ in range(4):
+        play(world, send.wait(10), send.offers(), send.running())
+
+    play(world, expect.alive("worker-0", "worker-1", "worker-2"))
+    assert world.state.stored.full_spec is None
+
+
 def test_reset_stops_tasks_before_the_job_restarts() -> None:
     """Old programs end first; then the framework is torn down and replaced."""
     world = deployed(kills_at_once=False)

@@ -28,10 +28,11 @@ def adopt(
     state: SchedulerState, event: FrameworkAdopted, now: float, new_id: NewId, view: PlanView
 ) -> effects.Decision:
     """Store the framework with its tasks; with `reset`, stop the job."""
-    tasks = _current(replace(item, record=_dated(item.record, now)) for item in event.tasks)
+    found = [replace(item, record=_dated(item.record, now)) for item in event.tasks]
+    tasks = _current(found)
     changes = (
         effects.FrameworkRegistered(event.framework_id),
-        *_resized(state, tasks, now),
+        *_resized(state, found, tasks, now),
         *(effects.TaskLaunched(item.record) for item in tasks),
     )
     decision = decide(state, *changes, outcomes=tuple(_outcomes(event, tasks)))
@@ -77,11 +78,19 @@ def _has_finished(item: FoundTask) -> bool:
     return item.status.state is TaskState.FINISHED
 
 
-def _resized(state: SchedulerState, tasks: Iterable[FoundTask], now: float) -> tuple[effects.Change, ...]:
-    """Return the size of a smaller elastic cluster, which has only its first workers."""
+def _resized(
+    state: SchedulerState, found: Iterable[FoundTask], tasks: Iterable[FoundTask], now: float
+) -> tuple[effects.Change, ...]:
+    """Return the size of a smaller elastic cluster, which has only its first workers.
+
+    An ended worker belongs to the cluster, too, if it was launched with the others: collective training restarts whole.
+    """
     job = scalable_job(state.spec)
-    workers = {item.record.index for item in tasks if job is not None and item.record.job is job.kind}
-    is_smaller = job is not None and job.min_count <= len(workers) < job.count and max(workers) == len(workers) - 1
+    if job is None:
+        return ()
+    since = min((item.record.serial for item in tasks if item.record.job is job.kind), default=0)
+    workers = {item.record.index for item in found if item.record.job is job.kind and item.record.serial >= since}
+    is_smaller = job.min_count <= len(workers) < job.count and max(workers) == len(workers) - 1
     return (effects.Resized(len(workers), now),) if is_smaller else ()
 
 
