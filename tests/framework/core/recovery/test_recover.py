@@ -160,7 +160,7 @@ def test_error_of_program_that_had_begun_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "has_begun"), [(recover.EARLY_SECONDS, True), (10.0, False)])
-def test_silence_is_no_training_and_hides_none(seconds, has_begun) -> None:
+def test_silence_does_not_count_as_training(seconds, has_begun) -> None:
     record = STATE.stored.tasks["worker-0"]
     silent = a_status(record.id, TaskState.UNREACHABLE, timestamp=record.launched_at + seconds)
     lost, now = replace(silent, state=TaskState.LOST), silent.timestamp + 1000.0
