@@ -24,7 +24,7 @@ from .contract.payload import Liveness, Payload
 from .contract.reports import EndReport
 from .process import memory, supervisor
 from .process.freezing import sample_processes
-from .process.memory import is_port_held_by_others
+from .process.memory import is_port_held_by_others, is_port_still_held_by_others
 from .process.output import TAIL_BYTES, Output, error_of, output_excerpt
 from .process.supervisor import CommandContext, SpawnError, Supervisor
 from .process.temporary import TemporaryFolder
@@ -102,7 +102,8 @@ class TaskProcess:
             return event
         oom, message = memory.read_oom_kills().since(self._memory_before)
         messages, port = [message] if message else [], self._payload.port
-        taken = port > 0 and is_port_held_by_others(port, [os.getpid(), *descendants(os.getpid())])
+        own = os.getpid()
+        taken = port > 0 and is_port_still_held_by_others(port, lambda: [own, *descendants(own)])
         if taken:
             messages.append(f"another process listens on the task's port {port}")
         ending = replace(event.ending, oom=oom or None, port_taken=taken or None)

@@ -121,7 +121,7 @@ def _bring_back(found: Arena) -> None:
 
 
 def _outlive(found: Arena) -> None:
-    """Raise MesosLocalError if the master ends soon after an agent's return (docs/mesos-conformance.md)."""
+    """Raise MesosLocalError if the master ends soon after an agent's return."""
     if found.away:
         began = time.time()
         found.until("the master has lived on for a while", lambda: time.time() > began + _ABORT, unseen=True)

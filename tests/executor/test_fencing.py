@@ -74,7 +74,7 @@ def test_damaged_file_is_ignored(data: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 256, "a\nb", "\x1b[2J", "\ud800"])
 def test_unprintable_name_is_damage(name: str) -> None:
-    """An agent refuses a message with a lone surrogate, so that the end of the task would be lost."""
+    """An agent refuses a lone surrogate: the end of the task would be lost."""
     assert FolderClaim.decode(a_claim(name).encode()) is None
     assert FolderClaim.decode(a_claim("t", "a", name).encode()) is None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kit.waiting import wait_until
 from tf_executor.around import health
 from tf_executor.around.health import HealthChecks
 from tf_executor.contract.events import FreezeChanged, FrozenTooLong
@@ -115,6 +116,7 @@ def test_limit_ends_the_watch() -> None:
 def test_stopped_program_is_named_and_replaced(executor: Any, program: str) -> None:
     """Also below a shell, which only waits for it."""
     executor.launch_ready(f"echo yes > ready; {program}", frozen_after=4.0, kill_grace=0.2)
+    wait_until(lambda: any(_name(pid) == "sleep" for pid in executor.processes()))
     pid = max(pid for pid in executor.processes() if _name(pid) == "sleep")
     os.kill(pid, signal.SIGSTOP)
 

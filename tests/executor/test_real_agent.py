@@ -101,7 +101,7 @@ def test_hooks_limits_output_and_secrets(scheduler: TaskLauncher) -> None:
     assert status["message"].startswith("exit code 3; stderr: "), status
     assert status["message"].endswith("line 1999 | line 2000 | post 3")
     assert "key=***; stdout: " in status["message"]
-    assert EndReport(3) == EndReport.decode(base64.b64decode(status["data"]))
+    assert EndReport(3, error="key=***") == EndReport.decode(base64.b64decode(status["data"]))
     assert 0 == scheduler.executor_exit()
     listed = scheduler.files("full")
     sizes = {name: size for name, size in listed.items() if name.startswith("stdout")}

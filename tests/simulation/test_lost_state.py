@@ -190,7 +190,7 @@ def test_adopted_elastic_cluster_keeps_its_size() -> None:
 
 
 def test_failed_worker_does_not_reduce_adopted_elastic_cluster() -> None:
-    """It was launched together with the others, so the cluster restarts with all workers."""
+    """It was launched with the others, so the cluster restarts with all."""
     jobs = (a_job(JobKind.WORKER, 3, min_count=2),)
     world = deployed(a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED))
     answers = answers_of(world.mesos)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Callable, Iterable, Iterator
 
 from .tree import read_proc
 
@@ -91,16 +92,29 @@ def _processes(count: int) -> str:
 
 #: TCP_LISTEN in /proc/net/tcp, hexadecimal (proc(5)).
 _LISTEN = "0A"
+#: Seconds in which the sockets of a killed process are closed, also on a busy machine.
+CLOSING_SECONDS = 3.0
+_LOOK = 0.05
 _LOCAL, _STATE, _INODE = 1, 3, 9
 
 
 def is_port_held_by_others(port: int, own: Iterable[int], root: Path = Path("/proc")) -> bool:
     """Return whether another process than `own` listens on `port`; False if unknown."""
     listening = set(_listening(port, root))
-    if not listening or any(listening & set(_sockets(root / str(pid))) for pid in own):
-        return False
-    # The socket of an own process that exited meanwhile is closed by now.
-    return not listening.isdisjoint(_listening(port, root))
+    return bool(listening) and not any(listening & set(_sockets(root / str(pid))) for pid in own)
+
+
+def is_port_still_held_by_others(port: int, own: Callable[[], Iterable[int]]) -> bool:
+    """Return the same after the end of a program, whose own sockets may close late.
+
+    The threads of a killed process hold its sockets while they exit, but its main thread shows none (proc(5)).
+    """
+    deadline = time.monotonic() + CLOSING_SECONDS
+    while is_port_held_by_others(port, own()):
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(_LOOK)  # a socket that closes announces itself to nobody
+    return False
 
 
 def _listening(port: int, root: Path) -> Iterator[str]:

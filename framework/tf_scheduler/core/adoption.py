@@ -50,7 +50,7 @@ def reset_reason(framework_id: str) -> str:
 
 
 def _dated(record: TaskRecord, now: float) -> TaskRecord:
-    """Return the record without an unknown launch time, or times in the future: deadlines depend on them."""
+    """Return the record with launch times on which deadlines can depend."""
     return replace(
         record, launched_at=min(record.launched_at or now, now), job_started_at=min(record.job_started_at, now)
     )

@@ -178,7 +178,7 @@ def _adopted(
 
 
 def _await_agents(reply: SendResult) -> None:
-    """Raise TransportError while the master waits for agents, by its answer to GET_AGENTS."""
+    """Raise TransportError while the master waits for agents (GET_AGENTS)."""
     missing = reply.answer.get("get_agents", {}).get("recovered_agents") if isinstance(reply, Sent) else None
     if missing:
         raise TransportError(f"the master waits for {len(missing)} agents to register again before it knows all tasks")

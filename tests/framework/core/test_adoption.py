@@ -58,7 +58,7 @@ def test_last_launch_counts_in_any_order() -> None:
 
 @pytest.mark.parametrize(("launched_at", "expected"), [(0.0, 1000.0), (900.0, 900.0), (5000.0, 1000.0)])
 def test_unknown_time_of_launch_does_not_end_the_job(launched_at: float, expected: float) -> None:
-    """A task without a label and a status has none; another machine's clock may be ahead."""
+    """A task may have none; the clock of another machine may be ahead."""
     decision = send(FrameworkAdopted(FRAMEWORK, (found("worker-0", launched_at=launched_at),)))
 
     assert expected == decision.state.derived.first_launch_at

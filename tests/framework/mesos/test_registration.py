@@ -48,7 +48,7 @@ def test_first_installation_registers(frameworks, orders) -> None:
 
 @pytest.mark.parametrize("orders", [LostFrameworks(), RESET, ADOPT])
 def test_nothing_counts_as_missing_before_all_agents_are_back(orders) -> None:
-    """A restarted master knows a framework without a scheduler, and tasks, only from its agents."""
+    """A restarted master knows tasks, and some frameworks, only from agents."""
     for answers in (MasterAnswers(), MasterAnswers([a_framework()])):
         answers.agents["recovered_agents"] = [{"hostname": "agent-2"}]
 

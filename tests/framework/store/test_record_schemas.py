@@ -40,7 +40,7 @@ def as_schema_1(put: Put, *missing: str) -> bytes:
 
 
 def test_restarted_scheduler_knows_the_same_recent_losses() -> None:
-    """Old losses of a long job, whose names are in another order, do not displace them."""
+    """Old losses do not displace them, whatever the order of the names."""
     state = SchedulerState(a_spec())
     decided = [
         RecoveryDecided(Recovery(f"worker-{100 - number}", "x", Cause.USER_ERROR, "x", at, at, at))

@@ -102,7 +102,7 @@ class StatusChange:
 
     @property
     def seconds_run(self) -> float:
-        """Seconds since the program's start, if its server has not answered; from the launch to a silence."""
+        """Seconds from the start of the program, or its launch, to its end or silence."""
         if self.before is None or not self.has_run:
             return 0.0
         if self.before.state in SILENT_STATES:
@@ -184,7 +184,7 @@ def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) 
 
 
 def _lacks_peer(state: SchedulerState, recovery: Recovery) -> bool:
-    """Return whether a peer does not answer, or was lost with another error and does not run again."""
+    """Return whether a peer is silent, or was lost otherwise and does not run."""
     if state.spec.strategy is Strategy.INDEPENDENT:
         return False
     if not SILENT_STATES.isdisjoint(state.derived.state_counts):
