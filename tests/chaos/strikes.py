@@ -338,7 +338,7 @@ def _calls(kind: Calls) -> Kind:
             arena.until("the calls failed for a while", lambda: time.time() > began + _FAILING)
         finally:
             arena.proxy.answer(Calls.FORWARDED)
-        arena.until("the scheduler is healthy again", lambda: _health(arena) < http.client.MULTIPLE_CHOICES)
+        arena.until("the scheduler is healthy again", lambda: _is_healthy(arena))
         return done
 
     return do
@@ -393,6 +393,10 @@ def _health(arena: Arena) -> int:
         return 0
     finally:
         connection.close()
+
+
+def _is_healthy(arena: Arena) -> bool:
+    return http.client.OK <= _health(arena) < http.client.MULTIPLE_CHOICES
 
 
 def _tasks(arena: Arena) -> list[str]:
