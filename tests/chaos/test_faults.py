@@ -5,7 +5,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.faults import CATALOGUE, Store, lap, rounds, unknown
+from chaos.faults import CATALOGUE, TWO, Store, lap, rounds, unknown
+from chaos.strikes import KINDS
 
 NAMES = st.lists(st.sampled_from(sorted(CATALOGUE)), unique=True, min_size=1)
 
@@ -67,3 +68,8 @@ def test_unknown_faults_are_all_reported() -> None:
     assert 2 == len(unknown(["work", "ps", "ps"]))
     assert "unknown fault `work`; valid faults: worker, ps," in unknown(["work"])[0]
     assert unknown([])[0].startswith("no fault is given")
+
+
+def test_every_fault_of_the_catalogue_can_be_injected() -> None:
+    """A missing one would show only after the minutes of the faults before it."""
+    assert set(CATALOGUE) == {TWO, *KINDS}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mesos_local.host.process import read_stat
 from mesos_local.node import Node
@@ -19,6 +21,16 @@ def freeze(node: Node) -> None:
 def thaw(node: Node) -> None:
     """Send SIGCONT."""
     _signal(node, signal.SIGCONT)
+
+
+@contextmanager
+def frozen(node: Node) -> Iterator[None]:
+    """Freeze the node within the block."""
+    freeze(node)
+    try:
+        yield
+    finally:
+        thaw(node)
 
 
 def is_frozen(node: Node) -> bool:

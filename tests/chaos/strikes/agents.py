@@ -1,0 +1,104 @@
+"""Faults of agents and their disks."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+
+from chaos.arena import Arena
+from chaos.people import everything_on, kill, members
+from kit.freezing import freeze, frozen
+
+from .common import Done, Kind, kill_task, launched, pick, pick_agent, reported, tasks, work_folder
+
+#: Seconds after the return of an agent within which replaced programs end (docs/recovery.md).
+_OLD_PROGRAM = 10.0
+
+
+def _agent(arena: Arena, number: int) -> Done:
+    victim = pick_agent(arena, number)
+    arena.wanted[victim].kill()
+    return Done(victim, mend=arena.wanted[victim].start)
+
+
+def _agent_frozen(arena: Arena, number: int) -> Done:
+    victim, began = pick_agent(arena, number), time.time()
+    names = arena.hosts()[victim]
+    node = arena.wanted[victim]
+    with frozen(node):
+        arena.until("its tasks are out of reach", lambda: names <= reported(arena, "unreachable", began))
+    arena.until("its tasks are back", lambda: names <= reported(arena, "running", began))
+    return Done(victim)
+
+
+def _agent_gone(arena: Arena, number: int) -> Done:
+    victim = pick_agent(arena, number)
+    names = arena.hosts()[victim]
+    node = arena.wanted.pop(victim)
+    arena.gone += [agent.agent_id for agent in arena.cluster.state().agents if agent.hostname == victim]
+    kill(everything_on(arena.cluster.directory, victim))
+    node.kill()
+    return Done(victim, frozenset(names))
+
+
+def _agent_emptied(arena: Arena, number: int) -> Done:
+    victim = pick_agent(arena, number)
+    names, node = arena.hosts()[victim], arena.wanted[victim]
+    node.kill()
+    shutil.rmtree(work_folder(arena, victim))
+    return Done(victim, frozenset(names), mend=node.start)
+
+
+def _agent_back(arena: Arena, number: int) -> Done:
+    victim, began = pick_agent(arena, number), time.time()
+    names, node = arena.hosts()[victim], arena.wanted[victim]
+    with frozen(node):
+        arena.until("its tasks are launched again", lambda: names <= launched(arena, began))
+    arena.until("its old programs have ended", lambda: not _doubled(arena), _OLD_PROGRAM)
+    return Done(victim, frozenset(names))
+
+
+def _agent_away(arena: Arena, number: int) -> Done:
+    victim, began = pick_agent(arena, number), time.time()
+    names, node = arena.hosts()[victim], arena.wanted.pop(victim)
+    arena.away.append(node)
+    freeze(node)
+    arena.until("its tasks are launched again", lambda: names <= launched(arena, began))
+    return Done(victim, frozenset(names))
+
+
+def _doubled(arena: Arena) -> list[str]:
+    """Tasks with programs of two launches."""
+    launches = {(member.task, member.launch) for member in members(arena.cluster.directory) if member.program}
+    tasks = [task for task, _ in launches]
+    return [task for task in set(tasks) if tasks.count(task) > 1]
+
+
+def _agent_disk_full(arena: Arena, number: int) -> Done:
+    """Hide the agent's folder of executors under one without space; only root can."""
+    began, victim = time.time(), pick([name for name in tasks(arena) if name.startswith("worker")], number)
+    (agent,) = (agent for agent, names in arena.hosts().items() if victim in names)
+    (executors,) = (work_folder(arena, agent) / "slaves").glob("*/frameworks/*/executors")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2", "none", executors], check=True)
+    try:
+        kill_task(arena, victim, program=True)
+        arena.until(
+            "it runs elsewhere",
+            lambda: victim not in arena.hosts().get(agent, ()) and victim in reported(arena, "running", began),
+        )
+    finally:
+        subprocess.run(["umount", executors], check=True)
+    return Done(victim, frozenset({victim}))
+
+
+KINDS: Mapping[str, Kind] = {
+    "agent": _agent,
+    "agent-frozen": _agent_frozen,
+    "agent-emptied": _agent_emptied,
+    "agent-back": _agent_back,
+    "agent-disk-full": _agent_disk_full,
+    "agent-gone": _agent_gone,
+    "agent-away": _agent_away,
+}
