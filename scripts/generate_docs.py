@@ -414,8 +414,8 @@ def _causes() -> str:
         "counted because infrastructure may be the reason, for example SIGKILL, have their own limit: more than "
         "`restart.max_uncounted` within `restart.window` seconds fail the job. Lost agents do not count. The option `restart.uncounted_exit_codes` lists "
         "the exit codes that request a restart. A task that Mesos rejects (TASK_ERROR) is launched once more, on another "
-        "agent if possible, because the resources of its agent may have changed since the offer. A second rejection in a "
-        "row fails the job, and so does a launch that is not authorized. The result of a job names the failure that ended the job. Tasks that fail up "
+        "agent if possible, because the resources of its agent may have changed since the offer. A second rejection of the "
+        "same task in a row fails the job, and so does a launch that is not authorized. The result of a job names the failure that ended the job. Tasks that fail up "
         f"to {recover.COLLATERAL_SECONDS:g} s later are listed as consequences of this failure."
     )
     return f"{table}\n\n{textwrap.fill(note, 120, break_on_hyphens=False)}"

@@ -23,6 +23,7 @@ from tf_scheduler.model.task import SILENT_STATES, Cause, LaunchEnd, Recovery, T
 from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, record_failure
 from .replacement import EARLY_SECONDS as EARLY_SECONDS
+from .replacement import REJECTED
 from .startup_timeout import CHECK_INTERVAL
 
 # --- Evidence about an end: the port, and whether it is like a former one
@@ -63,7 +64,7 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
         bad_addresses=bad,
         has_served=served or (before is not None and before.has_served),
         has_begun=began or (before is not None and before.has_begun),
-        last_end=end_signature(status) if is_own else "",
+        last_end=REJECTED if _is_rejected(change) else end_signature(status) if is_own else "",
     )
     if not status.port_taken or state.spec.network is not None:
         return recovery
@@ -163,9 +164,12 @@ def _is_first_rejection(state: SchedulerState, change: StatusChange, cause: Caus
 
     Mesos rejects a launch also if the agent's resources have changed since the offer.
     """
-    before, status = state.stored.recoveries.get(change.record.name), change.status
-    is_rejected = status.state is TaskState.ERROR and status.reason != "REASON_TASK_UNAUTHORIZED"
-    return is_rejected and cause is Cause.INVALID_TASK and (before is None or before.cause is not cause)
+    before = state.stored.recoveries.get(change.record.name)
+    return _is_rejected(change) and cause is Cause.INVALID_TASK and (before is None or before.last_end != REJECTED)
+
+
+def _is_rejected(change: StatusChange) -> bool:
+    return change.status.state is TaskState.ERROR and change.status.reason != "REASON_TASK_UNAUTHORIZED"
 
 
 def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) -> bool:
@@ -325,8 +329,8 @@ def _others(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> It
         return
     until = recovery.ready_at + replacement.PREVIOUS_ADDRESS_WAIT
     for item in replacement.restart_group(state, [record.name], recovery.since, recovery.cause, moved=False):
-        # Their own ends, of the same program, are not read any more.
-        end = recovery.last_end or item.last_end
+        # Their own ends, of the same program, are not read any more. Mesos rejects one task, not its peers.
+        end = item.last_end if recovery.last_end == REJECTED else recovery.last_end or item.last_end
         yield replace(item, ready_at=recovery.ready_at, previous_address_until=until, last_end=end)
 
 

@@ -28,6 +28,8 @@ from .failure_causes import DRAIN_REASONS, failure_message, outdated_agents
 PREVIOUS_ADDRESS_WAIT = 5.0
 #: Seconds in which a program without server and progress has not begun to train.
 EARLY_SECONDS = 300.0
+#: `Recovery.last_end` of a launch that Mesos has rejected (TASK_ERROR).
+REJECTED = "TASK_ERROR"
 
 
 _AGENT_GONE = frozenset(
@@ -47,6 +49,8 @@ def replace_launch(
     before, status = state.stored.recoveries.get(record.name), state.stored.statuses.get(record.id)
     is_joined = (status is not None and status.healthy is True) or record.id in state.process.progress
     is_old = status is not None and status.state is TaskState.RUNNING and now - status.timestamp >= EARLY_SECONDS
+    last_end = before.last_end if before else ""
+    is_accepted = status is not None and not status.state.has_ended
     return Recovery(
         task=record.name,
         launch=record.id,
@@ -58,7 +62,7 @@ def replace_launch(
         failures=before.failures if before else (),
         uncounted=before.uncounted if before else (),
         consecutive_failures=before.consecutive_failures if before else 0,
-        last_end=before.last_end if before else "",
+        last_end="" if last_end == REJECTED and is_accepted else last_end,
         bad_addresses=before.bad_addresses if before else (),
         start_timeouts=before.start_timeouts if before and not is_joined else 0,
         has_served=(before is not None and before.has_served) or (status is not None and status.healthy is True),

@@ -344,11 +344,34 @@ def test_launch_is_ready_after_its_back_off() -> None:
 def test_rejected_launch_is_tried_on_another_agent_once() -> None:
     """The resources of the agent may have changed since the offer."""
     first = end(STATE, task_state=TaskState.ERROR, ran=False, exit_code=None, reason="REASON_TASK_INVALID")
-    again = with_history(cause=Cause.INVALID_TASK)
+    again = with_history(cause=Cause.INVALID_TASK, last_end=recoveries(first)["worker-0"].last_end)
 
     assert (None, True) == (verdict(first), recoveries(first)["worker-0"].must_move)
     assert Verdict.FAILED is verdict(end(again, task_state=TaskState.ERROR, ran=False, exit_code=None))
     assert Verdict.FAILED is verdict(end(STATE, task_state=TaskState.ERROR, reason="REASON_TASK_UNAUTHORIZED"))
+
+
+def relaunched(state, *names):
+    """Each task has a new launch without a status."""
+    launches = {name: replace(state.stored.tasks[name], id=f"{name}__{state.stored.tasks[name].id}") for name in names}
+    return with_fields(state, tasks={**state.stored.tasks, **launches})
+
+
+@pytest.mark.parametrize(("accepted", "expected"), [(False, Verdict.FAILED), (True, None)])
+def test_rejections_of_gang_members_count_for_each_task(accepted, expected) -> None:
+    """The peers restart with it; their own first rejection is not final."""
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
+    rejected = {"task_state": TaskState.ERROR, "ran": False, "exit_code": None}
+    gang = ("worker-0", "worker-1")
+
+    first = relaunched(end(a_running_state(spec), "worker-0", **rejected).state, *gang)
+    if accepted:
+        first = apply(first, StatusStored(a_status(first.stored.tasks["worker-0"].id)))
+    second = end(first, "worker-1", **rejected)
+
+    assert {*gang} == recoveries(second).keys()
+    assert verdict(second) is None
+    assert expected is verdict(end(relaunched(second.state, *gang), "worker-0", **rejected))
 
 
 def test_launch_that_waits_to_start_does_not_reset_back_off() -> None:
