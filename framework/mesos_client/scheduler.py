@@ -221,11 +221,13 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
                 self.restart_stream()
         return result
 
-    def resubscribe(self, subscription: int, reason: str) -> None:
-        """Subscribe again because of `reason`; no effect if `subscription` has ended."""
-        if self.connected and subscription == self.subscription:
-            self._moving = reason
-            self.restart_stream()
+    def resubscribe(self, subscription: int, reason: str) -> bool:
+        """Subscribe again because of `reason`; return False if `subscription` has ended."""
+        if not self.connected or subscription != self.subscription:
+            return False
+        self._moving = reason
+        self.restart_stream()
+        return True
 
     def _halt(self) -> bool:
         first = super()._halt()

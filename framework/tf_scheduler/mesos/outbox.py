@@ -56,7 +56,7 @@ class Outbox:
 
     Args:
         send: Sends a call and waits for the answer.
-        resubscribe: Ends a subscription for a reason, and subscribes again; no effect if it has ended.
+        resubscribe: Ends a subscription for a reason, and subscribes again; returns False if it has ended.
         put: Enqueues an event of the runner.
         check_leadership: Raises if another scheduler may lead; then nothing is sent any more.
         max_calls: Maximum number of waiting calls.
@@ -65,7 +65,7 @@ class Outbox:
     def __init__(
         self,
         send: Callable[[QueuedCall], SendResult],
-        resubscribe: Callable[[int, str], None],
+        resubscribe: Callable[[int, str], bool],
         put: Callable[[DecodeEvent], None],
         check_leadership: Callable[[], None],
         max_calls: int = MAX_CALLS,
@@ -194,10 +194,11 @@ class Outbox:
         """Subscribe again if calls were lost; after an overflow, first send what waits."""
         if not self._lost or self._repair_in() > 0 or (self._overflowed and self._queue):
             return
-        reason, self._lost, self._overflowed = self._lost, "", False
-        self._resubscribed_at = time.monotonic()
-        self._void = self._lost_of
-        self._resubscribe(self._lost_of, reason)
+        with self._changed:
+            reason, self._lost, self._overflowed = self._lost, "", False
+            self._void = max(self._void, self._lost_of)
+        if self._resubscribe(self._lost_of, reason):
+            self._resubscribed_at = time.monotonic()
 
 
 def _fail(error: Exception) -> NoReturn:

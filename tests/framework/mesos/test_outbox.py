@@ -38,6 +38,12 @@ class Line:
         self.is_answering = threading.Event()
         self.is_answering.set()
         self.leads = True
+        #: Latest subscription: an earlier one cannot be ended.
+        self.subscription = 0
+
+    def resubscribe(self, subscription: int, reason: str) -> bool:
+        self.lost.put((subscription, reason))
+        return subscription >= self.subscription
 
     def send(self, item: QueuedCall) -> SendResult:
         self.sent.put(item.call)
@@ -61,7 +67,7 @@ def outbox_of() -> Iterator[Callable[..., Outbox]]:
     made: list[tuple[Outbox, Line]] = []
 
     def make(line: Line, **options: Any) -> Outbox:
-        outbox = Outbox(line.send, lambda *lost: line.lost.put(lost), line.thunks.put, line.check, **options)
+        outbox = Outbox(line.send, line.resubscribe, line.thunks.put, line.check, **options)
         made.append((outbox, line))
         outbox.start()
         return outbox
@@ -141,6 +147,18 @@ def test_later_refusal_ends_the_subscription_after_the_interval(outbox_of, monke
     add(outbox, Revive(), subscription=2)
 
     assert 2 == line.lost.get(timeout=PATIENCE)[0]
+
+
+def test_refusal_on_lost_connection_does_not_delay_next(outbox_of) -> None:
+    """Only a subscription that the outbox has ended counts for the interval."""
+    line = Line(UNAUTHORIZED, UNAUTHORIZED)
+    line.subscription = 2
+    outbox = outbox_of(line)
+    add(outbox, Revive())
+    assert 1 == line.lost.get(timeout=PATIENCE)[0]
+    add(outbox, Revive(), subscription=2)
+
+    assert 2 == line.lost.get(timeout=RESUBSCRIBE_INTERVAL / 3)[0]
 
 
 def test_unanswered_call_is_sent_again_in_its_place(outbox_of) -> None:
