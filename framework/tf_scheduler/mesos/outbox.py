@@ -4,7 +4,7 @@ The loop only enqueues: a slow master does not hold it. Results come back as eve
 decision is stored, and is lost with the process like a call that Mesos did not get: both are repaired in the same way.
 
     accepted                    nothing; after a refusal CallsAccepted
-    refused (HTTP status)       CallFailed; subscribe again, at most once a minute
+    refused (HTTP status)       CallFailed; subscribe again, at most every 15 s
     not answered                CallFailed; send it again (not ACCEPT, TEARDOWN); after three in a row subscribe again
     its subscription has ended  not sent; CallFailed for an ACCEPT, so that its launches end
 
@@ -37,7 +37,7 @@ MAX_UNANSWERED = 3
 #: Delay after an unanswered call. It grows with new subscriptions, too: calls may fail at once while the stream lives.
 RETRY = Backoff(first=0.25, maximum=10.0)
 #: Minimum seconds between two subscriptions because calls were lost.
-RESUBSCRIBE_INTERVAL = 60.0
+RESUBSCRIBE_INTERVAL = 15.0
 #: Calls that the scheduler repeats until they have an effect: one in the queue is enough.
 _REPEATED = Kill | Acknowledge | AcknowledgeOperation | ShutdownExecutor | Teardown
 
