@@ -50,6 +50,10 @@ def reset_framework(state: SchedulerState) -> effects.Decision:
             left_behind=(),
             waits_for_agents=False,
             last_progress=None,
+            # The driver of the new framework reports neither that Mesos accepts calls nor that the clocks agree again.
+            refused_calls=None,
+            reported_refusals={},
+            clock_drift=0.0,
         ),
         *changes,
         outcomes=(effects.Outcome("FrameworkReset", message),),

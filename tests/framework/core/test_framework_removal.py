@@ -7,8 +7,8 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.model.effects import FrameworkRegistered
-from tf_scheduler.model.events import ResetRequested
+from tf_scheduler.model.effects import FrameworkRegistered, Suppress
+from tf_scheduler.model.events import CallFailed, ClockDrifted, ResetRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Status, Verb
 from tf_scheduler.model.state import Verdict
@@ -126,6 +126,19 @@ def test_reset_forgets_what_health_shows_of_the_old_framework() -> None:
     reset(world)
 
     assert (False, None) == (world.state.process.waits_for_agents, world.state.process.last_progress)
+
+
+def test_reset_forgets_problems_of_the_old_connection() -> None:
+    """The new driver does not know them, so it never reports their end."""
+    world = away_for_too_long(deployed_job())
+    refused = CallFailed(Suppress(), "Unauthorized", status=401)
+    play(world, send.event(refused), send.event(ClockDrifted(60.0)))
+    assert (1, 60.0) == (world.state.process.refused_calls.count, world.state.process.clock_drift)
+
+    reset(world)
+
+    process = world.state.process
+    assert (None, {}, 0.0) == (process.refused_calls, process.reported_refusals, process.clock_drift)
 
 
 def test_reset_keeps_commands_of_operators() -> None:
