@@ -161,7 +161,7 @@ def _refused(state: SchedulerState, event: CallFailed, now: float) -> Decision:
     others = [item for item in reported.items() if item[0] != cause]
     causes = dict([*others[1 - MAX_CAUSES :], (cause, now)])
     after = state.with_process(refused_calls=refused, reported_refusals=causes)
-    message = f"{describe(event)}; further refusals are counted in the metric failed_calls"
+    message = f"{describe(event)}; further refusals are counted in tensorflow_failed_calls_total"
     return decide(after, outcomes=(Outcome("CallRefused", message, warning=True),) if is_new else ())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from builders import a_spec, a_status, an_offer, with_fields
@@ -41,6 +43,7 @@ from tf_scheduler.model.resources import Operation, Reservation
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 
+METRICS = Path(__file__).parents[4] / "docs" / "metrics.md"
 STATE = with_fields(SchedulerState(a_spec()), framework_id="fw-1", connected=True, suppressed=True)
 #: 14:03:20 UTC.
 NOW = 14 * 3600 + 200.0
@@ -66,6 +69,8 @@ def test_refused_call_is_reported_once() -> None:
     (outcome,) = decision.outcomes
     assert ("CallRefused", True) == (outcome.kind, outcome.warning)
     assert "Mesos refused KILL: 401 Unauthorized" in outcome.message
+    metric = outcome.message.split()[-1]
+    assert f"`{metric}`" in METRICS.read_text()
     assert 3 == decision.state.process.refused_calls.count
     assert "Mesos has refused calls since 14:03 UTC: 401 Unauthorized" == refusal_message(decision.state)
 
