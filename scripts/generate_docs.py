@@ -406,7 +406,7 @@ def _causes() -> str:
         "`user error`. Errors are the same if the exit code, and the first and last line of the exception or the last line "
         "of stderr, are equal except for numbers. The job fails if a task has more than `restart.max_failures` "
         "*counted* failures within `restart.window` seconds. With `restart.fail_fast`, which is on by default, the job fails "
-        "sooner if two consecutive launches of a task end with the same `user error` before the task has a server or "
+        "sooner if two consecutive launches of a task, or of two tasks that restart together, end with the same `user error` before the task has a server or "
         f"training progress, and within {recover.EARLY_SECONDS / 60:g} minutes. This does not apply if a launch of the task "
         "had a server or progress before, or if something else may be the reason: another task that does not answer, or "
         "that was lost with another error and does not run again or was lost just before; memory, a taken port, or an "

@@ -157,7 +157,7 @@ def test_program_that_can_never_run_ends_job(run, tmp_path: Path, command: str, 
 
     report = json.loads(out)
     assert (1, "failed") == (code, report["state"])
-    assert "failed twice in the same way before its first step: " in report["reason"]
+    assert "two launches failed in the same way before their first step, the last of " in report["reason"]
     assert error.format(tmp_path) in report["reason"]
     assert "another process" not in report["reason"]
     record = json.loads(run("history", "show", "last", "--json")[1])

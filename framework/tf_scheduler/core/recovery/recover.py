@@ -142,8 +142,9 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         failed += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
         return f"{failed}; {final}"
     if policy.fail_fast and counts and _is_broken(state, change, recovery):
-        again = f"{record.name} failed twice in the same way before its first step: {status.error}"
-        return f"{again}; restart.fail_fast allows no other launch"
+        # The earlier launch may be that of a peer, with which the task restarted.
+        again = "two launches failed in the same way before their first step"
+        return f"{again}, the last of {record.name}: {status.error}; restart.fail_fast allows no other launch"
     if counts and exhausted(policy, recovery.failures, change.now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
         return f"{failed} (failure {len(recovery.failures)}: {limit})"

@@ -205,7 +205,21 @@ def test_second_end_with_same_error_before_first_step_fails_job() -> None:
     result = decision.state.stored.result
     assert result is not None
     assert Verdict.FAILED is result.verdict
-    assert "worker-0 failed twice in the same way before its first step: KeyError: 1 (a.py line 2)" in result.sentence
+    expected = "two launches failed in the same way before their first step, the last of worker-0: KeyError: 1 (a.py"
+    assert expected in result.sentence
+
+
+def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
+    """The peer has failed once, with the same program as the first task."""
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
+    first = relaunched(end(a_running_state(spec), **ERROR).state, "worker-0", "worker-1")
+
+    result = end(first, "worker-1", **ERROR, now=NOW + 30).state.stored.result
+
+    assert result is not None
+    assert result.sentence.startswith(
+        "two launches failed in the same way before their first step, the last of worker-1"
+    )
 
 
 BROKEN = with_history(last_end=LIKE_ERROR)
