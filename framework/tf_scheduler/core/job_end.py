@@ -17,7 +17,7 @@ from tf_scheduler.model.effects import (
 )
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import SILENT_STATES, AbandonedLaunch, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
 from .offers.reservations import settling_until
 from .plans import execute
@@ -79,26 +79,21 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     requested_at = state.session.kill_requested_at
-    abandoned = [LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in late if _is_silent(state, record)]
+    abandoned = [LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in late if state.is_silent(record)]
     message = "{0.name} on {0.hostname} did not end within {1:.0f} s; Mesos ends it with the framework"
     texts = {
         record.name: message.format(record, now - requested_at[record.id])
         for record in late
-        if not _is_silent(state, record)
+        if not state.is_silent(record)
     }
     outcomes = tuple(Outcome("LeftBehind", f"left behind: {text}", name, warning=True) for name, text in texts.items())
     after = state.with_process(left_behind=(*state.process.left_behind, *texts.values()))
     return decide(after, *(StatusStored(_lost(record)) for record in late), *abandoned, outcomes=outcomes)
 
 
-def _is_silent(state: SchedulerState, record: TaskRecord) -> bool:
-    status = state.stored.statuses.get(record.id)
-    return status is not None and status.state in SILENT_STATES
-
-
 def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
     requested_at = state.session.kill_requested_at[record.id]
-    if _is_silent(state, record):
+    if state.is_silent(record):
         return requested_at + UNREACHABLE_STOP_TIMEOUT
     return requested_at + STOP_TIMEOUT + max((job.kill_grace for job in state.spec.jobs), default=0.0)
 

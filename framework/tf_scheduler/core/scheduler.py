@@ -17,7 +17,7 @@ from tf_scheduler.model import events
 from tf_scheduler.model.effects import ComputedPlans, Decision, FrameworkRegistered, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
-from tf_scheduler.model.task import SILENT_STATES, Progress
+from tf_scheduler.model.task import Progress
 
 from . import adoption, framework_removal, job_end
 from .launch import secret_tokens
@@ -140,7 +140,7 @@ _TICK: tuple[DecisionStage, ...] = (
     ),
     DecisionStage(
         lambda state, ctx: status.expire_unreachable(state, ctx.now, ctx.new_id, ctx.view),
-        lambda state: not SILENT_STATES.isdisjoint(state.derived.state_counts),
+        SchedulerState.has_silent_tasks,
     ),
     DecisionStage(
         lambda state, ctx: status.expire_unstarted(state, ctx.now, ctx.new_id, ctx.view),

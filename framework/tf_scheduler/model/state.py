@@ -14,7 +14,7 @@ from .plan import PlanControl
 from .reasons import Reason
 from .resources import Reservation
 from .spec import ServiceSpec
-from .task import AbandonedLaunch, AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
+from .task import SILENT_STATES, AbandonedLaunch, AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
 
 _MAX_ANSWERED = 100
 
@@ -302,6 +302,15 @@ class SchedulerState:
         """Return whether the launch may still be running."""
         status = self.stored.statuses.get(record.id)
         return status is None or not status.state.has_ended
+
+    def is_silent(self, record: TaskRecord) -> bool:
+        """Return whether the launch may still be running, but Mesos cannot reach it."""
+        status = self.stored.statuses.get(record.id)
+        return status is not None and status.state.is_silent
+
+    def has_silent_tasks(self) -> bool:
+        """Return whether any launch is silent, in constant time."""
+        return not SILENT_STATES.isdisjoint(self.derived.state_counts)
 
     def is_finished(self, record: TaskRecord) -> bool:
         """Return whether the launch has finished; such tasks are not relaunched."""

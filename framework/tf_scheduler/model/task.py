@@ -38,6 +38,11 @@ class TaskState(str, Enum):
         return self not in _LIVE
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the agent does not answer, or the master does not know the task."""
+        return self in SILENT_STATES
+
+    @property
     def label(self) -> str:
         """Name for messages, such as `failed` for TASK_FAILED."""
         return self.value.removeprefix("TASK_").lower().replace("_", " ")
@@ -57,7 +62,7 @@ _PHRASES = {
     TaskState.DROPPED: "was dropped",
     TaskState.GONE_BY_OPERATOR: "is gone, as reported by an operator",
 }
-#: The agent does not answer, or the master does not know it: the program may still run (mesos.proto, TaskState).
+#: The program may still run (mesos.proto, TaskState).
 SILENT_STATES = frozenset({TaskState.UNREACHABLE, TaskState.UNKNOWN})
 _LIVE = SILENT_STATES | {TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING}
 

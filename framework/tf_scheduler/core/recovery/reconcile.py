@@ -16,7 +16,7 @@ from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model.effects import AbandonedLaunchEnded, Decision, Reconcile
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
-from tf_scheduler.model.task import SILENT_STATES, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
 #: Seconds after a launch, or a status request, until the status of a silent launch is requested.
 LAUNCH_TIMEOUT = 30.0
@@ -47,7 +47,7 @@ def request(state: SchedulerState, now: float) -> Decision:
 def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
     """Record that Mesos has reported a status of the launch."""
     pending, status = state.session.reconciliation, state.stored.statuses.get(launch)
-    if status is not None and status.state in SILENT_STATES:
+    if status is not None and status.state.is_silent:
         at = lost_at(state.spec, state.stored.tasks, status)
         state = state.with_derived(next_lost_at=min(state.derived.next_lost_at, at))
     return state.with_session(reconciliation=pending.with_answer(launch))

@@ -18,7 +18,7 @@ from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.ids import NewId
 from tf_scheduler.model.spec import RestartWhen, Strategy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import SILENT_STATES, Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
 from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, record_failure
@@ -106,7 +106,7 @@ class StatusChange:
         """Seconds from the start of the program, or its launch, to its end or silence."""
         if self.before is None or not self.has_run:
             return 0.0
-        if self.before.state in SILENT_STATES:
+        if self.before.state.is_silent:
             return self.before.timestamp - self.record.launched_at
         return self.now - self.before.timestamp
 
@@ -192,7 +192,7 @@ def _lacks_peer(state: SchedulerState, recovery: Recovery) -> bool:
     """Return whether a peer is silent, or was lost otherwise and does not run."""
     if state.spec.strategy is Strategy.INDEPENDENT:
         return False
-    if not SILENT_STATES.isdisjoint(state.derived.state_counts):
+    if state.has_silent_tasks():
         return True
     others = (item for item in state.stored.recoveries.values() if item.last_end != recovery.last_end)
     return any(_is_missing(state, state.stored.tasks.get(item.task)) for item in others if item.task != recovery.task)
@@ -231,7 +231,7 @@ def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerSt
     if now < state.derived.next_lost_at or not _has_unreachable(state):
         return state, ()
     awaits, tasks = state.session.reconciliation.awaits, state.stored.tasks
-    silent = (status for status in state.stored.statuses.values() if status.state in SILENT_STATES)
+    silent = (status for status in state.stored.statuses.values() if status.state.is_silent)
     times = [(status, lost_at(state.spec, tasks, status)) for status in silent if not awaits(status.id)]
     # Mesos cannot be asked about a task without an agent, so no answer makes it due again.
     later = min((at for status, at in times if now < at or status.agent_id is None), default=math.inf)
@@ -246,8 +246,7 @@ def lost(state: SchedulerState, status: TaskStatus) -> TaskStatus:
 
 
 def _has_unreachable(state: SchedulerState) -> bool:
-    is_silent = not SILENT_STATES.isdisjoint(state.derived.state_counts)
-    return is_silent and state.session.connected and state.stored.result is None
+    return state.has_silent_tasks() and state.session.connected and state.stored.result is None
 
 
 def _cause(state: SchedulerState, change: StatusChange) -> Cause:

@@ -15,7 +15,7 @@ from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import SILENT_STATES, AbandonedLaunch, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
 from . import reconcile, recover, startup_timeout, success
 from .reactions import Reaction, reaction_to
@@ -77,9 +77,9 @@ def _on_update(
 
 def _completed(status: TaskStatus, stored: TaskStatus | None, record: TaskRecord, now: float) -> TaskStatus:
     """Return the status as it is stored, with what is known from the previous one."""
-    if status.state in SILENT_STATES:
+    if status.state.is_silent:
         # By the scheduler's clock: the master sends a new time with each answer.
-        is_silent = stored is not None and stored.state in SILENT_STATES
+        is_silent = stored is not None and stored.state.is_silent
         status = replace(status, timestamp=stored.timestamp if stored is not None and is_silent else now)
     if status.out_of_memory and status.state is TaskState.FAILED:
         status = replace(status, message=f"{status.message or 'out of memory'}; raise {record.group}.mem")

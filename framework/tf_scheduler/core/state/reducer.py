@@ -324,7 +324,7 @@ class _Draft:
         if status.state is TaskState.STAGING and record is not None:
             # Its agent may have been silent at the last check of all tasks.
             self.oldest_unstarted_launch = min(self.oldest_unstarted_launch, record.launched_at)
-        if status.state in SILENT_STATES:
+        if status.state.is_silent:
             self.next_lost_at = min(self.next_lost_at, lost_at(self.spec, self.tasks.value, status))
         elif SILENT_STATES.isdisjoint(self.state_counts.value):
             self.next_lost_at = math.inf
