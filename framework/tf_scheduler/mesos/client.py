@@ -142,16 +142,20 @@ class MesosDriver:
         if raw.get("type") == "SUBSCRIBED":
             self._put(partial(self._subscribed, raw, self._driver.subscription))
             self._check_clock()
+            self._check_filter()
         else:
             self._put(partial(decode.event, raw))
 
     def _subscribed(self, raw: Mapping[str, Any], subscription: int) -> events.Event | None:
         self._subscription = subscription
+        return decode.event(raw)
+
+    def _check_filter(self) -> None:
+        """Report that ACLs hide frameworks; a slow master must not hold the loop."""
         if self._registers:
             self._registers = False
             if hidden := find_filter(self._driver.ask("GET_FRAMEWORKS"), self._driver.framework_id or ""):
                 self._put(lambda: hidden)
-        return decode.event(raw)
 
     def _on_state(self, state: DriverDisconnected | DriverAborted) -> None:
         if isinstance(state, DriverAborted):

@@ -23,6 +23,8 @@ from tf_scheduler.model.effects import Decline, Revive, Suppress, Teardown
 from tf_scheduler.model.ids import FrameworkId, OfferId
 from wire.peer import FRAMEWORK_ID, PATIENCE, Exchange, Peer, Script, cut_after, error, status, stream, subscribed
 
+RESCIND = {"type": "RESCIND", "rescind": {"offer_id": {"value": "o"}}}
+
 
 class Inbox:
     """Stand-in for the runner: calls the enqueued functions in the test's thread."""
@@ -210,16 +212,43 @@ def test_hidden_frameworks_are_reported_once(inbox) -> None:
 def test_filtered_answer_is_detected_after_registration(inbox, shown: str) -> None:
     """ACLs hide frameworks: the scheduler's own one is missing, too."""
     answers = MasterAnswers()
-    with Peer(stream(subscribed()), on_call=answering(answers)) as peer:
+
+    def registered(exchange: Exchange) -> None:
+        answering(answers)(exchange)
+        if exchange.received.type == "GET_FRAMEWORKS":
+            answers.frameworks["frameworks"] = [a_framework(shown)]
+
+    with Peer(stream(subscribed(), RESCIND), on_call=registered) as peer:
         driver = MesosDriver(a_spec(), peer.address, None, inbox.thunks.put)
         driver.start()
-        peer.wait_stream()
-        answers.frameworks["frameworks"] = [a_framework(shown)]
-        seen = [inbox.handle()]
+        seen = list(iter(inbox.handle, events.OfferRescinded(OfferId("o"))))
         driver.stop()
-        seen += [thunk() for thunk in iter(lambda: None if inbox.thunks.empty() else inbox.thunks.get(), None)]
     hidden = events.FrameworksHidden("its answer lacks this new framework framework-1")
-    assert ([hidden] if shown == "framework-2" else []) == [item for item in seen if item == hidden]
+    assert [events.Subscribed(FrameworkId("framework-1")), *([hidden] if shown == "framework-2" else [])] == seen
+
+
+def test_slow_answer_after_registration_does_not_hold_the_loop(inbox) -> None:
+    """The subscription is handled while the master does not answer GET_FRAMEWORKS."""
+    answers, go_on, is_released = MasterAnswers(), threading.Event(), threading.Event()
+
+    def answer(exchange: Exchange) -> None:
+        if exchange.received.type == "GET_FRAMEWORKS" and "GET_FRAMEWORKS" in answers.asked:
+            go_on.wait(PATIENCE)
+            is_released.set()
+        answering(answers)(exchange)
+
+    with Peer(stream(subscribed()), on_call=answer) as peer:
+        driver = MesosDriver(a_spec(), peer.address, None, inbox.thunks.put)
+        driver.start()
+        try:
+            handled = threading.Thread(target=inbox.handle)
+            handled.start()
+            peer.wait("GET_FRAMEWORKS", 2)
+            handled.join(PATIENCE / 10)
+            assert (False, False) == (handled.is_alive(), is_released.is_set())
+        finally:
+            go_on.set()
+            driver.stop()
 
 
 def answering(answers: MasterAnswers) -> Script:
