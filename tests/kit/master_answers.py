@@ -31,9 +31,17 @@ class MasterAnswers:
         return Sent({"type": kind, kind.lower(): content})
 
 
-def a_framework(key: str = "framework-1", name: str = "digits", role: str = "digits-role", **fields: Any) -> Json:
+def a_framework(
+    key: str = "framework-1",
+    name: str = "digits",
+    role: str = "digits-role",
+    user: str = "nobody",
+    principal: str = "",
+    **fields: Any,
+) -> Json:
     """Return a framework as GET_FRAMEWORKS lists it: disconnected, without resources."""
-    info = {"id": {"value": key}, "name": name, "roles": [role]}
+    info = {"id": {"value": key}, "name": name, "roles": [role], "user": user}
+    info |= {"principal": principal} if principal else {}
     return {"framework_info": info, "active": False, "connected": False, "recovered": False, **fields}
 
 

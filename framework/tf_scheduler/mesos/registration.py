@@ -52,6 +52,8 @@ class _Framework:
     id: FrameworkId
     name: str
     roles: tuple[str, ...]
+    user: str
+    principal: str
     is_connected: bool
     #: Whether the master knows it only from agents, which may return one after the other.
     is_recovered: bool
@@ -59,6 +61,19 @@ class _Framework:
 
     def is_of(self, spec: ServiceSpec) -> bool:
         return self.name == spec.name and spec.role in self.roles
+
+    def conflict(self, spec: ServiceSpec) -> str:
+        """Return which option differs from a field that Mesos fixes; empty for none.
+
+        SUBSCRIBE ignores another user, so tasks would run as the old one, and refuses another principal. The master
+        fills in the principal of a login.
+        """
+        if self.user != spec.user:
+            return f"its user is {self.user}, not {spec.user} (option service.user)"
+        if spec.principal and self.principal != spec.principal:
+            option = "service.principal or service.service_account"
+            return f"its principal is {self.principal or 'empty'}, not {spec.principal} (option {option})"
+        return ""
 
 
 def check_registration(
@@ -109,7 +124,7 @@ def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster
     reply = ask("GET_TASKS")
     tasks = {item.id: _live_names(reply, item.id) for item in live}
     first = max(live, key=lambda item: len(tasks[item.id]))
-    is_used = first.is_connected or first.is_recovered or first.has_resources or tasks[first.id]
+    is_used = first.is_connected or first.is_recovered or first.has_resources or tasks[first.id] or first.conflict(spec)
     if len(live) == 1 and not is_used and isinstance(reply, Sent):
         _await_agents(ask("GET_AGENTS"))
         return FrameworkAdopted(first.id)
@@ -143,7 +158,7 @@ def _to_adopt(
         why = f"its name is {found.name}, not {spec.name} (option service.name)"
     elif spec.role not in found.roles:
         why = f"its roles are {', '.join(found.roles)}, not {spec.role} (option service.role)"
-    else:
+    elif not (why := found.conflict(spec)):
         return found
     live = ", ".join(item.id for item in frameworks if item.is_of(spec)) or "none"
     raise RegistrationRefusedError(_cannot_adopt(orders, f"{why}; live frameworks of this service: {live}"))
@@ -266,6 +281,8 @@ def _framework(content: Json) -> _Framework:
         FrameworkId(info["id"]["value"]),
         info["name"],
         tuple(info.get("roles", ())) or (info.get("role", "*"),),
+        info.get("user", ""),
+        info.get("principal", ""),
         content.get("connected", False),
         content.get("recovered", False),
         bool(content.get("allocated_resources")),

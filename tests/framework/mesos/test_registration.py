@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,13 +20,13 @@ TASKS = [a_task("worker-1__b"), a_task("worker-0__a")]
 ADOPT, RESET = LostFrameworks(adopt="framework-1"), LostFrameworks(reset="framework-1")
 
 
-def check(answers: MasterAnswers, orders: LostFrameworks | None = None) -> Any:
-    return check_registration(a_spec(), orders or LostFrameworks(), answers)
+def check(answers: MasterAnswers, orders: LostFrameworks | None = None, **options: Any) -> Any:
+    return check_registration(replace(a_spec(), **options), orders or LostFrameworks(), answers)
 
 
-def refusal(answers: MasterAnswers, orders: LostFrameworks | None = None) -> str:
+def refusal(answers: MasterAnswers, orders: LostFrameworks | None = None, **options: Any) -> str:
     with pytest.raises(RegistrationRefusedError) as caught:
-        check(answers, orders)
+        check(answers, orders, **options)
     return str(caught.value)
 
 
@@ -144,6 +145,29 @@ def test_wrong_id_is_not_adopted(frameworks, completed, why: str) -> None:
     assert message.startswith("cannot adopt framework framework-1: ")
     assert why in message
     assert "environment variable ADOPT_FRAMEWORK" in message
+
+
+@pytest.mark.parametrize(
+    ("fields", "option", "why"),
+    [
+        ({"user": "root"}, "", "its user is root, not nobody (option service.user)"),
+        ({"principal": "ann"}, "bob", "its principal is ann, not bob (option service.principal or service."),
+        ({}, "bob", "its principal is empty, not bob (option service.principal or service."),
+    ],
+)
+def test_framework_with_other_fixed_fields_is_not_adopted(fields, option: str, why: str) -> None:
+    """SUBSCRIBE ignores another user, and refuses another principal without naming it."""
+    answers = MasterAnswers([a_framework(**fields)])
+
+    assert why in refusal(answers, ADOPT, principal=option)
+    # Without tasks, it would be continued silently.
+    assert "`--reset framework-1`" in refusal(answers, principal=option)
+
+
+@pytest.mark.parametrize("option", ["", "ann"])
+def test_principal_of_login_is_adopted(option: str) -> None:
+    """The master fills in the principal that authenticates without naming itself."""
+    assert "framework-1" == check(MasterAnswers([a_framework(principal="ann")]), ADOPT, principal=option).framework_id
 
 
 def test_adoption_waits_for_agents_of_restarted_master() -> None:
