@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from chaos.evidence import Heard, Launched, Record
@@ -55,6 +56,10 @@ class Arena:
     gone: list[str] = field(default_factory=list)
     #: Frozen agents that continue after the end of the job.
     away: list[AgentNode] = field(default_factory=list)
+    #: Whether an operator repairs the scheduler: `until` neither asks nor restarts it, and its errors are expected.
+    repair: bool = False
+    #: Held while the scheduler is asked or restarted: faults can occur at once.
+    lock: RLock = field(default_factory=RLock)
 
     def until(self, what: str, holds: Callable[[], bool], patience: float = _PATIENCE, *, unseen: bool = False) -> None:
         """Poll a condition. Raises JobError after the timeout or the scheduler's exit.
@@ -63,14 +68,32 @@ class Arena:
         """
         deadline = time.monotonic() + patience
         while not holds():
-            seen = None if unseen else self.app.refresh()
-            if seen is not None and seen.verdict and seen.verdict != "succeeded":
-                raise JobError(f"the training {seen.verdict} while waiting until {what}: {seen.reason}")
+            if not unseen:
+                self._look(what)
             if time.monotonic() > deadline:
                 raise JobError(f"{patience:.0f} s were not enough until {what}")
-            if not unseen and self.app.trouble and self.app.last_exit != _NO_STORE:
-                raise JobError(self.app.trouble)
             time.sleep(_LOOK)  # whatever could announce it may be what was killed
+
+    @contextmanager
+    def repairing(self) -> Iterator[None]:
+        """Leave the scheduler to the operator inside the block."""
+        with self.lock:
+            self.repair = True
+        try:
+            yield
+        finally:
+            self.repair = False
+
+    def _look(self, what: str) -> None:
+        """Restart the scheduler if it is due. Raises JobError if it or its job failed."""
+        with self.lock:
+            if self.repair:
+                return
+            seen = self.app.refresh()
+            if seen is not None and seen.verdict and seen.verdict != "succeeded":
+                raise JobError(f"the training {seen.verdict} while waiting until {what}: {seen.reason}")
+            if self.app.trouble and self.app.last_exit != _NO_STORE:
+                raise JobError(self.app.trouble)
 
     def whole(self, hit: frozenset[str], since: float) -> bool:
         """Whether all tasks answer, `hit` ones relaunched, and Mesos is complete."""

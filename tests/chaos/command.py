@@ -10,14 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import click
 
-from chaos.faults import CATALOGUE, Round, lap, rounds, unknown
+from chaos.faults import CATALOGUE, Struck, laps, next_round, unknown
 from chaos.page import Circumstances, Training, page
 from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.commands.local import clean_up_on_signals
@@ -46,15 +45,17 @@ _RESTART = {"backoff": 1, "max_uncounted": 0}
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MINUTES",
-    help="Repeat trainings for MINUTES. Default: each fault once.",
+    help="Strike for MINUTES per seed. Default: each fault once per store and seed.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the plan of faults.")
+@click.option(
+    "--seed", "seeds", default="0", metavar="SEED,...", show_default=True, help="Seeds of the plan of faults, in turn."
+)
 @click.option("--faults", default=",".join(CATALOGUE), show_default=True, help="Faults to inject, separated by commas.")
 @json_switch("Print the result as one JSON object.")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as Markdown to this file."
 )
-def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json: bool, out: Path | None) -> None:
+def chaos(options: Path, minutes: float | None, seeds: str, faults: str, as_json: bool, out: Path | None) -> None:
     """Train on a separate local cluster and inject faults one by one.
 
     OPTIONS: options file of a job whose program accepts the arguments of examples/digits, which is the default. The
@@ -63,12 +64,13 @@ def chaos(options: Path, minutes: float | None, seed: int, faults: str, as_json:
     names = [name.strip() for name in faults.split(",") if name.strip()]
     if problems := unknown(names):
         raise JobError("\n".join(f"--faults: {problem}" for problem in problems))
+    numbers = _numbers(seeds)
     document, spec = _document(options)
-    began, deadline = time.monotonic(), None if minutes is None else time.monotonic() + 60 * minutes
+    began = time.monotonic()
     with clean_up_on_signals():
-        done = _trainings(document, spec, names, Random(seed), deadline)
+        done = _trainings(document, spec, names, numbers, minutes)
     found = Circumstances(
-        command=_command(minutes, seed, names),
+        command=_command(minutes, numbers, names),
         day=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         processors=len(os.sched_getaffinity(0)),
         load=_load(time.monotonic() - began),
@@ -91,23 +93,39 @@ def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
     return {**document, "service": service, "recovery": recovery, "restart": restart, "health": health}, spec
 
 
+def _numbers(seeds: str) -> list[int]:
+    """Parse --seed. Raises JobError."""
+    try:
+        return [int(seed) for seed in seeds.split(",")]
+    except ValueError as error:
+        raise JobError(f"--seed: `{seeds}`: expected whole numbers, separated by commas") from error
+
+
 def _trainings(
-    document: Mapping[str, Any], spec: ServiceSpec, names: Sequence[str], chance: Random, deadline: float | None
+    document: Mapping[str, Any], spec: ServiceSpec, names: Sequence[str], seeds: Sequence[int], minutes: float | None
 ) -> list[Training]:
-    """Yield one or more trainings until the deadline (monotonic clock)."""
+    """Strike for the minutes of each seed, or one lap per seed; laps continue over seeds.
 
-    def go_on() -> bool:
-        return deadline is None or time.monotonic() < deadline
-
-    planned: chain[Round] = chain(lap(names, chance.randrange) if deadline is None else rounds(names, chance.randrange))
+    A training that fails loses its own remaining strikes, which are planned again. One that fails before its first
+    strike ends its seed: the next would fail, too.
+    """
+    struck = Struck()
     done: list[Training] = []
-    for each in planned:
-        if done and not go_on():
-            break
-        click.echo(f"training {len(done) + 1}: the state is in {each.store.value}", err=True)
-        done.append(training(document, spec, each, go_on))
-        for finding in done[-1].findings:
-            click.echo(f"  did not hold: {finding}", err=True)
+    for lap, seed in enumerate(seeds, 1):
+        draw, deadline = Random(seed).randrange, time.monotonic() + 60 * minutes if minutes else None
+
+        def go_on(until: int = lap, deadline: float | None = deadline) -> bool:
+            return laps(names, struck) < until if deadline is None else time.monotonic() < deadline
+
+        while go_on():
+            planned = next_round(names, struck, draw)
+            click.echo(f"training {len(done) + 1}, seed {seed}, store: {planned.store.value}", err=True)
+            done.append(training(document, spec, planned, go_on))
+            for finding in done[-1].findings:
+                click.echo(f"  did not hold: {finding}", err=True)
+            if not done[-1].attempted:
+                break
+            struck.update((each.fault.name, planned.store) for each in planned.strikes[: done[-1].attempted])
     return done
 
 
@@ -116,9 +134,9 @@ def _load(seconds: float) -> float:
     return os.getloadavg()[0 if seconds < 150 else 1 if seconds < 600 else 2]
 
 
-def _command(minutes: float | None, seed: int, names: Sequence[str]) -> str:
+def _command(minutes: float | None, seeds: Sequence[int], names: Sequence[str]) -> str:
     words = ["scripts/chaos", *(["--minutes", f"{minutes:g}"] if minutes is not None else [])]
-    words += ["--seed", str(seed), *([] if names == list(CATALOGUE) else ["--faults", ",".join(names)])]
+    words += ["--seed", ",".join(map(str, seeds)), *([] if names == list(CATALOGUE) else ["--faults", ",".join(names)])]
     return shlex.join([*words, "--out", "docs/reliability.md"])
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import cycle
 
 #: A number below the given one, by chance.
 Draw = Callable[[int], int]
@@ -14,18 +14,24 @@ Draw = Callable[[int], int]
 class Store(str, Enum):
     """The store of the scheduler's state."""
 
-    SQLITE = "a file"
+    SQLITE = "file"
     ZOOKEEPER = "ZooKeeper"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A kind of fault. `store`: required store; `last`: no other fault can follow."""
+    """A kind of fault. `store`: required store; `last`: no other fault can follow.
+
+    `parts`: words for what it strikes, and for what has to work meanwhile; two faults can occur at once if their words
+    differ. Without any it occurs only alone. `times`: how often it strikes per lap and store.
+    """
 
     name: str
     what: str
     store: Store | None = None
     last: bool = False
+    parts: str = ""
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,11 @@ class Strike:
     number: int
     parts: tuple[Fault, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The fault's name, and those of simultaneous ones."""
+        return f"{self.fault.name} ({', '.join(part.name for part in self.parts)})" if self.parts else self.fault.name
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -45,44 +56,81 @@ class Round:
     strikes: tuple[Strike, ...]
 
 
+#: How often a fault has struck with a store.
+Struck = Counter[tuple[str, Store]]
+
 TWO = "two-at-once"
+
 
 CATALOGUE: Mapping[str, Fault] = {
     fault.name: fault
     for fault in (
-        Fault("worker", "the program of a worker is killed"),
-        Fault("ps", "the program of a parameter server is killed"),
-        Fault("chief", "the program of the chief is killed"),
-        Fault("executor", "the executor of a task is killed"),
-        Fault("scheduler", "the scheduler is killed; Marathon starts it again"),
-        Fault("agent", "an agent is killed, and started again on its work directory"),
-        Fault("master", "the master is killed, and started again on its work directory"),
-        Fault("zookeeper", "ZooKeeper is killed, and started again on its data", Store.ZOOKEEPER),
-        Fault("agent-frozen", "an agent is frozen until its tasks count as unreachable, and then continues"),
-        Fault("master-frozen", "the master is frozen until the scheduler misses its heartbeats, and then continues"),
-        Fault(TWO, "two of the kills at once"),
-        Fault("disk-full", "the state's disk is full while a worker is killed, and later has free space", Store.SQLITE),
-        Fault("worker-kills", "the program of a worker is killed three times in a row"),
-        Fault("program-frozen", "the program of a task is stopped (SIGSTOP)"),
-        Fault("state-lost", "the scheduler's state is lost; an operator continues the framework with `--adopt`"),
-        Fault("scheduler-kills", "the scheduler is killed five times in a row"),
-        Fault("scheduler-away", "the scheduler is stopped when an agent is unreachable, and continues when it is back"),
-        Fault("registry-lost", "the master is killed, and started again without its registry"),
-        Fault("agent-emptied", "an agent is killed, and started again with an empty work directory"),
-        Fault("agent-back", "an agent is frozen until its tasks are replaced, and then continues"),
-        Fault("agent-disk-full", "an agent has no disk space for launches when its worker is killed"),
-        Fault("zookeeper-frozen", "ZooKeeper is frozen until its sessions have expired", Store.ZOOKEEPER),
-        Fault("calls-refused", "the master refuses the scheduler's calls when a worker is killed, for 20 s"),
-        Fault("calls-unanswered", "the master answers no calls when a worker is killed, for 20 s"),
-        Fault("event-unknown", "the master sends events with unknown states and resource types"),
-        Fault("hoarder", "another framework holds all offers for 30 s when a worker is killed"),
+        Fault("worker", "the program of a worker is killed", parts="task"),
+        Fault("ps", "the program of a parameter server is killed", parts="task"),
+        Fault("chief", "the program of the chief is killed", parts="task"),
+        Fault("executor", "the executor of a task is killed", parts="task"),
+        Fault("scheduler", "the scheduler is killed; Marathon starts it again", parts="scheduler"),
+        Fault("agent", "an agent is killed, and started again on its work directory", parts="agent"),
+        Fault("master", "the master is killed, and started again on its work directory", parts="master registry"),
+        Fault("zookeeper", "ZooKeeper is killed, and started again on its data", Store.ZOOKEEPER, parts="store"),
+        Fault(
+            "agent-frozen",
+            "an agent is frozen until its tasks count as unreachable, and then continues",
+            parts="agent registry",
+        ),
+        Fault(
+            "master-frozen",
+            "the master is frozen until the scheduler misses its heartbeats, and then continues",
+            parts="master scheduler",
+        ),
+        Fault(TWO, "two faults at once", times=2),
+        Fault(
+            "disk-full",
+            "the state's disk is full while a worker is killed, and later has free space",
+            Store.SQLITE,
+            parts="scheduler store",
+        ),
+        Fault("worker-kills", "the program of a worker is killed three times in a row", parts="task"),
+        Fault("program-frozen", "the program of a task is stopped (SIGSTOP)", parts="task"),
+        Fault(
+            "state-lost",
+            "the scheduler's state is lost; an operator continues the framework with `--adopt`",
+            parts="scheduler store master registry",
+        ),
+        Fault("scheduler-kills", "the scheduler is killed five times in a row", parts="scheduler"),
+        Fault(
+            "scheduler-away",
+            "the scheduler is stopped when an agent is unreachable, and continues when it is back",
+            parts="scheduler agent registry",
+        ),
+        Fault("registry-lost", "the master is killed, and started again without its registry", parts="master registry"),
+        Fault(
+            "agent-emptied",
+            "an agent is killed, and started again with an empty work directory",
+            parts="agent registry",
+        ),
+        Fault(
+            "agent-back", "an agent is frozen until its tasks are replaced, and then continues", parts="agent registry"
+        ),
+        Fault("agent-disk-full", "an agent has no disk space for launches when its worker is killed", parts="agent"),
+        Fault(
+            "zookeeper-frozen", "ZooKeeper is frozen until its sessions have expired", Store.ZOOKEEPER, parts="store"
+        ),
+        Fault(
+            "calls-refused",
+            "the master refuses the scheduler's calls when a worker is killed, for 20 s",
+            parts="master",
+        ),
+        Fault("calls-unanswered", "the master answers no calls when a worker is killed, for 20 s", parts="master"),
+        Fault("event-unknown", "the master sends events with unknown states and resource types", parts="master"),
+        Fault("hoarder", "another framework holds all offers for 30 s when a worker is killed", parts="master"),
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
         Fault("agent-away", "an agent is frozen until the job has ended, and then continues", last=True),
     )
 }
 
-#: What two at once are drawn from.
-_PARTS = ("worker", "ps", "chief", "executor", "scheduler", "agent", "master")
+#: Strikes of one training: another one costs half a minute, and a failure ends the strikes of its training.
+LONGEST = 12
 #: A victim is this number modulo how many there are.
 _NUMBERS = 1 << 16
 
@@ -95,29 +143,47 @@ def unknown(names: Sequence[str]) -> list[str]:
     return found or ([] if names else [f"no fault is given; there are: {known}"])
 
 
-def rounds(names: Sequence[str], draw: Draw) -> Iterator[Round]:
-    """Yield endless laps, each with every fault once in random order."""
-    while True:
-        yield from lap(names, draw)
+def laps(names: Sequence[str], struck: Struck) -> int:
+    """Count the finished laps. In each, every fault strikes with each store it can."""
+    return min(struck[name, store] // CATALOGUE[name].times for name in names for store in _stores(CATALOGUE[name]))
 
 
-def lap(names: Sequence[str], draw: Draw) -> list[Round]:
-    """Every fault once, in as few trainings as stores and last faults allow."""
-    faults = sorted((CATALOGUE[name] for name in _shuffled(names, draw)), key=lambda fault: fault.last)
-    stores = [store for store in Store if any(fault.store is store for fault in faults)] or [Store.SQLITE]
-    last = sum(fault.last for fault in faults)
-    stores += [stores[0]] * (last - len(stores))
-    strikes: list[list[Strike]] = [[] for _ in stores]
-    dealt = cycle(range(len(stores)))
-    for fault in faults:
-        where = next(number for number in dealt if fault.store in (None, stores[number]))
-        strikes[where].append(_strike(fault, draw))
-    return [Round(store, tuple(found)) for store, found in zip(stores, strikes, strict=True) if found]
+def next_round(names: Sequence[str], struck: Struck, draw: Draw) -> Round:
+    """Plan the next training of the lap, first the faults that struck least often."""
+    until = laps(names, struck) + 1
+    due: dict[Store, list[str]] = {store: [] for store in Store}
+    for fault in map(CATALOGUE.__getitem__, names):
+        for store in _stores(fault):
+            due[store] += [fault.name] * (until * fault.times - struck[fault.name, store])
+    store = max(Store, key=lambda each: len(due[each]))
+    rare = sorted(_shuffled(due[store], draw), key=lambda name: _strikes(name, struck))
+    faults = [CATALOGUE[name] for name in rare]
+    last = [fault for fault in faults if fault.last][:1]
+    chosen = [fault for fault in faults if not fault.last][: LONGEST - len(last)] + last
+    return Round(store, tuple(_strike(fault, store, draw) for fault in chosen))
 
 
-def _strike(fault: Fault, draw: Draw) -> Strike:
-    parts = tuple(CATALOGUE[name] for name in _shuffled(_PARTS, draw)[:2]) if fault.name == TWO else ()
-    return Strike(fault, draw(_NUMBERS), parts)
+def can_pair(one: Fault, other: Fault) -> bool:
+    """Whether two faults can occur at once."""
+    return bool(one.parts and other.parts) and not set(one.parts.split()) & set(other.parts.split())
+
+
+def _stores(fault: Fault) -> tuple[Store, ...]:
+    return tuple(Store) if fault.store is None else (fault.store,)
+
+
+def _strikes(name: str, struck: Struck) -> int:
+    return sum(struck[name, store] for store in Store) // CATALOGUE[name].times
+
+
+def _strike(fault: Fault, store: Store, draw: Draw) -> Strike:
+    return Strike(fault, draw(_NUMBERS), _pair(store, draw) if fault.name == TWO else ())
+
+
+def _pair(store: Store, draw: Draw) -> tuple[Fault, ...]:
+    faults = [CATALOGUE[name] for name in _shuffled(list(CATALOGUE), draw) if store in _stores(CATALOGUE[name])]
+    first = next(fault for fault in faults if fault.parts)
+    return first, next(fault for fault in faults if can_pair(first, fault))
 
 
 def _shuffled(names: Sequence[str], draw: Draw) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -21,6 +22,8 @@ class Training:
     seconds: float
     epochs: int
     costs: tuple[Cost, ...]
+    #: Number of strikes, including one that failed.
+    attempted: int = 0
     #: Job -> seconds from the start of its program, by hand beside the training, to its server's answer.
     bare: Mapping[str, float] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
@@ -57,15 +60,18 @@ measurement and writes this page:
 
 `scripts/chaos` trains [examples/digits](../examples/digits) (a chief, a parameter server, two workers) on a local
 cluster of three agents, with the scheduler as a separate process that Marathon restarts. The faults occur one by one,
-each after recovery from the previous fault. A *killed* process gets SIGKILL, a *frozen* process SIGSTOP. The same
-`--seed` gives the same sequence of faults. `--minutes` limits the time of `scripts/chaos`, and `--faults` selects
-faults. Exit code 0 means that every training succeeded, and that all invariants of this page held.
+each after recovery from the previous fault. A *killed* process gets SIGKILL, a *frozen* process SIGSTOP. In a lap, each
+fault strikes a training with the scheduler's state in a file and one with the state in ZooKeeper, in an order that
+depends on `--seed`. Without `--minutes` there is one lap per seed. With it, each seed takes this time and continues the
+lap of the previous seed. `--faults` selects faults. Exit code 0 means that every training succeeded, and that all
+invariants of this page held.
 """
 
 COLUMNS = """\
 All times are in seconds. If a fault occurred several times, the table shows the median and, in parentheses, the
 maximum.
 
+- *strikes*: number of strikes by the store of the scheduler's state.
 - *noticed*: time from the fault until executor, agent or master reported the task as lost. A task on a frozen agent is
   reported as unreachable.
 - *decided*: time from the report of the loss until the scheduler has stored its decision to restart. The time
@@ -115,15 +121,16 @@ def _table(trainings: Sequence[Training]) -> Iterator[str]:
     yield f"| {' | '.join(_HEADS)} |"
     yield f"| {' | '.join(['---'] * len(_HEADS))} |"
     for fault in CATALOGUE.values():
-        costs = [cost for cost in _all_costs(trainings) if cost.fault == fault.name]
-        if costs:
-            yield _row(fault.what, costs)
+        struck = [(cost, each.store) for each in trainings for cost in each.costs if cost.fault == fault.name]
+        if struck:
+            costs, stores = zip(*struck, strict=True)
+            yield _row(fault.what, costs, Counter(stores))
 
 
-def _row(what: str, costs: Sequence[Cost]) -> str:
+def _row(what: str, costs: Sequence[Cost], stores: Counter[Store]) -> str:
     cells = [
         f"{what}{_victims(costs)}",
-        str(len(costs)),
+        ", ".join(f"{store.value} {stores[store]}" for store in Store if stores[store]),
         _seconds((cost.noticed for cost in costs), 2),
         _seconds((cost.decided for cost in costs), 3),
         _seconds((cost.answers for cost in costs), 1),
@@ -193,7 +200,7 @@ def _bare(trainings: Sequence[Training]) -> Iterator[str]:
 
 
 def _trainings(trainings: Sequence[Training]) -> Iterator[str]:
-    yield "| state in | result | accuracy | epochs | seconds | strikes | violated invariants |"
+    yield "| store | result | accuracy | epochs | seconds | strikes | violated invariants |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for each in trainings:
         accuracy = "-" if each.accuracy is None else f"{each.accuracy:.4f}"

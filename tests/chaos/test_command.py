@@ -39,18 +39,20 @@ def run():
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
 def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None:
-    """It reaches its accuracy; each fault is healed, measured and reported."""
+    """It reaches its accuracy; each fault is healed, measured and reported, with each store."""
     out = tmp_path / "reliability.md"
     code, answer, err = run("--seed", 5, "--faults", ",".join(FAULTS), "--json", "--out", out)
 
     assert 0 == code, err
-    (training,) = json.loads(answer)["trainings"]
-    assert ("succeeded", []) == (training["verdict"], training["findings"])
-    assert 0.95 <= training["accuracy"]
-    costs = {cost["fault"]: cost for cost in training["costs"]}
-    assert set(FAULTS) == set(costs)
-    assert all(costs[name]["noticed"] is not None for name in ("worker", "ps", "executor"))
-    assert all([] == costs[name]["hit"] for name in ("scheduler", "agent", "master"))
+    trainings = json.loads(answer)["trainings"]
+    assert {"file", "ZooKeeper"} == {training["store"] for training in trainings}
+    for training in trainings:
+        assert ("succeeded", []) == (training["verdict"], training["findings"])
+        assert 0.95 <= training["accuracy"]
+        costs = {cost["fault"]: cost for cost in training["costs"]}
+        assert set(FAULTS) == set(costs)
+        assert all(costs[name]["noticed"] is not None for name in ("worker", "ps", "executor"))
+        assert all([] == costs[name]["hit"] for name in ("scheduler", "agent", "master"))
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
 
 
@@ -62,6 +64,10 @@ def test_invalid_faults_and_options_are_reported_first(run, tmp_path: Path) -> N
     assert 1 == code
     assert "unknown fault `work`; valid faults: worker, ps," in err
     assert "'worker' is given twice" in err
+
+    code, _, err = run("--seed", "1,two")
+    assert 1 == code
+    assert "--seed: `1,two`" in err
 
     code, _, err = run(path)
     assert 1 == code

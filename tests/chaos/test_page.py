@@ -34,7 +34,7 @@ def test_each_fault_has_one_row_in_catalogue_order() -> None:
     text, found = rows(a_training(a_cost("ps"), a_cost("worker")), a_training(a_cost("worker", answers=9.0)))
 
     assert CATALOGUE["worker"].what in found[2]
-    assert "| 2 | 0.12 | 0.010 | 6.0 (9.0) | 0.0 | 5.0 | none | worker-0 | - |" in found[2]
+    assert "| file 2 | 0.12 | 0.010 | 6.0 (9.0) | 0.0 | 5.0 | none | worker-0 | - |" in found[2]
     assert CATALOGUE["ps"].what in found[3]
     assert CATALOGUE["master"].what not in text
 
@@ -56,7 +56,7 @@ def test_restart_time_is_compared_with_a_bare_start() -> None:
 def test_broken_invariant_is_in_the_row_of_its_training() -> None:
     broken = a_training(findings=("processes left: 12",), verdict="failed", accuracy=None)
 
-    assert "| a file | failed | - | 120 | 90 | 0 | processes left: 12 |" in rows(broken)[1]
+    assert "| file | failed | - | 120 | 90 | 0 | processes left: 12 |" in rows(broken)[1]
     assert not broken.held
     assert not a_training(verdict="failed").held
     assert a_training().held

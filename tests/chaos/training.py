@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,15 @@ def _training(
     began = time.monotonic()
     held: list[str] = []
     costs: list[Cost] = []
+    attempted = 0
     bare: dict[str, float] = {}
     with arena(document, folder, planned.store) as found:
         try:
             found.settle(frozenset(), 0.0)
             bare |= {"worker": bare_start(document)}
-            for what in planned.strikes:
-                costs += [_strike(found, spec, what)] if go_on() else []
+            for what in takewhile(lambda _: go_on(), planned.strikes):
+                attempted += 1
+                costs.append(_strike(found, spec, what))
             held += needless_launches(costs)
             _mark_gone(found)
             enough(folder).touch()
@@ -87,20 +90,21 @@ def _training(
         seconds=time.monotonic() - began,
         epochs=found.witness.epochs,
         costs=tuple(costs),
+        attempted=attempted,
         bare=bare,
         findings=tuple(dict.fromkeys(held)),
     )
 
 
 def _strike(found: Arena, spec: ServiceSpec, what: Strike) -> Cost:
-    click.echo(f"{what.fault.name}: {what.fault.what}", err=True)
+    click.echo(f"{what.name}: {what.fault.what}", err=True)
     began = time.time()
     try:
         done = strike(found, what)
         unit = index_of(spec).restarts(map(TaskName, done.hit), moved=False)
         struck = Struck(what.fault.name, done.victim, began, found.settle(done.hit, began), done.hit, unit)
     except (SchedulerError, MesosLocalError) as error:
-        raise JobError(f"{what.fault.name}: {error}") from error
+        raise JobError(f"{what.name}: {error}") from error
     found_cost = cost(struck, found.witness.record(), found.witness.said)
     click.echo(f"  {done.victim}: all as before after {found_cost.whole:.1f} s", err=True)
     return found_cost

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from chaos.arena import Arena
-from chaos.faults import TWO, Strike
+from chaos.faults import Fault, Strike
 
 from . import agents, master, programs, scheduler, state
 from .common import Done, Kind
@@ -21,8 +22,15 @@ KINDS: Mapping[str, Kind] = {
 
 def strike(arena: Arena, what: Strike) -> Done:
     """Inject the fault; return when the rest is up to the scheduler and Mesos."""
-    kinds = [part.name for part in what.parts] if what.fault.name == TWO else [what.fault.name]
-    done = [KINDS[kind](arena, what.number) for kind in kinds]
-    for each in done:
-        each.mend()
-    return Done(" and ".join(each.victim for each in done), frozenset().union(*(each.hit for each in done)))
+
+    def inject(fault: Fault) -> Done:
+        done = KINDS[fault.name](arena, what.number)
+        done.mend()
+        return done
+
+    if not what.parts:
+        return inject(what.fault)
+    with ThreadPoolExecutor(len(what.parts)) as together:
+        done = list(together.map(inject, what.parts))
+    victims = (f"{fault.name} ({each.victim})" for fault, each in zip(what.parts, done, strict=True))
+    return Done(" and ".join(victims), frozenset().union(*(each.hit for each in done)))

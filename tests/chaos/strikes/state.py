@@ -59,26 +59,42 @@ def _no_room(arena: Arena) -> Iterator[None]:
 
 def _state_lost(arena: Arena, _number: int) -> Done:
     """Kill the scheduler, remove its state, and adopt the framework after the refusal."""
-    (framework,) = arena.cluster.state().frameworks
-    app, process = arena.app, arena.app.process
+    with arena.repairing():
+        _end_scheduler(arena)
+        _remove_state(arena)
+        _adopt(arena)
+    return Done("scheduler")
+
+
+def _end_scheduler(arena: Arena) -> None:
+    process = arena.app.process
     signal_scheduler(arena, signal.SIGKILL)
     arena.until("it has ended", lambda: process is None or not process.alive(), unseen=True)
+
+
+def _remove_state(arena: Arena) -> None:
     for file in arena.folder.path.glob(f"{arena.folder.store.name}*"):
         file.unlink()
     if arena.store is Store.ZOOKEEPER:
         arena.cluster.zookeeper.kill()
         shutil.rmtree(arena.cluster.directory / "zookeeper" / "data" / "version-2")
         arena.cluster.zookeeper.start()
-    refused = f"framework {framework.framework_id} of"
 
+
+def _adopt(arena: Arena) -> None:
+    """Wait until the scheduler refuses to start beside the framework; adopt this one."""
+    (framework,) = arena.cluster.state().frameworks
+    _refused(arena, f"framework {framework.framework_id} of")
+    arena.app.restart(ADOPT_FRAMEWORK=framework.framework_id)
+
+
+def _refused(arena: Arena, why: str) -> None:
     def is_refused() -> bool:
-        app.poll()
-        app.read_log()
-        return refused in app.trouble
+        arena.app.poll()
+        arena.app.read_log()
+        return why in arena.app.trouble
 
-    arena.until("the next one refuses to start", is_refused, unseen=True)
-    app.restart(ADOPT_FRAMEWORK=framework.framework_id)
-    return Done("scheduler")
+    arena.until("the next scheduler refuses to start", is_refused, unseen=True)
 
 
 KINDS: Mapping[str, Kind] = {
