@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -35,7 +34,7 @@ class Recorder:
     A write error is logged once and never stops the scheduler; later lines are written when the file is writable again.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float], most_bytes: int = MAX_BYTES) -> None:
         self._path, self._clock, self._most = path, clock, most_bytes
         self._last: dict[str, float] = {}
         self._failed = False

@@ -58,11 +58,12 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
         opened = open_store(settings.state, settings.spec.name)
         undo.callback(opened.close)
         leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
-        process = _compose(settings, SharedStore(opened), leadership, checkpoint)
+        clock = SteadyClock()
+        process = _compose(settings, SharedStore(opened), leadership, checkpoint, clock)
         process.meter.loop.watch_events(lambda: process.runner.queued_events)
         process.meter.loop.watch_calls(lambda: process.connection.driver.queued_calls)
         if settings.recording is not None:
-            recorder = Recorder(settings.recording)
+            recorder = Recorder(settings.recording, clock)
             recorder.resume(process.runner.state)
             process.runner.attach(recorder)
         undo.pop_all()
@@ -70,9 +71,9 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
 
 
 def _compose(
-    settings: ServiceSettings, store: StateStore, leadership: Leadership, checkpoint: Checkpoint
+    settings: ServiceSettings, store: StateStore, leadership: Leadership, checkpoint: Checkpoint, clock: SteadyClock
 ) -> SchedulerProcess:
-    clock, options = SteadyClock(), settings.options
+    options = settings.options
     restored = restore(settings.spec, store, clock()) if options is None else options.activate(store)
     spec, values = restored.stored.full_spec or restored.spec, store.load()
     state, credentials = restored_progress(restored, decode_progress(values)), _credentials(settings, spec)
