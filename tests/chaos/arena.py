@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from chaos.evidence import Heard, Launched, Record
 from chaos.faults import Store
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
@@ -22,13 +23,17 @@ from tf_scheduler.cli.commands.run import prepare_launch
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.follow import RunScheduler, run_scheduler
 from tf_scheduler.cli.local_run.ports import port_block
+from tf_scheduler.cli.local_run.process import SchedulerLaunch
 from tf_scheduler.errors import JobError
 
 from .master_proxy import MasterProxy
+from .wall_clock import WallClock
 from .witness import Witness
 
 #: Of the file that ends the training, in the folder of the checkpoints.
 ENOUGH = "enough"
+#: Node of the state.
+CHROOT = "/chaos"
 _PATIENCE = 300.0  # seconds for anything: to import TensorFlow takes a minute where many want a processor
 #: Exit code of a scheduler that lost its store, or the right to act with it: the next one waits for ZooKeeper.
 _NO_STORE = 3
@@ -50,7 +55,11 @@ class Arena:
     folder: RunFolder
     witness: Witness
     proxy: MasterProxy
+    clock: WallClock
     store: Store
+    #: Its own servers, if the store is an ensemble.
+    ensemble: ZooKeeperEnsemble | None
+    launch: SchedulerLaunch
     wanted: dict[str, AgentNode] = field(default_factory=dict)
     #: Ids of agents that are lost for good.
     gone: list[str] = field(default_factory=list)
@@ -162,13 +171,18 @@ def arena(document: Mapping[str, Any], folder: RunFolder, store: Store) -> Itera
                 die_with_parent=True,
             )
         )
-        state = f"zk://{cluster.zookeeper.address}/chaos" if zookeeper else ""
+        ensemble = stack.enter_context(ZooKeeperEnsemble(3)) if store is Store.ENSEMBLE else None
+        servers = ensemble.addresses if ensemble else cluster.zookeeper.address if zookeeper else ""
+        state = f"zk://{servers}{CHROOT}" if servers else ""
         proxy = stack.enter_context(MasterProxy(cluster.master.address))
         launch = prepare_launch(document, cluster, folder, state)
+        clock = WallClock(folder.path / "clock")
+        # As on a cluster: a scheduler that lost its state refuses to start beside its framework.
+        launch = replace(launch, secrets={**launch.secrets, **clock.variables}, arguments=())
         _behind(proxy, folder)
         running = stack.enter_context(run_scheduler(launch, "chaos", cluster.master.address, console=False))
         witness = stack.enter_context(Witness(cluster.directory, folder.recording))
-        yield Arena(cluster, running, folder, witness, proxy, store, dict(cluster.agents))
+        yield Arena(cluster, running, folder, witness, proxy, clock, store, ensemble, launch, dict(cluster.agents))
 
 
 def _behind(proxy: MasterProxy, folder: RunFolder) -> None:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from chaos.faults import CATALOGUE, Struck, laps, next_round, unknown
+from chaos.faults import CATALOGUE, Round, Struck, laps, next_round, unknown
 from chaos.page import Circumstances, Training, page
 from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.commands.local import clean_up_on_signals
@@ -104,10 +104,10 @@ def _numbers(seeds: str) -> list[int]:
 def _trainings(
     document: Mapping[str, Any], spec: ServiceSpec, names: Sequence[str], seeds: Sequence[int], minutes: float | None
 ) -> list[Training]:
-    """Strike for the minutes of each seed, or one lap per seed; laps continue over seeds.
+    """Strike for the minutes of each seed, or one lap per seed.
 
-    A training that fails loses its own remaining strikes, which are planned again. One that fails before its first
-    strike ends its seed: the next would fail, too.
+    Laps continue over the seeds. A training that fails loses its own remaining strikes, which are planned again. Two
+    that fail before a strike end their seed: the next would fail, too.
     """
     struck = Struck()
     done: list[Training] = []
@@ -120,13 +120,20 @@ def _trainings(
         while go_on():
             planned = next_round(names, struck, draw)
             click.echo(f"training {len(done) + 1}, seed {seed}, store: {planned.store.value}", err=True)
-            done.append(training(document, spec, planned, go_on))
+            done.append(_one(document, spec, planned, go_on))
             for finding in done[-1].findings:
                 click.echo(f"  did not hold: {finding}", err=True)
-            if not done[-1].attempted:
+            if not any(each.attempted for each in done[-2:]):
                 break
             struck.update((each.fault.name, planned.store) for each in planned.strikes[: done[-1].attempted])
     return done
+
+
+def _one(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool]) -> Training:
+    try:
+        return training(document, spec, planned, go_on)
+    except (SchedulerError, MesosLocalError, OSError) as error:
+        return Training(planned.store, "did not start", None, 0.0, 0, (), findings=(str(error),))
 
 
 def _load(seconds: float) -> float:

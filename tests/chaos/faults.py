@@ -16,6 +16,11 @@ class Store(str, Enum):
 
     SQLITE = "file"
     ZOOKEEPER = "ZooKeeper"
+    ENSEMBLE = "ZooKeeper of three"
+
+
+#: What a fault strikes that requires none.
+_USUAL = (Store.SQLITE, Store.ZOOKEEPER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +102,47 @@ CATALOGUE: Mapping[str, Fault] = {
             "the scheduler's state is lost; an operator continues the framework with `--adopt`",
             parts="scheduler store master registry",
         ),
+        Fault(
+            "nodes-deleted",
+            "the state's nodes are deleted while the scheduler runs or is down; an operator continues with `--adopt`",
+            Store.ZOOKEEPER,
+            parts="scheduler store master registry",
+        ),
+        Fault(
+            "byte-flipped",
+            "a byte of the stored state changes while the scheduler is down; an operator restores it after the refusal",
+            parts="scheduler store",
+        ),
+        Fault(
+            "twin",
+            "another scheduler of the same name is started with an empty state, and refused",
+            parts="master registry",
+        ),
+        Fault(
+            "quorum-lost",
+            "two of three ZooKeeper servers are frozen for 25 s while a worker is killed",
+            Store.ENSEMBLE,
+        ),
         Fault("scheduler-kills", "the scheduler is killed five times in a row", parts="scheduler"),
         Fault(
             "scheduler-away",
             "the scheduler is stopped when an agent is unreachable, and continues when it is back",
             parts="scheduler agent registry",
+        ),
+        Fault(
+            "scheduler-reconnects",
+            "the scheduler loses its connection when an agent is unreachable, and reconnects when the agent is back",
+            parts="scheduler agent master registry",
+        ),
+        Fault(
+            "clock-forward",
+            "the scheduler's clock is set forward by 1 h while an agent is unreachable and a worker is killed",
+            parts="scheduler agent task registry",
+        ),
+        Fault(
+            "clock-back",
+            "the scheduler's clock is set back by 1 h while an agent is unreachable and a worker is killed",
+            parts="scheduler agent task registry",
         ),
         Fault("registry-lost", "the master is killed, and started again without its registry", parts="master registry"),
         Fault(
@@ -145,7 +186,7 @@ def unknown(names: Sequence[str]) -> list[str]:
 
 def laps(names: Sequence[str], struck: Struck) -> int:
     """Count the finished laps. In each, every fault strikes with each store it can."""
-    return min(struck[name, store] // CATALOGUE[name].times for name in names for store in _stores(CATALOGUE[name]))
+    return min(struck[name, store] // CATALOGUE[name].times for name in names for store in stores_of(CATALOGUE[name]))
 
 
 def next_round(names: Sequence[str], struck: Struck, draw: Draw) -> Round:
@@ -153,7 +194,7 @@ def next_round(names: Sequence[str], struck: Struck, draw: Draw) -> Round:
     until = laps(names, struck) + 1
     due: dict[Store, list[str]] = {store: [] for store in Store}
     for fault in map(CATALOGUE.__getitem__, names):
-        for store in _stores(fault):
+        for store in stores_of(fault):
             due[store] += [fault.name] * (until * fault.times - struck[fault.name, store])
     store = max(Store, key=lambda each: len(due[each]))
     rare = sorted(_shuffled(due[store], draw), key=lambda name: _strikes(name, struck))
@@ -168,8 +209,9 @@ def can_pair(one: Fault, other: Fault) -> bool:
     return bool(one.parts and other.parts) and not set(one.parts.split()) & set(other.parts.split())
 
 
-def _stores(fault: Fault) -> tuple[Store, ...]:
-    return tuple(Store) if fault.store is None else (fault.store,)
+def stores_of(fault: Fault) -> tuple[Store, ...]:
+    """Stores with which a fault can occur."""
+    return _USUAL if fault.store is None else (fault.store,)
 
 
 def _strikes(name: str, struck: Struck) -> int:
@@ -181,7 +223,7 @@ def _strike(fault: Fault, store: Store, draw: Draw) -> Strike:
 
 
 def _pair(store: Store, draw: Draw) -> tuple[Fault, ...]:
-    faults = [CATALOGUE[name] for name in _shuffled(list(CATALOGUE), draw) if store in _stores(CATALOGUE[name])]
+    faults = [CATALOGUE[name] for name in _shuffled(list(CATALOGUE), draw) if store in stores_of(CATALOGUE[name])]
     first = next(fault for fault in faults if fault.parts)
     return first, next(fault for fault in faults if can_pair(first, fault))
 

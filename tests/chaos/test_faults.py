@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.faults import CATALOGUE, LONGEST, TWO, Store, Struck, can_pair, laps, next_round, unknown
+from chaos.faults import CATALOGUE, LONGEST, TWO, Store, Struck, can_pair, laps, next_round, stores_of, unknown
 from chaos.strikes import KINDS
 
 NAMES = st.lists(st.sampled_from(sorted(CATALOGUE)), unique=True, min_size=1)
@@ -32,12 +32,7 @@ def test_every_fault_strikes_with_each_store_in_a_lap(names, seed) -> None:
     found = a_lap(names, seed)
 
     struck = Counter((strike.fault.name, each.store) for each in found for strike in each.strikes)
-    wanted = {
-        (name, store): CATALOGUE[name].times
-        for name in names
-        for store in Store
-        if CATALOGUE[name].store in (None, store)
-    }
+    wanted = {(name, store): CATALOGUE[name].times for name in names for store in stores_of(CATALOGUE[name])}
     assert wanted == struck
     assert all(0 < len(each.strikes) <= LONGEST for each in found)
 
@@ -78,13 +73,13 @@ def test_simultaneous_faults_strike_different_parts(seed) -> None:
     for each in a_lap([TWO], seed):
         for strike in each.strikes:
             assert can_pair(*strike.parts)
-            assert all(part.store in (None, each.store) for part in strike.parts)
+            assert all(each.store in stores_of(part) for part in strike.parts)
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if CATALOGUE[name].parts])
 def test_each_part_has_a_fault_of_another_part(name) -> None:
-    for store in Store:
-        assert any(can_pair(CATALOGUE[name], other) for other in CATALOGUE.values() if other.store in (None, store))
+    for store in stores_of(CATALOGUE[name]):
+        assert any(can_pair(CATALOGUE[name], other) for other in CATALOGUE.values() if store in stores_of(other))
 
 
 def test_seeds_and_laps_differ() -> None:

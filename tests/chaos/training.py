@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
@@ -105,6 +106,10 @@ def _strike(found: Arena, spec: ServiceSpec, what: Strike) -> Cost:
         struck = Struck(what.fault.name, done.victim, began, found.settle(done.hit, began), done.hit, unit)
     except (SchedulerError, MesosLocalError) as error:
         raise JobError(f"{what.name}: {error}") from error
+    except Exception as error:
+        # Even a defect of this script must not cost the results of an hour.
+        traceback.print_exc()
+        raise JobError(f"{what.name}: {error!r}") from error
     found_cost = cost(struck, found.witness.record(), found.witness.said)
     click.echo(f"  {done.victim}: all as before after {found_cost.whole:.1f} s", err=True)
     return found_cost

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from chaos.arena import UNREACHABLE_TIMEOUT, Arena
+from chaos.master_proxy import Calls
+from chaos.witness import logged
 from kit.freezing import frozen
+from tf_scheduler.errors import JobError
 
-from .common import Done, Kind, pick_agent, reported, signal_scheduler
+from .common import Done, Kind, kill_task, launched, pick, pick_agent, reported, signal_scheduler, tasks
+
+_HOUR = 3600.0
 
 
 def _scheduler(arena: Arena, _number: int) -> Done:
@@ -28,23 +33,58 @@ def _scheduler_kills(arena: Arena, number: int) -> Done:
     return Done("scheduler")
 
 
-def _scheduler_away(arena: Arena, number: int) -> Done:
-    """The scheduler continues when the time of its unreachable tasks is over."""
-    victim, began = pick_agent(arena, number), time.time()
-    names, node = arena.hosts()[victim], arena.wanted[victim]
-    with frozen(node):
-        arena.until("its tasks are out of reach", lambda: names <= reported(arena, "unreachable", began))
-        signal_scheduler(arena, signal.SIGSTOP)
-    try:
-        arena.until("its tasks would be given up", lambda: time.time() > began + 2 * UNREACHABLE_TIMEOUT, unseen=True)
-    finally:
-        signal_scheduler(arena, signal.SIGCONT)
-    arena.until("its tasks are back", lambda: names <= reported(arena, "running", began))
-    return Done(victim)
+def _away(leave: Callable[[Arena], None], come_back: Callable[[Arena], None]) -> Kind:
+    """The scheduler comes back when the time of its unreachable tasks is over."""
+
+    def do(arena: Arena, number: int) -> Done:
+        victim, began = pick_agent(arena, number), time.time()
+        names, node = arena.hosts()[victim], arena.wanted[victim]
+        with frozen(node):
+            arena.until("its tasks are out of reach", lambda: names <= reported(arena, "unreachable", began))
+            leave(arena)
+        try:
+            late = began + 2 * UNREACHABLE_TIMEOUT
+            arena.until("its tasks would be given up", lambda: time.time() > late, unseen=True)
+        finally:
+            come_back(arena)
+        arena.until("its tasks are back", lambda: names <= reported(arena, "running", began))
+        return Done(victim)
+
+    return do
+
+
+def _clock(seconds: float) -> Kind:
+    """Step the clock while a back-off and the time of unreachable tasks run."""
+
+    def do(arena: Arena, number: int) -> Done:
+        worker, began = pick([name for name in tasks(arena) if name.startswith("worker")], number), time.time()
+        victim = pick(sorted(agent for agent, names in arena.hosts().items() if worker not in names), number)
+        names, node = arena.hosts()[victim], arena.wanted[victim]
+        with frozen(node):
+            arena.until("its tasks are out of reach", lambda: names <= reported(arena, "unreachable", began))
+            kill_task(arena, worker, program=True)
+            arena.clock.set(seconds)
+            stepped = logged(arena.witness, "the clock of this machine was set", began)
+            arena.until("the scheduler reports the step", stepped)
+        arena.until("its tasks are back", lambda: names <= reported(arena, "running", began))
+        arena.until("the worker runs again", lambda: worker in reported(arena, "running", began))
+        arena.clock.set(0.0)
+        if again := names & launched(arena, began):
+            raise JobError(f"{', '.join(sorted(again))} launched again because the clock was set")
+        return Done(victim, frozenset({worker}))
+
+    return do
 
 
 KINDS: Mapping[str, Kind] = {
     "scheduler": _scheduler,
     "scheduler-kills": _scheduler_kills,
-    "scheduler-away": _scheduler_away,
+    "scheduler-away": _away(
+        lambda arena: signal_scheduler(arena, signal.SIGSTOP), lambda arena: signal_scheduler(arena, signal.SIGCONT)
+    ),
+    "scheduler-reconnects": _away(
+        lambda arena: arena.proxy.answer(Calls.DISCONNECTED), lambda arena: arena.proxy.answer(Calls.FORWARDED)
+    ),
+    "clock-forward": _clock(_HOUR),
+    "clock-back": _clock(-_HOUR),
 }

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 
-from chaos.arena import Arena
+from kazoo.client import KazooClient
+from kazoo.exceptions import NotEmptyError
+
+from chaos.arena import CHROOT, Arena
 from chaos.faults import Store
 from kit.freezing import frozen
 from mesos_local.host.process import PROC, read_stat
+from tf_scheduler.cli.common.folders import write_private
+from tf_scheduler.cli.local_run.follow import RunScheduler
 
 from .common import Done, Kind, health, program_of, signal_scheduler
 
@@ -83,18 +91,116 @@ def _remove_state(arena: Arena) -> None:
 
 def _adopt(arena: Arena) -> None:
     """Wait until the scheduler refuses to start beside the framework; adopt this one."""
+    arena.app.restart(ADOPT_FRAMEWORK="")
+    identity = _framework(arena)
+    _wait_refused(arena, arena.app, identity)
+    arena.app.restart(ADOPT_FRAMEWORK=identity)
+
+
+def _framework(arena: Arena) -> str:
     (framework,) = arena.cluster.state().frameworks
-    _refused(arena, f"framework {framework.framework_id} of")
-    arena.app.restart(ADOPT_FRAMEWORK=framework.framework_id)
+    return framework.framework_id
 
 
-def _refused(arena: Arena, why: str) -> None:
+def _wait_refused(arena: Arena, app: RunScheduler, *words: str) -> None:
     def is_refused() -> bool:
-        arena.app.poll()
-        arena.app.read_log()
-        return why in arena.app.trouble
+        app.poll()
+        app.read_log()
+        return any(word in app.trouble for word in words)
 
-    arena.until("the next scheduler refuses to start", is_refused, unseen=True)
+    arena.until("the scheduler refuses to start", is_refused, unseen=True)
+
+
+def _nodes_deleted(arena: Arena, number: int) -> Done:
+    """Delete the nodes while the scheduler runs, or is down."""
+    with arena.repairing(), _nodes(arena) as client:
+        if number % 2:
+            _end_scheduler(arena)
+        while client.exists(CHROOT):
+            with suppress(NotEmptyError):  # the scheduler has created another
+                client.delete(CHROOT, recursive=True)
+        if not number % 2:
+            process = arena.app.process
+            arena.until("the scheduler has ended", lambda: process is None or not process.alive(), unseen=True)
+        _adopt(arena)
+    return Done("scheduler")
+
+
+@contextmanager
+def _nodes(arena: Arena) -> Iterator[KazooClient]:
+    client = KazooClient(arena.cluster.zookeeper.address)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def _byte_flipped(arena: Arena, number: int) -> Done:
+    """Kill the scheduler, change a stored byte, and restore it after the refusal."""
+    with arena.repairing():
+        _end_scheduler(arena)
+        with _flipped(arena, number):
+            arena.app.restart(ADOPT_FRAMEWORK="")
+            _wait_refused(arena, arena.app, "cannot be read", "is damaged")
+            arena.app.stop()
+        arena.app.restart()
+    return Done("scheduler")
+
+
+@contextmanager
+def _flipped(arena: Arena, number: int) -> Iterator[None]:
+    if arena.store is Store.ZOOKEEPER:
+        with _nodes(arena) as client:
+            (service,) = client.get_children(CHROOT)
+            node = f"{CHROOT}/{service}/head"
+            before, _ = client.get(node)
+            client.set(node, _flip(before, number))
+            yield
+            client.set(node, before)
+        return
+    with closing(sqlite3.connect(arena.folder.store, isolation_level=None)) as file:
+        entries = file.execute(
+            "SELECT rowid, value FROM entry WHERE key = 'framework' OR key LIKE 'tasks/%'"
+        ).fetchall()
+        row, before = entries[number % len(entries)]
+        file.execute("UPDATE entry SET value = ? WHERE rowid = ?", (_flip(before, number), row))
+        yield
+        file.execute("UPDATE entry SET value = ? WHERE rowid = ?", (before, row))
+
+
+def _flip(data: bytes, number: int) -> bytes:
+    where = number % len(data)
+    return data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :]
+
+
+def _twin(arena: Arena, _number: int) -> Done:
+    """Start a scheduler with the same options and another state until it is refused."""
+    options, folder = json.loads(arena.folder.options.read_text()), arena.folder.path
+    options["scheduler"]["state"] = (folder / "twin.db").as_uri()
+    write_private(folder / "twin.json", json.dumps(options))
+    launch = replace(
+        arena.launch, options=folder / "twin.json", log=folder / "twin.log", recording=folder / "twin.jsonl"
+    )
+    twin = RunScheduler(launch, arena.cluster.master.address, console=False, publish=lambda _: None)
+    try:
+        _wait_refused(arena, twin, _framework(arena))
+    finally:
+        twin.stop()
+    return Done("another scheduler")
+
+
+def _quorum_lost(arena: Arena, number: int) -> Done:
+    assert arena.ensemble is not None
+    began, servers = time.time(), arena.ensemble.servers
+    spared = number % len(servers)
+    with ExitStack() as stack:
+        for server in (*servers[:spared], *servers[spared + 1 :]):
+            stack.enter_context(frozen(server))
+        done = program_of("worker")(arena, number)
+        arena.until("the quorum was lost for a while", lambda: time.time() > began + _SESSION)
+    return done
 
 
 KINDS: Mapping[str, Kind] = {
@@ -102,4 +208,8 @@ KINDS: Mapping[str, Kind] = {
     "zookeeper-frozen": _zookeeper_frozen,
     "disk-full": _disk_full,
     "state-lost": _state_lost,
+    "nodes-deleted": _nodes_deleted,
+    "byte-flipped": _byte_flipped,
+    "twin": _twin,
+    "quorum-lost": _quorum_lost,
 }
