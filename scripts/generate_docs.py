@@ -267,8 +267,10 @@ the newest launch of a task uses the folder:
 - Every 5 s the executor reads the file. If a newer launch is there, the executor stops its program with SIGTERM, and
   after `kill_grace` seconds with SIGKILL.
 - Of two launches of one framework, the later one is newer. Of two frameworks of one service, the one that came to the
-  folder later is newer. The earlier one never gets the folder back, so its job fails: its task ends with TASK_FAILED
-  and the reason REASON_TASK_UNAUTHORIZED. To give the folder back, stop the later framework and remove the file.
+  folder later is newer; the files `SERVICE.NUMBER.json` list the frameworks in this order. If two frameworks come at the
+  same moment, exactly one wins with all its tasks. The earlier one never gets the folder back, so its job fails: its task
+  ends with TASK_FAILED and the reason REASON_TASK_UNAUTHORIZED. To give the folder back, stop the later framework and
+  remove the file.
 
 These limits apply:
 
@@ -277,6 +279,7 @@ These limits apply:
 | `hdfs://`, `gs://`, `s3://` and other URLs | not protected |
 | services with different names | not protected from each other |
 | the folder is empty or does not exist | the file is written within 5 s after another file appears |
+| the file system has no hard links (for example gcsfuse) | of two frameworks that come at the same moment, both may fail |
 | the folder is not writable or does not answer | the task runs without protection; `executor.log` has a warning |
 
 ## Start-up timeout and hang detection

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
 import shlex
 import tempfile
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -30,16 +33,11 @@ def a_claim(task_id: str, *frameworks: str, serial: int = 1, at: float = 10.0) -
 @pytest.mark.parametrize(
     ("mine", "other", "expected"),
     [
-        ("own file", a_claim("mine", serial=9, at=90.0), (False, False)),
         ("earlier launch", a_claim("other", serial=4, at=40.0), (False, False)),
         ("later launch", a_claim("other", serial=6, at=60.0), (True, True)),
         # The last writer wins: a launch that starts replaces the file, and the running one ends.
         ("state from a backup", a_claim("other", serial=4, at=60.0), (False, True)),
         ("clock set back", a_claim("other", serial=6, at=40.0), (False, True)),
-        ("unknown framework", a_claim("other", "b", serial=9, at=40.0), (False, False)),
-        ("unknown framework, later", a_claim("other", "b", serial=1, at=60.0), (False, True)),
-        ("earlier framework", a_claim("other", "b", "a", serial=1, at=1.0), (False, False)),
-        ("later framework", a_claim("other", "a", "b"), (True, True)),
     ],
 )
 def test_newer_launch_supersedes(mine: str, other: FolderClaim, expected: tuple[bool, bool]) -> None:
@@ -83,12 +81,13 @@ def test_claim_round_trips() -> None:
     assert a_claim("t", "a", "b") == FolderClaim.decode(a_claim("t", "a", "b").encode())
 
 
-def a_fence(folder: Path, service: str = "digits", **claim: object) -> tuple[FolderFence, SimpleQueue[object]]:
+def a_fence(
+    folder: Path, service: str = "digits", framework: str = "a", task: str = "chief-0", name: str = "mine", **claim: Any
+) -> tuple[FolderFence, SimpleQueue[object]]:
     queue: SimpleQueue[object] = SimpleQueue()
-    payload = Payload(
-        "chief-0", "chief", 0, "x", {}, environment={"CHECKPOINT_DIR": str(folder)}, service=service, **claim
-    )
-    fence = fence_of(payload, "mine", {"MESOS_FRAMEWORK_ID": "a"}, queue.put)
+    environment = {"CHECKPOINT_DIR": str(folder)}
+    payload = Payload(task, task[:-2], 0, "x", {}, environment=environment, service=service, **claim)
+    fence = fence_of(payload, name, {"MESOS_FRAMEWORK_ID": framework}, queue.put)
     assert fence is not None
     return fence, queue
 
@@ -100,10 +99,11 @@ def written(folder: Path) -> FolderClaim | None:
         return None
 
 
-def put(folder: Path, claim: FolderClaim | None) -> None:
+def put(folder: Path, claim: FolderClaim | None, name: str = "chief-0") -> None:
+    (folder / FOLDER).mkdir(exist_ok=True)
     new = folder / FOLDER / "new"
     new.write_bytes(b"damaged" if claim is None else claim.encode())
-    new.replace(folder / FOLDER / "digits.chief-0.json")
+    new.replace(folder / FOLDER / f"digits.{name}.json")
 
 
 @pytest.fixture
@@ -128,7 +128,96 @@ def test_running_launch_keeps_and_loses_the_folder(tmp_path: Path) -> None:
     event = queue.get(timeout=10)
     assert isinstance(event, Superseded)
     assert "newer launch other" in event.reason
-    assert ["digits.chief-0.json"] == [path.name for path in (tmp_path / FOLDER).iterdir()]
+    assert {"digits.1.json", "digits.chief-0.json"} == {path.name for path in (tmp_path / FOLDER).iterdir()}
+
+
+@pytest.mark.usefixtures("quick")
+def test_exactly_one_of_two_frameworks_wins(tmp_path: Path) -> None:
+    """Also if one comes first with its chief, and the other one with its worker."""
+    (tmp_path / "checkpoint").touch()
+    order = [("a", "chief-0"), ("b", "chief-0"), ("b", "worker-0"), ("a", "worker-0")]
+    fences = {key: a_fence(tmp_path, framework=key[0], task=key[1], name="-".join(key)) for key in order}
+    for fence, _ in fences.values():
+        fence.start(None)
+    for task in ("chief-0", "worker-0"):
+        event = fences["a", task][1].get(timeout=10)
+        assert isinstance(event, Superseded)
+        assert event.is_final
+    for task in ("chief-0", "worker-0"):
+        wait_until(partial(has_folder, tmp_path, task, "b"), "the second framework has the folder")
+        fences["b", task][0].stop()
+        assert fences["b", task][1].empty()
+
+
+def has_folder(folder: Path, task: str, framework: str) -> bool:
+    claim = FolderClaim.decode((folder / FOLDER / f"digits.{task}.json").read_bytes())
+    return claim is not None and claim.framework == framework
+
+
+@pytest.mark.usefixtures("quick")
+def test_simultaneous_frameworks_agree_on_one_winner(tmp_path: Path) -> None:
+    for number in range(20):
+        folder, barrier = tmp_path / str(number), threading.Barrier(8)
+        folder.mkdir()
+        (folder / "checkpoint").touch()
+        fences = {
+            (name, task): a_fence(folder, framework=name, task=task, name=f"{name}{task}", launched_at=float(at))
+            for at, name in enumerate("abcd")
+            for task in ("chief-0", "worker-0")
+        }
+
+        def start(fence: FolderFence, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait(10)
+            fence.start(None)
+
+        threads = [threading.Thread(target=start, args=(fence,)) for fence, _ in fences.values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        wait_until(partial(have_lost, fences, 6), "six have lost")
+        winners = {name for (name, _), (_, queue) in fences.items() if queue.empty()}
+        for fence, _ in fences.values():
+            fence.stop()
+        assert 1 == len(winners)
+
+
+def have_lost(fences: dict[tuple[str, str], tuple[FolderFence, SimpleQueue[object]]], number: int) -> bool:
+    return sum(not queue.empty() for _, queue in fences.values()) >= number
+
+
+@pytest.mark.usefixtures("quick")
+def test_file_system_without_links_is_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "checkpoint").touch()
+    first, lost = a_fence(tmp_path, name="first")
+    first.start(None)
+    second, _ = a_fence(tmp_path, framework="b")
+    second.start(None)
+    assert isinstance(lost.get(timeout=10), Superseded)
+    second.stop()
+
+
+@pytest.mark.usefixtures("quick")
+def test_damaged_list_of_frameworks_is_replaced(tmp_path: Path) -> None:
+    put(tmp_path, None, "7")
+    fence, _ = a_fence(tmp_path)
+    fence.start(None)
+    fence.stop()
+    assert a_claim("mine", serial=0, at=0.0) == FolderClaim.decode((tmp_path / FOLDER / "digits.8.json").read_bytes())
+
+
+def test_old_lists_of_frameworks_are_removed(tmp_path: Path) -> None:
+    """A folder of many runs stays small."""
+    (tmp_path / "checkpoint").touch()
+    for number in range(103):
+        fence, _ = a_fence(tmp_path, framework=str(number), name=str(number))
+        fence.start(None)
+        fence.stop()
+    assert 101 == len(list((tmp_path / FOLDER).iterdir()))
 
 
 @pytest.mark.usefixtures("quick")
@@ -136,10 +225,10 @@ def test_framework_that_never_had_the_folder_loses_it_for_good(tmp_path: Path) -
     """Its program ran before another file existed; its next launch must not win."""
     fence, queue = a_fence(tmp_path, launched_at=5.0)
     fence.start(None)
-    (tmp_path / FOLDER).mkdir()
-    put(tmp_path, a_claim("other", "b", at=6.0))
+    put(tmp_path, a_claim("other", "b", at=6.0), "1")
     assert isinstance(queue.get(timeout=10), Superseded)
-    assert a_claim("other", "a", "b", at=6.0) == written(tmp_path)
+    changed = FolderClaim.decode((tmp_path / FOLDER / "digits.2.json").read_bytes())
+    assert a_claim("other", "a", "b", at=6.0) == changed
     again, queue = a_fence(tmp_path, launched_at=7.0)
     again.start(None)
     assert isinstance(queue.get(timeout=10), Superseded)
@@ -168,7 +257,8 @@ def test_name_of_service_may_have_slashes(tmp_path: Path) -> None:
     fence, _ = a_fence(tmp_path, service="/team/digits")
     fence.start(None)
     fence.stop()
-    assert ["%2Fteam%2Fdigits.chief-0.json"] == os.listdir(tmp_path / FOLDER)  # noqa: PTH208
+    names = {path.name for path in (tmp_path / FOLDER).iterdir()}
+    assert {"%2Fteam%2Fdigits.1.json", "%2Fteam%2Fdigits.chief-0.json"} == names
 
 
 # On real processes.
@@ -195,7 +285,7 @@ def test_older_program_gets_sigterm_and_its_grace_period(start: Start, tmp_path:
     old.states("TASK_STARTING", "TASK_RUNNING")
     # As after the loss of the scheduler's state: another framework, whose numbers begin again.
     wait_until((folder / "checkpoint").exists, "the program runs")
-    launch(new, f"cat {folder}/{FOLDER}/*.json; sleep 3600", folder, 1, 8.0, task_id="t2")
+    launch(new, f"cat {folder}/{FOLDER}/digits.worker-0.json; sleep 3600", folder, 1, 8.0, task_id="t2")
     new.states("TASK_STARTING", "TASK_RUNNING")
     status = old.states("TASK_KILLING", "TASK_FAILED")
     assert "used by framework new of the same service" in status["message"]
@@ -214,8 +304,9 @@ def test_older_program_does_not_start(start: Start, tmp_path: Path, framework: s
     folder = tmp_path / "ck"
     (folder / FOLDER).mkdir(parents=True)
     newer = a_claim("newer", *(("same",) if framework == "same" else ("same", "other")), serial=9, at=9.0)
-    name = folder / FOLDER / "digits.worker-0.json"
-    name.write_bytes(newer.encode())
+    names = [folder / FOLDER / f"digits.{name}.json" for name in ("worker-0", "1")]
+    for name in names:
+        name.write_bytes(newer.encode())
     old = start("old", MESOS_FRAMEWORK_ID="same")
     launch(old, "echo ran", folder, 1, pre="echo prepared")
     status = old.states("TASK_STARTING", "TASK_KILLING", "TASK_FAILED")
@@ -224,7 +315,7 @@ def test_older_program_does_not_start(start: Start, tmp_path: Path, framework: s
     # Only another framework keeps the folder: the scheduler may relaunch the task of a restored backup.
     assert ("REASON_TASK_UNAUTHORIZED" if framework == "other" else None) == status.get("reason")
     assert "" == old.output()
-    assert newer.encode() == name.read_bytes()
+    assert [newer.encode()] * 2 == [name.read_bytes() for name in names]
 
 
 def test_unusable_folder_does_not_stop_the_program(executor: Any) -> None:

@@ -4,18 +4,21 @@ Two launches of one task can run at the same time: on an agent that Mesos has gi
 service, because the scheduler has lost its state. So each launch writes its number to
 `CHECKPOINT_DIR/.dcos-tensorflow/SERVICE.TASK.json`. A launch that finds a newer one there stops. Which one is newer:
 
-- Of two frameworks, the one that came to the folder last: the file lists them. Numbers of two frameworks cannot be
-  compared, because a framework without the earlier state begins at 1. A framework never gets the folder back, so that
-  two schedulers that relaunch their tasks do not stop each other's tasks forever. Only two programs that both run
-  before either has written the file are compared by their time of launch.
+- Of two frameworks, the one that came to the folder last. `SERVICE.NUMBER.json` lists them; each change has the next
+  number. A file with a number is created only once, so that of two frameworks that come at the same moment exactly one
+  is the last for all their tasks. Serial numbers of two frameworks cannot be compared, because a framework without the
+  earlier state begins at 1. A framework never gets the folder back, so that two schedulers that relaunch their tasks do
+  not stop each other's tasks forever. Only if the programs of both run before either is listed, their order is that of
+  the launches that list them.
 - Of one framework, the launch with the higher serial number and the later time of launch. If the two disagree (a
   restored backup, or a clock set back), the launch that wrote last.
 
-An empty folder needs no protection, and programs may require that it is empty: the file waits for another file.
+An empty folder needs no protection, and programs may require that it is empty: the files wait for another file.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -37,7 +40,7 @@ FOLDER = ".dcos-tensorflow"
 INTERVAL = 5.0
 #: Maximum seconds that a file system may delay the start of the program.
 CLAIM_LIMIT = 10.0
-#: Number of frameworks in a file, and its maximum size.
+#: Number of frameworks in a file and of files that list them, and maximum size of a file.
 _FRAMEWORKS, _MAX_BYTES = 100, 1 << 16
 #: Maximum length of a name: the file's content gets into messages, and any user of the folder can change it.
 _MAX_NAME = 255
@@ -47,10 +50,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FolderClaim:
-    """Content of the file: the launch that uses the folder."""
+    """Content of a file: the launch that uses the folder, or that changed the list of frameworks."""
 
     task_id: str
-    #: Frameworks that have used the folder; the last one is the launch's.
+    #: Frameworks that have used the folder; the last one has it.
     frameworks: tuple[str, ...]
     serial: int
     launched_at: float
@@ -71,20 +74,18 @@ class FolderClaim:
         return json.dumps(asdict(self)).encode()
 
     def is_superseded(self, other: FolderClaim, running: bool) -> bool:
-        """Whether the launch of `other`, the content of the file, is newer.
+        """Whether the launch of `other`, of the same framework, is newer.
 
         `running`: the program of this launch has started before `other` was seen.
         """
-        framework = self.frameworks[-1]
-        if other.task_id == self.task_id:
-            return False
-        if framework not in other.frameworks:
-            return running and self.launched_at < other.launched_at
-        if other.frameworks[-1] != framework:
-            return True
         mine, theirs = (self.serial, self.launched_at), (other.serial, other.launched_at)
         is_higher = [own < foreign for own, foreign in zip(mine, theirs)]
         return any(is_higher) if running else all(is_higher)
+
+    @property
+    def framework(self) -> str:
+        """The framework of the launch."""
+        return self.frameworks[-1]
 
     def after(self, other: FolderClaim | None) -> FolderClaim:
         """Return this claim, with the earlier frameworks of `other`."""
@@ -100,16 +101,17 @@ def fence_of(
     """Return the fence of a launch; None if its checkpoint folder is not a path."""
     if not payload.fenced_folder:
         return None
-    path = Path(payload.fenced_folder, FOLDER, f"{quote(payload.service, safe='')}.{payload.task}.json")
-    framework = environ.get("MESOS_FRAMEWORK_ID", "")
-    return FolderFence(path, FolderClaim(task_id, (framework,), payload.serial, payload.launched_at), put)
+    claim = FolderClaim(task_id, (environ.get("MESOS_FRAMEWORK_ID", ""),), payload.serial, payload.launched_at)
+    service = quote(payload.service, safe="")
+    return FolderFence(Path(payload.fenced_folder, FOLDER), service, payload.task, claim, put)
 
 
 class FolderFence:
     """Writes and checks the file of one launch; `put` gets Superseded."""
 
-    def __init__(self, path: Path, claim: FolderClaim, put: Callable[[Event], None]) -> None:
-        self._path, self._claim, self._put = path, claim, put
+    def __init__(self, folder: Path, service: str, task: str, claim: FolderClaim, put: Callable[[Event], None]) -> None:
+        self._path, self._service = folder / f"{service}.{task}.json", service
+        self._claim, self._put = claim, put
         self._problem = ""
         self._checked, self._stopped = threading.Event(), threading.Event()
 
@@ -134,7 +136,7 @@ class FolderFence:
             winner = self._check(running)
             running = True
             if winner is not None and not self._stopped.is_set():
-                is_final = winner.frameworks[-1] != self._claim.frameworks[-1]
+                is_final = winner.framework != self._claim.framework
                 self._put(Superseded(self._describe(winner), is_final))
                 self._stopped.set()
             self._checked.set()
@@ -143,16 +145,19 @@ class FolderFence:
     def _check(self, running: bool) -> FolderClaim | None:
         """Write the file if needed; return the launch that has superseded this one."""
         try:
-            claim = self._read()
-            if claim is not None and self._claim.is_superseded(claim, running):
-                if self._claim.frameworks[-1] not in claim.frameworks:
-                    # Later launches of this framework must lose, too.
-                    with suppress(OSError):
-                        self._write(claim.after(self._claim))
-                return claim
+            claim = self._read(self._path)
             is_own = claim is not None and claim.task_id == self._claim.task_id
             if not is_own and (claim is not None or not _is_empty(self._path.parent.parent)):
-                self._write(self._claim.after(claim))
+                last = self._last_framework(running)
+                if last.framework != self._claim.framework:
+                    return last
+                if (
+                    claim is not None
+                    and claim.framework == self._claim.framework
+                    and self._claim.is_superseded(claim, running)
+                ):
+                    return claim
+                self._write(self._claim, self._path)
             self._problem = ""
         except OSError as error:
             if str(error) != self._problem:
@@ -160,31 +165,78 @@ class FolderFence:
             self._problem = str(error)
         return None
 
+    def _last_framework(self, running: bool) -> FolderClaim:
+        """Return the list of frameworks; this framework is added if it is missing."""
+        last = self._last_number()
+        listed: FolderClaim | None = None
+        for number in range(max(last, 1), last + _FRAMEWORKS):
+            path = self._numbered(number)
+            claim = self._read(path)
+            if claim is None:
+                if listed is not None and self._claim.framework in listed.frameworks:
+                    return listed
+                is_older = running and listed is not None and self._claim.launched_at < listed.launched_at
+                new = listed.after(self._claim) if listed is not None and is_older else self._claim.after(listed)
+                with suppress(FileExistsError):
+                    self._write(new, path, _create)
+                    self._remove(self._numbered(number - _FRAMEWORKS))
+                # Another framework may have been faster.
+                claim = self._read(path)
+            listed = claim or listed
+        raise OSError(f"cannot write `{self._numbered(last + 1)}`")
+
+    def _last_number(self) -> int:
+        before, after = len(self._service) + 1, len(".json")
+        with suppress(FileNotFoundError), os.scandir(self._path.parent) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(f"{self._service}.")]
+            return max((int(name[before:-after]) for name in names if name[before:-after].isdecimal()), default=0)
+        return 0
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._service}.{number}.json")
+
     def _describe(self, winner: FolderClaim) -> str:
-        folder, framework = self._path.parent.parent, winner.frameworks[-1]
-        if framework == self._claim.frameworks[-1]:
+        folder, framework = self._path.parent.parent, winner.framework
+        if framework == self._claim.framework:
             return f"CHECKPOINT_DIR `{folder}` is used by the newer launch {winner.task_id}"
         return (
             f"CHECKPOINT_DIR `{folder}` is used by framework {framework} of the same service, which started later "
             f"({winner.task_id}); uninstall one of the two, or use another folder"
         )
 
-    def _read(self) -> FolderClaim | None:
+    def _read(self, path: Path) -> FolderClaim | None:
         try:
-            with self._path.open("rb") as file:
+            with path.open("rb") as file:
                 return FolderClaim.decode(file.read(_MAX_BYTES))
         except FileNotFoundError:
             return None
 
-    def _write(self, claim: FolderClaim) -> None:
-        folder = self._path.parent
+    def _write(self, claim: FolderClaim, path: Path, put: Callable[[Path, Path], object] = Path.replace) -> None:
+        folder = path.parent
         with suppress(FileExistsError):
             folder.mkdir()
-            # Everyone who may write checkpoints may write the file, for example another user of the service.
+            # Everyone who may write checkpoints may write the files, for example another user of the service.
             folder.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
-        new = folder / f".{self._path.name}.{self._claim.task_id[-12:]}"
-        new.write_bytes(claim.encode())
-        new.replace(self._path)
+        new = folder / f".{path.name}.{self._claim.task_id[-12:]}"
+        try:
+            new.write_bytes(claim.encode())
+            put(new, path)
+        finally:
+            self._remove(new)
+
+    def _remove(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _create(new: Path, path: Path) -> None:
+    """Move a file. Raises FileExistsError: a link is created only once, also on NFS."""
+    try:
+        os.link(new, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        new.replace(path)  # this file system has no links
 
 
 def _is_empty(folder: Path) -> bool:
