@@ -269,8 +269,8 @@ the newest launch of a task uses the folder:
 - Of two launches of one framework, the later one is newer. Of two frameworks of one service, the one that came to the
   folder later is newer; the files `SERVICE.NUMBER.json` list the frameworks in this order. If two frameworks come at the
   same moment, exactly one wins with all its tasks. The earlier one never gets the folder back, so its job fails: its task
-  ends with TASK_FAILED and the reason REASON_TASK_UNAUTHORIZED. To give the folder back, stop the later framework and
-  remove the file.
+  ends with TASK_FAILED and the reason REASON_TASK_UNAUTHORIZED. To give the folder back to its job, uninstall the later
+  framework and install the service again: its new framework comes last. No file has to be removed.
 
 These limits apply:
 

@@ -143,10 +143,26 @@ def test_exactly_one_of_two_frameworks_wins(tmp_path: Path) -> None:
         event = fences["a", task][1].get(timeout=10)
         assert isinstance(event, Superseded)
         assert event.is_final
+        assert "uninstall framework b and install this service again" in event.reason
     for task in ("chief-0", "worker-0"):
         wait_until(partial(has_folder, tmp_path, task, "b"), "the second framework has the folder")
         fences["b", task][0].stop()
         assert fences["b", task][1].empty()
+
+
+@pytest.mark.usefixtures("quick")
+def test_installed_again_service_gets_the_folder(tmp_path: Path) -> None:
+    """As the message of the loser says: no file has to be removed."""
+    (tmp_path / "checkpoint").touch()
+    for framework in "ab":
+        fence, _ = a_fence(tmp_path, framework=framework, name=framework)
+        fence.start(None)
+        fence.stop()
+    fence, queue = a_fence(tmp_path, framework="c", name="c")
+    fence.start(None)
+    fence.stop()
+    assert has_folder(tmp_path, "chief-0", "c")
+    assert queue.empty()
 
 
 def has_folder(folder: Path, task: str, framework: str) -> bool:

@@ -201,7 +201,7 @@ class FolderFence:
             return f"CHECKPOINT_DIR `{folder}` is used by the newer launch {winner.task_id}"
         return (
             f"CHECKPOINT_DIR `{folder}` is used by framework {framework} of the same service, which started later "
-            f"({winner.task_id}); uninstall one of the two, or use another folder"
+            f"({winner.task_id}); use another folder, or uninstall framework {framework} and install this service again"
         )
 
     def _read(self, path: Path) -> FolderClaim | None:
