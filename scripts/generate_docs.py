@@ -279,6 +279,7 @@ These limits apply:
 | `hdfs://`, `gs://`, `s3://` and other URLs | not protected |
 | services with different names | not protected from each other |
 | the folder is empty or does not exist | the file is written within 5 s after another file appears |
+| the program removes the folder (`shutil.rmtree`) | the file is written again after the folder was empty, or after 10 minutes |
 | the file system has no hard links (for example gcsfuse) | of two frameworks that come at the same moment, both may fail |
 | the folder is not writable or does not answer | the task runs without protection; `executor.log` has a warning |
 

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import shlex
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable
@@ -109,6 +110,7 @@ def put(folder: Path, claim: FolderClaim | None, name: str = "chief-0") -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fencing, "INTERVAL", 0.01)
+    monkeypatch.setattr(fencing, "REMOVAL_LIMIT", 0.01)
 
 
 @pytest.mark.usefixtures("quick")
@@ -259,6 +261,40 @@ def test_empty_folder_stays_empty(tmp_path: Path) -> None:
     assert [] == os.listdir(tmp_path / "new")  # noqa: PTH208
     (tmp_path / "new" / "checkpoint").touch()
     wait_until(lambda: written(tmp_path / "new") == a_claim("mine", serial=0, at=0.0), "the file is written")
+    fence.stop()
+
+
+@pytest.mark.usefixtures("quick")
+def test_program_may_remove_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example shutil.rmtree, which takes longer than the time between two checks."""
+    checks: SimpleQueue[Path] = SimpleQueue()
+
+    def is_empty(folder: Path) -> bool:
+        checks.put(folder)
+        return not folder.exists() or not any(folder.iterdir())
+
+    def await_checks() -> None:
+        """The first one may have begun before."""
+        while not checks.empty():
+            checks.get()
+        for _ in range(2):
+            checks.get(timeout=10)
+
+    monkeypatch.setattr(fencing, "REMOVAL_LIMIT", 3600.0)
+    monkeypatch.setattr(fencing, "_is_empty", is_empty)
+    folder = tmp_path / "ck"
+    folder.mkdir()
+    (folder / "checkpoint").touch()
+    fence, _ = a_fence(folder)
+    fence.start(None)
+    shutil.rmtree(folder / FOLDER)
+    await_checks()
+    (folder / "checkpoint").unlink()
+    folder.rmdir()
+    await_checks()
+    folder.mkdir()
+    (folder / "checkpoint").touch()
+    wait_until(lambda: written(folder) == a_claim("mine", serial=0, at=0.0), "the file is written again")
     fence.stop()
 
 

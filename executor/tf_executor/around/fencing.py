@@ -13,7 +13,9 @@ service, because the scheduler has lost its state. So each launch writes its num
 - Of one framework, the launch with the higher serial number and the later time of launch. If the two disagree (a
   restored backup, or a clock set back), the launch that wrote last.
 
-An empty folder needs no protection, and programs may require that it is empty: the files wait for another file.
+An empty folder needs no protection, and programs may require that it is empty: the files wait for another file. A
+program may also remove the folder when it starts, which would fail if the file came back meanwhile: a removed file is
+written again when the folder was empty, or after REMOVAL_LIMIT.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import logging
 import os
 import stat
 import threading
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,6 +43,8 @@ FOLDER = ".dcos-tensorflow"
 INTERVAL = 5.0
 #: Maximum seconds that a file system may delay the start of the program.
 CLAIM_LIMIT = 10.0
+#: Seconds that a program may take to remove the folder's content.
+REMOVAL_LIMIT = 600.0
 #: Number of frameworks in a file and of files that list them, and maximum size of a file.
 _FRAMEWORKS, _MAX_BYTES = 100, 1 << 16
 #: Maximum length of a name: the file's content gets into messages, and any user of the folder can change it.
@@ -113,6 +118,8 @@ class FolderFence:
         self._path, self._service = folder / f"{service}.{task}.json", service
         self._claim, self._put = claim, put
         self._problem = ""
+        #: A file that is missing before this time was removed by the program.
+        self._removed_until = 0.0
         self._checked, self._stopped = threading.Event(), threading.Event()
 
     def start(self, owner: tuple[int, int, tuple[int, ...]] | None) -> None:
@@ -146,23 +153,36 @@ class FolderFence:
         """Write the file if needed; return the launch that has superseded this one."""
         try:
             claim = self._read(self._path)
-            is_own = claim is not None and claim.task_id == self._claim.task_id
-            if not is_own and (claim is not None or not _is_empty(self._path.parent.parent)):
-                last = self._last_framework(running)
-                if last.framework != self._claim.framework:
-                    return last
-                if (
-                    claim is not None
-                    and claim.framework == self._claim.framework
-                    and self._claim.is_superseded(claim, running)
-                ):
-                    return claim
-                self._write(self._claim, self._path)
+            winner = self._compare(claim, running) if claim is not None or self._may_write() else None
             self._problem = ""
         except OSError as error:
             if str(error) != self._problem:
                 log.warning("CHECKPOINT_DIR is not protected against older launches: %s", error)
             self._problem = str(error)
+            return None
+        return winner
+
+    def _may_write(self) -> bool:
+        """Whether a missing file may be written."""
+        if _is_empty(self._path.parent.parent):
+            self._removed_until = 0.0
+            return False
+        return time.monotonic() >= self._removed_until
+
+    def _compare(self, claim: FolderClaim | None, running: bool) -> FolderClaim | None:
+        """Return the launch that has superseded this one; `claim`: of the file."""
+        if claim is None or claim.task_id != self._claim.task_id:
+            last = self._last_framework(running)
+            if last.framework != self._claim.framework:
+                return last
+            if (
+                claim is not None
+                and claim.framework == self._claim.framework
+                and self._claim.is_superseded(claim, running)
+            ):
+                return claim
+            self._write(self._claim, self._path)
+        self._removed_until = time.monotonic() + REMOVAL_LIMIT
         return None
 
     def _last_framework(self, running: bool) -> FolderClaim:
