@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -53,17 +52,25 @@ def test_other_data_is_not_a_payload(data: bytes) -> None:
         Payload.decode(data)
 
 
-def test_default_limits_are_not_sent() -> None:
-    """Executors of 0.1.0 do not know these fields and refuse others."""
-    payload = a_payload()
-    assert not {"stall_grace", "frozen_after"} & json.loads(payload.encode()).keys()
-    other = replace(payload, stall_grace=0.0, frozen_after=0.0)
-    assert other == Payload.decode(other.encode())
+def test_unknown_fields_are_ignored() -> None:
+    """A newer scheduler may send more; it raises the version if the executor must understand it."""
+    payload = a_payload(liveness=Liveness("http", "http://localhost/"))
+    values = json.loads(payload.encode())
+    newer = {**values, "unheard_of": 1, "liveness": {**values["liveness"], "sort": "new"}}
+    assert payload == Payload.decode(json.dumps(newer).encode())
+
+
+def test_payload_of_an_older_scheduler_is_read() -> None:
+    """Operators may publish the new executor before they update the scheduler."""
+    values = json.loads(a_payload().encode())
+    for name in ("service", "serial", "launched_at", "stall_grace", "frozen_after"):
+        del values[name]
+    assert a_payload(version=3) == Payload.decode(json.dumps({**values, "version": 3}).encode())
 
 
 def test_other_version_is_reported() -> None:
     fields = json.loads(a_payload().encode())
-    with pytest.raises(PayloadError, match=f"version `7` is not supported; this executor requires {VERSION}"):
+    with pytest.raises(PayloadError, match=f"version `7` .*: this executor requires 3 or {VERSION}; use the"):
         Payload.decode(json.dumps({**fields, "version": 7}).encode())
 
 
@@ -82,10 +89,9 @@ def test_other_version_is_reported() -> None:
         ({"ulimits": {"core": 0}}, "ulimits is .*, expected an object whose values"),
         ({"liveness": {"kind": "ping"}}, "liveness.kind is 'ping', expected one of"),
         ({"liveness": {"kind": "http", "interval": "1"}}, "liveness.interval is '1', expected type int"),
-        ({"liveness": {"sort": "http"}}, f"does not match version {VERSION}.*sort"),
+        ({"liveness": {"sort": "http"}}, f"does not match version {VERSION}.*kind"),
         ({"liveness": 3}, f"does not match version {VERSION}"),
         ({"gpu_check": 1}, "gpu_check is 1, expected type bool"),
-        ({"unheard_of": 1}, f"does not match version {VERSION}.*unheard_of"),
     ],
 )
 def test_invalid_field_is_named(change: dict[str, object], sentence: str) -> None:

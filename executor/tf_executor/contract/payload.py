@@ -9,8 +9,11 @@ import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Mapping, Sequence
 
-#: Incremented when an older executor could not run the payload correctly.
-VERSION = 3
+#: Incremented when an older executor could not run the payload correctly. Executors ignore unknown fields; those of
+#: 0.1.0 (version 3) refuse them.
+VERSION = 4
+#: Versions that this executor reads. A field that an older scheduler does not send has its default.
+_READABLE = (3, VERSION)
 #: Message to the executor: fetch the reloadable secrets now.
 RENEW_SECRETS = b"renew secrets"
 #: `Liveness.kind`.
@@ -148,11 +151,7 @@ class Payload:
 
     def encode(self) -> bytes:
         """Return the bytes for `TaskInfo.data` (before base64)."""
-        values = asdict(self)
-        for name in _OPTIONAL:
-            if values[name] == getattr(Payload, name):
-                del values[name]
-        return json.dumps(values, sort_keys=True).encode()
+        return json.dumps(asdict(self), sort_keys=True).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Payload:
@@ -162,22 +161,29 @@ class Payload:
             version = values["version"]
         except (ValueError, KeyError, TypeError) as error:
             raise PayloadError(f"invalid launch payload: not a JSON object with a version: {error!r}") from error
-        if version != VERSION:
-            raise PayloadError(f"launch payload version `{version}` is not supported; this executor requires {VERSION}")
+        if version not in _READABLE:
+            readable = " or ".join(map(str, _READABLE))
+            raise PayloadError(
+                f"launch payload version `{version}` is not supported: this executor requires {readable}; "
+                "use the executor of the scheduler's release (executor.url)"
+            )
         try:
             if values.get("liveness") is not None:
-                values["liveness"] = Liveness(**values["liveness"])
-            payload = cls(**values)
+                values["liveness"] = Liveness(**_known(Liveness, values["liveness"]))
+            payload = cls(**_known(Payload, values))
         except TypeError as error:
-            raise PayloadError(f"launch payload does not match version {VERSION}: {error}") from error
+            raise PayloadError(f"launch payload does not match version {version}: {error}") from error
         _check(payload)
         # Tuples instead of lists, so that a decoded payload equals the encoded one.
         changes: dict[str, Any] = {name: tuple(getattr(payload, name)) for name in _LISTS}
         return replace(payload, ulimits={name: tuple(pair) for name, pair in payload.ulimits.items()}, **changes)
 
 
-#: Fields that executors of 0.1.0 do not know. They accept a payload without these fields, which means the defaults.
-_OPTIONAL = ("stall_grace", "frozen_after")
+def _known(whole: type[Payload] | type[Liveness], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values without those of a newer scheduler."""
+    return {item.name: values[item.name] for item in fields(whole) if item.name in values}
+
+
 #: Types of a value in JSON, by the begin of the field's annotation.
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
