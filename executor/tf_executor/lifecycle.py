@@ -148,7 +148,7 @@ def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: fl
     """Fail the task, not as unhealthy: programs are frozen from outside."""
     if not _is_program(state):
         return state, ()
-    return _terminate(state, events.StopReason(event.reason, failed=True), now + state.launch.grace)
+    return _terminate(state, events.StopReason(event.reason, failed=True, frozen=True), now + state.launch.grace)
 
 
 #: A relaunch could not use the checkpoint folder of another framework either, so the scheduler ends the job.

@@ -97,7 +97,7 @@ class TaskProcess:
         self._supervisor.kill()
 
     def with_evidence(self, event: events.Exited) -> events.Exited:
-        """Return `event`; if the program failed, with OOM kills and who has its port."""
+        """Return `event`; if the program failed, with evidence for its cause."""
         if event.ending.exit_code == 0:
             return event
         oom, message = memory.read_oom_kills().since(self._memory_before)
@@ -106,7 +106,9 @@ class TaskProcess:
         taken = port > 0 and is_port_still_held_by_others(port, lambda: [own, *descendants(own)])
         if taken:
             messages.append(f"another process listens on the task's port {port}")
-        ending = replace(event.ending, oom=oom or None, port_taken=taken or None)
+        stopped = [item.pid for item in sample_processes(own) if item.is_stopped]
+        messages += [f"process {pid} is stopped by a signal (SIGSTOP)" for pid in stopped[:1]]
+        ending = replace(event.ending, oom=oom or None, port_taken=taken or None, frozen=bool(stopped) or None)
         return events.Exited(ending, "; ".join(messages))
 
     def settle(self) -> tuple[str, str]:

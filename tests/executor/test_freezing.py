@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import signal
@@ -16,6 +17,8 @@ from kit.waiting import wait_until
 from tf_executor.around import health
 from tf_executor.around.health import HealthChecks
 from tf_executor.contract.events import FreezeChanged, FrozenTooLong
+from tf_executor.contract.payload import Liveness
+from tf_executor.contract.reports import EndReport
 from tf_executor.process.freezing import FreezeDetector, ProcessSample, sample_processes
 
 STOPPED = "is stopped by a signal (SIGSTOP) and uses no CPU time"
@@ -41,12 +44,16 @@ def frozen_for(*samples: Sequence[ProcessSample]) -> float:
         # Healthy and silent; a debugger; starved of CPU.
         (0.0, [[process("S")]] * 3),
         (0.0, [[process("t")]] * 3),
-        (0.0, [[process("T"), process("R", pid=2)]] * 3),
+        (0.0, [[process("D"), process("R", pid=2)]] * 3),
+        # Its parent polls it, or another rank waits for it busily.
+        (20.0, [[process("T"), process("R", at, pid=2)] for at in range(3)]),
+        # A program for CPU limits stops and continues it.
+        (0.0, [[process("T", 5)], [process("T", 6)], [process("T", 7)]]),
         # It works: it uses CPU time, or is not always in D.
         (0.0, [[process("D", 5)], [process("D", 6)], [process("D", 7)]]),
         (0.0, [[process("D")], [process("D")], [process("S")]]),
         (10.0, [[process("D", 5)], [process("D", 6)], [process("D", 6)]]),
-        (0.0, [[process("T"), process("S", 5, 2)], [process("T"), process("S", 6, 2)]]),
+        (0.0, [[process("D"), process("S", 5, 2)], [process("D"), process("S", 6, 2)]]),
         # The shell waits for it, a data loader waits for work, and a health check comes and goes.
         (20.0, [[process("S"), process("T", 9, 2), process("S", 9, 3)]] * 3),
         (20.0, [[process("T")], [process("T"), process("S", 1, 2)], [process("T")]]),
@@ -87,7 +94,6 @@ def test_each_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 10_000, 15))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(times)))
     events: SimpleQueue[Any] = SimpleQueue()
-    checks = HealthChecks(events.put)
 
     def looks() -> Iterator[list[ProcessSample]]:
         yield from ([process("D")], [process("D")], [process("S")])
@@ -96,6 +102,7 @@ def test_each_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
             yield [process("S")]
 
     look = looks()
+    checks = HealthChecks(events.put)
     checks.watch_freezing(0.0, lambda: next(look))
     first, second = events.get(timeout=30), events.get(timeout=30)
     checks.stop()
@@ -154,3 +161,53 @@ def test_idle_program_is_not_frozen(executor: Any) -> None:
 def _name(pid: int) -> str:
     with open(f"/proc/{pid}/comm") as file:  # noqa: PTH123
         return file.read().strip()
+
+
+#: Like torchrun: the parent polls its children, and exits with 1 after SIGTERM.
+PARENT = "trap 'exit 1' TERM; sleep 3600 & echo $! > ready; while :; do sleep 0.01; done"
+
+
+def ending(status: dict[str, Any]) -> EndReport:
+    return EndReport.decode(base64.b64decode(status["data"]))
+
+
+def stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: any((item.pid, item.state) == (pid, "T") for item in sample_processes(os.getpid())))
+
+
+def test_stopped_child_of_a_working_parent_is_named(executor: Any) -> None:
+    """The exit code of the parent, which the executor has stopped, is not a failure of the program."""
+    executor.launch_running(PARENT, frozen_after=4.0, kill_grace=5.0)
+    pid = int(executor.await_file("ready"))
+    stop(pid)
+    status = executor.states("TASK_RUNNING")
+    assert (False, f"process {pid} {STOPPED}") == (status["healthy"], status["message"])
+    end = executor.end("TASK_KILLING")
+    assert ("TASK_FAILED", 1, True) == (end["state"], ending(end).exit_code, ending(end).frozen)
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        {"liveness": Liveness("command", "false", interval=0.1, grace=0.0, failures=1)},
+        {"stalled_after": 1.0, "stall_grace": 0.0},
+    ],
+)
+def test_health_check_names_a_stopped_child(executor: Any, checks: dict[str, Any]) -> None:
+    """The check fails before the program counts as frozen; the program is not to blame."""
+    program = "sleep 3600 & kill -STOP $!; echo $! > pid; wait"
+    executor.launch(program, kill_grace=0.2, **checks)
+    end = executor.end("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
+    pid = int((executor.sandbox / "pid").read_text())
+    assert f"process {pid} {STOPPED}" in end["message"]
+    assert ("TASK_FAILED", None, True) == (end["state"], end.get("healthy"), ending(end).frozen)
+
+
+def test_failure_with_a_stopped_child_is_not_its_own(executor: Any) -> None:
+    """For example a parent that gives up its worker process."""
+    executor.launch("sleep 3600 & kill -STOP $!; echo $! > pid; exit 1", kill_grace=0.2)
+    end = executor.end("TASK_STARTING", "TASK_RUNNING")
+    pid = int((executor.sandbox / "pid").read_text())
+    assert f"exit code 1; process {pid} is stopped by a signal (SIGSTOP)" in end["message"]
+    assert ("TASK_FAILED", EndReport(1, frozen=True)) == (end["state"], ending(end))

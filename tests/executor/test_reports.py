@@ -54,6 +54,7 @@ def is_well_typed(ending: EndReport) -> bool:
         and (ending.oom is None or type(ending.oom) is bool)
         and (ending.failed_stage is None or is_text(ending.failed_stage))
         and (ending.port_taken is None or type(ending.port_taken) is bool)
+        and (ending.frozen is None or type(ending.frozen) is bool)
         and (ending.error is None or is_text(ending.error))
     )
 

@@ -68,6 +68,8 @@ PROBE_TIMEOUT = 5.0
 #: Seconds between two samples of the task's processes, and after which a frozen task is reported: the report is due
 #: within 60 s. Shorter waits for a disk are normal.
 SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER = 15.0, 30.0
+#: Seconds between the two samples that decide whether a program that fails its check is frozen.
+_CHECK_INTERVAL = 1.0
 
 OnEvent = Callable[[Union[Ready, Unhealthy, FreezeChanged, FrozenTooLong]], None]
 #: Return why the program is not alive, or an empty string.
@@ -81,6 +83,7 @@ class HealthChecks:
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
+        self._sample: Callable[[], Sequence[ProcessSample]] = tuple
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -104,7 +107,8 @@ class HealthChecks:
 
         `limit` 0: never.
         """
-        self._start("freezing", lambda: self._watch_freezing(limit, sample))
+        self._sample = sample
+        self._start("freezing", lambda: self._watch_freezing(limit))
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         threading.Thread(target=run, name=name, daemon=True).start()
@@ -131,7 +135,7 @@ class HealthChecks:
                 failures += 1
             if failures >= liveness.failures:
                 repeated = f" ({failures} consecutive failures)" if failures > 1 else ""
-                self._on_event(Unhealthy(f"not alive: {problem}{repeated}"))
+                self._on_event(self._failure(f"not alive: {problem}{repeated}"))
                 return
 
     def _watch_silence(self, limit: float, silent_for: Callable[[], float]) -> None:
@@ -139,15 +143,24 @@ class HealthChecks:
             # A program that reports progress in its grace period is silent from then on.
             if self._stopped.wait(min(limit, limit - silent)):
                 return
-        self._on_event(Unhealthy(f"stalled: no progress and no output for {silent:.0f} s"))
+        self._on_event(self._failure(f"stalled: no progress and no output for {silent:.0f} s"))
 
-    def _watch_freezing(self, limit: float, sample: Callable[[], Sequence[ProcessSample]]) -> None:
+    def _failure(self, reason: str) -> Unhealthy | FrozenTooLong:
+        """Return the event of a failed check; a frozen program is not to blame."""
+        detector = FreezeDetector()
+        detector.add(self._sample(), 0.0)
+        self._stopped.wait(_CHECK_INTERVAL)
+        if detector.add(self._sample(), _CHECK_INTERVAL):
+            return FrozenTooLong(f"{reason}; {detector.describe()}")
+        return Unhealthy(reason)
+
+    def _watch_freezing(self, limit: float) -> None:
         interval, reported_after = SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER
         if limit:
             interval, reported_after = min(interval, limit / 4), min(reported_after, limit / 2)
         detector, reported = FreezeDetector(), 0.0
         while not self._stopped.wait(interval):
-            seconds = detector.add(sample(), time.monotonic())
+            seconds = detector.add(self._sample(), time.monotonic())
             if seconds >= reported_after and not reported:
                 self._on_event(FreezeChanged(detector.describe(), is_frozen=True))
             elif reported and not seconds:

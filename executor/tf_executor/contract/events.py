@@ -246,6 +246,8 @@ class StopReason:
     #: Mesos' word for why; empty: none.
     reason: str = ""
     healthy: bool | None = None
+    #: Whether the program was frozen: its exit code then says nothing.
+    frozen: bool = False
 
 
 def final_report(
@@ -258,6 +260,7 @@ def final_report(
     if stopped is not None:
         state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
         how = describe_end(ending) if started else "the program had not started"
+        ending = replace(ending, frozen=True) if stopped.frozen else ending
         return SendReport(state, f"{stopped.message}; {how}", ending, stopped.reason, stopped.healthy)
     if not started:
         return SendReport("TASK_FAILED", _joined(failure, evidence), ending)

@@ -43,6 +43,8 @@ class EndReport:
     failed_stage: str | None = None
     #: True if another process listened on the task's port when the program ended.
     port_taken: bool | None = None
+    #: True if the program was frozen: a process of the task was stopped by a signal, or blocked.
+    frozen: bool | None = None
     #: First and last line of the exception with its place in the user's program, else the last line of stderr.
     error: str | None = None
 
@@ -167,6 +169,7 @@ _END_CHECKS: Mapping[str, Check] = {
     "oom": _flag,
     "failed_stage": _text,
     "port_taken": _flag,
+    "frozen": _flag,
     "error": lambda value: _text(value, _MAX_ERROR),
 }
 _PROGRESS_CHECKS: Mapping[str, Check] = {

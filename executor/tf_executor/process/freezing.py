@@ -1,7 +1,7 @@
 """Detect a task whose processes are stopped by a signal, or blocked in the kernel.
 
 Silence proves nothing: many healthy programs print and report nothing for hours. A process in state T or D that uses no
-CPU time does not work, and its peers wait for it.
+CPU time does not work, and its peers wait for it. Its parent may poll it meanwhile, as torchrun does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ _FROZEN_STATES = {
     "T": "stopped by a signal (SIGSTOP)",
     "D": "blocked by a disk, device or network file system (uninterruptible sleep)",
 }
+_STOPPED = "T"
 _EXITED = ("Z", "X")
 _RUNNABLE = "R"
 #: Fields of /proc/PID/stat after the name (proc(5)).
@@ -33,6 +34,10 @@ class ProcessSample:
     state: str
     #: CPU time of all its threads in clock ticks.
     cpu: int
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.state == _STOPPED
 
 
 def sample_processes(root: int) -> list[ProcessSample]:
@@ -53,8 +58,9 @@ def _sample(pid: int) -> ProcessSample | None:
 class FreezeDetector:
     """Compare samples of a task's processes; uses neither clock nor I/O.
 
-    The task is frozen while some process is in a frozen state at each sample, and no process works: shells and data
-    loaders sleep while they wait for a frozen process. Processes that are new, such as health checks, do not count.
+    The task is frozen while some process is stopped at each sample, or blocked and no process works: shells and data
+    loaders sleep while they wait for a blocked process, and others read files in state D. Processes that are new, such
+    as health checks, do not count.
     """
 
     def __init__(self) -> None:
@@ -69,11 +75,15 @@ class FreezeDetector:
         """Add the samples of one moment; return for how many seconds the task is frozen."""
         current = {(item.pid, item.start_time): item for item in samples}
         frozen = {key: item.state for key, item in current.items() if item.state in _FROZEN_STATES}
-        still = {key: state for key, state in frozen.items() if key in self._frozen}
-        works = any(
-            item.state == _RUNNABLE or item.cpu != self._cpu.get(key, item.cpu) for key, item in current.items()
-        )
-        if works or not still:
+        working = {
+            key for key, item in current.items() if item.state == _RUNNABLE or item.cpu != self._cpu.get(key, item.cpu)
+        }
+        still = {
+            key: state
+            for key, state in frozen.items()
+            if key in self._frozen and key not in working and (state == _STOPPED or not working)
+        }
+        if not still:
             self._since, still = now if frozen else None, frozen
             self._cpu = {key: item.cpu for key, item in current.items()}
         self._frozen = still

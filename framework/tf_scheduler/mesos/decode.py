@@ -230,6 +230,7 @@ def status(raw: Json) -> TaskStatus:
         out_of_memory=ending.oom is True or raw.get("reason") == "REASON_CONTAINER_LIMITATION_MEMORY",
         source=str(raw.get("source", "")),
         port_taken=ending.port_taken is True,
+        was_frozen=ending.frozen is True,
         error=sanitize_text(ending.error),
         failed_stage=sanitize_text(ending.failed_stage),
     )

@@ -138,6 +138,8 @@ class TaskStatus:
     error: str = ""
     #: Stage of the launch that failed instead of the program, such as `fetch` or `pre`; empty for none.
     failed_stage: str = ""
+    #: Whether processes of the task were stopped by a signal, or blocked, when the program ended.
+    was_frozen: bool = False
 
     @property
     def is_frozen(self) -> bool:
@@ -230,6 +232,7 @@ class LaunchEnd:
     port_taken: bool = False
     #: See TaskStatus.
     failed_stage: str = ""
+    was_frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,11 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         ),
     ),
     CauseRule(
+        "it was frozen: its processes were stopped by a signal (SIGSTOP) or blocked",
+        Cause.INFRASTRUCTURE,
+        lambda end, _: end.was_frozen,
+    ),
+    CauseRule(
         "it hung: its health check failed, or it had no progress and no output",
         Cause.USER_ERROR,
         lambda end, _: end.was_unhealthy,

@@ -260,6 +260,7 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
         was_unhealthy=hung,
         out_of_memory=status.out_of_memory,
         port_taken=status.port_taken,
+        was_frozen=status.was_frozen,
         failed_stage=status.failed_stage,
     )
     cause = cause_of(end, replacement.restart_policy(state.spec, change.record).uncounted_exit_codes)

@@ -84,6 +84,7 @@ def test_no_row_is_shadowed_by_earlier_rows() -> None:
         LaunchEnd("TASK_KILLED", "REASON_AGENT_DRAINING"),
         LaunchEnd(FAILED, "REASON_CONTAINER_LIMITATION_DISK"),
         LaunchEnd(FAILED, "REASON_EXECUTOR_REGISTRATION_TIMEOUT"),
+        LaunchEnd(FAILED, exit_code=1, was_frozen=True),
         LaunchEnd(FAILED, was_unhealthy=True),
         LaunchEnd(FAILED, exit_code=42),
         LaunchEnd(FAILED, exit_code=1, port_taken=True),

@@ -1,12 +1,15 @@
 """Recovery of ended tasks: relaunch, or failure of the job."""
 
+import base64
 from dataclasses import replace
 
 import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.reports import EndReport
 from tf_scheduler.core.recovery import recover
 from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.mesos import decode
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.state import Verdict
@@ -127,6 +130,15 @@ def test_address_is_bad_if_another_process_listens(port_taken: bool, bad: bool) 
 
     assert (("x:1", address) if bad else ("x:1",)) == item.bad_addresses
     assert ((Cause.INFRASTRUCTURE, ()) if bad else (Cause.USER_ERROR, (NOW,))) == (item.cause, item.failures)
+
+
+def test_failure_of_a_frozen_program_does_not_count() -> None:
+    data = base64.b64encode(EndReport(1, frozen=True).encode()).decode()
+    raw = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "data": data}
+
+    item = recoveries(end(STATE, was_frozen=decode.status(raw).was_frozen))["worker-0"]
+
+    assert (Cause.INFRASTRUCTURE, ()) == (item.cause, item.failures)
 
 
 ERROR = {"error": "KeyError: 1 (a.py line 2)"}
