@@ -64,6 +64,8 @@ def timestamp(value: Any) -> float:
     return float(value) if is_number and math.isfinite(value) else 0.0
 
 
+#: Ids of Mesos (src/common/validation.cpp) are parts of paths there and of keys in the store; ours are ASCII.
+_ID = re.compile(r"(?!\.{1,2}$)[ -.0-\[\]-~]{1,255}")
 #: Base64 length of one byte more than `reports` accepts, so that `reports` detects a longer report.
 _BASE64_BYTES = (MAX_BYTES // 3 + 1) * 4
 #: End of the year 9999, the last one that Python can format as a date.
@@ -145,8 +147,11 @@ def _text(raw: Json, name: str) -> str:
 
 
 def _id(raw: Json, name: str) -> str:
-    """Return an id, such as `task_id`. Raises TypeError if its value is not text."""
-    return _text({name: raw[name]["value"]}, name)
+    """Return an id, such as `task_id`. Raises TypeError or ValueError if it is invalid."""
+    value = _text({name: raw[name]["value"]}, name)
+    if not _ID.fullmatch(value):
+        raise ValueError(f"{name} {value!r} is not a valid id")
+    return value
 
 
 def _problem(error: Exception) -> str:

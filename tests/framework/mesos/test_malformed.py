@@ -141,6 +141,9 @@ def test_any_change_of_an_event_is_handled(kind: str, data: st.DataObject) -> No
     [
         ("UPDATE", ("update", "status", "state"), "TASK_PAUSED", "'TASK_PAUSED' is not a valid TaskState"),
         ("UPDATE", ("update", "status", "task_id"), ..., "missing field 'task_id'"),
+        ("UPDATE", ("update", "status", "task_id", "value"), "", "task_id '' is not a valid id"),
+        ("UPDATE", ("update", "status", "task_id", "value"), "..", "task_id '..' is not a valid id"),
+        ("UPDATE", ("update", "status", "agent_id", "value"), "a/b", "agent_id 'a/b' is not a valid id"),
         (
             "UPDATE_OPERATION_STATUS",
             ("update_operation_status", "status", "state"),
