@@ -120,6 +120,7 @@ TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
     STARTED: {
         PENDING: "the step is restarted, or its task is outdated or was lost",
         PREPARED: "the task is outdated, or the step is restarted: the task is stopped",
+        STARTING: "its agent answers again, and its program has not started yet",
         COMPLETE: "the task is ready or has finished; or forced",
         WAITING: "stopped by an operator",
         DELAYED: "the task was lost, and waits for its relaunch",
