@@ -7,9 +7,10 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -66,16 +67,14 @@ def chaos(options: Path, minutes: float | None, seeds: str, faults: str, as_json
         raise JobError("\n".join(f"--faults: {problem}" for problem in problems))
     numbers = _numbers(seeds)
     document, spec = _document(options)
-    began = time.monotonic()
+    circumstances = partial(_circumstances, _command(minutes, numbers, names), time.monotonic())
+    done: list[Training] = []
     with clean_up_on_signals():
-        done = _trainings(document, spec, names, numbers, minutes)
-    found = Circumstances(
-        command=_command(minutes, numbers, names),
-        day=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        processors=len(os.sched_getaffinity(0)),
-        load=_load(time.monotonic() - began),
-    )
-    _tell(found, done, out, as_json)
+        for each in _trainings(document, spec, names, numbers, minutes):
+            done.append(each)
+            if out is not None:  # after each training: an interruption must not cost the results of an hour
+                out.write_text(page(circumstances(), done))
+    _tell(circumstances(), done, out, as_json)
     sys.exit(0 if all(each.held for each in done) else 1)
 
 
@@ -103,7 +102,7 @@ def _numbers(seeds: str) -> list[int]:
 
 def _trainings(
     document: Mapping[str, Any], spec: ServiceSpec, names: Sequence[str], seeds: Sequence[int], minutes: float | None
-) -> list[Training]:
+) -> Iterator[Training]:
     """Strike for the minutes of each seed, or one lap per seed.
 
     Laps continue over the seeds. A training that fails loses its own remaining strikes, which are planned again. Two
@@ -123,10 +122,10 @@ def _trainings(
             done.append(_one(document, spec, planned, go_on))
             for finding in done[-1].findings:
                 click.echo(f"  did not hold: {finding}", err=True)
+            yield done[-1]
             if not any(each.attempted for each in done[-2:]):
                 break
             struck.update((each.fault.name, planned.store) for each in planned.strikes[: done[-1].attempted])
-    return done
 
 
 def _one(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool]) -> Training:
@@ -134,6 +133,15 @@ def _one(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: 
         return training(document, spec, planned, go_on)
     except (SchedulerError, MesosLocalError, OSError) as error:
         return Training(planned.store, "did not start", None, 0.0, 0, (), findings=(str(error),))
+
+
+def _circumstances(command: str, began: float) -> Circumstances:
+    return Circumstances(
+        command=command,
+        day=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        processors=len(os.sched_getaffinity(0)),
+        load=_load(time.monotonic() - began),
+    )
 
 
 def _load(seconds: float) -> float:
@@ -148,8 +156,6 @@ def _command(minutes: float | None, seeds: Sequence[int], names: Sequence[str]) 
 
 
 def _tell(found: Circumstances, done: Sequence[Training], out: Path | None, as_json: bool) -> None:
-    if out is not None:
-        out.write_text(page(found, done))
     if as_json:
         click.echo(json.dumps({**asdict(found), "trainings": [asdict(each) for each in done]}, indent=2))
     elif out is None:
