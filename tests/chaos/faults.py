@@ -137,12 +137,12 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault(
             "clock-forward",
             "the scheduler's clock is set forward by 1 h while an agent is unreachable and a worker is killed",
-            parts="scheduler agent task registry",
+            parts="scheduler agent task registry store",
         ),
         Fault(
             "clock-back",
             "the scheduler's clock is set back by 1 h while an agent is unreachable and a worker is killed",
-            parts="scheduler agent task registry",
+            parts="scheduler agent task registry store",
         ),
         Fault("registry-lost", "the master is killed, and started again without its registry", parts="master registry"),
         Fault(
