@@ -125,7 +125,8 @@ def test_reset_replaces_framework_of_lost_state(host: Host) -> None:
     fourth = host.start(RESET_FRAMEWORK=framework)
     wait_until(lambda: programs.keys().isdisjoint(host.programs()))
     assert programs.keys().isdisjoint(host.until_running())
-    host.end(fourth)
+    # The uninstall asks Mesos for the framework.
+    host.lose_state(fourth)
 
     fifth = host.start(SDK_UNINSTALL="true")
     wait_until(lambda: host.status("/v1/plans/deploy") == 200)

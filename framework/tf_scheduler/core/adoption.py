@@ -46,7 +46,7 @@ def adopt(
 
 def reset_reason(framework_id: str) -> str:
     """Return why the job of a framework stops before another one replaces it."""
-    return f"an operator requested a reset of framework {framework_id}"
+    return f"an operator requested the end of framework {framework_id}"
 
 
 def _dated(record: TaskRecord, now: float) -> TaskRecord:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from mesos_client.credentials import Credentials, Tls
+from mesos_client.http import TransportError
 from mesos_client.masters import Detector
 from mesos_client.results import DriverAborted, DriverDisconnected, Rejected, SendResult
 from mesos_client.scheduler import AskMaster, SchedulerDriver
@@ -128,6 +129,9 @@ class MesosDriver:
 
     def _before_registration(self, ask: AskMaster) -> str | None:
         found = check_registration(self._spec, self._lost, ask)
+        if found is None and self._lost.uninstall:
+            self._put(partial(events.StopRequested, self._lost.uninstall))
+            raise TransportError(f"Mesos has no live framework of {self._spec.name}")  # waits for the stop
         self._registers = found is None
         if isinstance(found, events.FrameworkAdopted):
             # Handled, and so stored, before the SUBSCRIBED that follows.

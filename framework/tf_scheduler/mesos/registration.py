@@ -43,6 +43,8 @@ class LostFrameworks:
     reset: str = ""
     #: Whether to register a new framework without a check.
     ignore: bool = False
+    #: Reason to stop the framework, and to register none; empty: no uninstall.
+    uninstall: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,15 @@ def check_registration(
     if not isinstance(reply, Sent):
         if orders.adopt:
             raise RegistrationRefusedError(_cannot_adopt(orders, f"the master does not show frameworks ({reply})"))
+        if orders.uninstall:
+            raise RegistrationRefusedError(f"tasks of {spec.name}, if any: the master shows no frameworks ({reply})")
         return FrameworksHidden(str(reply))
     content = reply.answer.get("get_frameworks", {})
     frameworks = [_framework(item) for item in content.get("frameworks", ())]
     live = [item for item in frameworks if item.is_of(spec)]
     others = tuple(item.id for item in live)
+    if orders.uninstall and live:
+        return _to_uninstall(spec, live, ask)
     if orders.adopt:
         chosen = _to_adopt(spec, orders, frameworks, content, ask)
         return _adopted(spec, chosen, ask, tuple(key for key in others if key != chosen.id))
@@ -141,6 +147,17 @@ def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster
         f"does not contain it{connected}{also}; to continue it, start the scheduler with `--adopt {first.id}`; to stop "
         f"its tasks and start the job again from its last checkpoint, with `--reset {first.id}`; under Marathon, set "
         f"ADOPT_FRAMEWORK or RESET_FRAMEWORK to this id in the environment of the app"
+    )
+
+
+def _to_uninstall(spec: ServiceSpec, live: list[_Framework], ask: AskMaster) -> FrameworkAdopted:
+    """Return the framework to stop. Raises RegistrationRefusedError if unsafe."""
+    if len(live) == 1 and not live[0].is_connected:
+        return _adopted(spec, live[0], ask, reset=True)
+    ids = ", ".join(f"{item.id}{' (connected)' if item.is_connected else ''}" for item in live)
+    raise RegistrationRefusedError(
+        f"live frameworks of {spec.name} (role {spec.role}) that the state store does not contain: {ids}; to end one "
+        f"with its tasks, send TEARDOWN to the Mesos master"
     )
 
 

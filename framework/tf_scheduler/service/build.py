@@ -26,6 +26,7 @@ from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.history.record import Recorder
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.mesos.client import MesosDriver
+from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.metrics.statsd import statsd_target
 from tf_scheduler.model.events import StopRequested
@@ -45,6 +46,9 @@ from .secrets import credentials_of, sources_of
 from .store import acquire_leadership, open_store
 
 log = logging.getLogger(__name__)
+
+#: Seconds in which the master must answer whether a live framework belongs to a service without stored state.
+LOOKUP_TIMEOUT = 60.0
 
 
 def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_checkpoint) -> SchedulerProcess:
@@ -91,7 +95,7 @@ def _compose(
     )
 
     def connect(framework_id: FrameworkId | None) -> MesosDriver:
-        arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls, settings.lost
+        arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls, _orders(settings)
         return MesosDriver(*arguments, webui_url=spec.secret_delivery.url, check_leadership=leadership.check)
 
     connection = MesosConnection(connect, state.stored.framework_id)
@@ -110,6 +114,11 @@ def _compose(
     runner.attach(desk.observe, services.observe, metrics.count)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
     return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
+
+
+def _orders(settings: ServiceSettings) -> LostFrameworks:
+    """Return what to do with a live framework that the state store lacks."""
+    return LostFrameworks(uninstall=UNINSTALL_REASON) if settings.uninstalling else settings.lost
 
 
 def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:
@@ -167,7 +176,7 @@ class SchedulerProcess:
 
     def _run_job(self) -> None:
         if self.settings.uninstalling:
-            self.runner.request_stop(UNINSTALL_REASON)
+            self._request_uninstall()
         self.journal.note("SchedulerStarted", "scheduler started")
         for outcome in () if self.settings.options is None else self.settings.options.outcomes:
             self.journal.note("OptionsSettled", outcome.message, warning=outcome.warning)
@@ -180,6 +189,15 @@ class SchedulerProcess:
             final = self._run_framework()
         if final.process.finished:
             self._finish(final)
+
+    def _request_uninstall(self) -> None:
+        """Stop the job; without a stored framework, first let the driver find one."""
+        if self.runner.state.stored.framework_id is not None or self.settings.lost.ignore:
+            self.runner.request_stop(UNINSTALL_REASON)
+            return
+        timer = threading.Timer(LOOKUP_TIMEOUT, self.runner.request_stop, (UNINSTALL_REASON,))
+        timer.daemon = True
+        timer.start()
 
     def _run_framework(self) -> SchedulerState:
         """Run a framework to its final state; first stop or forget one to be reset."""
@@ -198,7 +216,7 @@ class SchedulerProcess:
 
     def _finish(self, final: SchedulerState) -> None:
         uninstalling, result, removed = self.settings.uninstalling, final.stored.result, final.stored.removed
-        if result is None and not (removed and uninstalling):
+        if result is None and not uninstalling:
             raise JobError(removal_message(final) if removed else final.process.refused)
         if uninstalling:
             self.journal.close()

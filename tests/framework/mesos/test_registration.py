@@ -116,6 +116,7 @@ def test_hidden_frameworks_are_reported() -> None:
     answers.rejected = {"GET_FRAMEWORKS": 403}
 
     assert FrameworksHidden("rejected with HTTP 403: no") == check(answers)
+    assert "tasks of digits, if any: the master shows no frameworks" in refusal(answers, LostFrameworks(uninstall="x"))
     assert "the master does not show frameworks" in refusal(answers, ADOPT)
 
 

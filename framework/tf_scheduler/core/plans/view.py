@@ -254,8 +254,7 @@ def leftovers_message(state: SchedulerState) -> str:
     if left := tuple(_leftovers(state)):
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:
-        # The state of an earlier scheduler may have been erased.
-        return f"{NO_LEFTOVERS} as far as known: the service never registered with Mesos, or was uninstalled before"
+        return f"{NO_LEFTOVERS} as far as known: no state is stored, and Mesos has no live framework, or did not answer"
     return NO_LEFTOVERS
 
 
@@ -263,6 +262,8 @@ def _leftovers(state: SchedulerState) -> Iterator[str]:
     yield from state.process.left_behind
     if state.process.finished:
         yield from after_job.left_to_mesos(state)
+    if state.process.finished and state.stored.framework_id is None and state.process.refused:
+        yield state.process.refused
     if state.process.finished and state.stored.framework_id is not None and not state.stored.removed:
         yield (
             f"framework {state.stored.framework_id} ({state.process.refused}), which "
