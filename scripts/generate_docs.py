@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tf_executor.around import health
+from tf_executor.process.memory import CLOSING_SECONDS
 from tf_scheduler.api.views.base import SILENCE
 from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
@@ -255,6 +256,11 @@ The program of a removed agent may still run. If an agent starts again without i
 executors of its earlier life. Each of these executors stops its program with SIGTERM, and after `kill_grace` seconds
 with SIGKILL. An executor notices this within about 2 s after the agent has recovered. An executor whose agent does not
 start again stops its program after the agent's `--recovery_timeout` (default: 15 minutes).
+
+The scheduler does not wait for the end of this program. If it launches the task again at the previous address meanwhile,
+the new program fails, because the old one listens on its port. Such an end is not counted as a failure, blames no agent,
+and the next launch gets another port. If the old program ends within {CLOSING_SECONDS:g} s after the new one, the executor
+cannot tell it from the new program: the end is one failure of the task, which keeps its port.
 
 ## Two launches of one task
 
