@@ -21,7 +21,8 @@ from tf_scheduler.model.task import Progress
 
 from . import adoption, framework_removal, job_end
 from .launch import secret_tokens
-from .offers import operations, reservations, rounds, suppress_revive
+from .offers import operations, reservations, rounds
+from .offers.matcher import MATCH_INTERVAL
 from .offers.reservations import settling_until, unreachable_at
 from .offers.rounds import NO_OFFER_WARNING_SECONDS
 from .plans import commands, execute, scheduling
@@ -129,7 +130,7 @@ _RETAIN = DecisionStage(
     lambda state: state.stored.result is not None,
 )
 _DRAIN = DecisionStage(lambda state, ctx: maintenance.drain(state, ctx.now), lambda state: state.session.windows)
-#: Timeouts. Held offers are matched again because the wait for a previous address may be over.
+#: Timeouts. Held offers are matched again because the wait for a previous address may be over, or to update reasons.
 _TICK: tuple[DecisionStage, ...] = (
     DecisionStage(
         lambda state, ctx: job_end.check_deadline(state, ctx.now), lambda state: state.spec.finish.deadline is not None
@@ -152,7 +153,7 @@ _TICK: tuple[DecisionStage, ...] = (
     ),
     DecisionStage(
         lambda state, ctx: rounds.on_offers(state, events.OffersReceived(()), ctx.now, ctx.new_id, ctx.view),
-        lambda state: state.session.offers and state.stored.recoveries,
+        lambda state: (state.session.offers and state.stored.recoveries) or _match_due_at(state) < math.inf,
     ),
     DecisionStage(
         lambda state, ctx: reservations.expire_lost(state, ctx.now), lambda state: state.session.missing_reservations
@@ -177,7 +178,8 @@ _FOLLOW_UP: tuple[DecisionStage, ...] = (
     _MARK_READY,
     DecisionStage(lambda state, ctx: execute.advance(state, ctx.now, ctx.view), lambda state: state.session.connected),
     DecisionStage(
-        lambda state, ctx: suppress_revive.update(state, ctx.now, ctx.view.gangs), lambda state: state.session.connected
+        lambda state, ctx: rounds.update_demand(state, ctx.now, ctx.view.pending_tasks),
+        lambda state: state.session.connected,
     ),
     _RETAIN,
     DecisionStage(
@@ -313,7 +315,7 @@ def _on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, 
     """Start a session: a new subscription has no offers and is not suppressed."""
     is_known = state.stored.framework_id == event.framework_id
     # Mesos may still apply filters of an earlier process whose end it did not notice: only REVIVE clears them.
-    requested_tasks = frozenset[TaskName]() if is_known else suppress_revive.pending_task_names(view.gangs)
+    requested_tasks = frozenset[TaskName]() if is_known else view.pending_tasks
     session = SessionState(
         connected=True,
         connected_at=now,
@@ -346,6 +348,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         return
     if session.round_started is not None:
         yield session.round_started + state.spec.gang.hold_seconds
+    yield _match_due_at(state)
     if session.no_offers_since is not None:
         yield session.no_offers_since + NO_OFFER_WARNING_SECONDS
     if session.revive_at is not None:
@@ -371,6 +374,12 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield session.teardown_at + KILL_INTERVAL
     elif _waits_for_teardown(state):
         yield settling_until(state)
+
+
+def _match_due_at(state: SchedulerState) -> float:
+    """Return when a match must update the reasons of pending tasks."""
+    last = state.session.failed_match
+    return last.at + MATCH_INTERVAL if last is not None and last.is_outdated else math.inf
 
 
 def _waits_for_teardown(state: SchedulerState) -> bool:

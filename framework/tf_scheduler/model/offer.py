@@ -9,6 +9,7 @@ from .ids import AgentId, OfferId, TaskName
 from .placement import AgentLocation
 from .reasons import Reason
 from .resources import Resource
+from .spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,31 @@ class Evaluation:
     placed: Mapping[TaskName, str] = field(default_factory=dict)
     #: Task -> reasons, if the tasks were not launched.
     refused: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Minimum that the held offers lack for a gang; it fits only if none is positive."""
+
+    jobs: tuple[JobSpec, ...]
+    #: Whether tasks may return to previous addresses, which no constraint excludes.
+    returns: bool
+    #: Tasks of each job, then resources of all tasks by dimension.
+    lacks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedMatch:
+    """The last match of the held offers, which left gangs incomplete."""
+
+    #: Unix time.
+    at: float
+    #: These gangs.
+    gangs: tuple[object, ...]
+    #: Different shortfalls of these gangs, with the offers since.
+    shortfalls: tuple[Shortfall, ...]
+    #: Whether there were offers since, so that the reasons of pending tasks are old.
+    is_outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

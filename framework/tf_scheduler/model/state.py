@@ -9,7 +9,16 @@ from enum import Enum
 from typing import Any
 
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, name_of
-from .offer import FULL_TOKEN_BUCKET, AgentSnapshot, Evaluation, InverseOffer, Offer, OfferRound, TokenBucket
+from .offer import (
+    FULL_TOKEN_BUCKET,
+    AgentSnapshot,
+    Evaluation,
+    FailedMatch,
+    InverseOffer,
+    Offer,
+    OfferRound,
+    TokenBucket,
+)
 from .plan import PlanControl
 from .reasons import Reason
 from .resources import Reservation
@@ -193,6 +202,8 @@ class SessionState:
     agent_snapshots: Mapping[AgentId, AgentSnapshot] = field(default_factory=dict)
     #: Reasons of each pending task after the last decision; empty if placement was not tried.
     pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+    #: The match that `pending` is of; `None` if it placed all tasks, or placement was not tried.
+    failed_match: FailedMatch | None = None
     #: Unix time at which the first wait of a pending task for its previous address ends.
     address_wait_until: float = math.inf
     #: Tasks for which offers were requested, by SUBSCRIBE or REVIVE.

@@ -7,15 +7,17 @@ launches, and tasks that run twice.
 from __future__ import annotations
 
 import json
+from itertools import count
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from builders import a_job, a_spec, needs
+from builders import a_job, a_spec, needs, with_fields
 from simulation.mesos import an_agent
 from simulation.world import World
 from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import Accept
 from tf_scheduler.model.events import OffersReceived, StopRequested
 from tf_scheduler.model.offer import Unavailability
@@ -67,7 +69,7 @@ class Offers(RuleBasedStateMachine):
         """Each decision launches a wanted gang as a whole or not at all."""
 
         def checked_step(event):
-            gangs = view_of(self.world.state).gangs
+            state, gangs = self.world.state, view_of(self.world.state).gangs
             decision = step(event)
             calls = [call for call in decision.calls if isinstance(call, Accept)]
             names = {launch.record.name for call in calls for launch in call.launches}
@@ -75,6 +77,10 @@ class Offers(RuleBasedStateMachine):
                 for gang in gangs:
                     assert names & {task.name for task in gang.tasks} in (set(), {task.name for task in gang.tasks})
                 assert names <= {task.name for gang in gangs for task in gang.tasks}
+                # An offer that is not matched would have completed no gang.
+                full = handle(with_fields(state, failed_match=None), event, self.world.now, map(str, count()).__next__)
+                assert full.state.stored.tasks.keys() == decision.state.stored.tasks.keys()
+                assert [type(call) for call in full.calls] == [type(call) for call in decision.calls]
             return decision
 
         return checked_step
@@ -95,6 +101,14 @@ class Offers(RuleBasedStateMachine):
         """The master offers free resources."""
         self.world.mesos.allocate(self.world.now)
         self.world.settle()
+
+    @rule()
+    def allocate_one_by_one(self) -> None:
+        """The master offers the free resources of each agent alone."""
+        for agent in list(self.world.mesos.agents.values()):
+            if offer := self.world.mesos.offer_of(agent, self.world.now):
+                self.world.step(OffersReceived((offer,)))
+                self.world.settle()
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 6.0, 30.0]))
     def wait(self, seconds) -> None:

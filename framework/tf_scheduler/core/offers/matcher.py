@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import add, mul
 
 from tf_scheduler.core.placement.agents import (
+    DIMENSION_NAMES,
     GPUS,
     Agent,
     AgentCapacity,
+    Demand,
     PlacedTask,
     PlacementContext,
+    amounts_of,
     claim_ports,
     consume,
+    demand_of,
     demands_of,
     merge_offers,
     ports_of,
@@ -23,7 +28,7 @@ from tf_scheduler.core.placement.matching import Match, NoMatch, Placement, matc
 from tf_scheduler.core.placement.search import ChosenAgent
 from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.model.ids import AgentId, TaskName
-from tf_scheduler.model.offer import Evaluation, Offer
+from tf_scheduler.model.offer import Evaluation, FailedMatch, Offer, Shortfall
 from tf_scheduler.model.reasons import (
     AgentReason,
     AwaitsPreviousAddress,
@@ -33,7 +38,7 @@ from tf_scheduler.model.reasons import (
     Unreliable,
 )
 from tf_scheduler.model.resources import Reservation
-from tf_scheduler.model.spec import TaskSpec
+from tf_scheduler.model.spec import JobSpec, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -252,11 +257,9 @@ def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], n
     return PlacementContext(state.spec.executor.needs, placement, state.session.region, now, standing)
 
 
-def usable_agents(state: SchedulerState, gangs: Sequence[Gang], offers: Sequence[Offer], now: float) -> set[AgentId]:
+def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Sequence[Offer], now: float) -> set[AgentId]:
     """Return agents that could run a task alone: only their offers are worth holding."""
-    about = placement_context(state, (), now)
-    demands = demands_of((task for gang in gangs for task in gang.tasks), about.executor)
-    rules = [(demand, DemandRules(demand, about)) for demand in demands]
+    rules = _rules(state, jobs, now)
     rooms = (AgentCapacity(agent, 0) for agent in merge_offers(offers, state.spec.name))
     return {
         room.agent.id
@@ -264,6 +267,77 @@ def usable_agents(state: SchedulerState, gangs: Sequence[Gang], offers: Sequence
         if room.agent.reserved
         or any(room.fits(demand.requirements) and rule.admits(room.agent, room.total[GPUS]) for demand, rule in rules)
     }
+
+
+def _rules(state: SchedulerState, jobs: Iterable[JobSpec], now: float = 0.0) -> list[tuple[Demand, DemandRules]]:
+    about = placement_context(state, (), now)
+    demands = (demand_of(job, about.executor) for job in jobs)
+    return [(demand, DemandRules(demand, about)) for demand in demands]
+
+
+# --- Shortfalls: matching a large gang with every new offer is expensive, and most offers cannot complete it
+#
+# The bounds ignore whatever may change without a new offer: avoided agents, maintenance, other tasks on the agents. So
+# an offer that completes a gang is always matched.
+
+
+#: Seconds after a match in which offers that cannot complete a gang are not matched: the reasons are that old.
+MATCH_INTERVAL = 1.0
+
+
+def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
+    """Return the match that left tasks of these gangs pending; `None` if it left none."""
+    waiting = tuple(gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks))
+    reserved = offers_reservations.active(state, now)
+    shortfalls: dict[object, Shortfall] = {}
+    agents = merge_offers(state.session.offers.values(), state.spec.name)
+    for gang in waiting:
+        demands = demands_of(gang.tasks, state.spec.executor.needs)
+        counts = tuple(sum(task.name not in reserved for task in demand.tasks) for demand in demands)
+        returns = any(task.name in state.stored.tasks for task in gang.tasks)
+        key = (returns, counts, tuple(demand.job.group for demand in demands))
+        if key not in shortfalls:
+            amounts = zip(*(amounts_of(demand.needs) for demand in demands), strict=True)
+            totals = (sum(map(mul, counts, amount)) for amount in amounts)
+            whole = Shortfall(tuple(demand.job for demand in demands), returns, (*counts, *totals))
+            shortfalls[key] = _reduced(state, whole, (), agents)
+    return FailedMatch(now, waiting, tuple(shortfalls.values())) if waiting else None
+
+
+def with_offers(
+    state: SchedulerState, gangs: tuple[Gang, ...], offers: Sequence[Offer], now: float
+) -> FailedMatch | None:
+    """Return the failed match with more offers; `None` if a new match is due."""
+    last = state.session.failed_match
+    if last is None or not offers or now >= last.at + MATCH_INTERVAL or last.gangs != gangs:
+        return None
+    changed = {offer.agent_id for offer in offers}
+    held = [offer for offer in state.session.offers.values() if offer.agent_id in changed]
+    before, after = (merge_offers(part, state.spec.name) for part in (held, (*held, *offers)))
+    shortfalls = tuple(_reduced(state, item, before, after) for item in last.shortfalls)
+    is_possible = any(max(item.lacks) <= 0 for item in shortfalls)
+    return None if is_possible else replace(last, shortfalls=shortfalls, is_outdated=True)
+
+
+def _reduced(state: SchedulerState, item: Shortfall, before: Iterable[Agent], after: Iterable[Agent]) -> Shortfall:
+    """Return the shortfall with the agents of `after` instead of `before`."""
+    rules = _rules(state, item.jobs)
+    parts = zip(item.lacks, *(_maximum(rules, agents, item.returns) for agents in (before, after)), strict=True)
+    return replace(item, lacks=tuple(lack + old - new for lack, old, new in parts))
+
+
+def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent], returns: bool) -> tuple[int, ...]:
+    """Return how many tasks of each demand fit at most, and the resources."""
+    sums = [0] * (len(rules) + len(DIMENSION_NAMES))
+    for agent in agents:
+        room = AgentCapacity(agent, 0)
+        fits = [
+            min(room.fits(demand.requirements), 1 << 60 if returns else rule.maximum(agent.location))
+            for demand, rule in rules
+        ]
+        if any(fits):
+            sums = list(map(add, sums, (*fits, *room.total)))
+    return tuple(sums)
 
 
 def _use_reservations(

@@ -29,6 +29,7 @@ from tf_scheduler.core.placement.agents import (
 )
 from tf_scheduler.core.placement.matching import Placement, allocate
 from tf_scheduler.core.placement.search import ChosenAgent
+from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Accept, Change, Decision, Outcome, ReservationDropped, ReservationMade
 from tf_scheduler.model.ids import OperationId, TaskName
@@ -53,11 +54,14 @@ def active(state: SchedulerState, now: float) -> Mapping[TaskName, Reservation]:
 
 
 def unreserve_unneeded(
-    state: SchedulerState, offers: Iterable[Offer], wanted: Mapping[TaskName, TaskSpec], now: float
+    state: SchedulerState, offers: Iterable[Offer], gangs: Iterable[Gang], now: float
 ) -> tuple[Accept, ...]:
     """UNRESERVE reservations that are expired, unknown, not needed, or too small."""
     name = state.spec.name
     labelled = [offer for offer in offers if any(entry_use(entry.shape).namespace == name for entry in offer.resources)]
+    if not labelled:
+        return ()
+    wanted = {task.name: task for gang in gangs for task in gang.tasks}
     kept = {item.id: item for item in active(state, now).values() if item.task in wanted}
     calls = []
     for agent in merge_offers(labelled, name):
@@ -84,6 +88,8 @@ def reservation_ids(calls: Iterable[Accept]) -> frozenset[str]:
 
 def released(state: SchedulerState, offers: Sequence[Offer], now: float) -> tuple[Change, ...]:
     """Drop unused reservations that agents do not offer: only this service gets them."""
+    if not state.stored.reservations:
+        return ()
     agents = {offer.agent_id for offer in offers}
     offered = {
         entry_use(entry.shape).resource_id

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, repeat, starmap
 
 from tf_scheduler.core.launch.launch import accepts, plan_launches
 from tf_scheduler.core.placement.agents import demands_of
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
-from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
+from tf_scheduler.core.state.backoff import jitter_from_id, next_token_at, round_delay, take_token
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.model.effects import Accept, Call, Decision, Decline, Outcome, ReservationDropped, TaskLaunched
+from tf_scheduler.model.effects import (
+    Accept,
+    Call,
+    Decision,
+    Decline,
+    Outcome,
+    ReservationDropped,
+    Revive,
+    Suppress,
+    TaskLaunched,
+)
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
-from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Offer, OfferRound
+from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, FailedMatch, Offer, OfferRound
 from tf_scheduler.model.placement import GangMode
 from tf_scheduler.model.reasons import AwaitsPreviousAddress, NoOffers, Reason, Reserved, WaitsFor
 from tf_scheduler.model.state import SchedulerState
 
 from . import reservations
-from .matcher import MatchResult, match_gangs, usable_agents
+from .matcher import MatchResult, failed_match, match_gangs, usable_agents, with_offers
 
 #: Refusal time of unusable offers: long, so that other frameworks get them (Mesos documentation, framework guide).
 #: REVIVE clears the filter, and Mesos offers an agent again when more of it becomes free.
@@ -81,7 +92,7 @@ def _end_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence
         return _end_failed_round(state, now, new_id)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
     rest = [key for key in state.session.offers if key not in used]
-    after = hold(state, {}).with_session(operations_at=now)
+    after = hold(state, {}).with_session(operations_at=now, failed_match=None)
     outcomes = _pending_outcomes(match.reasons)
     return decide(after, *changes, calls=(*calls, *declines(rest, REFUSE_SHORT)), outcomes=outcomes)
 
@@ -114,8 +125,7 @@ def _expire_reservations(state: SchedulerState, now: float, new_id: NewId, gangs
 
 def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Sequence[Gang], now: float) -> Decision:
     """UNRESERVE the service's resources in these offers that no task needs."""
-    tasks = {task.name: task for gang in gangs for task in gang.tasks}
-    calls, gone = reservations.unreserve_unneeded(state, offers, tasks, now), reservations.released(state, offers, now)
+    calls, gone = reservations.unreserve_unneeded(state, offers, gangs, now), reservations.released(state, offers, now)
     if not calls:
         return decide(state, *gone)
     used = {offer_id for call in calls for offer_id in call.offer_ids}
@@ -160,6 +170,49 @@ def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Ou
     verb = "are" if others else "is"
     message = f"{names[0]}{others} {verb} pending: {'; '.join(map(str, reasons))}"
     return Outcome("TaskPending", message, names[0], warning=True)
+
+
+# --- Suppress offers while no task is pending, and revive them for new pending tasks
+
+
+def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName]) -> Decision:
+    """Revive for new pending tasks; if none is pending, release offers and suppress."""
+    if names:
+        return _revive(state, names, now)
+    decision = _release_all(state, now) if state.session.offers or state.stored.reservations else decide(state)
+    return decision.then(lambda after: _revive(after, names, now) if after.stored.reservations else _suppress(after))
+
+
+def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> Decision:
+    """Revive if offers are suppressed, or if declined offers may fit new tasks."""
+    before = state.session.requested_tasks
+    news = frozenset() if names is before else names - before  # most often the same set, which may be large
+    if not news and not state.session.suppressed:
+        return decide(state.with_session(requested_tasks=names, revive_at=None))
+    bucket = take_token(state.process.revive_tokens, now)
+    if bucket is None:
+        return decide(state.with_session(revive_at=next_token_at(state.process.revive_tokens, now)))
+    fresh = replace(state.process.offer_round, failures=0, back_off_until=0.0)
+    after = state.with_session(requested_tasks=names, suppressed=False, revive_at=None, no_offers_since=now)
+    return decide(after.with_process(revive_tokens=bucket, offer_round=fresh), calls=(Revive(),))
+
+
+def _release_all(state: SchedulerState, now: float) -> Decision:
+    decision = unreserve_unneeded(state, tuple(state.session.offers.values()), (), now)
+    left, seconds = decision.state, REFUSE_SHORT if decision.state.stored.reservations else REFUSE_LONG
+    return decision.followed_by(decide(_without_round(left), calls=declines(list(left.session.offers), seconds)))
+
+
+def _suppress(state: SchedulerState) -> Decision:
+    after = _without_round(state).with_session(
+        suppressed=True, requested_tasks=frozenset(), revive_at=None, no_offers_since=None, rejected_offers={}
+    )
+    return decide(after, calls=() if state.session.suppressed else (Suppress(),))
+
+
+def _without_round(state: SchedulerState) -> SchedulerState:
+    after = state.with_session(offers={}, pending={}, failed_match=None, round_started=None)
+    return after.with_process(offer_round=OfferRound())
 
 
 # --- Agent snapshots, for display only
@@ -226,12 +279,16 @@ def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: 
     gangs = view.gangs
     wait = state.process.offer_round.back_off_until - now
     if not gangs or wait > 0:
+        state = state.with_session(failed_match=None)
         return decide(state, calls=declines([offer.id for offer in offers], wait if gangs else REFUSE_LONG))
     held = {**state.session.offers, **{offer.id: offer for offer in offers}}
+    failed = with_offers(state, gangs, offers, now)
+    if failed is not None:
+        return _decline_useless(hold(state, held, now).with_session(failed_match=failed), failed, offers, now)
     match = match_gangs(state, gangs, held.values(), now)
     evaluations = (*state.process.evaluations, match.evaluation(now, len(held)))[-MAX_EVALUATIONS:]
     state = hold(state, held, now).with_process(evaluations=evaluations)
-    return _launch(state, match, view, now, new_id).then(lambda after: _decline_useless(after, gangs, offers, now))
+    return _launch(state, match, view, now, new_id).then(lambda after: _after_match(after, gangs, offers, now))
 
 
 def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: float, new_id: NewId) -> Decision:
@@ -266,15 +323,23 @@ def _awaits_own_address(state: SchedulerState, name: TaskName, reasons: Mapping[
     return isinstance(first, AwaitsPreviousAddress) and first.address == state.stored.tasks[name].address
 
 
-def _decline_useless(state: SchedulerState, gangs: Sequence[Gang], fresh: Sequence[Offer], now: float) -> Decision:
+def _after_match(state: SchedulerState, gangs: Iterable[Gang], fresh: Sequence[Offer], now: float) -> Decision:
     """End the round if no task is pending, otherwise decline useless new offers."""
-    if not state.session.pending:
-        after = state.with_session(round_started=None, rejected_offers={})
-        return decide(after.with_process(offer_round=OfferRound()))
-    waiting = [gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks)]
-    agents = usable_agents(state, waiting, fresh, now)
-    useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
+    failed = failed_match(state, gangs, now)
+    after = state.with_session(failed_match=failed)
+    if failed is not None:
+        return _decline_useless(after, failed, fresh, now)
+    after = after.with_session(round_started=None, rejected_offers={})
+    return decide(after.with_process(offer_round=OfferRound()))
+
+
+def _decline_useless(state: SchedulerState, failed: FailedMatch, fresh: Sequence[Offer], now: float) -> Decision:
+    jobs = {job.group: job for shortfall in failed.shortfalls for job in shortfall.jobs}
+    agents = usable_agents(state, jobs.values(), fresh, now)
     rejected = {offer.agent_id: offer for offer in fresh if offer.agent_id not in agents}
+    if not rejected:
+        return decide(state)
+    useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
     kept = {key: offer for key, offer in state.session.offers.items() if key not in set(useless)}
     after = hold(state, kept).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
     return decide(after, calls=declines(useless, REFUSE_LONG))

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from tf_scheduler.model.ids import AgentId, OfferId
@@ -268,13 +270,13 @@ class Demand:
 def demands_of(tasks: Iterable[TaskSpec], executor: Needs) -> tuple[Demand, ...]:
     """Return one demand per section, in the order of the tasks."""
     groups: dict[str, list[TaskSpec]] = {}
-    for task in tasks:
-        groups.setdefault(task.job.group, []).append(task)
-    return tuple(_demand(group, executor) for group in groups.values())
+    for job, part in groupby(tasks, key=attrgetter("job")):
+        groups.setdefault(job.group, []).extend(part)
+    return tuple(demand_of(group[0].job, executor, group) for group in groups.values())
 
 
-def _demand(tasks: list[TaskSpec], executor: Needs) -> Demand:
-    job = tasks[0].job
+def demand_of(job: JobSpec, executor: Needs, tasks: Iterable[TaskSpec] = ()) -> Demand:
+    """Return the demand of these tasks of a section."""
     needs = job.needs + executor
     amounts = amounts_of(needs)
     return Demand(job, tuple(tasks), needs, tuple((place, amount) for place, amount in enumerate(amounts) if amount))

@@ -82,9 +82,11 @@ class DemandRules:
         """Return whether the agent is allowed, free resources aside; `gpus`: all offered."""
         if agent.id in self._circumstances.avoided or self._down_in(agent) is not None:
             return False
-        if self._kept_for_gpus(gpus) or self._elsewhere(agent.location):
-            return False
-        return all(self._allows(rule, agent.location) for rule in self._constraints)
+        return not self._kept_for_gpus(gpus) and self.allows(agent.location)
+
+    def allows(self, place: AgentLocation) -> bool:
+        """Return whether region and constraints allow the location, at any time."""
+        return not self._elsewhere(place) and all(self._allows(rule, place) for rule in self._constraints)
 
     def objections(self, agent: Agent, gpus: int) -> tuple[reasons.AgentReason, ...]:
         """Return every reason why `admits` is false."""
@@ -136,6 +138,10 @@ class DemandRules:
     def remaining(self, place: AgentLocation) -> int:
         """Return how many more tasks UNIQUE and MAX_PER allow; never grows in a search."""
         return min((rule.number - self._count(rule, place) for rule in self.limit_rules), default=1 << 60)
+
+    def maximum(self, place: AgentLocation) -> int:
+        """Return how many tasks region, constraints and their limits allow there, at any time."""
+        return self.remaining(place) if self.allows(place) else 0
 
     def is_turn_of(self, place: AgentLocation) -> bool:
         """Return whether GROUP_BY allows the next task there."""

@@ -68,11 +68,10 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
     """Run the due steps once; a change may make other steps due."""
     changes: list[Change] = []
     outcomes: list[Outcome] = []
-    for runnable in view.runnable:
-        for step in runnable.steps:
-            if action := _action(state, runnable, step):
-                changes.append(action[0])
-                outcomes.append(action[1])
+    for runnable, step, record in view.launched_steps:
+        if action := _action(state, runnable, step, record):
+            changes.append(action[0])
+            outcomes.append(action[1])
     for progress in view.progress.values():
         if _is_newly_complete(state, progress):
             for plan in _with_update(state, progress.plan):
@@ -82,11 +81,10 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
     return decide(state, *changes, outcomes=tuple(outcomes))
 
 
-def _action(state: SchedulerState, runnable: RunnableSteps, step: StepDef) -> tuple[Change, Outcome] | None:
+def _action(
+    state: SchedulerState, runnable: RunnableSteps, step: StepDef, record: TaskRecord
+) -> tuple[Change, Outcome] | None:
     """Return the change and outcome of a due step; `None` if nothing can be done yet."""
-    record = None if step.task is None else state.stored.tasks.get(step.task)
-    if record is None:
-        return None
     if step.work is Work.ERASE:
         outcome = Outcome("TaskDecommissioned", f"{record.name} is decommissioned", record.name)
         return TaskForgotten(record.name), outcome

@@ -14,6 +14,7 @@ from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.plan import Dependencies, PhaseDef, PlanDef, PlanKind, PlanStrategy, Status, StepDef, Work
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy, TaskSpec
 from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskRecord
 
 from .definitions import PlanBase
 from .rollout import ALL
@@ -310,12 +311,26 @@ class PlanView(PlanBase):
         return runnable_steps(self, self.progress)
 
     @cached_property
+    def launched_steps(self) -> tuple[tuple[RunnableSteps, StepDef, TaskRecord], ...]:
+        """Runnable steps of tasks that have been launched."""
+        records = self.state.stored.tasks
+        steps = ((runnable, step) for runnable in self.runnable for step in runnable.steps)
+        return tuple(
+            (runnable, step, records[step.task]) for runnable, step in steps if step.task and step.task in records
+        )
+
+    @cached_property
     def gangs(self) -> tuple[Gang, ...]:
         """Gangs to place now, the most urgent first; empty if no offers are needed.
 
         Gangs are disjoint and independent: if one does not fit, others are placed nevertheless.
         """
         return self._choice[0]
+
+    @cached_property
+    def pending_tasks(self) -> frozenset[TaskName]:
+        """Names of the tasks to place now."""
+        return frozenset(task.name for gang in self.gangs for task in gang.tasks)
 
     @cached_property
     def launching_plans(self) -> Mapping[TaskName, str]:

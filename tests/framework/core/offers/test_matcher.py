@@ -137,4 +137,4 @@ def test_gangs_are_matched_in_order_and_independently() -> None:
 def test_usable_agents_could_run_one_task_alone() -> None:
     small = an_offer("offer-2", "agent-2", cpus=0.5)
 
-    assert {"agent-1-id"} == matcher.usable_agents(lost(), [Gang("deploy", (TASK,))], [HOME, small], NOW)
+    assert {"agent-1-id"} == matcher.usable_agents(lost(), [TASK.job], [HOME, small], NOW)
