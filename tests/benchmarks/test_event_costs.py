@@ -17,8 +17,16 @@ from builders import an_offer, with_fields
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import ComputedPlans, RecoveryDecided, StatusStored
-from tf_scheduler.model.events import Event, OffersReceived, ProgressReported, StatusUpdated, Subscribed, Tick
-from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.events import (
+    Event,
+    InverseOffersReceived,
+    OffersReceived,
+    ProgressReported,
+    StatusUpdated,
+    Subscribed,
+    Tick,
+)
+from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
 from tf_scheduler.model.spec import RestartPolicy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, Progress, Recovery, TaskRecord, TaskState, TaskStatus
@@ -118,6 +126,12 @@ def offers(name: str, count: int) -> list[Offer]:
     return [an_offer(f"{name}-{number}", f"agent-{name}-{number}", cpus=1) for number in range(count)]
 
 
+def leaving(count: int) -> SchedulerState:
+    """Return a service whose agent has a maintenance window."""
+    window = InverseOffer("inverse-1", "a", Unavailability(NOW + 200_000.0))
+    return handle(joined(count), InverseOffersReceived((window,)), NOW, lambda: "id").state
+
+
 def useful(_: SchedulerState) -> list[Event]:
     return [OffersReceived((offer,)) for offer in offers("new", EVENTS)]
 
@@ -160,6 +174,7 @@ ROWS = (
     Row("tick, all are unreachable", unreachable, lambda _: [Tick()] * 10, is_quiet),
     Row("answer to reconciliation", subscribed, answered, have_answered),
     Row("progress message", running, progress, lambda _, after: len(after.process.progress) == EVENTS),
+    Row("running -> running before maintenance", leaving, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
     Row("offer that cannot complete the gang", awaiting, useful, are_held),
     Row("the same, one offer held for two tasks", holding, useful, are_held, growth=8),
     Row(

@@ -220,6 +220,8 @@ class SessionState:
     operations_at: float = 0.0
     #: Maintenance windows of agents that Mesos wants to vacate.
     windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
+    #: When tasks were last checked for windows that are near.
+    drained_at: float = 0.0
     #: Launch -> Unix time of the last KILL.
     kills: Mapping[TaskId, float] = field(default_factory=dict)
     #: Launch -> Unix time of the first KILL.

@@ -15,7 +15,6 @@ from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, R
 from tf_scheduler.model.ids import OfferId
 from tf_scheduler.model.offer import InverseOffer, Offer
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
 
 from .replacement import replace_launch, restart_group
 
@@ -58,9 +57,11 @@ def observe_offers(state: SchedulerState, offers: Iterable[Offer]) -> SchedulerS
 
 def drain(state: SchedulerState, now: float) -> Decision:
     """Move tasks off agents whose window is near, and restart their dependent tasks."""
-    if not state.session.windows or state.stored.result is not None:
+    agents = {key for key, window in state.session.windows.items() if now >= _tasks_leave_at(state, window)}
+    state = state.with_session(drained_at=now)
+    if not agents or state.stored.result is not None:
         return decide(state)
-    due = [record for record in _leaving(state) if now >= _leaves_at(state, record) and not state.is_replaced(record)]
+    due = [record for record in state.live() if record.agent_id in agents and not state.is_replaced(record)]
     if not due:
         return decide(state)
     moves = [replace_launch(state, item, f"maintenance of agent {item.hostname} starts soon", now) for item in due]
@@ -73,14 +74,10 @@ def drain(state: SchedulerState, now: float) -> Decision:
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the times at which tasks must move."""
-    if state.session.windows and state.stored.result is None:
-        yield from (_leaves_at(state, record) for record in _leaving(state) if not state.is_replaced(record))
+    """Yield the times at which tasks must move; later than the last check, which was of all tasks."""
+    times = (_tasks_leave_at(state, window) for window in state.session.windows.values())
+    yield from (at for at in times if at > state.session.drained_at)
 
 
-def _leaving(state: SchedulerState) -> Iterator[TaskRecord]:
-    return (record for record in state.live() if record.agent_id in state.session.windows)
-
-
-def _leaves_at(state: SchedulerState, record: TaskRecord) -> float:
-    return state.session.windows[record.agent_id].unavailability.start - move_ahead(state.spec)
+def _tasks_leave_at(state: SchedulerState, window: InverseOffer) -> float:
+    return window.unavailability.start - move_ahead(state.spec)

@@ -48,9 +48,11 @@ def _outcome(state: SchedulerState, record: TaskRecord, end: float) -> Outcome:
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the end times of retained tasks."""
-    times = _end_times(state)
-    ends = (times[record.job] for record in retained_tasks(state)) if times else ()
-    yield from (max(end, state.session.next_kill_at) for end in ends if end < math.inf)
+    times, tasks, kills = _end_times(state), state.stored.tasks.values(), state.session.kills
+    for kind, end in times.items():
+        # One task is enough: all tasks of a job stop at the same time.
+        if end < math.inf and any(item.job is kind and item.id not in kills and state.is_live(item) for item in tasks):
+            yield max(end, state.session.next_kill_at)
 
 
 def _end_times(state: SchedulerState) -> Mapping[JobKind, float]:
