@@ -27,8 +27,8 @@ class RotatedFile:
     """Log file with rotation: a full file moves to `NAME.1`, `NAME.1` to `NAME.2`, ...
 
     The content is copied and the file truncated, so that the inode stays valid for `tail -f`, Mesos' file API and
-    inherited descriptors. Nothing is lost, because no other process writes. If the program has removed or renamed the
-    file, the content is still copied, and the next output goes to a new file.
+    inherited descriptors. Nothing is lost, because no other process writes. If the file was removed, the next output
+    goes to a new file; if it was renamed, after the next rotation.
     """
 
     _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -40,6 +40,8 @@ class RotatedFile:
 
     def write(self, data: bytes) -> None:
         """Append `data`; a backup ends with a line if possible. Raises OSError."""
+        if not os.fstat(self._file).st_nlink and self._renew():
+            self._size = 0
         while self._size + len(data) > self._limit:
             space = max(0, self._limit - self._size)
             cut = data.rfind(b"\n", 0, space) + 1
