@@ -23,13 +23,13 @@ from .contract.events import Stage, describe_end
 from .contract.payload import Liveness, Payload
 from .contract.reports import EndReport
 from .process import memory, supervisor
-from .process.freezing import sample_processes
+from .process.freezing import ProcessSample, sample_processes
 from .process.memory import is_port_held_by_others, is_port_still_held_by_others
 from .process.output import TAIL_BYTES, Output, error_of, output_excerpt
 from .process.supervisor import CommandContext, SpawnError, Supervisor
 from .process.temporary import TemporaryFolder
 from .process.tree import descendants
-from .process.watchdog_process import session_entry
+from .process.watchdog_process import process_entry, session_entry
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
@@ -67,6 +67,9 @@ class TaskProcess:
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
         self._rendezvous = ExitStack()
         self._fence = fence_of(payload, task_id, environ, put)
+        #: Stages, which lead sessions, and processes of other sessions, each known to the watchdog.
+        self._sessions: set[int] = set()
+        self._detached: set[tuple[int, int]] = set()
         self._memory_before = memory.read_oom_kills()
 
     def spawn(self, stage: Stage, ending: EndReport) -> events.Event:
@@ -77,8 +80,10 @@ class TaskProcess:
             if stage in (Stage.FENCE, Stage.DEVICES, Stage.SECRETS):
                 threading.Thread(target=self._prepare_stage, args=(stage,), name=stage.value, daemon=True).start()
                 return events.Spawned()
+            self._sample()  # background processes of earlier stages
             line = around_environment.stage_command(stage, self._payload, self._sandbox)
             pid = self._supervisor.spawn(line, self._context(ending, stage))
+            self._sessions.add(pid)
             with suppress(OSError):  # without the watchdog
                 self._watch_entry(session_entry(pid))
         except (OSError, ValueError, SpawnError) as error:
@@ -186,7 +191,7 @@ class TaskProcess:
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))
         me = os.getpid()
-        self._checks.watch_freezing(self._payload.frozen_after, lambda: sample_processes(me))
+        self._checks.watch_freezing(self._payload.frozen_after, self._sample)
         if self._payload.stalled_after:
             self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
         folders = [Path(self._sandbox, folder) for folder in self._payload.event_folders]
@@ -195,6 +200,16 @@ class TaskProcess:
 
             own = Path(self._sandbox)
             self._progress.detect(ProgressDetector(folders, time.time(), lambda: descendants(me), own).scan)
+
+    def _sample(self) -> list[ProcessSample]:
+        """Sample the task's processes; the watchdog gets those that left their session."""
+        samples = sample_processes(os.getpid())
+        for item in samples:
+            with suppress(OSError):  # exited, or without the watchdog
+                if (item.pid, item.start_time) not in self._detached and os.getsid(item.pid) not in self._sessions:
+                    self._watch_entry(process_entry(item.pid, item.start_time))
+                    self._detached.add((item.pid, item.start_time))
+        return samples
 
     def _is_own_port(self) -> bool:
         """Return False if another process instead of the task listens on the port."""

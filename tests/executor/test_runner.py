@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +206,21 @@ def test_program_without_environment_dies_with_killed_executor(executor: Any, co
         executor.process.kill()
         for descriptor in exits:
             assert select.select([descriptor], [], [], 20)[0]
+
+
+def test_detached_process_dies_with_killed_executor(executor: Any) -> None:
+    """Neither environment, session nor parent show its task: the watchdog got its id."""
+    detached = "env -i setsid sh -c 'echo $$ > up; exec sleep 1000'"
+    executor.launch("sleep 60", pre=f"mkfifo up; {detached} & cat up > id")
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    pidfd = os.pidfd_open(int((executor.sandbox / "id").read_text()))
+    executor.process.kill()
+    try:
+        wait_for_end(os.dup(pidfd))
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
 
 
 def below(executor: int) -> list[int]:

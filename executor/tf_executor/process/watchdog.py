@@ -26,7 +26,7 @@ def start_watchdog(environ: Mapping[str, str]) -> Callable[[str], None]:
     """Start the watchdog; call this before starting threads or subreaping.
 
     Afterwards the watchdog would count as a process of the task. Return a function that adds a folder to remove, or a
-    session to kill (`session_entry`); it raises OSError when the watchdog has exited.
+    session or process to kill (`watchdog_process`); it raises OSError when the watchdog has exited.
     """
     reader, writer = os.pipe()
     child = os.fork()

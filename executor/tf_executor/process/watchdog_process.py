@@ -13,7 +13,7 @@ import time
 _SIGKILL = 9  # importing signal would double the memory
 _SCANS, _SCAN_INTERVAL = 100, 0.05  # seconds: killed processes exit late, and may have forked before
 _BATCH = 500  # processes, each with a descriptor
-#: Ends each entry: a path, or a session.
+#: Ends each entry: a path, a session, or a process.
 END = b"\0"
 #: Errors of entries that are kept: without permission, or nested too deep.
 _KEPT_ON = (OSError, RecursionError)
@@ -23,7 +23,7 @@ def main() -> None:
     """Read entries from stdin to its end; then kill the task and remove the paths.
 
     To the task belong the processes whose environment contains all arguments, which are NAME=VALUE, the processes of
-    the sessions, and all processes below these.
+    the sessions, the processes of entries, and all processes below these.
     """
     data = b""
     while True:
@@ -42,6 +42,11 @@ def main() -> None:
 def session_entry(leader: int) -> str:
     """Return the entry of a session: the id and the start time of its leader."""
     return f"{leader} {_stat(leader)[3].decode()}"
+
+
+def process_entry(pid: int, start_time: int) -> str:
+    """Return the entry of a process, whatever its environment and session."""
+    return f"+{pid} {start_time}"
 
 
 def _kill_all(marks: set[bytes], sessions: dict[bytes, bytes]) -> None:
@@ -69,6 +74,8 @@ def _find(marks: set[bytes], sessions: dict[bytes, bytes]) -> list[int]:
         leader = stats.get(int(session))
         # A leader that started at another time leads another session. No new process gets the id while one uses it.
         if session in sessions and (leader is None or leader[3] == sessions[session]):
+            return True
+        if sessions.get(b"+%d" % pid) == stats[pid][3]:
             return True
         return bool(marks) and marks <= _environment(pid)  # no marks would match all
 
