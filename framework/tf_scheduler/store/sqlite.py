@@ -122,10 +122,13 @@ def _create(path: Path) -> None:
         # Open only a new file: closing an existing one would drop this process's POSIX locks on it.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            # SQLite would open it for reading, and not write even when the file system is writable again.
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         if not stat.S_ISREG(path.stat().st_mode):
             raise interface.StoreError(f"state file {path} is not a regular file; choose another path")
     except (OSError, ValueError) as error:
-        raise _system_error(f"cannot create state file {path}", error) from error
+        raise _system_error(f"cannot open state file {path}", error) from error
 
 
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:

@@ -209,21 +209,48 @@ print(stored > 0, before["a"] == after["a"] == b"%d" % stored)
 """
 
 
+def run_with_mounts(program: str, folder: Path) -> tuple[str, str]:
+    """Run it in a mount namespace of its own; return output and errors."""
+    private = ["unshare", "--mount", "--propagation", "private"]
+    if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(folder)], capture_output=True).returncode:
+        pytest.skip("mounting a tmpfs in a mount namespace of its own needs root")
+    command = [*private, sys.executable, "-c", program, str(folder)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    return done.stdout, done.stderr
+
+
 def test_full_disk_stores_nothing(tmp_path: Path) -> None:
     """On a full disk an apply fails as a whole; earlier ones survive reopening."""
-    private = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True).returncode:
-        pytest.skip("mounting a small tmpfs in a mount namespace of its own needs root")
-    done = subprocess.run(
-        [*private, sys.executable, "-c", FULL_DISK, str(tmp_path)], env=ENVIRONMENT, capture_output=True, text=True
-    )
+    assert run_with_mounts(FULL_DISK, tmp_path) == ("True True\n", "")
 
-    assert (done.stdout, done.stderr) == ("True True\n", "")
+
+READ_ONLY = """
+import subprocess, sys
+from pathlib import Path
+from tf_scheduler.store.interface import StoreUnavailableError
+from tf_scheduler.store.sqlite import SqliteStore
+
+subprocess.run(["mount", "--bind", "-o", "ro", sys.argv[1], sys.argv[1]], check=True)
+try:
+    SqliteStore(Path(sys.argv[1]) / "state.db", "tensorflow")
+except StoreUnavailableError as error:
+    print(error)
+"""
+
+
+def test_read_only_file_system_is_reported_at_start(tmp_path: Path, open_sqlite) -> None:
+    """With its log, SQLite could read the file, but it would never write again."""
+    stored(open_sqlite(), Put("a", b"1"))
+    assert (tmp_path / "state.db-wal").exists()
+
+    out, err = run_with_mounts(READ_ONLY, tmp_path)
+
+    assert ("Read-only file system" in out, err) == (True, "")
 
 
 def test_read_only_folder_is_reported(tmp_path: Path, unprivileged) -> None:
     """With the name of the file."""
-    with pytest.raises(StoreError, match=r"cannot create state file .*state\.db: .*Permission denied"):
+    with pytest.raises(StoreError, match=r"cannot open state file .*state\.db: .*Permission denied"):
         SqliteStore(tmp_path / "state.db", "tensorflow")
 
 
