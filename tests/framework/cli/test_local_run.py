@@ -17,6 +17,7 @@ from tf_scheduler.cli.commands.run import prepare_launch
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.options_file import load_document
 from tf_scheduler.cli.local_run import process
+from tf_scheduler.cli.local_run.follow import RunScheduler
 from tf_scheduler.cli.local_run.process import SchedulerLaunch, SupervisedScheduler
 
 
@@ -165,3 +166,16 @@ def test_restart_adds_variables_immediately(supervise, tmp_path: Path) -> None:
     supervised.restart(SDK_UNINSTALL="true")
 
     poll_until(supervised, lambda: "true" in (tmp_path / "log").read_text())
+
+
+def test_refusal_after_lines_of_other_loggers_is_the_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that was stopped cleanly ends its log with lines of the web server."""
+    stopped = "2026-11-23 15:33:08,797 INFO uvicorn.error: Finished server process"
+    script = f"echo '{stopped}'; echo '    [31358]'; echo 'this is version 1'; exit 1"
+    monkeypatch.setattr(SchedulerLaunch, "command", property(lambda _: ["/bin/sh", "-c", script]))
+    launch = SchedulerLaunch(tmp_path / "o", tmp_path, tmp_path / "log", tmp_path / "r")
+    scheduler = RunScheduler(launch, "127.0.0.1:5050", console=False, publish=lambda _: None)
+
+    poll_until(scheduler, lambda: scheduler.last_exit is not None)
+
+    assert "the scheduler exited with code 1: this is version 1" == scheduler.trouble

@@ -128,6 +128,8 @@ class RunScheduler(SupervisedScheduler):
         entry = parse_line(line)
         if entry is not None:
             self._own = entry[0].startswith(_OWN_LOGGERS)
+        elif not line.startswith(CONTINUATION):
+            self._own = True  # printed on exit, after the lines of any logger
         if self._own:
             message = line.removeprefix(CONTINUATION) if entry is None else entry[1]
             self._last_line = message or self._last_line
