@@ -22,7 +22,7 @@ from tf_scheduler.model.task import Cause, TaskRecord, TaskState, TaskStatus
 from .failure_causes import record_failure
 from .replacement import fail_job, relaunch, replace_launch, restart_group, restart_policy
 
-#: Consecutive late launches of a task that the job survives.
+#: Late launches of a task that the job survives, unless all tasks of its restart group have joined in between.
 MAX_LATE_LAUNCHES = 2
 #: Minimum seconds between checks of all tasks for one timeout.
 CHECK_INTERVAL = 1.0
@@ -91,8 +91,7 @@ def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
 
 
 def _starting(state: SchedulerState) -> Iterator[TaskStatus]:
-    statuses = state.stored.statuses.values()
-    return (status for status in statuses if status.state is TaskState.RUNNING and status.healthy is None)
+    return (it for it in state.stored.statuses.values() if it.state is TaskState.RUNNING and it.healthy is None)
 
 
 def _is_watching(state: SchedulerState) -> bool:
@@ -110,8 +109,7 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
     if recovery is not None and recovery.has_served:
         return True
     job = state.spec.job_of(record.job, record.index)
-    is_opened = state.spec.program is not None and job is not None and not job.command
-    return is_opened and state.spec.strategy.has_servers
+    return state.spec.program is not None and job is not None and not job.command and state.spec.strategy.has_servers
 
 
 def _no_server_warning_at(state: SchedulerState) -> float | None:
@@ -155,21 +153,23 @@ def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
 def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) -> Decision:
     if state.is_replaced(record) or state.stored.result is not None:
         return decide(state)
-    before = state.stored.recoveries.get(record.name)
-    count, ready = 1 + (before.start_timeouts if before else 0), ready_count(state)
+    known = state.stored.recoveries
+    count, ready = 1 + (known[record.name].start_timeouts if record.name in known else 0), ready_count(state)
     why = (
         f"{record.name} on {record.hostname} has not joined the others: {state.spec.recovery.start_timeout:g} s after "
         f"its start, its TensorFlow server does not answer, and {ready if ready > 0 else 'no'} other servers do"
     )
     if count > MAX_LATE_LAUNCHES:
-        return fail_job(state, f"{why}; this happened to {count} launches in a row", record.name, now)
+        return fail_job(state, f"{why}; this happened to {count} of its launches", record.name, now)
     ready_at = now + restart_delay(restart_policy(state.spec, record), count, jitter_from_id(new_id()))
     recovery = replace_launch(state, record, why, now, Cause.NOT_JOINED)
     recovery = replace(recovery, ready_at=ready_at, start_timeouts=count)
-    together = restart_group(state, [record.name], now, moved=False)
+    # A peer that had joined keeps its count: tasks that are late in turn would never fail the job.
+    group = restart_group(state, [record.name], now, moved=False)
+    peers = (replace(it, start_timeouts=known[it.task].start_timeouts) if it.task in known else it for it in group)
     message = f"{why}. The task is stopped and relaunched; its last lines of output are then reported"
     outcome = Outcome("TaskRecovers", message, record.name, warning=True)
-    return relaunch(state, (recovery, *together), record_failure(state, record, now), outcome)
+    return relaunch(state, (recovery, *peers), record_failure(state, record, now), outcome)
 
 
 # --- Launches that do not start: without a status, or in TASK_STAGING

@@ -99,6 +99,18 @@ def test_too_many_late_launches_fail_job() -> None:
     assert Verdict.FAILED is decision.state.stored.result.verdict
 
 
+def test_peer_that_joined_keeps_its_late_launches() -> None:
+    """Otherwise tasks that are late in turn would restart forever."""
+    statuses = (a_status(f"{name}__1", healthy=None if name == "ps-0" else True) for name in STARTING.stored.tasks)
+    state = apply(STARTING, *map(StatusStored, statuses))
+    chief = replace_launch(state, state.stored.tasks["chief-0"], "x", 1.0)
+    before = replace(chief, launch="chief-0__0", start_timeouts=MAX_LATE_LAUNCHES)
+
+    found = late(expire(apply(state, RecoveryDecided(before))))
+
+    assert {"ps-0": 1, "chief-0": MAX_LATE_LAUNCHES} == {name: item.start_timeouts for name, item in found.items()}
+
+
 def test_missing_servers_of_all_tasks_are_a_single_warning() -> None:
     """The programs may have no server."""
     first = expire(STARTING)
