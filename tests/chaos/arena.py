@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,8 +42,8 @@ _LOOK = 0.1
 UNREACHABLE_TIMEOUT = 15
 #: A lost agent is noticed within seconds, and two agents have room for what three had.
 _MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
-_AGENT = {"recovery_timeout": "60secs"}
-_AGENTS = tuple(AgentSpec(f"agent-{n}", "cpus:1.4;mem:2600;disk:10000", {"rack": f"rack-{n}"}) for n in (1, 2, 3))
+AGENT_FLAGS: Mapping[str, str] = {"recovery_timeout": "60secs"}
+AGENTS = tuple(AgentSpec(f"agent-{n}", "cpus:1.4;mem:2600;disk:10000", {"rack": f"rack-{n}"}) for n in (1, 2, 3))
 
 
 @dataclass
@@ -157,16 +157,22 @@ def _answers(record: Record, launch: Launched) -> bool:
 
 
 @contextmanager
-def arena(document: Mapping[str, Any], folder: RunFolder, store: Store) -> Iterator[Arena]:
-    """Run a training with the options `document`."""
+def arena(
+    document: Mapping[str, Any],
+    folder: RunFolder,
+    store: Store,
+    agents: Sequence[AgentSpec] = AGENTS,
+    agent_flags: Mapping[str, str] = AGENT_FLAGS,
+) -> Iterator[Arena]:
+    """Run a job with the options `document`."""
     with ExitStack() as stack:
         first_port = stack.enter_context(port_block())
         zookeeper = store is Store.ZOOKEEPER
         cluster = stack.enter_context(
             LocalCluster(
-                with_ports(_AGENTS, first_port),
+                with_ports(agents, first_port),
                 master_flags=_MASTER,
-                agent_flags=_AGENT,
+                agent_flags=agent_flags,
                 zookeeper=zookeeper,
                 die_with_parent=True,
             )

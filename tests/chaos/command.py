@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from chaos.faults import CATALOGUE, Round, Struck, laps, next_round, unknown
-from chaos.page import Circumstances, Training, page
+from chaos.faults import ALL, CATALOGUE, JOBS, Round, Struck, laps, next_round, unknown
+from chaos.page import Circumstances, Ended, Training, page
 from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.commands.local import clean_up_on_signals
 from tf_scheduler.cli.common.options_file import load_document, load_options
@@ -28,6 +28,7 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.store.interface import StoreError
 
 from .arena import ENOUGH, UNREACHABLE_TIMEOUT
+from .jobs import jobs
 from .training import training
 
 _DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "options.json"
@@ -51,7 +52,7 @@ _RESTART = {"backoff": 1, "max_uncounted": 0}
 @click.option(
     "--seed", "seeds", default="0", metavar="SEED,...", show_default=True, help="Seeds of the plan of faults, in turn."
 )
-@click.option("--faults", default=",".join(CATALOGUE), show_default=True, help="Faults to inject, separated by commas.")
+@click.option("--faults", default=",".join(ALL), show_default=True, help="Faults to inject, separated by commas.")
 @json_switch("Print the result as one JSON object.")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as Markdown to this file."
@@ -70,12 +71,14 @@ def chaos(options: Path, minutes: float | None, seeds: str, faults: str, as_json
     circumstances = partial(_circumstances, _command(minutes, numbers, names), time.monotonic())
     done: list[Training] = []
     with clean_up_on_signals():
-        for each in _trainings(document, spec, names, numbers, minutes):
+        trained = [name for name in names if name in CATALOGUE]
+        for each in _trainings(document, spec, trained, numbers, minutes) if trained else ():
             done.append(each)
             if out is not None:  # after each training: an interruption must not cost the results of an hour
                 out.write_text(page(circumstances(), done))
-    _tell(circumstances(), done, out, as_json)
-    sys.exit(0 if all(each.held for each in done) else 1)
+        ended = jobs([name for name in names if name in JOBS])
+    _tell(circumstances(), done, ended, out, as_json)
+    sys.exit(0 if all([*(each.held for each in done), *(each.held for each in ended)]) else 1)
 
 
 def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
@@ -151,15 +154,20 @@ def _load(seconds: float) -> float:
 
 def _command(minutes: float | None, seeds: Sequence[int], names: Sequence[str]) -> str:
     words = ["scripts/chaos", *(["--minutes", f"{minutes:g}"] if minutes is not None else [])]
-    words += ["--seed", ",".join(map(str, seeds)), *([] if names == list(CATALOGUE) else ["--faults", ",".join(names)])]
+    words += ["--seed", ",".join(map(str, seeds)), *([] if names == list(ALL) else ["--faults", ",".join(names)])]
     return shlex.join([*words, "--out", "docs/reliability.md"])
 
 
-def _tell(found: Circumstances, done: Sequence[Training], out: Path | None, as_json: bool) -> None:
+def _tell(
+    found: Circumstances, done: Sequence[Training], ended: Sequence[Ended], out: Path | None, as_json: bool
+) -> None:
+    if out is not None:
+        out.write_text(page(found, done, ended))
     if as_json:
-        click.echo(json.dumps({**asdict(found), "trainings": [asdict(each) for each in done]}, indent=2))
+        results = {"trainings": [asdict(each) for each in done], "jobs": [asdict(each) for each in ended]}
+        click.echo(json.dumps({**asdict(found), **results}, indent=2))
     elif out is None:
-        click.echo(page(found, done))
+        click.echo(page(found, done, ended))
 
 
 def main() -> None:

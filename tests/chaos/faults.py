@@ -170,6 +170,18 @@ CATALOGUE: Mapping[str, Fault] = {
     )
 }
 
+#: Faults that end their job, or need another job than a training: each has jobs of its own (`jobs`).
+JOBS: Mapping[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault("program-broken", "the program can never run"),
+        Fault("kill-loop", "a program is killed at each start"),
+        Fault("late-in-turn", "tasks of a gang do not join, each time another one"),
+    )
+}
+#: Names of all faults.
+ALL = (*CATALOGUE, *JOBS)
+
 #: Strikes of one training: another one costs half a minute, and a failure ends the strikes of its training.
 LONGEST = 12
 #: A victim is this number modulo how many there are.
@@ -178,8 +190,8 @@ _NUMBERS = 1 << 16
 
 def unknown(names: Sequence[str]) -> list[str]:
     """List the problems of the names."""
-    known = ", ".join(CATALOGUE)
-    found = [f"unknown fault `{name}`; valid faults: {known}" for name in names if name not in CATALOGUE]
+    known = ", ".join(ALL)
+    found = [f"unknown fault `{name}`; valid faults: {known}" for name in names if name not in ALL]
     found += [f"{name!r} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
     return found or ([] if names else [f"no fault is given; there are: {known}"])
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from .faults import CATALOGUE, Store
+from .faults import CATALOGUE, JOBS, Store
 from .measures import Cost, Goal, goals, ratio
 
 
@@ -31,6 +31,24 @@ class Training:
     @property
     def held(self) -> bool:
         return self.verdict == "succeeded" and not self.findings
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job of one fault. `launches`: most of one task; `seen`: its result, or what was measured."""
+
+    fault: str
+    what: str
+    store: Store
+    verdict: str
+    launches: int
+    seconds: float
+    seen: str
+    findings: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> bool:
+        return not self.findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +117,27 @@ These invariants are checked continuously, after each fault, and at the end:
 """
 
 
-def page(circumstances: Circumstances, trainings: Sequence[Training]) -> str:
-    """Write the report of at least one training."""
+ENDS = """\
+These faults end a job, or need another job than a training. Each job consists of small tasks without TensorFlow, on a
+cluster of its own. It must end as expected, with a reason that names the cause, within the expected number of launches
+of each task (*launches*: the most of one task), without a task at a new address, and without an avoided agent. The last
+invariants above hold, too: no task was launched twice, and nothing was left behind.
+"""
+
+
+def page(circumstances: Circumstances, trainings: Sequence[Training], ended: Sequence[Ended] = ()) -> str:
+    """Write the report."""
     parts = [
         HEAD.format(command=circumstances.command),
+        *(_parts(trainings) if trainings else ()),
+        *(("## Jobs that must end\n", ENDS, "\n".join(_ended(ended)) + "\n") if ended else ()),
+        textwrap.fill(" ".join(_circumstances(circumstances)), 120) + "\n",
+    ]
+    return "\n".join(parts)
+
+
+def _parts(trainings: Sequence[Training]) -> list[str]:
+    return [
         "## Cost of each fault\n",
         "\n".join(_table(trainings)) + "\n",
         COLUMNS,
@@ -112,9 +147,7 @@ def page(circumstances: Circumstances, trainings: Sequence[Training]) -> str:
         "## Invariants\n",
         HELD,
         "\n".join(_trainings(trainings)) + "\n",
-        textwrap.fill(" ".join(_circumstances(circumstances)), 120) + "\n",
     ]
-    return "\n".join(parts)
 
 
 def _table(trainings: Sequence[Training]) -> Iterator[str]:
@@ -207,6 +240,16 @@ def _trainings(trainings: Sequence[Training]) -> Iterator[str]:
         numbers = f"{accuracy} | {each.epochs} | {each.seconds:.0f} | {len(each.costs)}"
         found = "; ".join(finding.replace("|", "/")[:_LONGEST] for finding in each.findings)
         yield f"| {each.store.value} | {each.verdict} | {numbers} | {found or 'nothing'} |"
+
+
+def _ended(jobs: Sequence[Ended]) -> Iterator[str]:
+    yield "| fault | job | state in | result | launches | seconds | seen | violated invariants |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for each in jobs:
+        numbers = f"{each.launches} | {each.seconds:.0f}"
+        texts = (each.seen, "; ".join(each.findings) or "nothing")
+        seen = " | ".join(textwrap.shorten(text.replace("|", "/"), _LONGEST, placeholder=" ...") for text in texts)
+        yield f"| {JOBS[each.fault].what} | {each.what} | {each.store.value} | {each.verdict} | {numbers} | {seen} |"
 
 
 def _circumstances(found: Circumstances) -> Iterator[str]:

@@ -56,6 +56,17 @@ def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
 
 
+@pytest.mark.mesos
+@pytest.mark.timeout(300)
+def test_job_that_must_end_does_and_leaves_nothing(run) -> None:
+    code, answer, err = run("--faults", "kill-loop", "--json")
+
+    assert 0 == code, err
+    found = json.loads(answer)
+    assert [] == found["trainings"]
+    assert [("failed", 5, [])] * 2 == [(job["verdict"], job["launches"], job["findings"]) for job in found["jobs"]]
+
+
 def test_invalid_faults_and_options_are_reported_first(run, tmp_path: Path) -> None:
     path = tmp_path / "options.json"
     path.write_text(json.dumps({"service": {"command": "true"}, "worker": {"count": 1}}))

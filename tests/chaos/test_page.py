@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from chaos.faults import CATALOGUE, Store
+from chaos.faults import CATALOGUE, JOBS, Store
 from chaos.measures import Cost
-from chaos.page import Circumstances, Training, page
+from chaos.page import Circumstances, Ended, Training, page
 
 
 def a_cost(fault, answers=3.0, **others):
@@ -60,6 +60,17 @@ def test_broken_invariant_is_in_the_row_of_its_training() -> None:
     assert not broken.held
     assert not a_training(verdict="failed").held
     assert a_training().held
+
+
+def test_ended_job_has_a_row_with_its_reason() -> None:
+    """A report of jobs alone has no tables of trainings."""
+    job = Ended("kill-loop", "a job", Store.SQLITE, "failed", 5, 9.4, "killed | by signal 9", ("tasks left: worker-0",))
+    text = page(Circumstances("scripts/chaos", "2026-01-31", 2, 4.0), [], [job])
+
+    row = "| a job | file | failed | 5 | 9 | killed / by signal 9 | tasks left: worker-0 |"
+    assert f"| {JOBS['kill-loop'].what} {row}" in text
+    assert "Cost of each fault" not in text
+    assert not job.held
 
 
 def test_busy_machine_is_noted() -> None:

@@ -78,12 +78,12 @@ def _training(
             _bring_back(found)
             found.until("the training has ended", lambda: bool((seen := found.app.refresh()) and seen.over))
             _outlive(found)
-            held += _left_in_mesos(found)
+            held += left_in_mesos(found)
         except (SchedulerError, MesosLocalError) as error:
             held.append(str(error))
         record, cluster = found.witness.record(), found.cluster.directory
         held += [*launched_twice(record), *sorted(found.witness.findings)]
-    held += _left_on_machine(cluster, folder, record)
+    held += left_on_machine(cluster, folder, record)
     return Training(
         store=planned.store,
         verdict=(found.app.overview and found.app.overview.verdict) or "did not end",
@@ -137,7 +137,7 @@ def _outlive(found: Arena) -> None:
         found.cluster.master.check_alive()
 
 
-def _left_in_mesos(found: Arena) -> Iterator[str]:
+def left_in_mesos(found: Arena) -> Iterator[str]:
     """Leftovers in master, agents and processes after the service has ended."""
     deadline = time.monotonic() + _GONE
     while left := list(_in_mesos(found)):
@@ -167,7 +167,7 @@ def _reserved(agent: Mapping[str, Any]) -> Iterator[str]:
     return (f"{each['name']} on {name}" for each in agent.get("total_resources", ()) if each.get("reservations"))
 
 
-def _left_on_machine(cluster: Path, folder: RunFolder, record: Record) -> Iterator[str]:
+def left_on_machine(cluster: Path, folder: RunFolder, record: Record) -> Iterator[str]:
     """Leftovers on the machine after the cluster has ended."""
     ports = {launch.address.rpartition(":")[2] for launch in record.launched}
     yield from left_behind(
