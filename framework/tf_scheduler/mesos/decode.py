@@ -259,8 +259,8 @@ def _addresses(container: Json) -> tuple[str, ...]:
 
 
 def _message(raw: Json) -> str:
-    """Explain a permission error of Mesos; messages of programs stay unchanged."""
-    text = sanitize_text(raw.get("message"))
+    """Explain a permission error of Mesos; cut off 40 lines of numbers about memory."""
+    text = sanitize_text(raw.get("message")).partition("\n\nMEMORY STATISTICS:")[0]
     return explain_acl_error(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 
 

@@ -75,3 +75,11 @@ def test_too_long_data_is_detected() -> None:
     padded = base64.b64encode(b'{"exit_code": 3}'.ljust(1 << 20)).decode()
     assert updated(data=padded).exit_code is None
     assert 3 == updated(data=base64.b64encode(b'{"exit_code": 3}').decode()).exit_code
+
+
+def test_numbers_of_the_kernel_are_removed_from_memory_limits() -> None:
+    """They are 40 lines, and the message is the reason of a failed job."""
+    limit = "Memory limit exceeded: Requested: 96MB Maximum Used: 96MB"
+    message = f"{limit}\n\nMEMORY STATISTICS: \ncache 0\nrss 99381248\n"
+
+    assert limit == updated(reason="REASON_CONTAINER_LIMITATION_MEMORY", message=message).message
