@@ -41,7 +41,11 @@ _LOOK = 0.1
 #: Seconds of `recovery.unreachable_timeout`: a frozen agent's tasks are waited for, those of a lost one not for long.
 UNREACHABLE_TIMEOUT = 15
 #: A lost agent is noticed within seconds, and two agents have room for what three had.
-_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+MASTER_FLAGS: Mapping[str, str] = {
+    "allocation_interval": "100ms",
+    "agent_ping_timeout": "1secs",
+    "max_agent_ping_timeouts": "3",
+}
 AGENT_FLAGS: Mapping[str, str] = {"recovery_timeout": "60secs"}
 AGENTS = tuple(AgentSpec(f"agent-{n}", "cpus:1.4;mem:2600;disk:10000", {"rack": f"rack-{n}"}) for n in (1, 2, 3))
 
@@ -163,6 +167,7 @@ def arena(
     store: Store,
     agents: Sequence[AgentSpec] = AGENTS,
     agent_flags: Mapping[str, str] = AGENT_FLAGS,
+    master_flags: Mapping[str, str] = MASTER_FLAGS,
 ) -> Iterator[Arena]:
     """Run a job with the options `document`."""
     with ExitStack() as stack:
@@ -171,7 +176,7 @@ def arena(
         cluster = stack.enter_context(
             LocalCluster(
                 with_ports(agents, first_port),
-                master_flags=_MASTER,
+                master_flags=master_flags,
                 agent_flags=agent_flags,
                 zookeeper=zookeeper,
                 die_with_parent=True,

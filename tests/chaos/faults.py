@@ -177,6 +177,7 @@ JOBS: Mapping[str, Fault] = {
         Fault("program-broken", "the program can never run"),
         Fault("kill-loop", "a program is killed at each start"),
         Fault("late-in-turn", "tasks of a gang do not join, each time another one"),
+        Fault("out-of-memory", "a program uses more memory than its container may"),
     )
 }
 #: Names of all faults.

@@ -1,11 +1,12 @@
-"""Faults that end a job by design: each on a cluster of its own, without TensorFlow."""
+"""Faults that end a job by design, or that need many tasks: each on a cluster of its own, without TensorFlow."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -15,9 +16,10 @@ from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.runner import new_uuid
 
-from .arena import Arena, arena
+from .arena import AGENT_FLAGS, Arena, arena
 from .evidence import Record
 from .faults import JOBS, Fault, Store, stores_of
+from .groups import UnavailableError, memory_limits
 from .measures import launched_twice
 from .page import Ended
 from .training import left_in_mesos, left_on_machine
@@ -41,6 +43,8 @@ class Trial:
     words: tuple[str, ...] = ()
     launches: int = 2
     moves: bool = False
+    #: Yields more flags of the agents. Raises UnavailableError where this machine cannot run the job.
+    flags: Callable[[], AbstractContextManager[Mapping[str, str]]] = field(default=lambda: nullcontext({}))
 
 
 def _run(fault: Fault, trial: Trial, store: Store) -> Ended:
@@ -48,7 +52,10 @@ def _run(fault: Fault, trial: Trial, store: Store) -> Ended:
     click.echo(f"{fault.name}: {trial.what}: state in: {store.value}", err=True)
     folder, began = RunFolder.create("chaos", new_uuid()), time.monotonic()
     try:
-        ended = _job(fault, trial, store, folder)
+        with trial.flags() as flags:
+            ended = _job(fault, trial, store, folder, flags)
+    except UnavailableError as error:
+        ended = Ended(fault.name, trial.what, store, "skipped", 0, 0.0, str(error))
     except BaseException:
         shutil.rmtree(folder.path)
         raise
@@ -62,10 +69,10 @@ def _run(fault: Fault, trial: Trial, store: Store) -> Ended:
     return ended
 
 
-def _job(fault: Fault, trial: Trial, store: Store, folder: RunFolder) -> Ended:
+def _job(fault: Fault, trial: Trial, store: Store, folder: RunFolder, flags: Mapping[str, str]) -> Ended:
     findings: list[str] = []
     verdict = seen = ""
-    with arena(trial.options, folder, store) as found:
+    with arena(trial.options, folder, store, agent_flags={**AGENT_FLAGS, **flags}) as found:
         began = time.monotonic()
         try:
             seen = trial.play(found)
@@ -139,6 +146,8 @@ def _written(program: str) -> str:
     return f"cat > train.py <<'END'\n{program}END\nexec python3 -S train.py"
 
 
+#: A child of the program takes ten times the memory of the task.
+_HUNGRY = "python3 -S -c 'held = bytearray(1000 << 20); print(len(held))'; exit $?"
 _IMPORT = _gang(_written("import os\nimport nope\n"))
 _USAGE = _gang(_written("import argparse\nargparse.ArgumentParser().parse_args(['--no-such-flag'])\n"))
 _MISSING = _gang("pythn train.py")
@@ -199,6 +208,16 @@ TRIALS: Mapping[str, Sequence[Trial]] = {
             until_over,
             words=("has not joined the others", "this happened to 3 of its launches"),
             launches=5,
+        ),
+    ),
+    "out-of-memory": (
+        Trial(
+            "a worker whose container has a memory limit",
+            small(1, _HUNGRY, restart={"max_failures": 2}, recovery={"avoid_after": 2}),
+            until_over,
+            words=("worker-0", "96", "MB; raise worker.mem"),
+            launches=3,
+            flags=memory_limits,
         ),
     ),
 }
