@@ -11,8 +11,10 @@ from typing import Any
 
 import click
 
+from kit.freezing import freeze, thaw
 from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.local_run.process import get_json
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.runner import new_uuid
 
@@ -25,6 +27,8 @@ from .page import Ended
 from .training import left_in_mesos, left_on_machine
 from .witness import logged
 
+#: Seconds after an agent's return for which the master has to live (a Mesos 1.11 master aborts within 10).
+_MASTER_LIVES = 30.0
 #: Seconds for a whole job.
 _PATIENCE = 200.0
 
@@ -171,6 +175,40 @@ with socket.create_server((host, int(port))) as server:
 """
 
 
+def _is_running(found: Arena, tasks: int, launches: int = 1) -> bool:
+    """Whether the last launches of all tasks run, each the `launches`-th or later."""
+    record = found.witness.record()
+    lasts = [record.of(task) for task in record.tasks]
+    states = [record.last(each[-1]) for each in lasts if len(each) >= launches]
+    return len(states) == tasks and all(heard is not None and heard.state == "running" for heard in states)
+
+
+def _uninstall_with_agent_away(found: Arena) -> str:
+    found.until("all tasks run", lambda: _is_running(found, 2))
+    victim = next(agent for agent, names in found.hosts().items() if "worker-0" in names)
+    node, away = found.wanted[victim], found.hosts()[victim]
+    freeze(node)
+    try:
+        found.until("its tasks run elsewhere", lambda: not found.hosts().get(victim) and _is_running(found, 2))
+        found.app.uninstall()
+        named = [f"{task} may still run on {victim}" for task in sorted(away)]
+        found.until("what may still run is named", lambda: _names(found, named), unseen=True)
+    finally:
+        thaw(node)
+    back = time.time()
+    until_over(found)
+    ended = time.time() - back
+    found.until("the master has lived on", lambda: time.time() > back + _MASTER_LIVES, unseen=True)
+    found.cluster.master.check_alive()
+    return f"{'; '.join(named)}. Ended {ended:.1f} s after the agent's return"
+
+
+def _names(found: Arena, sentences: Sequence[str]) -> bool:
+    found.app.refresh()
+    answer = get_json(found.app.address, "/v1/health?verbose=true")
+    return answer is not None and all(sentence in str(answer[1]) for sentence in sentences)
+
+
 def _broken(what: str, options: Mapping[str, Any], *words: str) -> Trial:
     return Trial(what, options, until_over, words=words)
 
@@ -206,7 +244,7 @@ TRIALS: Mapping[str, Sequence[Trial]] = {
                 recovery={"start_timeout": 4, "avoid_after": 0},
             ),
             until_over,
-            words=("has not joined the others", "this happened to 3 of its launches"),
+            words=("has not joined the others", "this happened to 3 launches"),
             launches=5,
         ),
     ),
@@ -218,6 +256,15 @@ TRIALS: Mapping[str, Sequence[Trial]] = {
             words=("worker-0", "96", "MB; raise worker.mem"),
             launches=3,
             flags=memory_limits,
+        ),
+    ),
+    "uninstall-with-agent-away": (
+        Trial(
+            "two workers, one of them on an agent that is frozen until the uninstall waits for it",
+            small(2, "exec sleep 1000", worker={"cpus": 0.5}, recovery={"unreachable_timeout": 3}),
+            _uninstall_with_agent_away,
+            verdict="stopped",
+            moves=True,
         ),
     ),
 }
