@@ -218,3 +218,9 @@ def test_reservations_of_refused_accept_are_dropped() -> None:
     call = Accept((OfferId("o"),), (), 5.0, reserve=(Operation((), OperationId("r.1")),))
 
     assert {} == play(state, CallFailed(call, "Forbidden", 403)).state.stored.reservations
+
+
+def test_time_of_refusals_is_that_of_a_day() -> None:
+    state = play(STATE, REFUSED, now=25 * 3600 + 61 * 60.0).state
+
+    assert "Mesos has refused calls since 02:01 UTC: 401 Unauthorized" == refusal_message(state)

@@ -4,10 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import a_running_state, a_spec, with_fields
-from tf_scheduler.core.recovery.failure_causes import CAUSE_RULES, cause_of, failure_message, outdated_agents
+from builders import a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.recovery.failure_causes import (
+    CAUSE_RULES,
+    SAME_INCIDENT_SECONDS,
+    blames_agent,
+    cause_of,
+    failure_message,
+    outdated_agents,
+    record_failure,
+)
 from tf_scheduler.core.recovery.replacement import relaunch, replace_launch
 from tf_scheduler.model.effects import Outcome
+from tf_scheduler.model.spec import RecoveryPolicy
 from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd, TaskState
 
 FAILED = "TASK_FAILED"
@@ -131,3 +140,87 @@ def test_failures_that_no_longer_count_are_forgotten() -> None:
 
     assert ["gone", "killed before"] == outdated_agents(state, 5_000.0)
     assert {"avoided", "recent", "killed", "new"} == set(decision.state.stored.agent_failures)
+
+
+AVOID = RecoveryPolicy(avoid_after=2, avoid_for=100.0)
+WORKER = a_running_state(a_spec()).stored.tasks["worker-0"]
+
+
+def recorded(before=None, now=200.0, policy=AVOID, killed=False):
+    """The failures of the worker's agent after one more."""
+    items = {} if before is None else {WORKER.agent_id: before}
+    state = with_fields(a_running_state(a_spec(recovery=policy)), agent_failures=items)
+    return record_failure(state, WORKER, now, killed=killed)
+
+
+def failures(*times, **options):
+    return AgentFailures(WORKER.agent_id, WORKER.hostname, times, **options)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, failures(200.0)),
+        (failures(150.0), failures(150.0, 200.0, avoided_until=300.0)),
+        (failures(150.0, avoided_until=400.0), failures(150.0, 200.0, avoided_until=400.0)),
+        (failures(100.0), failures(200.0)),
+        (failures(100.1), failures(100.1, 200.0, avoided_until=300.0)),
+        (failures(200.0 - SAME_INCIDENT_SECONDS), failures(195.0, 200.0, avoided_until=300.0)),
+        (failures(200.1 - SAME_INCIDENT_SECONDS), None),
+    ],
+    ids=["first", "too many", "avoided for longer", "the other is old", "just counts", "two incidents", "one incident"],
+)
+def test_agent_is_avoided_after_several_incidents(before, after) -> None:
+    assert after == recorded(before)
+
+
+def test_agents_are_never_avoided_without_limit() -> None:
+    assert recorded(policy=RecoveryPolicy(avoid_after=0)) is None
+
+
+@pytest.mark.parametrize(
+    ("task", "at", "counts"),
+    [("", 199.0, False), ("worker-0", 199.0, False), ("worker-1", 100.0, False), ("worker-1", 100.1, True)],
+    ids=["first", "same task", "another task long ago", "another task"],
+)
+def test_killed_program_counts_if_another_was_killed_there(task: str, at: float, counts: bool) -> None:
+    """The agent may kill whatever runs there; one task may use too much."""
+    after = recorded(failures(killed_task=task, killed_at=at), killed=True)
+
+    assert failures(*((200.0,) if counts else ()), killed_task="worker-0", killed_at=200.0) == after
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "ran", "blamed"),
+    [
+        ({}, Cause.USER_ERROR, False, True),
+        ({}, Cause.INFRASTRUCTURE, False, True),
+        ({}, Cause.INVALID_TASK, False, False),
+        ({"reason": "REASON_AGENT_DRAINING"}, Cause.INFRASTRUCTURE, False, False),
+        ({"reason": "REASON_AGENT_DRAINING"}, Cause.INFRASTRUCTURE, True, False),
+        ({"failed_stage": "pre"}, Cause.USER_ERROR, False, False),
+        ({"out_of_memory": True}, Cause.INFRASTRUCTURE, True, False),
+        ({"state": TaskState.DROPPED, "source": "SOURCE_AGENT"}, Cause.NOT_STARTED, False, True),
+        ({"state": TaskState.DROPPED, "source": "SOURCE_AGENT"}, Cause.NOT_STARTED, True, True),
+        ({}, Cause.USER_ERROR, True, False),
+        ({}, Cause.INFRASTRUCTURE, True, True),
+        ({"exit_code": 137}, Cause.INFRASTRUCTURE, True, False),
+        ({"signal": 9}, Cause.INFRASTRUCTURE, True, True),
+        ({"signal": 11}, Cause.INFRASTRUCTURE, True, False),
+        ({"signal": 15}, Cause.INFRASTRUCTURE, True, False),
+    ],
+)
+def test_agent_is_blamed_for_ends_that_the_program_does_not_cause(status, cause, ran: bool, blamed: bool) -> None:
+    status = a_status("worker-0__1", **{"state": TaskState.FAILED, **status})
+
+    assert blamed is blames_agent(status, cause, ran)
+
+
+def test_agents_are_kept_while_avoided_and_few_are_forgotten_together() -> None:
+    old = {f"old-{n}": AgentFailures(f"old-{n}", "a", (1.0,)) for n in range(12)}
+    due = {"due": AgentFailures("due", "a", (1.0,), avoided_until=500.0)}
+    state = a_running_state(a_spec(recovery=AVOID))
+
+    assert 10 == len(outdated_agents(with_fields(state, agent_failures=old), 500.0))
+    assert ["due"] == outdated_agents(with_fields(state, agent_failures=due), 500.0)
+    assert [] == outdated_agents(with_fields(state, agent_failures=due), 499.0)

@@ -419,3 +419,70 @@ def test_tasks_become_ready_one_by_one() -> None:
     assert [True, False, False] == [state.is_ready(name) for name in ready_at]
     assert 40.0 == min(recover.deadlines(state))
     assert [True, True, False] == [recover.mark_ready(state, 40.0).is_ready(name) for name in ready_at]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        apply(
+            with_history(a_running_state(replace(SPEC, strategy=Strategy.INDEPENDENT)), last_end=LIKE_ERROR),
+            StatusStored(a_status("worker-1__1", TaskState.UNREACHABLE)),
+        ),
+        with_fields(
+            with_history(BROKEN, "worker-1", since=NOW - 60, last_end="1: other"),
+            tasks={name: record for name, record in STATE.stored.tasks.items() if name != "worker-1"},
+        ),
+        apply(
+            with_history(
+                with_history(
+                    a_running_state(a_spec(jobs=(a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR)))),
+                    last_end=LIKE_ERROR,
+                ),
+                "evaluator-0",
+                since=NOW - 60,
+            ),
+            StatusStored(a_status("evaluator-0__1", TaskState.FAILED)),
+        ),
+        apply(with_history(BROKEN, "ps-0", since=NOW - 60), StatusStored(a_status("ps-0__1", TaskState.FINISHED))),
+    ],
+    ids=["tasks are independent", "the lost peer was removed", "an evaluator is lost", "the lost peer has finished"],
+)
+def test_unneeded_peer_does_not_hide_broken_program(state) -> None:
+    assert Verdict.FAILED is verdict(end(state, **ERROR))
+
+
+def test_program_whose_server_answered_had_begun() -> None:
+    """Also if it ends soon; its error is not compared with the next one."""
+    record = STATE.stored.tasks["worker-0"]
+    failed = a_status(record.id, TaskState.FAILED, exit_code=1, **ERROR)
+    change = recover.StatusChange(
+        record, failed, a_status(record.id, timestamp=NOW - 1, healthy=True), NOW, lambda: "i"
+    )
+
+    item = recoveries(recover.on_task_end(apply(STATE, StatusStored(failed)), change))["worker-0"]
+
+    assert (True, True, "") == (item.has_served, item.has_begun, item.last_end)
+
+
+def test_only_tasks_silent_for_long_enough_are_lost() -> None:
+    statuses = (a_status(f"worker-{n}__1", TaskState.UNREACHABLE, timestamp=10.0 + n) for n in (0, 1))
+    state = apply(STATE, *map(StatusStored, statuses))
+    due = 10.0 + SPEC.recovery.unreachable_timeout
+
+    checked, silent = recover.unreachable_too_long(state, due)
+
+    assert ["worker-0__1"] == [status.id for status in silent]
+    assert due + 1.0 == min(recover.deadlines(checked))
+
+
+@pytest.mark.parametrize(("times", "expected"), [((), None), ((15.0,), Verdict.FAILED)])
+def test_job_fails_after_too_many_uncounted_ends(times, expected) -> None:
+    """One is allowed: this is the first, or the second."""
+    policy = RestartPolicy(max_uncounted=1)
+    state = with_history(a_running_state(replace(SPEC, restart=policy)), uncounted=times)
+    always = with_history(
+        a_running_state(replace(SPEC, restart=replace(policy, when=RestartWhen.ALWAYS))), uncounted=times
+    )
+
+    assert expected is verdict(end(state, exit_code=None, signal=9))
+    assert verdict(end(always, exit_code=None, signal=9)) is None

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.recovery import startup_timeout
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import MAX_LATE_LAUNCHES, RECONNECT_GRACE, with_start_time
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskLaunched
-from tf_scheduler.model.spec import RecoveryPolicy
-from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy
+from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import Cause, Progress, TaskState
 
 TIMEOUT = 100.0
@@ -137,3 +137,68 @@ def test_launch_that_stages_after_silence_is_lost_after_timeout() -> None:
     state = apply(with_fields(checked, connected=True), StatusStored(other), staging)
 
     assert ["worker-0__2"] == [item.id for item in startup_timeout.unstarted_launches(state, 6.0 + TIMEOUT)[1]]
+
+
+def test_unhealthy_task_is_not_ready() -> None:
+    unhealthy = apply(WAITING, StatusStored(a_status("worker-1__1", healthy=False)))
+
+    assert 2 == startup_timeout.ready_count(unhealthy)
+
+
+@pytest.mark.parametrize(("command", "expected"), [("", ["worker-0"]), ("python train.py", [])])
+def test_server_is_expected_if_the_executor_opens_it(command: str, expected) -> None:
+    """A command of the user may have no server."""
+    jobs = (a_job(JobKind.WORKER, command=command), a_job(JobKind.PS))
+    spec = replace(a_spec(jobs=jobs, program=Program("train")), recovery=RecoveryPolicy(start_timeout=TIMEOUT))
+    state = apply(a_running_state(spec), StatusStored(a_status("worker-0__1", timestamp=10.0)))
+
+    assert expected == [name for name in late(expire(state)) if name == "worker-0"]
+
+
+def test_one_ready_task_ends_the_wait_for_any_server() -> None:
+    """What misses it is then relaunched."""
+    one = apply(STARTING, StatusStored(a_status("ps-0__1", healthy=True)))
+
+    assert () == expire(one, 9.0 + TIMEOUT).outcomes
+    assert {"TaskRecovers"} == {outcome.kind for outcome in expire(one).outcomes}
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"), [(3, "ps-0, worker-0, worker-1, worker-2, chief-0 answers"), (5, "and 2 others")]
+)
+def test_warning_names_the_first_tasks(workers: int, words: str) -> None:
+    spec = replace(a_spec(workers=workers), recovery=RecoveryPolicy(start_timeout=TIMEOUT))
+    statuses = (StatusStored(a_status(f"{task.name}__1", timestamp=10.0)) for task in spec.tasks())
+
+    (outcome,) = expire(apply(a_running_state(spec), *statuses)).outcomes
+
+    assert words in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        replace(WAITING, spec=a_spec(recovery=RecoveryPolicy(start_timeout=None))),
+        apply(WAITING, ResultDecided(Result(Verdict.FAILED, "x", 1.0))),
+        with_fields(WAITING, connected=False),
+    ],
+    ids=["unlimited", "the job has ended", "disconnected"],
+)
+def test_silent_launch_waits_without_timeout(state) -> None:
+    state = apply(state, TaskLaunched(a_record(SPEC, "worker-0", "2")))
+
+    assert [] == list(startup_timeout.deadlines(state))
+    assert (state, ()) == startup_timeout.unstarted_launches(state, 1e9)
+
+
+def test_only_silent_and_staging_launches_are_lost() -> None:
+    """Another launch may be younger, and a program that starts has another timeout."""
+    younger = replace(a_record(SPEC, "worker-1", "2"), launched_at=7.0)
+    state = apply(WAITING, TaskLaunched(a_record(SPEC, "worker-0", "2")), TaskLaunched(younger))
+    starting = apply(state, StatusStored(a_status("worker-0__2", TaskState.STARTING)))
+
+    checked, statuses = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
+
+    assert ["worker-0__2"] == [status.id for status in statuses]
+    assert 7.0 + TIMEOUT == min(startup_timeout.deadlines(checked))
+    assert () == startup_timeout.unstarted_launches(starting, 6.9 + TIMEOUT)[1]

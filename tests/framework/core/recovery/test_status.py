@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from builders import a_record, a_running_state, a_spec, a_status, an_offer, with_fields
+from tf_scheduler.core.offers import rounds
+from tf_scheduler.core.plans.execute import KILL_INTERVAL
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import status as updates
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import MIN_LAUNCH_SECONDS
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, Kill, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.spec import RecoveryPolicy, Strategy
 from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import TaskState
@@ -156,3 +159,30 @@ def test_success_after_replacement_is_reported() -> None:
         ("LateSuccess", "worker-0__1 has finished, which is ignored: it has failed before"),
     ] == [(item.kind, item.message) for item in (*replaced.outcomes, *failed.outcomes)]
     assert () == finished.outcomes
+
+
+def test_foreign_launch_is_killed_again_after_a_while() -> None:
+    """The first KILL may be lost; each status must not cause another one."""
+    first = update(STATE, "worker-9__1", now=110.0)
+    soon, later = (
+        update(first.state, "worker-9__1", now=110.0 + after) for after in (KILL_INTERVAL - 1, KILL_INTERVAL)
+    )
+
+    assert [[Acknowledge, Kill], [Acknowledge], [Acknowledge, Kill]] == [kinds(item) for item in (first, soon, later)]
+    assert [] == kinds(update(STATE, "worker-9__1", agent_id=None))
+
+
+@pytest.mark.parametrize(
+    ("task_id", "hostname"), [("worker-0__1", "a"), ("worker-0__0", "node-7"), ("worker-9__1", "node-7")]
+)
+def test_launch_that_may_still_run_is_remembered_with_its_host(task_id: str, hostname: str) -> None:
+    """The record of a later launch of the task names another host."""
+    agent = an_offer(agent="node-7").agent_id
+    state = rounds.on_offers(
+        STATE, OffersReceived((an_offer(agent="node-7"),)), 1.0, lambda: "id", view_of(STATE)
+    ).state
+    state = apply(state, StatusStored(a_status("worker-0__1", TaskState.LOST)))
+
+    (change,) = update(state, task_id, TaskState.UNREACHABLE, agent_id=agent).changes
+
+    assert (task_id, hostname) == (change.launch.id, change.launch.hostname)

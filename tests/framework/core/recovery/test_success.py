@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import a_job, a_running_state, a_spec, a_status
+from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.recovery.success import completes_job, is_survivable, success_policy
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored
@@ -64,3 +64,12 @@ def test_job_survives_side_jobs_and_spare_workers() -> None:
     assert all(is_survivable(state, state.stored.tasks[name]) for name in ("evaluator-0", "worker-0", "chief-0"))
     assert not is_survivable(state, state.stored.tasks["ps-0"])
     assert not is_survivable(strict, strict.stored.tasks["worker-0"])
+
+
+def test_worker_that_is_not_launched_yet_may_still_finish() -> None:
+    state = a_state(SuccessPolicy.ANY_WORKER, jobs=(a_job(JobKind.WORKER, 2),))
+    failed = apply(state, StatusStored(a_status("worker-1__1", TaskState.FAILED)))
+    waiting = with_fields(state, tasks={"worker-0": state.stored.tasks["worker-0"]})
+
+    assert not is_survivable(failed, state.stored.tasks["worker-0"])
+    assert is_survivable(waiting, state.stored.tasks["worker-0"])
