@@ -32,7 +32,10 @@ from tf_scheduler.model.events import (
     CallFailed,
     CallsAccepted,
     ClockDrifted,
+    ClockStepped,
     Event,
+    EventSkipped,
+    FrameworksHidden,
     OffersReceived,
     StatusUpdated,
     Subscribed,
@@ -224,3 +227,28 @@ def test_time_of_refusals_is_that_of_a_day() -> None:
     state = play(STATE, REFUSED, now=25 * 3600 + 61 * 60.0).state
 
     assert "Mesos has refused calls since 02:01 UTC: 401 Unauthorized" == refusal_message(state)
+
+
+def test_repeated_cause_is_remembered_longer_than_others() -> None:
+    causes = (CallFailed(KILL, f"stream {number}", 400) for number in range(MAX_CAUSES))
+    state = play(STATE, *causes, CallFailed(KILL, "stream 0", 400), CallFailed(KILL, "new", 400)).state
+
+    remembered = [f"400 stream {number}" for number in (*range(2, MAX_CAUSES), 0)]
+    assert [*remembered, "400 new"] == list(state.process.reported_refusals)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (FrameworksHidden("no permission"), "the master does not show frameworks: no permission"),
+        (EventSkipped("UPDATE", "no state"), "skipped an event of Mesos that cannot be decoded: UPDATE: no state"),
+        (ClockStepped(90.4), "was set forward by 90 s"),
+        (ClockStepped(-90.4), "was set back by 90 s"),
+    ],
+)
+def test_event_that_changes_nothing_is_a_warning(event: Event, words: str) -> None:
+    decision = play(STATE, event)
+
+    (outcome,) = decision.outcomes
+    assert (True, STATE) == (outcome.warning, decision.state)
+    assert words in outcome.message

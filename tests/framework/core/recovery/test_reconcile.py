@@ -10,22 +10,28 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.core.recovery.reconcile import (
+    ABANDONED_INTERVAL,
     FIRST_WAIT,
     FULL_INTERVAL,
+    LAUNCH_TIMEOUT,
     LONGEST_WAIT,
+    MAX_ABANDONED,
+    MAX_ABANDONED_AGE,
     ask_again,
     deadlines,
     mark_answered,
     poll,
+    poll_silent_launches,
+    silent_until,
     was_asked_again,
 )
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import Decision, Reconcile, StatusStored
-from tf_scheduler.model.ids import AgentId, TaskId, name_of
+from tf_scheduler.model.effects import Decision, LaunchAbandoned, Reconcile, StatusStored, TaskLaunched
+from tf_scheduler.model.ids import AgentId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import RecoveryPolicy
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.state import PendingReconciliation, SchedulerState
+from tf_scheduler.model.task import AbandonedLaunch, TaskState
 
 ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
 
@@ -186,3 +192,70 @@ def test_nothing_is_asked_while_disconnected() -> None:
     state = with_fields(asked(silent_state(worker_0=5.0), "worker-0").state, connected=False)
 
     assert () == poll(state, 10_000.0).calls
+
+
+def with_abandoned(*since: float, asked_at: float = 0.0) -> SchedulerState:
+    """Launches were given up at these times; none runs for sure, and the last question about them was at `asked_at`."""
+    items = (AbandonedLaunch(TaskId(f"old__{n}"), AgentId(f"a{n}"), "a", at) for n, at in enumerate(since))
+    state = apply(SchedulerState(a_spec()), *map(LaunchAbandoned, items))
+    return with_fields(state, connected=True, reconciliation=PendingReconciliation(abandoned_asked_at=asked_at))
+
+
+def test_abandoned_launches_are_asked_about_regularly() -> None:
+    """Their agent may come back with the program running."""
+    state = with_abandoned(1.0, 2.0, asked_at=50.0)
+    due = 50.0 + ABANDONED_INTERVAL
+
+    decision = poll(state, due)
+
+    assert [due] == list(deadlines(state))
+    assert () == poll(state, due - 1).calls
+    assert ((Reconcile({TaskId("old__0"): AgentId("a0"), TaskId("old__1"): AgentId("a1")}),), ()) == (
+        decision.calls,
+        decision.changes,
+    )
+    assert [due + ABANDONED_INTERVAL] == list(deadlines(decision.state))
+
+
+def test_abandoned_launch_is_forgotten_when_it_is_too_old() -> None:
+    state = with_abandoned(1.0, 2.0)
+
+    one, none = (poll(state, at + MAX_ABANDONED_AGE) for at in (1.0, 2.0))
+
+    assert ({"old__1"}, {"old__1"}) == (set(one.state.stored.abandoned), set(one.calls[0].tasks))
+    assert ({}, ()) == (none.state.stored.abandoned, none.calls)
+
+
+def test_newest_abandoned_launches_are_kept() -> None:
+    state = with_abandoned(*(float(-at) for at in range(MAX_ABANDONED + 2)))
+
+    after = poll(state, ABANDONED_INTERVAL).state
+
+    assert {f"old__{n}" for n in range(MAX_ABANDONED)} == set(after.stored.abandoned)
+
+
+def test_silent_launches_are_asked_about_after_a_while() -> None:
+    """ACCEPT or its answer may be lost. Others may be younger."""
+    state = with_fields(a_running_state(a_spec()), connected=True)
+    records = [
+        replace(state.stored.tasks[TaskName(name)], id=TaskId(f"{name}__2"), launched_at=at)
+        for name, at in (("worker-0", 50.0), ("worker-1", 60.0))
+    ]
+    state = apply(state, *map(TaskLaunched, records))
+
+    decision = poll_silent_launches(state, 50.0 + LAUNCH_TIMEOUT)
+
+    assert 50.0 + LAUNCH_TIMEOUT == silent_until(state)
+    assert () == poll_silent_launches(state, 49.0 + LAUNCH_TIMEOUT).calls
+    assert (Reconcile({TaskId("worker-0__2"): AgentId("a")}),) == decision.calls
+    assert 60.0 + LAUNCH_TIMEOUT == silent_until(decision.state)
+    later = poll_silent_launches(decision.state, 60.0 + LAUNCH_TIMEOUT)
+    assert (Reconcile({TaskId("worker-1__2"): AgentId("a")}),) == later.calls
+    assert 50.0 + 2 * LAUNCH_TIMEOUT == silent_until(later.state)
+    assert () == poll_silent_launches(with_fields(state, connected=False), 1e9).calls
+
+
+def test_answer_about_launch_without_status_is_harmless() -> None:
+    state = with_fields(a_running_state(a_spec()), statuses={})
+
+    assert state.derived == mark_answered(state, TaskId("worker-0__1")).derived

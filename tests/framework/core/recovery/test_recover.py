@@ -1,6 +1,7 @@
 """Recovery of ended tasks: relaunch, or failure of the job."""
 
 import base64
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import EndReport
 from tf_scheduler.core.recovery import recover
+from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.mesos import decode
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
@@ -486,3 +488,50 @@ def test_job_fails_after_too_many_uncounted_ends(times, expected) -> None:
 
     assert expected is verdict(end(state, exit_code=None, signal=9))
     assert verdict(end(always, exit_code=None, signal=9)) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"exit_code": None, "signal": 9}, (5.0, NOW)),
+        ({"exit_code": None, "signal": 9, "ran": False}, (5.0,)),
+        ({}, (5.0,)),
+        ({"task_state": TaskState.GONE, "exit_code": None}, (5.0,)),
+    ],
+    ids=["killed", "not started", "failed", "agent gone"],
+)
+def test_uncounted_ends_are_those_of_a_program_on_a_live_agent(options, expected) -> None:
+    assert expected == recoveries(end(with_history(uncounted=(5.0,)), **options))["worker-0"].uncounted
+
+
+@pytest.mark.parametrize(("launched_at", "cause"), [(19.5, Cause.COLLATERAL), (19.6, Cause.USER_ERROR)])
+def test_launches_that_were_lost_together_do_not_excuse_their_next_ones(launched_at: float, cause) -> None:
+    """The end of the same launch follows from the loss; that of a later one does not."""
+    state = with_history(with_history(since=19.5), "worker-1", since=19.5)
+    tasks = {name: replace(record, launched_at=launched_at) for name, record in state.stored.tasks.items()}
+
+    assert cause is recoveries(end(with_fields(state, tasks=tasks)))["worker-0"].cause
+
+
+def test_collateral_end_names_the_first_loss() -> None:
+    state = with_history(with_history(with_history(since=19.0), "worker-1", since=19.8), "ps-0", since=19.5)
+
+    decision = end(apply(state, StatusStored(a_status("ps-0__1", TaskState.FAILED))), exit_code=2)
+
+    (outcome,) = decision.outcomes
+    assert "(collateral of the end of ps-0)" in outcome.message
+
+
+def test_silent_task_without_agent_is_due_again_immediately() -> None:
+    """Mesos cannot be asked about it, so no answer would make it due."""
+    silent = a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0, agent_id=None)
+    state = apply(STATE, StatusStored(silent))
+    due = 10.0 + SPEC.recovery.unreachable_timeout
+
+    with_agent, _ = recover.unreachable_too_long(apply(STATE, StatusStored(replace(silent, agent_id="a"))), due)
+    without_agent, _ = recover.unreachable_too_long(state, due)
+
+    assert (math.inf, due + CHECK_INTERVAL) == (
+        with_agent.derived.next_lost_at,
+        without_agent.derived.next_lost_at,
+    )

@@ -1,5 +1,7 @@
 """Recoveries that replace a launch, and the restart policies of tasks."""
 
+from dataclasses import replace
+
 import pytest
 
 from builders import a_running_state, a_spec, a_status
@@ -82,3 +84,14 @@ def test_restart_policy_decides_about_retry(when, cause, code: int | None, retri
     status = a_status("worker-0__1", TaskState.FAILED, exit_code=code)
 
     assert retries is (no_retry_reason(RestartPolicy(when=when), cause, status) == "")
+
+
+@pytest.mark.parametrize("healthy", [True, False])
+def test_replaced_launch_has_served_if_its_server_answered(healthy: bool) -> None:
+    worker = STATE.stored.tasks["worker-0"]
+    before = replace(replace_launch(STATE, worker, "x", 1.0), launch="worker-0__0", start_timeouts=2)
+    state = apply(STATE, RecoveryDecided(before), StatusStored(a_status(worker.id, healthy=healthy)))
+
+    after = replace_launch(state, worker, "x", 1.0)
+
+    assert (healthy, healthy, 0 if healthy else 2) == (after.has_served, after.has_begun, after.start_timeouts)

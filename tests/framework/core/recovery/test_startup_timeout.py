@@ -202,3 +202,39 @@ def test_only_silent_and_staging_launches_are_lost() -> None:
     assert ["worker-0__2"] == [status.id for status in statuses]
     assert 7.0 + TIMEOUT == min(startup_timeout.deadlines(checked))
     assert () == startup_timeout.unstarted_launches(starting, 6.9 + TIMEOUT)[1]
+
+
+def test_second_late_launch_is_relaunched_and_third_fails_job() -> None:
+    before = replace(
+        replace_launch(WAITING, WAITING.stored.tasks["worker-0"], "x", 1.0),
+        launch="worker-0__0",
+        start_timeouts=MAX_LATE_LAUNCHES - 1,
+    )
+    decision = expire(apply(WAITING, RecoveryDecided(before)))
+
+    assert MAX_LATE_LAUNCHES == late(decision)["worker-0"].start_timeouts
+    assert [True] == [outcome.warning for outcome in decision.outcomes]
+
+
+def test_next_check_is_when_the_next_task_is_late() -> None:
+    """At least a second later, so that many tasks are checked together."""
+    soon, later = (
+        expire(apply(WAITING, StatusStored(a_status("worker-1__1", timestamp=10.0 + seconds)))).state.derived
+        for seconds in (0.5, 30.0)
+    )
+
+    assert (11.0, 40.0) == (soon.oldest_start, later.oldest_start)
+
+
+def test_next_check_of_silent_launches_is_a_second_later_at_least() -> None:
+    launches = (replace(a_record(SPEC, f"worker-{n}", "2"), launched_at=5.0 + n / 2) for n in (0, 1))
+    state = apply(WAITING, *map(TaskLaunched, launches))
+
+    checked, (status,) = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
+
+    assert ("worker-0__2", 6.0) == (status.id, checked.derived.oldest_unstarted_launch)
+
+
+def test_progress_of_one_task_silences_the_warning() -> None:
+    """The programs train without a server."""
+    assert () == expire(with_fields(STARTING, progress={"worker-0__1": Progress(1, 1.0)})).outcomes

@@ -12,7 +12,15 @@ from tf_scheduler.core.recovery import status as updates
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import MIN_LAUNCH_SECONDS
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import Acknowledge, Kill, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.effects import (
+    Acknowledge,
+    Kill,
+    Reconcile,
+    RecoveryDecided,
+    ResultDecided,
+    StatusStored,
+    TaskLaunched,
+)
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.spec import RecoveryPolicy, Strategy
 from tf_scheduler.model.state import Result, Verdict
@@ -186,3 +194,44 @@ def test_launch_that_may_still_run_is_remembered_with_its_host(task_id: str, hos
     (change,) = update(state, task_id, TaskState.UNREACHABLE, agent_id=agent).changes
 
     assert (task_id, hostname) == (change.launch.id, change.launch.hostname)
+
+
+def test_task_without_answer_is_asked_about_before_it_is_lost() -> None:
+    """Only those that Mesos was not asked about since; the others are lost, and may still run."""
+    state = with_fields(STATE, connected=True)
+    for name, at in (("worker-0", 10.0), ("worker-1", 20.0)):
+        state = update(state, f"{name}__1", TaskState.UNREACHABLE, now=at).state
+    due = 10.0 + SPEC.recovery.unreachable_timeout
+
+    def expire(state, now):
+        return updates.expire_unreachable(state, now, lambda: "id", view_of(state))
+
+    first = expire(state, due)
+    answered = update(first.state, "worker-0__1", TaskState.UNREACHABLE, uuid="answer").state
+    second = expire(answered, due + 10.0)
+
+    assert [Reconcile] == kinds(first)
+    assert ({"worker-0__1"}, {"worker-1__1"}) == (set(first.calls[0].tasks), set(second.calls[0].tasks))
+    assert TaskState.LOST is second.state.stored.statuses["worker-0__1"].state
+    assert {"worker-0__1"} == set(second.state.stored.abandoned)
+
+
+@pytest.mark.parametrize(
+    ("launch", "believed", "killed"),
+    [
+        ("worker-0__1", TaskState.RUNNING, False),
+        ("worker-0__1", TaskState.LOST, True),
+        ("worker-0__0", TaskState.RUNNING, True),
+        ("worker-9__1", TaskState.RUNNING, True),
+    ],
+)
+def test_program_that_shows_life_is_killed_if_unwanted(launch: str, believed, killed: bool) -> None:
+    state = apply(STATE, StatusStored(a_status("worker-0__1", believed)))
+
+    assert ([Kill] if killed else []) == kinds(updates.on_sign_of_life(state, launch, "a", 1.0))
+
+
+def test_abandoned_launch_is_a_warning() -> None:
+    (outcome,) = update(STATE, "worker-0__0", TaskState.UNREACHABLE).outcomes
+
+    assert ("LaunchAbandoned", True) == (outcome.kind, outcome.warning)

@@ -73,3 +73,18 @@ def test_worker_that_is_not_launched_yet_may_still_finish() -> None:
 
     assert not is_survivable(failed, state.stored.tasks["worker-0"])
     assert is_survivable(waiting, state.stored.tasks["worker-0"])
+
+
+def test_all_workers_policy_awaits_each_of_them() -> None:
+    """Others may have finished instead."""
+    state = a_state(SuccessPolicy.ALL_WORKERS, jobs=(a_job(JobKind.WORKER, 2), a_job(JobKind.EVALUATOR, 2)))
+    for name in ("worker-0", "evaluator-0", "evaluator-1"):
+        state = apply(state, StatusStored(a_status(f"{name}__1", TaskState.FINISHED)))
+
+    assert not completes_job(state, state.stored.tasks["worker-0"])
+
+
+def test_one_live_worker_is_enough_to_survive() -> None:
+    state = apply(a_state(SuccessPolicy.ANY_WORKER), StatusStored(a_status("worker-1__1", TaskState.FAILED)))
+
+    assert is_survivable(state, state.stored.tasks["worker-0"])
