@@ -11,7 +11,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import ResultDecided
 from tf_scheduler.model.events import PlanCommand
-from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec, PlanStrategy, Reply, Verb
+from tf_scheduler.model.plan import Answer, PhaseSpec, PlanControl, PlanSpec, PlanStrategy, Reply, Verb
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 
 SPEC = a_spec()
@@ -120,3 +120,92 @@ def test_user_plan_starts_and_stops() -> None:
     stopped = send(started.state, Verb.STOP, "some")
 
     assert (set(), {()}) == (control(started, "some").interrupted, control(stopped, "some").interrupted)
+
+
+CANARY = SchedulerState(a_spec(plans={"deploy": PlanSpec("deploy", PlanStrategy.CANARY)}))
+
+
+@pytest.mark.parametrize(
+    ("state", "node", "answer"),
+    [
+        (PENDING, (), "plan deploy is not waiting"),
+        (PENDING, ("worker",), "plan deploy / worker is not waiting"),
+        (PENDING, ("worker", "worker-0"), "plan deploy / worker / worker-0 is not waiting"),
+        (CANARY, (), "plan deploy is not waiting; continue instead: ps, worker, chief"),
+        (CANARY, ("worker", "worker-0"), "plan deploy / worker / worker-0 is not waiting"),
+        (
+            send(PENDING, Verb.INTERRUPT, phase="worker", step="worker-1").state,
+            ("worker",),
+            "plan deploy / worker is not waiting; continue instead: worker-1",
+        ),
+    ],
+)
+def test_continue_names_what_waits_instead(state, node, answer: str) -> None:
+    phase, step = (*node, "", "")[:2]
+
+    assert Answer(Reply.ALREADY, answer) == send(state, Verb.CONTINUE, phase=phase, step=step).answer
+
+
+@pytest.mark.parametrize(
+    ("verb", "node", "sentence"),
+    [
+        (Verb.START, (), "Received cmd: start deploy with parameters: {A=1, B=2}"),
+        (Verb.RESTART, (), "Received cmd: restart for Plan: deploy, Phase: null, Step: null"),
+        (Verb.RESTART, ("ps",), "Received cmd: restart for Plan: deploy, Phase: ps, Step: null"),
+        (
+            Verb.FORCE_COMPLETE,
+            ("worker", "worker-0"),
+            "Received cmd: forceComplete for Plan: deploy, Phase: worker, Step: worker-0",
+        ),
+        (Verb.INTERRUPT, (), "Received cmd: interrupt"),
+    ],
+)
+def test_accepted_command_is_answered_like_the_sdk(verb, node, sentence: str) -> None:
+    """Tools print the sentence."""
+    phase, step = (*node, "", "")[:2]
+    parameters = {"A": "1", "B": "2"} if verb is Verb.START else {}
+    state = with_fields(RUNNING, tasks={"ps-0": RUNNING.stored.tasks["ps-0"]})
+
+    assert sentence == send(state, verb, "deploy", phase, step, **parameters).answer.message
+
+
+@pytest.mark.parametrize(
+    ("verb", "reply"),
+    [(Verb.START, Reply.ALREADY), (Verb.INTERRUPT, Reply.OK), (Verb.FORCE_COMPLETE, Reply.OK)],
+)
+def test_uninstall_plan_starts_by_itself(verb, reply) -> None:
+    ended = apply(RUNNING, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
+
+    assert reply is send(ended, verb, "uninstall").answer.reply
+
+
+def test_forced_uninstall_is_not_interrupted_any_more() -> None:
+    """TEARDOWN follows; an interrupt of another plan's phase stays."""
+    ended = apply(RUNNING, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
+    uninstall = send(send(ended, Verb.INTERRUPT, "uninstall").state, Verb.FORCE_COMPLETE, "uninstall")
+    deploy = send(send(PENDING, Verb.INTERRUPT, phase="worker").state, Verb.FORCE_COMPLETE, phase="worker")
+
+    assert set() == control(uninstall, "uninstall").interrupted
+    assert {("worker",)} == control(deploy).interrupted
+
+
+def test_start_of_complete_plan_restarts_it() -> None:
+    tasks = {name: replace(record, serial=7) for name, record in RUNNING.stored.tasks.items()}
+
+    complete = control(send(with_fields(RUNNING, tasks=tasks), Verb.START))
+    pending = control(send(PENDING, Verb.START, A="1"))
+
+    assert ({(): 7}, {}) == (complete.restarted, pending.restarted)
+
+
+def test_complete_plan_is_not_interrupted_or_forced() -> None:
+    replies = [send(RUNNING, verb).answer.reply for verb in (Verb.INTERRUPT, Verb.FORCE_COMPLETE, Verb.CONTINUE)]
+
+    assert [Reply.ALREADY] * 3 == replies
+
+
+def test_restart_of_step_keeps_its_released_siblings() -> None:
+    released = frozenset({("worker", "worker-0")})
+    state = with_fields(RUNNING, controls={"deploy": PlanControl(released=released, target=TARGET)})
+
+    assert released == control(send(state, Verb.RESTART, phase="worker", step="worker-0")).released

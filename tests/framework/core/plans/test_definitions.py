@@ -91,3 +91,14 @@ def test_state_without_relevant_change_keeps_view() -> None:
 
     assert view.after(STATE.with_session(next_kill_at=9.0)) is view
     assert view.after(LOST).records is view.records
+
+
+def test_recovery_keeps_paused_tasks_until_the_job_ends() -> None:
+    """They are relaunched when an operator resumes them."""
+    placeholder = {"worker-1": replace(STATE.stored.tasks["worker-1"], is_placeholder=True)}
+    paused = with_fields(STATE, tasks={**STATE.stored.tasks, **placeholder}, paused={"worker-1": 1.0})
+    ended = apply(paused, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
+
+    plans = [view_of(state).recovery.plan for state in (STATE, paused, ended)]
+
+    assert [[], ["worker-1"], []] == [[step.task for _, step in plan.steps()] for plan in plans]

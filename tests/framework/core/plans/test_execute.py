@@ -16,6 +16,7 @@ from tf_scheduler.model.effects import (
     TaskForgotten,
     TaskLaunched,
 )
+from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec
 from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import TaskState
 
@@ -82,3 +83,40 @@ def test_nothing_is_relaunched_after_the_result() -> None:
 
     for state in (ended, with_fields(OUTDATED, finished=True)):
         assert ((), ()) == (run(state).changes, run(state).calls)
+
+
+def test_kills_are_repeated_by_their_own_time() -> None:
+    """The next check is that of the oldest KILL."""
+    worker, chief = (STATE.stored.tasks[name] for name in ("worker-0", "chief-0"))
+    first = kill_tasks(STATE, (worker,), 100.0).state
+    both = kill_tasks(with_fields(first, next_kill_at=0.0), (worker, chief), 100.0 + KILL_INTERVAL - 1)
+
+    assert (Kill("chief-0__1", "a"),) == both.calls
+    assert 100.0 + KILL_INTERVAL == both.state.session.next_kill_at
+    assert {"worker-0__1": 100.0, "chief-0__1": 99.0 + KILL_INTERVAL} == both.state.session.kills
+    assert both.state.session.kills == both.state.session.kill_requested_at
+
+
+def test_rollout_is_incomplete_while_one_task_starts() -> None:
+    """Also if the rest of the plan was forced."""
+    starting = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.STARTING)))
+    control = PlanControl(forced=frozenset({("ps",)}), target=index_of(SPEC).target)
+
+    for state in (starting, with_fields(starting, controls={"deploy": control})):
+        assert () == run(state).changes
+
+
+def test_message_says_why_a_task_is_stopped() -> None:
+    decommissioned = replace(run(STATE).state, spec=a_spec(workers=1))
+
+    assert "plan deploy: stopping worker-0 to launch it again" == run(OUTDATED).outcomes[0].message
+    messages = [outcome.message for outcome in run(decommissioned).outcomes]
+    assert "plan decommission: stopping worker-1 to decommission it" in messages
+
+
+def test_deploy_completes_update_and_no_user_plan() -> None:
+    plan = PlanSpec("some", phases=(PhaseSpec("first", "worker"),))
+
+    changes = run(a_running_state(a_spec(plans={"some": plan}))).changes
+
+    assert ["deploy", "update"] == [change.plan for change in changes if isinstance(change, PlanControlled)]

@@ -7,7 +7,7 @@ import pytest
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans.definitions import decommission_plan, uninstall_plan
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.plans.step_status import plan_progress
+from tf_scheduler.core.plans.step_status import launched_status, plan_progress
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
@@ -106,3 +106,34 @@ def test_deregistering_is_complete_when_finished_not_when_forced() -> None:
 
     assert all(forced.status(*step) is Status.COMPLETE for step in kills)
     assert [Status.PENDING, Status.STARTING, Status.COMPLETE] == [p.status(*last) for p in (forced, sent, finished)]
+
+
+def test_launch_that_starts_is_not_complete() -> None:
+    progress = view_of(apply(STATE, StatusStored(a_status(WORKER, TaskState.STARTING)))).progress["deploy"]
+
+    complete = [name for name, (node, step) in progress.plan.by_task.items() if progress.complete(node, step)]
+
+    assert ["chief-0", "ps-0", "worker-1"] == sorted(complete)
+
+
+def test_placeholder_is_not_the_program() -> None:
+    """A paused task has started its placeholder; one that has failed is an error like any other."""
+    placeholder = {"worker-0": replace(STATE.stored.tasks["worker-0"], is_placeholder=True)}
+    state = with_fields(STATE, tasks={**STATE.stored.tasks, **placeholder})
+    failed = apply(state, StatusStored(a_status(WORKER, TaskState.FAILED)))
+
+    assert (Status.STARTED, Status.ERROR) == (launched_status(state, "worker-0"), launched_status(failed, "worker-0"))
+
+
+@pytest.mark.parametrize("task_state", [TaskState.KILLED, TaskState.KILLING])
+def test_launch_that_was_stopped_with_the_job_is_complete(task_state) -> None:
+    killed = apply(STATE, StatusStored(a_status(WORKER, task_state)))
+    ended = apply(killed, ResultDecided(Result(Verdict.SUCCEEDED, "x", 9.0)))
+
+    assert Status.COMPLETE is launched_status(ended, "worker-0")
+    assert Status.COMPLETE is not launched_status(killed, "worker-0")
+    assert Status.ERROR is launched_status(apply(ended, StatusStored(a_status(WORKER, TaskState.FAILED))), "worker-0")
+
+
+def test_recovery_has_work_until_lost_tasks_run_again() -> None:
+    assert ({"worker-0"}, set()) == tuple(set(view_of(s).progress["recovery"].open()) for s in (LOST, STATE))

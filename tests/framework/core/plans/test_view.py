@@ -7,8 +7,16 @@ import pytest
 from builders import a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans import view
 from tf_scheduler.core.plans.view import find_plan, plans, status_at
+from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import ResultDecided, StatusStored, TaskPaused
+from tf_scheduler.model.effects import (
+    LaunchRetired,
+    RecoveryDecided,
+    ResultDecided,
+    StatusStored,
+    TaskLaunched,
+    TaskPaused,
+)
 from tf_scheduler.model.plan import Override, PhaseSpec, PlanControl, PlanSpec, PlanStrategy, Status
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskState
@@ -96,3 +104,110 @@ def test_sdk_plan_is_complete_after_state_is_erased() -> None:
     states = (ENDED, finished, with_fields(finished, is_erased=True))
 
     assert [Status.PENDING, Status.IN_PROGRESS, Status.COMPLETE] == [view.sdk_uninstall_plan(s).status for s in states]
+
+
+def message(state, task="worker-0", plan="deploy"):
+    """The message of the step of the task."""
+    return next(step.message for phase in displayed(state, plan).phases for step in phase.steps if step.task == task)
+
+
+OUTDATED = apply(
+    RUNNING,
+    TaskLaunched(replace(RUNNING.stored.tasks["worker-0"], config="old")),
+    StatusStored(a_status("worker-0__1")),
+)
+LOST = apply(
+    RUNNING,
+    StatusStored(a_status("worker-0__1", TaskState.FAILED, message="exit code 1")),
+    RecoveryDecided(replace_launch(RUNNING, RUNNING.stored.tasks["worker-0"], "it has failed", 9.0)),
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "plan", "expected"),
+    [
+        (SchedulerState(SPEC), "deploy", ""),
+        (RUNNING, "deploy", "running on a"),
+        (OUTDATED, "deploy", "running on a; its launch is outdated"),
+        (apply(OUTDATED, LaunchRetired("worker-0__1", "deploy")), "deploy", "running on a; will be launched again"),
+        (with_fields(RUNNING, statuses={}), "deploy", "launching on a"),
+        (LOST, "recovery", "failed on a: exit code 1; it has failed"),
+        (with_fields(LOST, delayed_tasks={}), "recovery", "failed on a: exit code 1; will be launched again"),
+        (with_fields(SchedulerState(SPEC), pending={"worker-0": ("no GPU", "no port")}), "deploy", "no GPU; no port"),
+    ],
+    ids=["unlaunched", "running", "outdated", "stopping", "launching", "delayed", "lost", "pending"],
+)
+def test_step_says_why_it_is_not_complete(state, plan: str, expected: str) -> None:
+    assert expected == message(state, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "words"),
+    [
+        (frozenset(), "the plan will launch it again in the order of its steps"),
+        (frozenset({()}), "waits for an operator to start or continue the plan"),
+    ],
+)
+def test_step_of_user_plan_says_what_it_will_do(interrupted, words: str) -> None:
+    plan = PlanSpec("some", PlanStrategy.SERIAL, phases=(PhaseSpec("first", "worker"),))
+    state = a_running_state(a_spec(plans={"some": plan}))
+    control = PlanControl(interrupted=interrupted, restarted={(): 7})
+
+    assert f"running on a; {words}" == message(with_fields(state, controls={"some": control}), "worker-1", "some")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "nothing is left behind"),
+        ({"finished": True, "removed": True}, "nothing is left behind"),
+        ({"left_behind": ("task x", "task y")}, "left behind: task x; task y"),
+        (
+            {"finished": True, "framework_id": None},
+            "nothing is left behind as far as known: the service never registered with Mesos, "
+            "or was uninstalled before",
+        ),
+        (
+            {"finished": True, "refused": "it was refused"},
+            "left behind: framework f-1 (it was refused), which remains until service.failover_timeout expires or an "
+            "operator tears it down",
+        ),
+    ],
+    ids=["running", "removed", "left", "unregistered", "refused"],
+)
+def test_leftovers_are_named(fields, expected: str) -> None:
+    assert expected == view.leftovers_message(with_fields(ENDED, **{"framework_id": "f-1", **fields}))
+
+
+def test_interrupted_uninstall_does_not_tear_down() -> None:
+    ends = [StatusStored(a_status(record.id, TaskState.KILLED)) for record in RUNNING.stored.tasks.values()]
+    control = {"uninstall": PlanControl(interrupted=frozenset({()}))}
+
+    assert not view.is_teardown_due(with_fields(apply(ENDED, *ends), controls=control))
+
+
+def test_last_sdk_phase_follows_the_framework() -> None:
+    ends = [StatusStored(a_status(record.id, TaskState.KILLED)) for record in RUNNING.stored.tasks.values()]
+    finished = with_fields(apply(ENDED, *ends), finished=True, removed=True, framework_id="f-1")
+    states = (ENDED, finished, with_fields(finished, is_erased=True))
+
+    (before, during, after) = (view.sdk_uninstall_plan(state).phases[-1].steps[0] for state in states)
+
+    assert [Status.PENDING, Status.STARTING, Status.COMPLETE] == [before.status, during.status, after.status]
+    assert ["waits for the end of the framework", "nothing is left behind"] == [before.message, during.message]
+
+
+def test_uninstall_steps_name_launch_and_wait_for_tasks() -> None:
+    steps = [step for phase in displayed(ENDED, "uninstall").phases for step in phase.steps]
+
+    assert "worker-0__1: running on a" in [step.message for step in steps]
+    assert "waits for the end of all tasks" == steps[-1].message
+
+
+def test_canary_phases_wait_only_before_they_begin() -> None:
+    canary = a_spec(plans={"deploy": PlanSpec("deploy", PlanStrategy.CANARY)})
+    launched = {"ps-0": a_running_state(canary).stored.tasks["ps-0"]}
+
+    plan = displayed(with_fields(SchedulerState(canary), tasks=launched))
+
+    assert [Status.PENDING, Status.WAITING] == [status_at(plan, (phase,)) for phase in ("ps", "worker")]
