@@ -5,10 +5,11 @@ from dataclasses import replace
 from builders import a_job, a_running_state, a_spec, with_fields
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import ResultDecided
+from tf_scheduler.model.effects import LaunchAbandoned, ResultDecided
 from tf_scheduler.model.plan import UNINSTALL, PlanControl
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, FinishPolicy, JobKind
 from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.task import AbandonedLaunch
 
 JOBS = (a_job(JobKind.WORKER, 1), a_job(JobKind.EVALUATOR, 1), a_job(JobKind.TENSORBOARD, 1))
 
@@ -73,3 +74,35 @@ def test_retained_tasks_are_announced_with_their_time() -> None:
     assert "worker-0 at a:0 keeps running for up to 60 s" in [item.message for item in limited]
     assert "worker-0 at a:0 keeps running until the service is stopped" in [item.message for item in unlimited]
     assert {"TaskRetained"} == {item.kind for item in (*limited, *unlimited)}
+
+
+def abandoning(*since, **fields):
+    """Launches were given up at these times, and TEARDOWN may wait for their agents."""
+    launches = (AbandonedLaunch(f"old__{number}", "a", f"host-{number}", at) for number, at in enumerate(since))
+    state = apply(ended(), *map(LaunchAbandoned, launches))
+    return with_fields(state, **{"waits_for_agents": True, **fields})
+
+
+def test_teardown_waits_for_each_agent() -> None:
+    forced = {UNINSTALL: PlanControl(forced=frozenset({()}))}
+    states = (abandoning(), abandoning(5.0, 9.0, 7.0), abandoning(5.0, controls=forced))
+
+    assert [0.0, 9.0 + after_job.AGENT_WAIT, 0.0] == [after_job.agents_awaited_until(state) for state in states]
+
+
+def test_agents_are_awaited_until_the_service_has_finished() -> None:
+    states = (abandoning(5.0), abandoning(), abandoning(5.0, finished=True), abandoning(5.0, waits_for_agents=False))
+
+    assert [True, False, False, False] == [after_job.awaits_agents(state) for state in states]
+
+
+def test_message_names_first_abandoned_launches() -> None:
+    five, six = (after_job.abandoned_message(abandoning(*range(count))) for count in (5, 6))
+    later = after_job.abandoned_message(abandoning(1.0, waits_for_agents=False))
+
+    assert "" == after_job.abandoned_message(abandoning())
+    assert five.startswith("the removal of the framework waits up to 600 s for agents that do not answer: old ")
+    assert not later.startswith("the removal")
+    assert ("host-4" in five, "more" in five) == (True, False)
+    assert ("host-5" in six, six.endswith("; and 1 more")) == (False, True)
+    assert 2 == len(list(after_job.left_to_mesos(abandoning(1.0, 2.0))))

@@ -47,3 +47,15 @@ def test_placeholder_prints_how_to_resume() -> None:
     assert "chief-0 of it's is paused: it restarts together with ps-0, which an operator paused." in output
     assert "To resume: dcos tensorflow --name=it's pod resume ps-0" in output
     assert " :; do sleep 3600; done" == sleep
+
+
+def test_placeholder_without_status_is_still_pausing() -> None:
+    placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)
+    state = apply(a_running_state(SPEC), TaskPaused("worker-0", 1.0), TaskLaunched(placeholder))
+
+    assert Override.PAUSING is pause.override_of(state, "worker-0")
+
+
+def test_worker_pauses_without_chief() -> None:
+    """It stays at its address, so the chief may continue."""
+    assert {"worker-0"} == pause.sleeping_tasks(SPEC, {TaskName("worker-0"): 1.0})

@@ -1,5 +1,7 @@
 """Changes of the stored state, and the derived values that follow them."""
 
+import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,6 +15,7 @@ from tf_scheduler.core.state.reducer import (
     LayeredMap,
     apply,
     copy_of,
+    lost_at,
     scalable_job,
     with_workers,
 )
@@ -32,8 +35,8 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.spec import JobKind, Strategy
-from tf_scheduler.model.state import Result, Verdict
-from tf_scheduler.model.task import Cause, Recovery, TaskState
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import Cause, Progress, Recovery, TaskState
 
 SPEC = a_spec()
 ELASTIC = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3, min_count=2),))
@@ -182,3 +185,135 @@ def test_command_makes_kills_due(change) -> None:
     state = with_fields(a_running_state(SPEC), next_kill_at=110.0)
 
     assert 0.0 == apply(state, change).session.next_kill_at
+
+
+NAMES = ("ps-0", "worker-0", "worker-1", "chief-0")
+LAUNCHES = st.tuples(st.just("launch"), st.sampled_from(NAMES), st.integers(1, 50))
+STATUSES = st.tuples(
+    st.just("status"),
+    st.sampled_from(NAMES),
+    st.integers(1, 50),
+    st.sampled_from([TaskState.STAGING, TaskState.RUNNING, TaskState.RUNNING, TaskState.UNREACHABLE, TaskState.FAILED]),
+    st.sampled_from([None, True, False]),
+)
+
+
+@given(st.lists(LAUNCHES | STATUSES | st.tuples(st.just("forget"), st.sampled_from(NAMES)), max_size=25))
+def test_derived_values_follow_records_and_statuses(steps) -> None:
+    """Counts are exact. Times of the next check may be early, never late."""
+    state, launches = with_fields(a_running_state(SPEC), tasks={}, statuses={}, **START), []
+    for number, (kind, name, *rest) in enumerate(steps):
+        record = state.stored.tasks.get(name)
+        if kind == "launch":
+            state = apply(state, TaskLaunched(replace(a_record(SPEC, name, str(number)), launched_at=float(rest[0]))))
+            launches.append(float(rest[0]))
+        elif record is not None and kind == "status":
+            at, task_state, healthy = rest
+            state = apply(state, StatusStored(a_status(record.id, task_state, timestamp=float(at), healthy=healthy)))
+        elif record is not None:
+            state = apply(state, TaskForgotten(name))
+            launches = launches if state.stored.tasks else []
+        check_derived(state, launches)
+
+
+START = {
+    "state_counts": {},
+    "starting_count": 0,
+    "first_launch_at": None,
+    "oldest_start": math.inf,
+    "newest_start": 0.0,
+    "oldest_unstarted_launch": math.inf,
+    "oldest_silent_launch": 0.0,
+}
+
+
+def check_derived(state, launches) -> None:
+    derived, statuses = state.derived, list(state.stored.statuses.values())
+    running = [status for status in statuses if status.state is TaskState.RUNNING]
+    starting = [status.timestamp for status in running if status.healthy is None]
+    assert Counter(status.state for status in statuses) == dict(derived.state_counts)
+    assert (len(starting), sum(status.healthy is False for status in running)) == (
+        derived.starting_count,
+        derived.unhealthy_count,
+    )
+    if starting:
+        assert (derived.oldest_start, max(starting)) <= (min(starting), derived.newest_start)
+        assert max(starting) <= derived.newest_start
+    else:
+        assert (math.inf, 0.0) == (derived.oldest_start, derived.newest_start)
+    silent = [record.launched_at for record in state.stored.tasks.values() if state.status(record.name) is None]
+    staging = [
+        record.launched_at
+        for record in state.stored.tasks.values()
+        if (status := state.status(record.name)) is None or status.state is TaskState.STAGING
+    ]
+    assert derived.oldest_silent_launch <= min(silent, default=math.inf)
+    assert derived.oldest_unstarted_launch <= min(staging, default=math.inf)
+    lost = [lost_at(SPEC, state.stored.tasks, item) for item in statuses if item.state is TaskState.UNREACHABLE]
+    assert derived.next_lost_at <= min(lost, default=math.inf)
+    assert min(launches, default=None) == derived.first_launch_at
+
+
+def test_times_of_next_checks_are_those_of_remaining_launches() -> None:
+    """An old launch that has started or ended must not cause checks forever."""
+    state = apply(a_running_state(SPEC), StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=5.0)))
+    assert 5.0 + SPEC.recovery.unreachable_timeout == state.derived.next_lost_at
+
+    state = apply(state, StatusStored(a_status("worker-0__1", TaskState.FAILED)))
+    again = apply(state, TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), launched_at=70.0)))
+
+    assert math.inf == state.derived.next_lost_at
+    assert (70.0, 70.0) == (again.derived.oldest_silent_launch, again.derived.oldest_unstarted_launch)
+
+
+def test_first_ready_task_makes_all_starting_tasks_due() -> None:
+    """Until then they are not expected to join, and their oldest start may have been skipped."""
+    state = with_fields(a_running_state(SPEC), oldest_start=500.0)
+    starting = apply(state, StatusStored(a_status("worker-0__1", timestamp=7.0)))
+    skipped = with_fields(starting, oldest_start=500.0)
+
+    first = apply(skipped, StatusStored(a_status("ps-0__1", healthy=True)))
+    second = apply(with_fields(first, oldest_start=500.0), StatusStored(a_status("chief-0__1", healthy=True)))
+
+    assert (0.0, 500.0) == (first.derived.oldest_start, second.derived.oldest_start)
+
+
+def test_repeated_recovery_does_not_delay_task_again() -> None:
+    """Its back-off may be over; a later one of the same launch counts."""
+    recovery = lost("worker-0", 1.0).recovery
+    state = apply(a_running_state(SPEC), RecoveryDecided(recovery))
+    ready = with_fields(state, delayed_tasks={})
+
+    same = apply(ready, RecoveryDecided(replace(recovery, why="other")))
+    later = apply(ready, RecoveryDecided(replace(recovery, ready_at=9.0)))
+
+    assert {"worker-0": "worker-0__1"} == state.derived.replaced_launches
+    assert ({}, {"worker-0": 9.0}) == (same.derived.delayed_tasks, later.derived.delayed_tasks)
+
+
+def test_forgotten_framework_leaves_an_empty_state() -> None:
+    state = apply(
+        a_running_state(SPEC),
+        FrameworkRegistered(FrameworkId("f"), removed=True),
+        ResultDecided(Result(Verdict.FAILED, "x", 1.0)),
+        lost("worker-0", 1.0),
+    )
+
+    assert SchedulerState(SPEC).stored == apply(state, FrameworkForgotten()).stored
+    assert SchedulerState(SPEC).derived == apply(state, FrameworkForgotten()).derived
+
+
+def test_relaunch_forgets_progress_and_others_keep_theirs() -> None:
+    state = with_fields(a_running_state(SPEC), progress={"worker-0__1": Progress(1, 1.0), "ps-0__1": Progress(2, 1.0)})
+
+    after = apply(state, TaskLaunched(a_record(SPEC, "worker-0", "2")))
+
+    assert ["ps-0__1"] == list(after.process.progress)
+
+
+def test_only_workers_are_scaled() -> None:
+    jobs = (a_job(JobKind.WORKER, 3, min_count=2), a_job(JobKind.EVALUATOR))
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs)
+
+    assert jobs[0] is scalable_job(spec)
+    assert [2, 1] == [job.count for job in with_workers(spec, 2).jobs]

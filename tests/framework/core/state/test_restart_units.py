@@ -3,6 +3,7 @@
 import pytest
 
 from builders import a_job, a_spec
+from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, Strategy
@@ -53,3 +54,17 @@ def test_new_address_restarts_tasks_that_know_all_addresses(strategy, lost):
     lost = lost if strategy in WITH_PS else "worker-1"
 
     assert index_of(about).address_dependents | {lost} == index_of(about).restarts([lost], moved=True)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind", "together"),
+    [
+        (MWMS, JobKind.WORKER, True),
+        (MWMS, JobKind.EVALUATOR, False),
+        (PSS, JobKind.PS, False),
+        (BETWEEN, JobKind.PS, False),
+        (Strategy.INDEPENDENT, JobKind.WORKER, False),
+    ],
+)
+def test_tasks_of_collective_strategies_train_together(strategy, kind, together: bool) -> None:
+    assert together is trains_together(strategy, kind)

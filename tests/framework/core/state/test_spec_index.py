@@ -5,9 +5,12 @@ from dataclasses import replace
 from builders import a_job, a_spec, needs
 from tf_scheduler.core.state.spec_index import config_digest, index_of
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
+from tf_scheduler.model.resources import Volume
 from tf_scheduler.model.spec import JobKind, Strategy
 
 SPEC = a_spec()
+#: Digests of the tasks ps-0, worker-0 and chief-0 of SPEC.
+RECORDED = ["db97cdc249b0b2d2", "deb92f57dc12ebe3", "bee4d2385e3e6d2a"]
 
 
 def changed(**options):
@@ -68,3 +71,38 @@ def test_update_has_phases_of_deploy_by_default() -> None:
 def test_index_is_cached_by_identity() -> None:
     """The index of 10,000 tasks is computed once."""
     assert index_of(SPEC) is index_of(SPEC)
+
+
+def test_built_in_jobs_surround_the_phases_of_a_rollout() -> None:
+    """Options cannot name them. A user plan has only what it lists."""
+    kinds = (JobKind.WORKER, JobKind.DISPATCHER, JobKind.DATA_WORKER, JobKind.TENSORBOARD, JobKind.EVALUATOR)
+    jobs = tuple(a_job(kind) for kind in kinds)
+    phases = (PhaseSpec("first", "worker"), PhaseSpec("unknown", "ps"))
+    spec = a_spec(jobs=jobs, plans={name: PlanSpec(name, phases=phases) for name in ("deploy", "some")})
+
+    deploy, update, some = index_of(spec).launch_plans
+
+    built_in = [job.group for job in jobs if job.kind.is_builtin and job.kind is not JobKind.DISPATCHER]
+    assert ["data-dispatcher", "first", *built_in] == [phase.name for phase in deploy.phases]
+    assert [phase.name for phase in deploy.phases] == [phase.name for phase in update.phases]
+    assert ["first"] == [phase.name for phase in some.phases]
+
+
+def test_number_of_shards_changes_digest_of_independent_workers() -> None:
+    one, two = (a_spec(workers, 0, 1, strategy=Strategy.INDEPENDENT) for workers in (1, 2))
+
+    assert config_digest(one, "worker-0") != config_digest(two, "worker-0")
+    assert config_digest(one, "chief-0") == config_digest(two, "chief-0")
+
+
+def test_digest_is_that_of_earlier_versions() -> None:
+    """An upgrade of the scheduler restarts no task."""
+    digests = [config_digest(SPEC, name) for name in ("ps-0", "worker-0", "chief-0")]
+
+    assert RECORDED == digests
+    mounted = replace(SPEC, jobs=(replace(SPEC.jobs[1], volumes=(Volume("/a", "/b"),)),))
+    assert RECORDED[1] != config_digest(mounted, "worker-0")
+
+
+def test_trainers_are_those_that_end_the_job() -> None:
+    assert {"worker-0", "worker-1", "chief-0"} == index_of(SPEC).trainers
