@@ -105,3 +105,13 @@ def test_plan_of_the_user_relaunches_up_to_its_restart(restarted: int, expected)
     tasks["worker-0"] = replace(tasks["worker-0"], plan="other")
     assert {"worker-0", "worker-1"} == set(steps_to_relaunch(DEPLOY, own, tasks, {}))
     assert {"ps-0", "worker-0", "worker-1"} == set(steps_to_relaunch(DEPLOY, own, tasks, {TaskId("ps-0__1"): "deploy"}))
+
+
+@pytest.mark.parametrize(
+    ("plan", "completed", "expected"),
+    [(0, "older", True), (1, "older", False), (0, "", False), (1, index_of(SPEC).target, True)],
+)
+def test_deploy_is_complete_forever_and_update_for_its_options(plan: int, completed: str, expected: bool) -> None:
+    control = PlanControl(completed=completed)
+
+    assert expected is was_completed(SPEC, index_of(SPEC).launch_plans[plan], control)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import a_record, a_running_state, a_spec, with_fields
+from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans.scheduling import (
     Children,
     RunnableSteps,
@@ -11,10 +11,14 @@ from tf_scheduler.core.plans.scheduling import (
     pending_gangs,
     view_of,
 )
+from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.effects import TaskLaunched
-from tf_scheduler.model.plan import PlanControl, PlanStrategy
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec, PlanStrategy
+from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import TaskState
 
 NAMES = ("a", "b", "c", "d")
 
@@ -109,3 +113,81 @@ def test_restarted_task_gets_parameters_of_the_plan(restarted: int, expected: st
     _, plans = pending_gangs(view_of(state), [RunnableSteps(deploy, steps)])
 
     assert {"worker-0": expected} == plans
+
+
+def lost(state, *names, ready=True):
+    """These tasks have failed and will be relaunched, at once if they are `ready`."""
+    for name in names:
+        record = state.stored.tasks[name]
+        failed = StatusStored(a_status(record.id, TaskState.FAILED))
+        state = apply(state, failed, RecoveryDecided(replace_launch(state, record, "lost", 9.0)))
+    waiting = state.derived.delayed_tasks
+    return with_fields(state, delayed_tasks={k: v for k, v in waiting.items() if not ready or k not in names})
+
+
+def gangs(state):
+    return [[task.name for task in gang.tasks] for gang in view_of(state).gangs]
+
+
+DATA = a_running_state(
+    a_spec(
+        strategy=Strategy.INDEPENDENT,
+        jobs=(a_job(JobKind.DISPATCHER), a_job(JobKind.DATA_WORKER, 2), a_job(JobKind.WORKER)),
+    )
+)
+DISPATCHER = next(name for name in DATA.stored.tasks if "dispatcher" in name)
+READER = next(name for name, record in DATA.stored.tasks.items() if record.job is JobKind.DATA_WORKER)
+
+
+def test_data_readers_wait_for_the_dispatcher() -> None:
+    """They get its address at their launch."""
+    missing = lost(lost(DATA, DISPATCHER, ready=False), READER)
+
+    assert [[READER]] == gangs(lost(DATA, READER))
+    assert [] == gangs(missing)
+
+
+def test_lost_tasks_of_several_plans_are_launched_together() -> None:
+    """The chief needs the address of the ps; a ps without back-off joins it."""
+    state = a_running_state(a_spec(ps=2))
+
+    assert [["ps-0", "chief-0"]] == [sorted(g, reverse=True) for g in gangs(lost(state, "ps-0", "chief-0"))]
+    assert [] == gangs(lost(lost(state, "ps-0", ready=False), "chief-0"))
+
+
+def test_interrupted_recovery_step_waits() -> None:
+    state = lost(a_running_state(a_spec()), "worker-0", "worker-1")
+    plan = view_of(state).progress["recovery"].plan
+    (node, _) = plan.by_task["worker-0"]
+
+    one, whole = (
+        with_fields(state, controls={"recovery": PlanControl(interrupted=frozenset({where}))}) for where in (node, ())
+    )
+
+    assert [["worker-0", "worker-1"], ["worker-1"], []] == [
+        sorted(name for gang in gangs(each) for name in gang) for each in (state, one, whole)
+    ]
+
+
+def test_released_phases_of_a_canary_plan_run() -> None:
+    phases = tuple(PhaseSpec(name, name) for name in ("ps", "worker", "chief"))
+    spec = a_spec(plans={"deploy": PlanSpec("deploy", PlanStrategy.CANARY, phases=phases)})
+
+    def due(*released):
+        control = {"deploy": PlanControl(released=frozenset(released), target=index_of(spec).target)}
+        steps = view_of(with_fields(SchedulerState(spec), controls=control)).runnable
+        return [step.name for item in steps for step in item.steps]
+
+    assert [[], ["ps-0"], ["ps-0"]] == [due(), due(("ps",)), due(("ps",), ("*",))]
+
+
+def test_task_with_other_options_gets_parameters_of_the_plan() -> None:
+    spec = a_spec()
+    deploy = index_of(spec).launch_plans[0]
+    steps = tuple(step for _, step in deploy.steps() if step.task == "worker-0")
+    for config, expected in (("old", "deploy"), (index_of(spec).configs["worker-0"], "update")):
+        record = a_record(spec, "worker-0", serial=5, plan="update", config=config)
+        _, plans = pending_gangs(
+            view_of(apply(a_running_state(spec), TaskLaunched(record))), [RunnableSteps(deploy, steps)]
+        )
+        assert {"worker-0": expected} == plans
