@@ -5,7 +5,7 @@ from tf_scheduler.core.offers.rounds import update_demand as update
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.backoff import SECONDS_PER_TOKEN
 from tf_scheduler.model.effects import Decline, Revive, Suppress
-from tf_scheduler.model.offer import TokenBucket
+from tf_scheduler.model.offer import OfferRound, TokenBucket
 from tf_scheduler.model.state import SchedulerState
 
 PENDING = with_fields(SchedulerState(a_spec()), connected=True)
@@ -42,3 +42,34 @@ def test_revive_waits_for_token() -> None:
     decision = update(state, 2.0, NAMES)
 
     assert ((), 1.0 + SECONDS_PER_TOKEN) == (decision.calls, decision.state.session.revive_at)
+
+
+def test_revive_starts_the_rounds_afresh() -> None:
+    """The back-off of earlier rounds does not delay new tasks."""
+    state = with_fields(PENDING, offer_round=OfferRound(failures=3, back_off_until=90.0), suppressed=True)
+
+    after = update(state, 1.0, GANGS).state
+
+    assert OfferRound() == after.process.offer_round
+    assert (False, None, 1.0) == (
+        after.session.suppressed,
+        after.session.revive_at,
+        after.session.no_offers_since,
+    )
+
+
+def test_suppressed_offers_are_revived_for_known_tasks() -> None:
+    names = frozenset(task.name for gang in GANGS for task in gang.tasks)
+    known = with_fields(PENDING, requested_tasks=names, revive_at=9.0)
+
+    assert (Revive(),) == update(with_fields(known, suppressed=True), 1.0, GANGS).calls
+    quiet = update(known, 1.0, GANGS)
+    assert ((), None, names) == (quiet.calls, quiet.state.session.revive_at, quiet.state.session.requested_tasks)
+
+
+def test_suppressed_session_forgets_what_was_pending() -> None:
+    state = with_fields(a_running_state(a_spec()), pending={"worker-0": ()}, no_offers_since=1.0, revive_at=5.0)
+
+    session = update(state, 2.0, ()).state.session
+
+    assert ({}, None, None, True) == (session.pending, session.no_offers_since, session.revive_at, session.suppressed)
