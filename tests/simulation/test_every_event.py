@@ -173,7 +173,7 @@ STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
 
 
 #: Pending, launched, running.
-BEGINNINGS = ([], ["offers"], ["offers", "run_all"], ["offers", "run_all"])
+BEGINNINGS: tuple[list[str], ...] = ([], ["offers"], ["offers", "run_all"], ["offers", "run_all"])
 
 
 class LyingWorld(World):

@@ -48,7 +48,7 @@ def test_revive_starts_the_rounds_afresh() -> None:
     """The back-off of earlier rounds does not delay new tasks."""
     state = with_fields(PENDING, offer_round=OfferRound(failures=3, back_off_until=90.0), suppressed=True)
 
-    after = update(state, 1.0, GANGS).state
+    after = update(state, 1.0, NAMES).state
 
     assert OfferRound() == after.process.offer_round
     assert (False, None, 1.0) == (
@@ -59,12 +59,11 @@ def test_revive_starts_the_rounds_afresh() -> None:
 
 
 def test_suppressed_offers_are_revived_for_known_tasks() -> None:
-    names = frozenset(task.name for gang in GANGS for task in gang.tasks)
-    known = with_fields(PENDING, requested_tasks=names, revive_at=9.0)
+    known = with_fields(PENDING, requested_tasks=NAMES, revive_at=9.0)
 
-    assert (Revive(),) == update(with_fields(known, suppressed=True), 1.0, GANGS).calls
-    quiet = update(known, 1.0, GANGS)
-    assert ((), None, names) == (quiet.calls, quiet.state.session.revive_at, quiet.state.session.requested_tasks)
+    assert (Revive(),) == update(with_fields(known, suppressed=True), 1.0, NAMES).calls
+    quiet = update(known, 1.0, NAMES)
+    assert ((), None, NAMES) == (quiet.calls, quiet.state.session.revive_at, quiet.state.session.requested_tasks)
 
 
 def test_suppressed_session_forgets_what_was_pending() -> None:
