@@ -178,6 +178,7 @@ JOBS: Mapping[str, Fault] = {
         Fault("kill-loop", "a program is killed at each start"),
         Fault("late-in-turn", "tasks of a gang do not join, each time another one"),
         Fault("out-of-memory", "a program uses more memory than its container may"),
+        Fault("many-kills", "many programs are killed at the same moment"),
         Fault("uninstall-with-agent-away", "a service is uninstalled while a replaced task's agent is frozen"),
     )
 }

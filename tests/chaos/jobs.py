@@ -6,22 +6,24 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
 
 from kit.freezing import freeze, thaw
+from mesos_local.agents import AgentSpec
 from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.process import get_json
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.runner import new_uuid
 
-from .arena import AGENT_FLAGS, Arena, arena
+from .arena import AGENT_FLAGS, AGENTS, MASTER_FLAGS, Arena, arena
 from .evidence import Record
 from .faults import JOBS, Fault, Store, stores_of
 from .groups import UnavailableError, memory_limits
+from .many import TASKS, many_kills
 from .measures import launched_twice
 from .page import Ended
 from .training import left_in_mesos, left_on_machine
@@ -47,6 +49,8 @@ class Trial:
     words: tuple[str, ...] = ()
     launches: int = 2
     moves: bool = False
+    agents: Sequence[AgentSpec] = AGENTS
+    master: Mapping[str, str] = field(default_factory=lambda: MASTER_FLAGS)
     #: Yields more flags of the agents. Raises UnavailableError where this machine cannot run the job.
     flags: Callable[[], AbstractContextManager[Mapping[str, str]]] = field(default=lambda: nullcontext({}))
 
@@ -76,7 +80,7 @@ def _run(fault: Fault, trial: Trial, store: Store) -> Ended:
 def _job(fault: Fault, trial: Trial, store: Store, folder: RunFolder, flags: Mapping[str, str]) -> Ended:
     findings: list[str] = []
     verdict = seen = ""
-    with arena(trial.options, folder, store, agent_flags={**AGENT_FLAGS, **flags}) as found:
+    with arena(trial.options, folder, store, trial.agents, {**AGENT_FLAGS, **flags}, trial.master) as found:
         began = time.monotonic()
         try:
             seen = trial.play(found)
@@ -152,6 +156,10 @@ def _written(program: str) -> str:
 
 #: A child of the program takes ten times the memory of the task.
 _HUNGRY = "python3 -S -c 'held = bytearray(1000 << 20); print(len(held))'; exit $?"
+#: Agents with room for many tasks, and a master that waits for them while the machine is busy with the starts.
+_LARGE = tuple(replace(agent, resources="cpus:2;mem:8000;disk:100000") for agent in AGENTS)
+_PATIENT = {"allocation_interval": "100ms"}
+
 _IMPORT = _gang(_written("import os\nimport nope\n"))
 _USAGE = _gang(_written("import argparse\nargparse.ArgumentParser().parse_args(['--no-such-flag'])\n"))
 _MISSING = _gang("pythn train.py")
@@ -201,6 +209,13 @@ def _uninstall_with_agent_away(found: Arena) -> str:
     found.until("the master has lived on", lambda: time.time() > back + _MASTER_LIVES, unseen=True)
     found.cluster.master.check_alive()
     return f"{'; '.join(named)}. Ended {ended:.1f} s after the agent's return"
+
+
+def _many_kills(found: Arena) -> str:
+    seen = many_kills(found)
+    found.app.uninstall()
+    until_over(found)
+    return seen
 
 
 def _names(found: Arena, sentences: Sequence[str]) -> bool:
@@ -256,6 +271,18 @@ TRIALS: Mapping[str, Sequence[Trial]] = {
             words=("worker-0", "96", "MB; raise worker.mem"),
             launches=3,
             flags=memory_limits,
+        ),
+    ),
+    "many-kills": (
+        Trial(
+            f"{TASKS} tasks",
+            small(TASKS, "exec sleep infinity", worker={"cpus": 0.02}, executor={"cpus": 0.02}),
+            _many_kills,
+            verdict="stopped",
+            launches=3,
+            moves=True,
+            agents=_LARGE,
+            master=_PATIENT,
         ),
     ),
     "uninstall-with-agent-away": (

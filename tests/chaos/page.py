@@ -130,7 +130,7 @@ def page(circumstances: Circumstances, trainings: Sequence[Training], ended: Seq
     parts = [
         HEAD.format(command=circumstances.command),
         *(_parts(trainings) if trainings else ()),
-        *(("## Jobs that must end\n", ENDS, "\n".join(_ended(ended)) + "\n") if ended else ()),
+        *(("## Jobs that must end, and many small tasks\n", ENDS, "\n".join(_ended(ended)) + "\n") if ended else ()),
         textwrap.fill(" ".join(_circumstances(circumstances)), 120) + "\n",
     ]
     return "\n".join(parts)
