@@ -1,4 +1,4 @@
-"""Agents that limit the memory of containers by control groups (cgroups v1, as Mesos 1.11 requires)."""
+"""Agents that limit the memory of containers by control groups (cgroups v1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UnavailableError(Exception):
 
 @contextmanager
 def memory_limits() -> Iterator[Mapping[str, str]]:
-    """Yield flags of such agents; then remove their groups, even if this process is killed.
+    """Yield flags of such agents; then remove their groups, also after a kill.
 
     Raises UnavailableError without root rights or cgroups v1.
     """

@@ -1,4 +1,4 @@
-"""Faults that end a job by design, or that need many tasks: each on a cluster of its own, without TensorFlow."""
+"""Faults that end a job, or need many tasks: each on a cluster of its own."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ TRIALS: Mapping[str, Sequence[Trial]] = {
                 recovery={"start_timeout": 4, "avoid_after": 0},
             ),
             until_over,
-            words=("has not joined the others", "this happened to 3 launches"),
+            words=("has not joined the others", "this happened to 3 of its launches"),
             launches=5,
         ),
     ),

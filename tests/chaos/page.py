@@ -35,7 +35,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job of one fault. `launches`: most of one task; `seen`: its result, or what was measured."""
+    """A job of one fault. `launches`: most of one task; `seen`: reason, or measured."""
 
     fault: str
     what: str
