@@ -177,7 +177,7 @@ def stop(pid: int) -> None:
 
 
 def test_stopped_child_of_a_working_parent_is_named(executor: Any) -> None:
-    """The exit code of the parent, which the executor has stopped, is not a failure of the program."""
+    """The exit code of a parent that the executor has stopped is not a failure."""
     executor.launch_running(PARENT, frozen_after=4.0, kill_grace=5.0)
     pid = int(executor.await_file("ready"))
     stop(pid)
@@ -195,7 +195,7 @@ def test_stopped_child_of_a_working_parent_is_named(executor: Any) -> None:
     ],
 )
 def test_health_check_names_a_stopped_child(executor: Any, checks: dict[str, Any]) -> None:
-    """The check fails before the program counts as frozen; the program is not to blame."""
+    """The check fails before the program counts as frozen; it is not to blame."""
     program = "sleep 3600 & kill -STOP $!; echo $! > pid; wait"
     executor.launch(program, kill_grace=0.2, **checks)
     end = executor.end("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")

@@ -60,7 +60,7 @@ def test_existing_content_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gone", "folder/renamed"])
 def test_output_continues_after_file_is_removed_or_renamed(tmp_path: Path, name: str) -> None:
-    """Rotations lose nothing; a renamed file keeps what it has, and a removed one is lost."""
+    """Rotations lose nothing; a renamed file is kept, and a removed one is lost."""
     sandbox, away = tmp_path / "sandbox", tmp_path / name
     (tmp_path / "folder").mkdir()
     sandbox.mkdir()

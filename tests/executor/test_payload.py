@@ -53,7 +53,7 @@ def test_other_data_is_not_a_payload(data: bytes) -> None:
 
 
 def test_unknown_fields_are_ignored() -> None:
-    """A newer scheduler may send more; it raises the version if the executor must understand it."""
+    """A newer scheduler may send more; the version says what must be understood."""
     payload = a_payload(liveness=Liveness("http", "http://localhost/"))
     values = json.loads(payload.encode())
     newer = {**values, "unheard_of": 1, "liveness": {**values["liveness"], "sort": "new"}}

@@ -1,4 +1,4 @@
-"""Any event may come at any moment, also one that is wrong: nothing of Mesos or of clients is trusted.
+"""Any event may come at any moment, also a wrong one: nobody is trusted.
 
 The scheduler must handle every type of event, with known and unknown ids and with any state, after any history. The
 calls that follow are dropped: they answer lies, so that the rules of the simulated Mesos do not apply.

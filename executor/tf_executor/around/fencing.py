@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FolderClaim:
-    """Content of a file: the launch that uses the folder, or that changed the list of frameworks."""
+    """The launch that uses the folder, or that changed the list of frameworks."""
 
     task_id: str
     #: Frameworks that have used the folder; the last one has it.

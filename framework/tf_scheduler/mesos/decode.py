@@ -147,7 +147,7 @@ def _text(raw: Json, name: str) -> str:
 
 
 def _id(raw: Json, name: str) -> str:
-    """Return an id, such as `task_id`. Raises TypeError or ValueError if it is invalid."""
+    """Return an id, such as `task_id`. Raises TypeError or ValueError if invalid."""
     value = _text({name: raw[name]["value"]}, name)
     if not _ID.fullmatch(value):
         raise ValueError(f"{name} {value!r} is not a valid id")

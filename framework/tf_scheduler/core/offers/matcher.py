@@ -286,7 +286,7 @@ MATCH_INTERVAL = 1.0
 
 
 def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
-    """Return the match that left tasks of these gangs pending; `None` if it left none."""
+    """Return the match that left tasks pending; `None` if it left none."""
     waiting = tuple(gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks))
     reserved = offers_reservations.active(state, now)
     shortfalls: dict[object, Shortfall] = {}

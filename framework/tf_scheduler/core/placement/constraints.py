@@ -140,7 +140,7 @@ class DemandRules:
         return min((rule.number - self._count(rule, place) for rule in self.limit_rules), default=1 << 60)
 
     def maximum(self, place: AgentLocation) -> int:
-        """Return how many tasks region, constraints and their limits allow there, at any time."""
+        """Return how many tasks region and constraints allow there, at any time."""
         return self.remaining(place) if self.allows(place) else 0
 
     def is_turn_of(self, place: AgentLocation) -> bool:

@@ -74,7 +74,7 @@ def drain(state: SchedulerState, now: float) -> Decision:
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the times at which tasks must move; later than the last check, which was of all tasks."""
+    """Yield the times at which tasks must move, after the last check of all tasks."""
     times = (_tasks_leave_at(state, window) for window in state.session.windows.values())
     yield from (at for at in times if at > state.session.drained_at)
 

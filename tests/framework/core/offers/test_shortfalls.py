@@ -1,4 +1,4 @@
-"""Offers that cannot complete a gang are held without a match; the decisions are the same as with one."""
+"""Offers that complete no gang: the same decisions with and without a match."""
 
 from dataclasses import replace
 from itertools import count

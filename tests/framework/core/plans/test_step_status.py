@@ -117,7 +117,7 @@ def test_launch_that_starts_is_not_complete() -> None:
 
 
 def test_placeholder_is_not_the_program() -> None:
-    """A paused task has started its placeholder; one that has failed is an error like any other."""
+    """A paused task has started its placeholder; a failed one is an error."""
     placeholder = {"worker-0": replace(STATE.stored.tasks["worker-0"], is_placeholder=True)}
     state = with_fields(STATE, tasks={**STATE.stored.tasks, **placeholder})
     failed = apply(state, StatusStored(a_status(WORKER, TaskState.FAILED)))

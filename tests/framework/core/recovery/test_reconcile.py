@@ -195,7 +195,7 @@ def test_nothing_is_asked_while_disconnected() -> None:
 
 
 def with_abandoned(*since: float, asked_at: float = 0.0) -> SchedulerState:
-    """Launches were given up at these times; none runs for sure, and the last question about them was at `asked_at`."""
+    """Launches were given up at these times; Mesos was last asked at `asked_at`."""
     items = (AbandonedLaunch(TaskId(f"old__{n}"), AgentId(f"a{n}"), "a", at) for n, at in enumerate(since))
     state = apply(SchedulerState(a_spec()), *map(LaunchAbandoned, items))
     return with_fields(state, connected=True, reconciliation=PendingReconciliation(abandoned_asked_at=asked_at))

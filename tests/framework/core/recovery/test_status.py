@@ -197,7 +197,7 @@ def test_launch_that_may_still_run_is_remembered_with_its_host(task_id: str, hos
 
 
 def test_task_without_answer_is_asked_about_before_it_is_lost() -> None:
-    """Only those that Mesos was not asked about since; the others are lost, and may still run."""
+    """Only those that Mesos was not asked about since; the others are lost."""
     state = with_fields(STATE, connected=True)
     for name, at in (("worker-0", 10.0), ("worker-1", 20.0)):
         state = update(state, f"{name}__1", TaskState.UNREACHABLE, now=at).state

@@ -267,7 +267,7 @@ def test_times_of_next_checks_are_those_of_remaining_launches() -> None:
 
 
 def test_first_ready_task_makes_all_starting_tasks_due() -> None:
-    """Until then they are not expected to join, and their oldest start may have been skipped."""
+    """Until then they need not join, and their oldest start may be skipped."""
     state = with_fields(a_running_state(SPEC), oldest_start=500.0)
     starting = apply(state, StatusStored(a_status("worker-0__1", timestamp=7.0)))
     skipped = with_fields(starting, oldest_start=500.0)
