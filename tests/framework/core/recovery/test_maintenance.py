@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from builders import a_job, a_record, a_running_state, a_spec, an_offer, needs, with_fields
@@ -213,3 +215,15 @@ def test_only_offer_without_window_ends_maintenance() -> None:
     after = maintenance.observe_offers(state, [an_offer(agent="a"), an_offer("o-2", "b", unavailability=soon)])
 
     assert {"b-id"} == set(after.session.windows)
+
+
+def test_window_is_announced_once_unless_it_changes() -> None:
+    """Mesos repeats its inverse offers."""
+    state = a_running_state(a_spec())
+    window = InverseOffer(OfferId("i"), AgentId("a"), Unavailability(1000.0))
+    first = maintenance.on_inverse_offers(state, [window])
+
+    same = maintenance.on_inverse_offers(first.state, [window])
+    moved = maintenance.on_inverse_offers(first.state, [replace(window, unavailability=Unavailability(2000.0))])
+
+    assert [1, 0, 1] == [len(decision.outcomes) for decision in (first, same, moved)]
