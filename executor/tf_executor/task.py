@@ -67,8 +67,8 @@ class TaskProcess:
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
         self._rendezvous = ExitStack()
         self._fence = fence_of(payload, task_id, environ, put)
-        #: Stages, which lead sessions, and processes of other sessions, each known to the watchdog.
-        self._sessions: set[int] = set()
+        #: The stage, which leads a session, and processes of other sessions, each known to the watchdog.
+        self._session = 0
         self._detached: set[tuple[int, int]] = set()
         self._memory_before = memory.read_oom_kills()
 
@@ -80,10 +80,11 @@ class TaskProcess:
             if stage in (Stage.FENCE, Stage.DEVICES, Stage.SECRETS):
                 threading.Thread(target=self._prepare_stage, args=(stage,), name=stage.value, daemon=True).start()
                 return events.Spawned()
-            self._sample()  # background processes of earlier stages
+            self._session = 0
+            self._sample()  # background processes of earlier stages, whose session the watchdog forgets
             line = around_environment.stage_command(stage, self._payload, self._sandbox)
             pid = self._supervisor.spawn(line, self._context(ending, stage))
-            self._sessions.add(pid)
+            self._session = pid
             with suppress(OSError):  # without the watchdog
                 self._watch_entry(session_entry(pid))
         except (OSError, ValueError, SpawnError) as error:
@@ -206,7 +207,7 @@ class TaskProcess:
         samples = sample_processes(os.getpid())
         for item in samples:
             with suppress(OSError):  # exited, or without the watchdog
-                if (item.pid, item.start_time) not in self._detached and os.getsid(item.pid) not in self._sessions:
+                if (item.pid, item.start_time) not in self._detached and os.getsid(item.pid) != self._session:
                     self._watch_entry(process_entry(item.pid, item.start_time))
                     self._detached.add((item.pid, item.start_time))
         return samples

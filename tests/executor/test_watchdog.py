@@ -2,12 +2,15 @@
 
 import os
 import select
+import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from jobs import PATIENCE
 from kit.commands import ENVIRONMENT
+from kit.waiting import wait_until
 
 #: Start a watchdog, then a shell with two children, one in another session; print their ids.
 EXECUTOR = """
@@ -58,3 +61,44 @@ def test_watchdog_spares_other_launches(tmp_path: Path) -> None:
         assert [] == select.select(others, [], [], 0)[0]
         other.kill()
         assert [True, True] == [ended(program) for program in others]
+
+
+#: Start two stages, whose leaders exit, and print their children. The executor would name the first one by its id.
+STAGES = """
+import os, subprocess, sys
+from tf_executor.process.watchdog import start_watchdog
+from tf_executor.process.watchdog_process import session_entry
+watch = start_watchdog(os.environ)
+watch(sys.argv[1])
+for _ in range(2):
+    with subprocess.Popen(
+        ["/bin/sh", "-c", "read line; env -i sleep 1000 >&2 & echo $!"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True,
+    ) as leader:
+        watch(session_entry(leader.pid))
+        child, _ = leader.communicate("go\\n")
+    print(child, end="", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_session_of_an_earlier_stage_is_forgotten(tmp_path: Path) -> None:
+    """Another process may lead a session with its id by now, and exit."""
+    folder = tmp_path / "removed"
+    folder.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STAGES, str(folder)],
+        env=environment("worker-0__1", tmp_path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process, ExitStack() as stack:
+        children = [int(process.stdout.readline()) for _ in range(2)]
+        descriptors = [os.pidfd_open(pid) for pid in children]
+        stack.callback(signal.pidfd_send_signal, os.dup(descriptors[0]), signal.SIGKILL)
+        process.kill()
+        assert ended(descriptors[1])
+        wait_until(lambda: not folder.exists(), "the watchdog has killed all processes")
+        assert [] == select.select([descriptors[0]], [], [], 0)[0]
+        os.close(descriptors[0])

@@ -23,7 +23,8 @@ def main() -> None:
     """Read entries from stdin to its end; then kill the task and remove the paths.
 
     To the task belong the processes whose environment contains all arguments, which are NAME=VALUE, the processes of
-    the sessions, the processes of entries, and all processes below these.
+    the last session, the processes of entries, and all processes below these. The leader of an earlier session has
+    exited, so that its id may belong to another session by now.
     """
     data = b""
     while True:
@@ -32,8 +33,9 @@ def main() -> None:
             break
         data += part
     entries = data.split(END)[:-1]
-    sessions = dict(entry.split() for entry in entries if not entry.startswith(b"/"))
-    _kill_all(set(map(os.fsencode, sys.argv[1:])), sessions)
+    pairs = [entry.split() for entry in entries if not entry.startswith(b"/")]
+    last = [pair for pair in pairs if not pair[0].startswith(b"+")][-1:]
+    _kill_all(set(map(os.fsencode, sys.argv[1:])), dict(last + [pair for pair in pairs if pair[0].startswith(b"+")]))
     for path in entries:
         if path.startswith(b"/"):
             remove_folder(os.fsdecode(path))
