@@ -29,6 +29,7 @@ from tf_scheduler.store.interface import StoreError
 
 from .arena import ENOUGH, UNREACHABLE_TIMEOUT
 from .jobs import jobs
+from .people import DETACHED
 from .training import training
 
 _DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "options.json"
@@ -39,6 +40,8 @@ _RECOVERY = {"unreachable_timeout": UNREACHABLE_TIMEOUT}
 _HEALTH = {"frozen_after": 15}
 #: Faults are no crash loop: the back-off of the second in a row would only be waited for. Programs are killed often.
 _RESTART = {"backoff": 1, "max_uncounted": 0}
+#: Each task has a process beside its program, without its environment and session: the executor has to end it, too.
+_SECTION = {"pre_command": f'env -i setsid sh -c "sleep infinity; : {DETACHED}" &'}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -92,7 +95,9 @@ def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
     recovery = {**_RECOVERY, **document.get("recovery", {})}
     restart = {**_RESTART, **document.get("restart", {})}
     health = {**_HEALTH, **document.get("health", {})}
-    return {**document, "service": service, "recovery": recovery, "restart": restart, "health": health}, spec
+    sections = {job.section: {**_SECTION, **document.get(job.section, {})} for job in spec.jobs}
+    own = {"service": service, "recovery": recovery, "restart": restart, "health": health}
+    return {**document, **sections, **own}, spec
 
 
 def _numbers(seeds: str) -> list[int]:

@@ -74,6 +74,11 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("ps", "the program of a parameter server is killed", parts="task"),
         Fault("chief", "the program of the chief is killed", parts="task"),
         Fault("executor", "the executor of a task is killed", parts="task"),
+        Fault(
+            "executor-killed",
+            "an executor is killed whose task has a process without its environment and session",
+            parts="task",
+        ),
         Fault("scheduler", "the scheduler is killed; Marathon starts it again", parts="scheduler"),
         Fault("agent", "an agent is killed, and started again on its work directory", parts="agent"),
         Fault("master", "the master is killed, and started again on its work directory", parts="master registry"),
@@ -165,6 +170,21 @@ CATALOGUE: Mapping[str, Fault] = {
         Fault("calls-unanswered", "the master answers no calls when a worker is killed, for 20 s", parts="master"),
         Fault("event-unknown", "the master sends events with unknown states and resource types", parts="master"),
         Fault("hoarder", "another framework holds all offers for 30 s when a worker is killed", parts="master"),
+        Fault(
+            "port-taken",
+            "a worker is killed, and another process listens on its port before the relaunch",
+        ),
+        Fault(
+            "maintenance-soon",
+            "maintenance of an agent is scheduled that begins in a minute, and later cancelled",
+        ),
+        Fault("output-removed", "the output files of the chief are removed from its sandbox"),
+        Fault("log-cut", "the scheduler's log file is cut to half of its size when a worker is killed"),
+        Fault(
+            "two-schedulers",
+            "a second scheduler with the same options and state runs when a worker is killed",
+            Store.ZOOKEEPER,
+        ),
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
         Fault("agent-away", "an agent is frozen until the job has ended, and then continues", last=True),
     )

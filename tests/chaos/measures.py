@@ -113,9 +113,12 @@ def _epochs_lost(struck: Struck, said: Sequence[Said]) -> int | None:
 
 
 #: Faults that end a process beside a living executor or agent, which sees it at once.
-LOCAL = frozenset({"worker", "ps", "chief", "executor"})
+LOCAL = frozenset({"worker", "ps", "chief", "executor", "executor-killed"})
 #: After these, addresses may be gone: who starts again at a new one takes others along (docs/recovery.md).
-MOVING = frozenset({"agent-gone", "agent-away", "agent-emptied", "agent-back", "agent-disk-full", "two-at-once"})
+MOVING = frozenset(
+    {"agent-gone", "agent-away", "agent-emptied", "agent-back", "agent-disk-full", "two-at-once"}
+    | {"port-taken", "maintenance-soon"}
+)
 #: Seconds; and, of a worker that is back, times its bare start.
 NOTICED, DECIDED, RATIO = 1.0, 0.1, 1.3
 

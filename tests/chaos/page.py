@@ -113,7 +113,8 @@ These invariants are checked continuously, after each fault, and at the end:
   another launch uses its checkpoint folder ([recovery.md](recovery.md#two-launches-of-one-task));
 - every ended task was acknowledged: no agent had an update left to resend;
 - finally no task, framework, reservation or used resource was left in Mesos, no executor or program on the machine,
-  no open port of a task, and after the cluster's end no process or folder.
+  no process that left its task's session, no open port of a task, and after the cluster's end no process, mount or
+  folder.
 """
 
 

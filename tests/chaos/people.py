@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import PROC, ProcessId
+from mesos_local.host.process import PROC, ProcessId, read_stat
 from mesos_local.node import agent_directory
+
+#: In the command line of processes that have neither the environment nor the session of their task.
+DETACHED = "of $TASK_NAME for $CHECKPOINT_DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,30 @@ def everything_on(directory: Path, agent: str) -> list[ProcessId]:
     return [process for process in find_orphans(directory) if is_there(process)]
 
 
+def detached(checkpoints: Path, task: str = "") -> list[ProcessId]:
+    """Processes in the sessions of DETACHED; of all tasks of the training by default."""
+    mark = os.fsencode(f"of {task} for {checkpoints}" if task else f"for {checkpoints}")
+    stats = {pid: stat for pid in _all_pids() if (stat := read_stat(pid)) and stat.state not in "ZX"}
+    sessions = {stat.session for pid, stat in stats.items() if mark in _content(pid, "cmdline")}
+    return [ProcessId(pid, stat.start_time) for pid, stat in stats.items() if stat.session in sessions]
+
+
+def _all_pids() -> list[int]:
+    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
+
+
 def environment(pid: int) -> dict[str, str]:
     """The environment of a process; empty if it has exited."""
-    try:
-        content = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return {}
-    entries = (os.fsdecode(entry).partition("=") for entry in content.split(b"\0") if entry)
+    entries = (os.fsdecode(entry).partition("=") for entry in _content(pid, "environ").split(b"\0") if entry)
     return {name: value for name, _, value in entries}
+
+
+def _content(pid: int, name: str) -> bytes:
+    """Content of a file of proc(5); empty if the process has exited."""
+    try:
+        return (PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""
 
 
 def kill(found: Iterable[ProcessId]) -> None:

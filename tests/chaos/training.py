@@ -30,7 +30,7 @@ from tf_scheduler.runner import new_uuid
 
 from .arena import Arena, arena, enough
 from .bare import bare_start
-from .people import members
+from .people import detached, members
 from .strikes import strike
 
 #: Seconds after the return of an agent within which a Mesos 1.11 master aborts; measured: 6 to 10.
@@ -158,6 +158,7 @@ def _in_mesos(found: Arena) -> Iterator[str]:
         reservations=[name for agent in agents for name in _reserved(agent)],
         executors=[each["executor_info"]["executor_id"]["value"] for each in executors],
         processes=[f"{each.task} ({each.process.pid})" for each in members(found.cluster.directory)],
+        detached_processes=[str(each.pid) for each in detached(found.folder.checkpoints)],
         unacknowledged_updates=found.unacknowledged(),
     )
 
@@ -170,8 +171,10 @@ def _reserved(agent: Mapping[str, Any]) -> Iterator[str]:
 def left_on_machine(cluster: Path, folder: RunFolder, record: Record) -> Iterator[str]:
     """Leftovers on the machine after the cluster has ended."""
     ports = {launch.address.rpartition(":")[2] for launch in record.launched}
+    mounts = Path("/proc/self/mounts").read_text()
     yield from left_behind(
         processes=[str(process.pid) for where in (cluster, folder.path) for process in find_orphans(where)],
         folders=[str(cluster)] if cluster.exists() else [],
+        mounts=[str(where) for where in (cluster, folder.path) if f" {where}/" in mounts],
         open_ports=[port for port in ports if not is_free(int(port))],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections import defaultdict
@@ -21,7 +22,8 @@ from .people import members
 _LOOK = 0.1  # seconds between two looks at what the chief prints: nothing announces it while everything else is dead
 _COUNT = 5  # of these looks, the processes are looked at in each such
 _AGENT = "agents/*/agents/0/work"
-_CHIEF = f"{_AGENT}/slaves/*/frameworks/*/executors/chief-0*/runs/*/stdout"
+#: Sandboxes of the chief.
+CHIEF = f"{_AGENT}/slaves/*/frameworks/*/executors/chief-0*/runs/*"
 
 
 class Witness:
@@ -32,7 +34,8 @@ class Witness:
 
     def __init__(self, cluster: Path, recording: Path) -> None:
         self._cluster, self._recording = cluster, recording
-        self._offsets: dict[Path, int] = {}
+        #: By path and inode: the file may be removed, and another one written.
+        self._offsets: dict[tuple[Path, int], int] = {}
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="witness", daemon=True)
         self.said: tuple[Said, ...] = ()
@@ -74,7 +77,7 @@ class Witness:
 
     def _listen(self) -> None:
         now = time.time()
-        for path in self._cluster.glob(_CHIEF):
+        for path in self._cluster.glob(f"{CHIEF}/stdout"):
             if path.parent.name != "latest" and not path.is_symlink():
                 self.said = (*self.said, *(Said(now, path.parent.name, line) for line in self._new(path)))
 
@@ -82,12 +85,13 @@ class Witness:
         """Whole lines."""
         try:
             with path.open("rb") as file:
-                file.seek(self._offsets.get(path, 0))
+                key = path, os.fstat(file.fileno()).st_ino
+                file.seek(self._offsets.get(key, 0))
                 content = file.read()
         except FileNotFoundError:
             return []
         whole = content[: content.rfind(b"\n") + 1]
-        self._offsets[path] = self._offsets.get(path, 0) + len(whole)
+        self._offsets[key] = self._offsets.get(key, 0) + len(whole)
         return whole.decode(errors="replace").splitlines()
 
     def _doubles(self) -> list[str]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 
 from chaos.arena import Arena
 from chaos.people import everything_on, kill, members
 from kit.freezing import freeze, frozen
+from mesos_local.master_api import call
+from tf_scheduler.errors import JobError
 
 from .common import Done, Kind, kill_task, launched, pick, pick_agent, reported, tasks, work_folder
 
 #: Seconds after the return of an agent within which replaced programs end (docs/recovery.md).
 _OLD_PROGRAM = 10.0
+#: Seconds until maintenance begins.
+_WINDOW = 60.0
 
 
 def _agent(arena: Arena, number: int) -> Done:
@@ -93,12 +99,41 @@ def _agent_disk_full(arena: Arena, number: int) -> Done:
     return Done(victim, frozenset({victim}))
 
 
+def _maintenance_soon(arena: Arena, number: int) -> Done:
+    """The window would begin after the tasks have left; it is cancelled before."""
+    began, victim = time.time(), pick_agent(arena, number)
+    names = frozenset(arena.hosts()[victim])
+    with _maintenance(arena, victim):
+        arena.until("its tasks are launched elsewhere", lambda: names <= launched(arena, began))
+        arena.until("its tasks run", lambda: names <= reported(arena, "running", began))
+        arena.until("nothing is launched there for a while", lambda: time.time() > began + _WINDOW)
+    there = [each.id for each in arena.witness.record().launched if each.time > began and each.agent == victim]
+    if there:
+        raise JobError(f"launched on {victim} before its maintenance: {', '.join(there)}")
+    return Done(victim, names)
+
+
+@contextmanager
+def _maintenance(arena: Arena, agent: str) -> Iterator[None]:
+    """Schedule the maintenance of an agent, and cancel it."""
+    machine = {"hostname": agent, "ip": "127.0.0.1"}
+    start = {"nanoseconds": round((time.time() + _WINDOW) * 1e9)}
+    window = {"machine_ids": [machine], "unavailability": {"start": start}}
+    update = partial(call, arena.cluster.master.address, "UPDATE_MAINTENANCE_SCHEDULE")
+    update(update_maintenance_schedule={"schedule": {"windows": [window]}})
+    try:
+        yield
+    finally:
+        update(update_maintenance_schedule={"schedule": {"windows": []}})
+
+
 KINDS: Mapping[str, Kind] = {
     "agent": _agent,
     "agent-frozen": _agent_frozen,
     "agent-emptied": _agent_emptied,
     "agent-back": _agent_back,
     "agent-disk-full": _agent_disk_full,
+    "maintenance-soon": _maintenance_soon,
     "agent-gone": _agent_gone,
     "agent-away": _agent_away,
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.arena import Arena
+from chaos.evidence import Launched
 from chaos.people import kill, members, of_task
 from mesos_local.node import agent_directory
 
@@ -55,6 +56,11 @@ def reported(arena: Arena, state: str, since: float) -> set[str]:
 
 def launched(arena: Arena, since: float) -> set[str]:
     return {launch.task for launch in arena.witness.record().launched if launch.time > since}
+
+
+def newest(arena: Arena, task: str) -> Launched:
+    """The task's last launch."""
+    return arena.witness.record().of(task)[-1]
 
 
 def work_folder(arena: Arena, agent: str) -> Path:

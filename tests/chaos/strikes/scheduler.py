@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from chaos.arena import UNREACHABLE_TIMEOUT, Arena
 from chaos.master_proxy import Calls
 from chaos.witness import logged
 from kit.freezing import frozen
+from tf_scheduler.cli.local_run.process import SupervisedScheduler
 from tf_scheduler.errors import JobError
 
-from .common import Done, Kind, kill_task, launched, pick, pick_agent, reported, signal_scheduler, tasks
+from .common import Done, Kind, kill_task, launched, pick, pick_agent, program_of, reported, signal_scheduler, tasks
 
 _HOUR = 3600.0
 
@@ -76,6 +79,30 @@ def _clock(seconds: float) -> Kind:
     return do
 
 
+def _log_cut(arena: Arena, number: int) -> Done:
+    log = arena.folder.scheduler_log
+    half = log.stat().st_size // 2
+    os.truncate(log, half)
+    done = program_of("worker")(arena, number)
+    arena.until("the log grows", lambda: log.stat().st_size > half)
+    return done
+
+
+def _two_schedulers(arena: Arena, number: int) -> Done:
+    folder, process = arena.folder.scheduler, arena.app.process
+    launch = replace(arena.launch, log=folder / "second.log", recording=folder / "second.jsonl")
+    second, began = SupervisedScheduler(launch), time.time()
+    try:
+        arena.until("the second one waits", lambda: "standby: " in launch.log.read_text())
+        done = program_of("worker")(arena, number)
+        arena.until("the worker runs again", lambda: done.hit <= reported(arena, "running", began))
+    finally:
+        second.stop()
+    if arena.app.process != process:
+        raise JobError("the first scheduler has ended")
+    return done
+
+
 KINDS: Mapping[str, Kind] = {
     "scheduler": _scheduler,
     "scheduler-kills": _scheduler_kills,
@@ -87,4 +114,6 @@ KINDS: Mapping[str, Kind] = {
     ),
     "clock-forward": _clock(_HOUR),
     "clock-back": _clock(-_HOUR),
+    "log-cut": _log_cut,
+    "two-schedulers": _two_schedulers,
 }
