@@ -26,6 +26,7 @@ from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.process import SchedulerLaunch
 from tf_scheduler.errors import JobError
 
+from .disks import own_disk, work_folder
 from .master_proxy import MasterProxy
 from .wall_clock import WallClock
 from .witness import Witness
@@ -168,8 +169,10 @@ def arena(
     agents: Sequence[AgentSpec] = AGENTS,
     agent_flags: Mapping[str, str] = AGENT_FLAGS,
     master_flags: Mapping[str, str] = MASTER_FLAGS,
+    *,
+    own_disks: bool = False,
 ) -> Iterator[Arena]:
-    """Run a job with the options `document`."""
+    """Run a job with the options `document`. `own_disks`: of the agents."""
     with ExitStack() as stack:
         first_port = stack.enter_context(port_block())
         zookeeper = store is Store.ZOOKEEPER
@@ -182,6 +185,9 @@ def arena(
                 die_with_parent=True,
             )
         )
+        for name, agent in cluster.agents.items() if own_disks else ():
+            stack.enter_context(own_disk(agent, work_folder(cluster.directory, name)))
+        cluster.wait_registered()
         ensemble = stack.enter_context(ZooKeeperEnsemble(3)) if store is Store.ENSEMBLE else None
         servers = ensemble.addresses if ensemble else cluster.zookeeper.address if zookeeper else ""
         state = f"zk://{servers}{CHROOT}" if servers else ""

@@ -119,6 +119,17 @@ CATALOGUE: Mapping[str, Fault] = {
             parts="scheduler store",
         ),
         Fault(
+            "roll-back",
+            "the state was written by a newer version; an operator restores it after the refusal",
+            parts="scheduler store",
+        ),
+        Fault(
+            "disk-read-only",
+            "the state's file system is read-only when the scheduler starts",
+            Store.SQLITE,
+            parts="scheduler store",
+        ),
+        Fault(
             "twin",
             "another scheduler of the same name is started with an empty state, and refused",
             parts="master registry",
@@ -159,6 +170,7 @@ CATALOGUE: Mapping[str, Fault] = {
             "agent-back", "an agent is frozen until its tasks are replaced, and then continues", parts="agent registry"
         ),
         Fault("agent-disk-full", "an agent has no disk space for launches when its worker is killed", parts="agent"),
+        Fault("agent-disk-full-running", "an agent's disk is full for 10 s while tasks run and its worker is killed"),
         Fault(
             "zookeeper-frozen", "ZooKeeper is frozen until its sessions have expired", Store.ZOOKEEPER, parts="store"
         ),

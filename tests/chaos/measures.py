@@ -117,7 +117,7 @@ LOCAL = frozenset({"worker", "ps", "chief", "executor", "executor-killed"})
 #: After these, addresses may be gone: who starts again at a new one takes others along (docs/recovery.md).
 MOVING = frozenset(
     {"agent-gone", "agent-away", "agent-emptied", "agent-back", "agent-disk-full", "two-at-once"}
-    | {"port-taken", "maintenance-soon"}
+    | {"agent-disk-full-running", "port-taken", "maintenance-soon"}
 )
 #: Seconds; and, of a worker that is back, times its bare start.
 NOTICED, DECIDED, RATIO = 1.0, 0.1, 1.3

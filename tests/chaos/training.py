@@ -65,7 +65,8 @@ def _training(
     costs: list[Cost] = []
     attempted = 0
     bare: dict[str, float] = {}
-    with arena(document, folder, planned.store) as found:
+    own_disks = any(what.fault.name == "agent-disk-full-running" for what in planned.strikes)
+    with arena(document, folder, planned.store, own_disks=own_disks) as found:
         try:
             found.settle(frozenset(), 0.0)
             bare |= {"worker": bare_start(document)}

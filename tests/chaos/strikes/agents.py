@@ -10,15 +10,18 @@ from contextlib import contextmanager
 from functools import partial
 
 from chaos.arena import Arena
+from chaos.disks import full, work_folder
 from chaos.people import everything_on, kill, members
 from kit.freezing import freeze, frozen
 from mesos_local.master_api import call
 from tf_scheduler.errors import JobError
 
-from .common import Done, Kind, kill_task, launched, pick, pick_agent, reported, tasks, work_folder
+from .common import Done, Kind, kill_task, launched, newest, pick, pick_agent, reported, tasks
 
 #: Seconds after the return of an agent within which replaced programs end (docs/recovery.md).
 _OLD_PROGRAM = 10.0
+#: Seconds for which a disk is full.
+_FULL = 10.0
 #: Seconds until maintenance begins.
 _WINDOW = 60.0
 
@@ -53,7 +56,7 @@ def _agent_emptied(arena: Arena, number: int) -> Done:
     victim = pick_agent(arena, number)
     names, node = arena.hosts()[victim], arena.wanted[victim]
     node.kill()
-    shutil.rmtree(work_folder(arena, victim))
+    shutil.rmtree(work_folder(arena.cluster.directory, victim))
     return Done(victim, frozenset(names), mend=node.start)
 
 
@@ -86,7 +89,7 @@ def _agent_disk_full(arena: Arena, number: int) -> Done:
     """Hide the agent's folder of executors under one without space; only root can."""
     began, victim = time.time(), pick([name for name in tasks(arena) if name.startswith("worker")], number)
     (agent,) = (agent for agent, names in arena.hosts().items() if victim in names)
-    (executors,) = (work_folder(arena, agent) / "slaves").glob("*/frameworks/*/executors")
+    (executors,) = (work_folder(arena.cluster.directory, agent) / "slaves").glob("*/frameworks/*/executors")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2", "none", executors], check=True)
     try:
         kill_task(arena, victim, program=True)
@@ -96,6 +99,21 @@ def _agent_disk_full(arena: Arena, number: int) -> Done:
         )
     finally:
         subprocess.run(["umount", executors], check=True)
+    return Done(victim, frozenset({victim}))
+
+
+def _agent_disk_full_running(arena: Arena, number: int) -> Done:
+    """The agent itself may exit because it cannot write; the operator starts it again."""
+    victim = pick([name for name in tasks(arena) if name.startswith("worker")], number)
+    agent = newest(arena, victim).agent
+    node = arena.wanted[agent]
+    with full(work_folder(arena.cluster.directory, agent)):
+        kill_task(arena, victim, program=True)
+        began = time.time()
+        arena.until("the disk was full for a while", lambda: time.time() > began + _FULL)
+    if node.process is not None and not node.process.alive():
+        node.kill()
+        node.start()
     return Done(victim, frozenset({victim}))
 
 
@@ -133,6 +151,7 @@ KINDS: Mapping[str, Kind] = {
     "agent-emptied": _agent_emptied,
     "agent-back": _agent_back,
     "agent-disk-full": _agent_disk_full,
+    "agent-disk-full-running": _agent_disk_full_running,
     "maintenance-soon": _maintenance_soon,
     "agent-gone": _agent_gone,
     "agent-away": _agent_away,

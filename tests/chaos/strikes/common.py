@@ -7,12 +7,10 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from chaos.arena import Arena
 from chaos.evidence import Launched
 from chaos.people import kill, members, of_task
-from mesos_local.node import agent_directory
 
 _TIMEOUT = 5.0  # seconds for one answer of the scheduler
 
@@ -61,10 +59,6 @@ def launched(arena: Arena, since: float) -> set[str]:
 def newest(arena: Arena, task: str) -> Launched:
     """The task's last launch."""
     return arena.witness.record().of(task)[-1]
-
-
-def work_folder(arena: Arena, agent: str) -> Path:
-    return agent_directory(arena.cluster.directory, agent) / "agents" / "0" / "work"
 
 
 def health(arena: Arena) -> int:

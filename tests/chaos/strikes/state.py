@@ -7,9 +7,10 @@ import resource
 import shutil
 import signal
 import sqlite3
+import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 
 from kazoo.client import KazooClient
@@ -21,6 +22,9 @@ from kit.freezing import frozen
 from mesos_local.host.process import PROC, read_stat
 from tf_scheduler.cli.common.folders import write_private
 from tf_scheduler.cli.local_run.follow import RunScheduler
+from tf_scheduler.service.store import open_store
+from tf_scheduler.store.interface import Put
+from tf_scheduler.store.records import FRAMEWORK, SCHEMA
 
 from .common import Done, Kind, health, program_of, signal_scheduler
 
@@ -137,16 +141,20 @@ def _nodes(arena: Arena) -> Iterator[KazooClient]:
         client.close()
 
 
-def _byte_flipped(arena: Arena, number: int) -> Done:
-    """Kill the scheduler, change a stored byte, and restore it after the refusal."""
-    with arena.repairing():
-        _end_scheduler(arena)
-        with _flipped(arena, number):
-            arena.app.restart(ADOPT_FRAMEWORK="")
-            _wait_refused(arena, arena.app, "cannot be read", "is damaged")
-            arena.app.stop()
-        arena.app.restart()
-    return Done("scheduler")
+def _spoiled(spoil: Callable[[Arena, int], AbstractContextManager[None]], *words: str) -> Kind:
+    """Spoil the state of a killed scheduler, and restore it after the refusal."""
+
+    def do(arena: Arena, number: int) -> Done:
+        with arena.repairing():
+            _end_scheduler(arena)
+            with spoil(arena, number):
+                arena.app.restart(ADOPT_FRAMEWORK="")
+                _wait_refused(arena, arena.app, *words)
+                arena.app.stop()
+            arena.app.restart()
+        return Done("scheduler")
+
+    return do
 
 
 @contextmanager
@@ -168,6 +176,36 @@ def _flipped(arena: Arena, number: int) -> Iterator[None]:
         file.execute("UPDATE entry SET value = ? WHERE rowid = ?", (_flip(before, number), row))
         yield
         file.execute("UPDATE entry SET value = ? WHERE rowid = ?", (before, row))
+
+
+@contextmanager
+def _newer(arena: Arena, _number: int) -> Iterator[None]:
+    """Within, the framework's record has the schema of a newer version."""
+    options = json.loads(arena.folder.options.read_text())
+
+    def put(change: Callable[[bytes], bytes]) -> bytes:
+        store = open_store(options["scheduler"]["state"], options["service"]["name"])
+        with closing(store):
+            before = store.load()[FRAMEWORK]
+            store.apply([Put(FRAMEWORK, change(before))])
+        return before
+
+    before = put(lambda data: json.dumps({**json.loads(data), "schema": SCHEMA + 1}).encode())
+    try:
+        yield
+    finally:
+        put(lambda _: before)
+
+
+@contextmanager
+def _read_only(arena: Arena, _number: int) -> Iterator[None]:
+    """Mount the file on itself; only root can."""
+    file = arena.folder.store
+    subprocess.run(["mount", "--bind", "-o", "ro", file, file], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", file], check=True)
 
 
 def _flip(data: bytes, number: int) -> bytes:
@@ -209,7 +247,9 @@ KINDS: Mapping[str, Kind] = {
     "disk-full": _disk_full,
     "state-lost": _state_lost,
     "nodes-deleted": _nodes_deleted,
-    "byte-flipped": _byte_flipped,
+    "byte-flipped": _spoiled(_flipped, "cannot be read", "is damaged"),
+    "roll-back": _spoiled(_newer, "run the newer version"),
+    "disk-read-only": _spoiled(_read_only, "Read-only file system"),
     "twin": _twin,
     "quorum-lost": _quorum_lost,
 }
