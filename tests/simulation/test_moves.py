@@ -218,6 +218,7 @@ def histories() -> Any:
     yield finished_task_in_user_plan()
     yield outdated_chief_was_lost_before()
     yield lost_once_and_ended(on_worker(Verb.INTERRUPT))
+    yield play(a_world(), send.status("worker-0", TaskState.UNREACHABLE), send.status("worker-0", TaskState.STARTING))
     for first in ((), (unwell,), (well,)):
         yield stopped(*first)
         yield restarted(*first)
