@@ -44,7 +44,7 @@ def with_start_time(status: TaskStatus, stored: TaskStatus | None, now: float) -
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the times at which tasks may be late, or may have taken too long to start."""
     timeout = _join_timeout(state)
-    if timeout is not None and state.derived.oldest_start < math.inf:
+    if timeout is not None:
         yield _due(state, state.derived.oldest_start, timeout)
     if (due := _no_server_warning_at(state)) is not None:
         yield due
@@ -77,8 +77,7 @@ def ready_count(state: SchedulerState) -> int:
 
 def _join_timeout(state: SchedulerState) -> float | None:
     """Return `start_timeout` if a task may have to join."""
-    is_expected = ready_count(state) > 0 or state.stored.recoveries or state.spec.program is not None
-    return state.spec.recovery.start_timeout if is_expected and _is_watching(state) else None
+    return state.spec.recovery.start_timeout if _is_watching(state) else None
 
 
 def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
