@@ -125,7 +125,11 @@ def test_health_reports_refused_calls() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(45.2, "is 45 s behind that of the Mesos master"), (-3600.0, "is 3600 s ahead of that of the Mesos master")],
+    [
+        (45.2, "is 45 s behind that of the Mesos master"),
+        (0.6, "is 1 s behind that of the Mesos master"),
+        (-3600.0, "is 3600 s ahead of that of the Mesos master"),
+    ],
 )
 def test_clock_drift_is_reported_until_it_ends(seconds: float, words: str) -> None:
     decision = play(STATE, ClockDrifted(seconds))

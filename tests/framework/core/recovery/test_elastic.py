@@ -43,6 +43,13 @@ def test_cluster_restarts_with_workers_that_fit(cpus: float, expected: int) -> N
     assert (Resized(expected, NOW),) == reduced(lost(cpus))
 
 
+@pytest.mark.parametrize("count", range(1, 8))
+def test_cluster_gets_the_most_workers_that_fit(count: int) -> None:
+    spec = replace(SPEC, jobs=(a_job(JobKind.WORKER, 8, min_count=1),))
+
+    assert (Resized(count, NOW),) == reduced(lost(0.6 * count, spec))
+
+
 def test_cluster_is_not_smaller_than_minimum() -> None:
     assert () == reduced(lost(cpus=0.6))
 

@@ -203,6 +203,7 @@ def test_drain_restarts_chief_in_the_same_decision() -> None:
     decision = maintenance.drain(with_fields(state, windows={window.agent_id: window}), 100.0)
 
     assert ["worker-0", "chief-0"] == [change.recovery.task for change in decision.changes]
+    assert [("worker-0", True), ("chief-0", True)] == [(outcome.task, outcome.warning) for outcome in decision.outcomes]
 
 
 def test_only_offer_without_window_ends_maintenance() -> None:

@@ -16,7 +16,6 @@ from tf_scheduler.core.recovery.reconcile import (
     LAUNCH_TIMEOUT,
     LONGEST_WAIT,
     MAX_ABANDONED,
-    MAX_ABANDONED_AGE,
     ask_again,
     deadlines,
     mark_answered,
@@ -220,7 +219,8 @@ def test_abandoned_launches_are_asked_about_regularly() -> None:
 def test_abandoned_launch_is_forgotten_when_it_is_too_old() -> None:
     state = with_abandoned(1.0, 2.0)
 
-    one, none = (poll(state, at + MAX_ABANDONED_AGE) for at in (1.0, 2.0))
+    # Two weeks, as the default of --registry_max_agent_age.
+    one, none = (poll(state, at + 14 * 86_400.0) for at in (1.0, 2.0))
 
     assert ({"old__1"}, {"old__1"}) == (set(one.state.stored.abandoned), set(one.calls[0].tasks))
     assert ({}, ()) == (none.state.stored.abandoned, none.calls)

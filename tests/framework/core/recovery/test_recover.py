@@ -13,7 +13,7 @@ from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.mesos import decode
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
-from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
+from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskState
 
@@ -184,6 +184,24 @@ def test_silence_does_not_count_as_training(seconds, has_begun) -> None:
     )
 
     assert has_begun is recoveries(decision)["worker-0"].has_begun
+
+
+def test_time_of_a_program_counts_from_its_start() -> None:
+    """Not from its launch: images and hooks may take longer than the program runs."""
+    before = a_status("worker-0__1", timestamp=NOW - 3.0)
+    change = recover.StatusChange(STATE.stored.tasks["worker-0"], before, before, NOW, lambda: "id")
+
+    assert 3.0 == change.seconds_run
+
+
+@pytest.mark.parametrize(("timeout", "seconds", "expected"), [(50.0, 110.0, 0), (50.0, 109.0, 2), (None, 0.0, 0)])
+def test_launch_that_outlives_start_timeout_resets_late_launches(timeout, seconds: float, expected: int) -> None:
+    state = a_running_state(replace(SPEC, recovery=RecoveryPolicy(start_timeout=timeout)))
+    launched_at = state.stored.tasks["worker-0"].launched_at
+
+    items = recoveries(end(with_history(state, start_timeouts=2), now=launched_at + seconds))
+
+    assert expected == items["worker-0"].start_timeouts
 
 
 def test_peers_that_restart_remember_the_error() -> None:

@@ -11,7 +11,7 @@ from tf_scheduler.core.recovery.startup_timeout import MAX_LATE_LAUNCHES, RECONN
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy
-from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.state import DerivedState, Result, Verdict
 from tf_scheduler.model.task import Cause, Progress, TaskState
 
 TIMEOUT = 100.0
@@ -60,7 +60,9 @@ def test_task_that_misses_its_peers_is_relaunched_after_timeout() -> None:
 
 
 def test_ready_tasks_are_counted() -> None:
-    assert (0, 3) == (startup_timeout.ready_count(STARTING), startup_timeout.ready_count(WAITING))
+    states = (replace(STARTING, derived=DerivedState()), STARTING, WAITING)
+
+    assert [0, 0, 3] == [startup_timeout.ready_count(state) for state in states]
 
 
 @pytest.mark.parametrize(

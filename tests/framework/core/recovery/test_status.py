@@ -116,6 +116,13 @@ def test_failures_soon_after_failed_job_are_collateral(now: float, expected) -> 
     assert expected == after.stored.result.collateral
 
 
+@pytest.mark.parametrize("verdict", [Verdict.STOPPED, Verdict.SUCCEEDED])
+def test_failure_after_job_that_did_not_fail_is_not_collateral(verdict: Verdict) -> None:
+    state = apply(STATE, ResultDecided(Result(verdict, "x", 100.0)))
+
+    assert () == update(state, task_state=TaskState.FAILED).state.stored.result.collateral
+
+
 def test_unstarted_launch_is_lost_and_killed() -> None:
     """Its agent may start it later."""
     spec = replace(SPEC, recovery=RecoveryPolicy(start_timeout=1.0))
