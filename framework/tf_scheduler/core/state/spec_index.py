@@ -223,9 +223,4 @@ def _shape(spec: ServiceSpec) -> Mapping[str, int]:
 
 
 def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=_plain)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _plain(value: object) -> object:
-    return sorted(map(str, value)) if isinstance(value, (set, frozenset)) else str(value)
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
