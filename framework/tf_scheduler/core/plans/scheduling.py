@@ -96,7 +96,7 @@ def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tupl
     """
     if base.state.stored.result is not None:
         return ()
-    taken: set[TaskName] = set()
+    taken: set[TaskName | None] = set()
     runnable: list[RunnableSteps] = []
     for plan in progress.values():
         steps = tuple(
@@ -105,7 +105,7 @@ def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tupl
             if step.task is None
             or (step.task not in taken and owning_plan(base.state, progress, step.task) in (None, plan.plan.name))
         )
-        taken.update(step.task for step in steps if step.task is not None)
+        taken.update(step.task for step in steps)
         if steps:
             runnable.append(RunnableSteps(plan.plan, steps))
     return tuple(runnable)

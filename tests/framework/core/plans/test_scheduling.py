@@ -9,6 +9,7 @@ from tf_scheduler.core.plans.scheduling import (
     eligible,
     held_back,
     pending_gangs,
+    step_children,
     view_of,
 )
 from tf_scheduler.core.recovery.replacement import replace_launch
@@ -179,6 +180,18 @@ def test_released_phases_of_a_canary_plan_run() -> None:
         return [step.name for item in steps for step in item.steps]
 
     assert [[], ["ps-0"], ["ps-0"]] == [due(), due(("ps",)), due(("ps",), ("*",))]
+
+
+def test_released_canary_of_one_phase_does_not_count_in_another() -> None:
+    """Both phases may have a step with the same name."""
+    phases = tuple(PhaseSpec(name, "worker", PlanStrategy.CANARY) for name in ("first", "second"))
+    control = PlanControl(released=frozenset({("first", "worker-0")}))
+    spec = a_spec(plans={"train": PlanSpec("train", phases=phases)})
+    progress = view_of(with_fields(SchedulerState(spec), controls={"train": control})).progress["train"]
+
+    released = [step_children(progress, phase, frozenset()).released for phase in progress.plan.phases]
+
+    assert [{"worker-0"}, set()] == released
 
 
 def test_task_with_other_options_gets_parameters_of_the_plan() -> None:
