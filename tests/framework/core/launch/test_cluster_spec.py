@@ -1,6 +1,8 @@
 """From addresses to ClusterSpec and TF_CONFIG."""
 
-from tf_scheduler.core.launch.cluster_spec import cluster_of, tf_config
+import pytest
+
+from tf_scheduler.core.launch.cluster_spec import cluster_of, tf_config, with_generation
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskRecord
@@ -26,3 +28,21 @@ def test_evaluator_is_not_in_cluster_spec() -> None:
         "cluster": {"chief": ["c:1"], "worker": ["w:1"]},
         "task": {"type": "evaluator", "index": 0},
     }
+
+
+@pytest.mark.parametrize(
+    ("job", "address", "expected"),
+    [
+        pytest.param(JobKind.WORKER, "h:0", 1, id="same address"),
+        pytest.param(JobKind.WORKER, "h:9", 2, id="other address"),
+        pytest.param(JobKind.PS, "h:1", 2, id="new task"),
+        pytest.param(JobKind.EVALUATOR, "h:9", 1, id="outside the ClusterSpec"),
+    ],
+)
+def test_new_address_is_a_new_generation(job: JobKind, address: str, expected: int) -> None:
+    """Every peer then restarts: not for a task that no peer knows."""
+    previous = {item.name: item for item in (record(JobKind.WORKER, 0, "h:0"), record(JobKind.EVALUATOR, 0, "h:2"))}
+
+    (launched,) = with_generation(previous, [record(job, 0, address)])
+
+    assert expected == launched.generation

@@ -1,10 +1,11 @@
 """Executor payload: every task option arrives; launches share a ClusterSpec."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from builders import EXECUTOR, a_running_state, a_spec, an_offer, with_fields
+from builders import EXECUTOR, a_job, a_record, a_running_state, a_spec, an_offer, with_fields
 from tf_executor.contract.payload import Liveness, Payload
 from tf_scheduler.core.launch.launch import accepts, payload_of, placeholder_payload, plan_launches, task_environment
 from tf_scheduler.core.placement.agents import PlacementContext
@@ -161,6 +162,21 @@ def test_placeholder_payload_runs_only_its_command() -> None:
         placeholder.readiness,
     )
     assert original.environment == placeholder.environment
+    busy = replace(original, cluster_flags=True, rendezvous=True, stalled_after=9.0)
+    assert placeholder == placeholder_payload(busy, "sleep 1")
+    assert (False, False, 0.0) == (placeholder.cluster_flags, placeholder.rendezvous, placeholder.stalled_after)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers"), [(JobKind.DISPATCHER, True), (JobKind.DATA_WORKER, True), (JobKind.EVALUATOR, False)]
+)
+def test_servers_of_data_service_must_answer(kind: JobKind, answers: bool) -> None:
+    """Although they are not in the ClusterSpec; an evaluator has no server."""
+    side = replace(a_record(NEW.spec, "worker-0"), job=kind)
+
+    readiness = payload_of(NEW.spec, a_job(kind, 1), side, CLUSTER).readiness
+
+    assert (side.address if answers else "") == readiness
 
 
 # --- Launches

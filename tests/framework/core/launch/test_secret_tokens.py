@@ -294,6 +294,16 @@ def test_references_are_only_names(world) -> None:
     assert (("USER_NAME",), "") == (payload(launch).secrets, payload(launch).secrets_url)
 
 
+def test_task_gets_only_references_of_its_job() -> None:
+    """And none for a secret that the scheduler delivers."""
+    team = SecretSpec("reference:team/key", env="USER_NAME", jobs=frozenset({"worker"}))
+    launches, _ = launched(a_service(team, *SECRETS))
+
+    assert {"ps-0": [], "worker-0": ["USER_NAME"], "worker-1": ["USER_NAME"]} == {
+        name: list(launch.references) for name, launch in launches.items()
+    }
+
+
 # On a virtual network, and where agents offer under a name.
 
 
@@ -326,6 +336,14 @@ def test_virtual_network_agent_and_container_get_secrets(address: str, expected:
         why = world.ask(address=address).answer.message
         assert "is not the address of the task's agent or container: 10.0.0.1, 9.0.1.5, fd01::5" in why
     assert networked("10.0.0.1", from_agent_only=False).gets_secrets(address=address)
+
+
+def test_unknown_agent_address_is_not_described() -> None:
+    """Only the container's own address is known."""
+    world = networked("")
+    reports(world, "9.0.1.5")
+
+    assert "agent or container: 9.0.1.5 (option" in world.ask(address="10.0.0.2").answer.message
 
 
 @pytest.mark.parametrize("agent_address", ["", "agent-1", "10.0.0.1"])
