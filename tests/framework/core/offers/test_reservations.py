@@ -7,17 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_job, a_spec, needs, ports, scalar
+from builders import a_job, a_spec, needs, ports, scalar, with_fields
 from kit.worlds import pass_time
 from simulation.mesos import Agent, an_agent, traded_in
 from simulation.pool import Pool
 from simulation.world import World
-from tf_scheduler.core.offers.reservations import LOST_GRACE_SECONDS, UNRESERVE_SETTLE_SECONDS, UNRESERVE_TIMEOUT
+from tf_scheduler.core.offers.reservations import (
+    LOST_GRACE_SECONDS,
+    UNRESERVE_SETTLE_SECONDS,
+    UNRESERVE_TIMEOUT,
+    active,
+)
 from tf_scheduler.model.effects import Accept, ReservationDropped, ReservationMade, Teardown
 from tf_scheduler.model.events import StopRequested
-from tf_scheduler.model.placement import GangMode, GangSpec
-from tf_scheduler.model.resources import Operation
+from tf_scheduler.model.ids import AgentId
+from tf_scheduler.model.placement import AgentLocation, GangMode, GangSpec
+from tf_scheduler.model.resources import Operation, Reservation
 from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
 
 HOLD, TIMEOUT = 5.0, 60.0
 
@@ -340,3 +347,20 @@ def test_static_reservation_is_not_reserved_again() -> None:
     pass_time(world, HOLD + 1)
 
     assert {"a"} == {change.reservation.location.hostname for change in changes(world, ReservationMade)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "now", "expected"),
+    [
+        ({}, 99.0, ["ps-0"]),
+        ({}, 100.0, []),
+        ({"unreserved": frozenset({"r"})}, 99.0, []),
+        ({"result": Result(Verdict.FAILED, "enough", 98.0)}, 99.0, []),
+    ],
+)
+def test_reservation_is_active_until_released_or_expired(changed, now: float, expected) -> None:
+    """Nothing is placed on one that is being released."""
+    made = Reservation("r", "ps-0", "ps", AgentId("a-id"), AgentLocation("a"), 100.0)
+    state = with_fields(SchedulerState(a_spec()), reservations={"r": made}, **changed)
+
+    assert expected == list(active(state, now))
