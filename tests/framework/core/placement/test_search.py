@@ -258,6 +258,17 @@ def test_packed_queue_prefers_agent_for_whole_gang_first() -> None:
     assert ["a-0", "a-1"] == [queue.pop(1).agent.hostname, queue.pop(1).agent.hostname]
 
 
+@pytest.mark.parametrize(("left", "expected"), [(1, ["a-1", "a-0"]), (0, ["a-1", None])])
+def test_packed_queue_uses_current_capacity(left: int, expected) -> None:
+    """Another task was placed on a-0 since: it has room for `left`, no longer for 4."""
+    now = {"a-0": 4, "a-1": 2}
+    queue = PackedQueue(lambda room: now[room.agent.hostname], shuns_gpus=False, rest=(0,) * 5)
+    queue.fill([(room, now[room.agent.hostname]) for room in capacities(agents(4, 2))])
+    now["a-0"] = left
+
+    assert expected == [room and room.agent.hostname for room in (queue.pop(3), queue.pop(1))]
+
+
 def test_packed_queue_returns_none_when_all_are_full() -> None:
     assert None is packed().pop(1)
 
@@ -300,7 +311,39 @@ def test_rank_neighbourhoods_prefers_rack_for_whole_gang() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "tasks", "expected"), [((4, 4, 4), 6, 3), ((4, 4, 1), 6, 2), ((3, 3, 2), 7, 3), ((1,), 3, 1), ((), 3, 0)]
+    ("takes", "cpus", "first"),
+    [
+        pytest.param(((3, 3), (1, 1, 6)), 4, "b", id="fewest agents"),
+        pytest.param(((8,), (4,)), 4, "b", id="exactly all tasks"),
+        pytest.param(((4,), (8,)), 8, "b", id="needs of the whole gang"),
+        pytest.param(((4,), (5,)), 4, "a", id="least left over"),
+        pytest.param(((1,), (2,)), 9, "b", id="most tasks if none holds all"),
+    ],
+)
+def test_rank_neighbourhoods_compares_racks(takes, cpus: int, first: str) -> None:
+    """Four tasks and racks a and b, whose agents take these numbers of them."""
+    sizes = [*takes[0], *takes[1]]
+    rooms = capacities(
+        an_offer(f"o-{n}", f"a-{n}", cpus=size, attributes={"rack": "a" if n < len(takes[0]) else "b"})
+        for n, size in enumerate(sizes)
+    )
+
+    rank_neighbourhoods(rooms, ("rack",), GangProfile(4, sizes, (1000 * cpus, 0, 0, 0, 0)))
+
+    assert {first} == {room.agent.location.attributes["rack"] for room in rooms if room.rank == 0}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks", "expected"),
+    [
+        ((4, 4, 2), 6, 3),
+        ((8, 2, 2), 8, 1),
+        ((4, 4, 4), 6, 3),
+        ((4, 4, 1), 6, 2),
+        ((3, 3, 2), 7, 3),
+        ((1,), 3, 1),
+        ((), 3, 0),
+    ],
 )
 def test_group_by_quota_is_largest_even_spread(sizes, tasks, expected) -> None:
     """All values if no even spread exists."""
