@@ -307,14 +307,14 @@ A launch counts as lost if it is in TASK_STAGING, or has no status, for `recover
 {startup_timeout.MIN_LAUNCH_SECONDS:g}). The scheduler asks Mesos to kill the lost launch. The next launch moves to
 another agent if possible.
 
-A task is *frozen* if one of its processes is stopped by a signal (state T), also below a parent that works, or if one is
-blocked by a disk, device or network file system (state D) and no process of the task uses CPU time. TensorFlow reports no
-error then: the peers wait. The executor of every task checks
-its processes every {health.SAMPLE_INTERVAL:g} s. It reports a task that is frozen for
-{health.FREEZE_REPORTED_AFTER:g} s. An event, `tasks`, `health` and the web page then name the frozen task. After
-`health.frozen_after` seconds the executor stops the frozen task, and the scheduler relaunches it. The stop does not count as
-a failure, and no peer that waits for the task is stopped. If a frozen task exits by itself, or its health check fails
-first, the message names the stopped process, and the end does not count as a failure either. A process that is stopped by a debugger (state t) is not frozen.
+A task is *frozen* if one of its processes is stopped by a signal (state T), also below a parent that works, or if one
+is blocked by a disk, device or network file system (state D) and no process of the task uses CPU time. TensorFlow
+reports no error then: the peers wait. The executor of every task checks its processes every {health.SAMPLE_INTERVAL:g}
+s. It reports a task that is frozen for {health.FREEZE_REPORTED_AFTER:g} s. An event, `tasks`, `health` and the web page
+then name the frozen task. After `health.frozen_after` seconds without output and progress the executor stops the frozen
+task, and the scheduler relaunches it. The stop does not count as a failure, and no peer that waits for the task is
+stopped. If a frozen task exits by itself, or its health check fails first, the message names the stopped process, and
+the end does not count as a failure either. A process that is stopped by a debugger (state t) is not frozen.
 
 Silence alone proves nothing: a healthy program may print and report nothing for hours. When a training that has reported
 progress reports none for {SILENCE} s, `health` and the web page show for how long, and the task of the last

@@ -29,7 +29,8 @@ from .process.output import TAIL_BYTES, Output, error_of, output_excerpt
 from .process.supervisor import CommandContext, SpawnError, Supervisor
 from .process.temporary import TemporaryFolder
 from .process.tree import descendants
-from .process.watchdog_process import process_entry, session_entry
+from .process.watchdog import WatchedProcesses
+from .process.watchdog_process import session_entry
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
@@ -67,9 +68,8 @@ class TaskProcess:
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
         self._rendezvous = ExitStack()
         self._fence = fence_of(payload, task_id, environ, put)
-        #: The stage, which leads a session, and processes of other sessions, each known to the watchdog.
-        self._session = 0
-        self._detached: set[tuple[int, int]] = set()
+        #: The stage, which leads a session, and processes of other sessions.
+        self._session, self._watched = 0, WatchedProcesses(watch)
         self._memory_before = memory.read_oom_kills()
 
     def spawn(self, stage: Stage, ending: EndReport) -> events.Event:
@@ -81,7 +81,9 @@ class TaskProcess:
                 threading.Thread(target=self._prepare_stage, args=(stage,), name=stage.value, daemon=True).start()
                 return events.Spawned()
             self._session = 0
-            self._sample()  # background processes of earlier stages, whose session the watchdog forgets
+            self._sample(
+                is_stage_over=True
+            )  # background processes of earlier stages, whose session the watchdog forgets
             line = around_environment.stage_command(stage, self._payload, self._sandbox)
             pid = self._supervisor.spawn(line, self._context(ending, stage))
             self._session = pid
@@ -192,9 +194,11 @@ class TaskProcess:
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))
         me = os.getpid()
-        self._checks.watch_freezing(self._payload.frozen_after, self._sample)
+        self._checks.watch_freezing(self._payload.frozen_after, self._sample, lambda: self._silence(started))
         if self._payload.stalled_after:
-            self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(started))
+            # TensorFlow prints messages before its import is over.
+            counts_from = started + self._payload.stall_grace
+            self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(counts_from))
         folders = [Path(self._sandbox, folder) for folder in self._payload.event_folders]
         if self._progress is not None and folders:
             from .around.event_files import ProgressDetector  # the program has started already
@@ -202,14 +206,9 @@ class TaskProcess:
             own = Path(self._sandbox)
             self._progress.detect(ProgressDetector(folders, time.time(), lambda: descendants(me), own).scan)
 
-    def _sample(self) -> list[ProcessSample]:
-        """Sample the task's processes; the watchdog gets those that left their session."""
+    def _sample(self, is_stage_over: bool = False) -> list[ProcessSample]:
         samples = sample_processes(os.getpid())
-        for item in samples:
-            with suppress(OSError):  # exited, or without the watchdog
-                if (item.pid, item.start_time) not in self._detached and os.getsid(item.pid) != self._session:
-                    self._watch_entry(process_entry(item.pid, item.start_time))
-                    self._detached.add((item.pid, item.start_time))
+        self._watched.add(samples, self._session, with_new=is_stage_over)
         return samples
 
     def _is_own_port(self) -> bool:
@@ -229,13 +228,9 @@ class TaskProcess:
         silent = 0.0 if self._progress is None else self._progress.silent_for(started)
         return f"no progress for {silent:.0f} s" if silent > liveness.timeout else ""
 
-    def _silence(self, started: float) -> float:
-        """Return the seconds without output and progress.
-
-        Without progress they begin after the grace period: TensorFlow prints messages before its import is over.
-        """
+    def _silence(self, counts_from: float) -> float:
+        """Return the seconds without output and progress, before any from `counts_from`."""
         quiet = time.monotonic() - max(self._out.last, self._err.last)
-        counts_from = started + self._payload.stall_grace
         waited = time.monotonic() - counts_from if self._progress is None else self._progress.silent_for(counts_from)
         return min(quiet, waited)
 

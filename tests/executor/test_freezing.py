@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_each_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     look = looks()
     checks = HealthChecks(events.put)
-    checks.watch_freezing(0.0, lambda: next(look))
+    checks.watch_freezing(0.0, lambda: next(look), lambda: 0.0)
     first, second = events.get(timeout=30), events.get(timeout=30)
     checks.stop()
 
@@ -114,8 +115,28 @@ def test_each_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_limit_ends_the_watch() -> None:
     """Sampling is as frequent as a small limit needs."""
     events: SimpleQueue[Any] = SimpleQueue()
-    HealthChecks(events.put).watch_freezing(0.2, lambda: [process("T")])
+    HealthChecks(events.put).watch_freezing(0.2, lambda: [process("T")], lambda: 1.0)
     assert isinstance(events.get(timeout=30), FreezeChanged)
+    assert isinstance(events.get(timeout=30), FrozenTooLong)
+
+
+def test_program_that_prints_is_not_ended_for_a_stopped_process() -> None:
+    """It works; only the stopped process does not."""
+    events: SimpleQueue[Any] = SimpleQueue()
+    asked, silence = Event(), [0.1]
+
+    def silent_for() -> float:
+        asked.set()
+        return silence[0]
+
+    HealthChecks(events.put).watch_freezing(0.2, lambda: [process("T")], silent_for)
+    assert isinstance(events.get(timeout=30), FreezeChanged)
+    assert asked.wait(30)
+    asked.clear()
+    assert asked.wait(30)
+    assert events.empty()
+
+    silence[0] = 0.3
     assert isinstance(events.get(timeout=30), FrozenTooLong)
 
 

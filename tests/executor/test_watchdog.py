@@ -11,6 +11,8 @@ from pathlib import Path
 from jobs import PATIENCE
 from kit.commands import ENVIRONMENT
 from kit.waiting import wait_until
+from tf_executor.process.freezing import sample_processes
+from tf_executor.process.watchdog import WatchedProcesses
 
 #: Start a watchdog, then a shell with two children, one in another session; print their ids.
 EXECUTOR = """
@@ -102,3 +104,31 @@ def test_session_of_an_earlier_stage_is_forgotten(tmp_path: Path) -> None:
         wait_until(lambda: not folder.exists(), "the watchdog has killed all processes")
         assert [] == select.select([descriptors[0]], [], [], 0)[0]
         os.close(descriptors[0])
+
+
+def test_watchdog_hears_of_each_lasting_process_once() -> None:
+    """A program may start a short-lived process in a session of its own every second."""
+    entries: list[str] = []
+    watched = WatchedProcesses(entries.append)
+
+    def sample(with_new: bool = False) -> None:
+        watched.add(sample_processes(os.getpid()), os.getsid(0), with_new=with_new)
+
+    def sleeping() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "1000"], start_new_session=True)
+
+    with ExitStack() as stack:
+        lasting, same_session = sleeping(), subprocess.Popen(["sleep", "1000"])
+        for process in (lasting, same_session):
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        for _ in range(3):
+            with sleeping() as short:
+                sample()
+                short.kill()
+        assert [f"+{lasting.pid}"] == [entry.split()[0] for entry in entries]
+
+        with sleeping() as last:
+            sample(with_new=True)
+            last.kill()
+        assert f"+{last.pid}" == entries[-1].split()[0]

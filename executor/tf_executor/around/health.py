@@ -102,13 +102,15 @@ class HealthChecks:
         """Report Unhealthy when the program has been silent for `limit` seconds."""
         self._start("silence", lambda: self._watch_silence(limit, silent_for))
 
-    def watch_freezing(self, limit: float, sample: Callable[[], Sequence[ProcessSample]]) -> None:
+    def watch_freezing(
+        self, limit: float, sample: Callable[[], Sequence[ProcessSample]], silent_for: Callable[[], float]
+    ) -> None:
         """Report frozen processes and their return; FrozenTooLong after `limit` seconds.
 
-        `limit` 0: never.
+        `limit` 0: never. A program that was silent for a shorter time works, although one of its processes is frozen.
         """
         self._sample = sample
-        self._start("freezing", lambda: self._watch_freezing(limit))
+        self._start("freezing", lambda: self._watch_freezing(limit, silent_for))
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         threading.Thread(target=run, name=name, daemon=True).start()
@@ -154,7 +156,7 @@ class HealthChecks:
             return FrozenTooLong(f"{reason}; {detector.describe()}")
         return Unhealthy(reason)
 
-    def _watch_freezing(self, limit: float) -> None:
+    def _watch_freezing(self, limit: float, silent_for: Callable[[], float]) -> None:
         interval, reported_after = SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER
         if limit:
             interval, reported_after = min(interval, limit / 4), min(reported_after, limit / 2)
@@ -165,7 +167,7 @@ class HealthChecks:
                 self._on_event(FreezeChanged(detector.describe(), is_frozen=True))
             elif reported and not seconds:
                 self._on_event(FreezeChanged(f"continues after it was frozen for {reported:.0f} s", is_frozen=False))
-            if limit and seconds >= limit:
+            if limit and min(seconds, silent_for()) >= limit:
                 self._on_event(FrozenTooLong(f"frozen for {seconds:.0f} s: {detector.describe()}"))
                 return
             reported = seconds if seconds >= reported_after else 0.0

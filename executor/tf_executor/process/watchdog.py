@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Callable, Mapping
+from contextlib import suppress
+from typing import Callable, Iterable, Mapping
 
-from .watchdog_process import END
+from .freezing import ProcessSample
+from .watchdog_process import END, process_entry
 
 #: Variables whose values identify the processes of one launch.
 _MARKS = ("MESOS_EXECUTOR_ID", "MESOS_SANDBOX")
@@ -56,3 +58,26 @@ def _detach(reader: int, marks: list[str]) -> None:
             os.execve(sys.executable, command, {})  # noqa: S606
     finally:
         os._exit(0)
+
+
+class WatchedProcesses:
+    """Tell the watchdog about processes that left the session of their stage.
+
+    A program may start many short-lived ones: only a process of two samples in a row counts.
+    """
+
+    def __init__(self, watch: Callable[[str], None]) -> None:
+        self._watch = watch
+        #: (pid, start time) of the last sample, and of those that the watchdog knows.
+        self._sampled: set[tuple[int, int]] = set()
+        self._known: set[tuple[int, int]] = set()
+
+    def add(self, samples: Iterable[ProcessSample], session: int, *, with_new: bool = False) -> None:
+        """Add a sample; `with_new`: it is the last one of a stage."""
+        current = {(item.pid, item.start_time) for item in samples}
+        for pid, start_time in (current if with_new else current & self._sampled) - self._known:
+            with suppress(OSError):  # exited, or without the watchdog
+                if os.getsid(pid) != session:
+                    self._watch(process_entry(pid, start_time))
+                    self._known.add((pid, start_time))
+        self._sampled, self._known = current, self._known & current

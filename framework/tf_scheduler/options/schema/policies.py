@@ -91,8 +91,9 @@ class HealthSection(Section):
         0.0,
     )
     frozen_after = Seconds(
-        "Time after which a frozen task is replaced; 0: never. A task is frozen if one of its processes is "
-        "stopped by a signal, or if one is blocked by a disk, device or network file system and none uses CPU time. "
+        "Time without output and progress after which a frozen task is replaced; 0: never. A task is frozen if one "
+        "of its processes is stopped by a signal, or if one is blocked by a disk, device or network file system and "
+        "none uses CPU time. "
         f"All tasks are checked. A frozen task is reported within 60 s. {NEXT_LAUNCH_ONLY}",
         900.0,
     )
