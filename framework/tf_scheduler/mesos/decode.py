@@ -248,7 +248,7 @@ def operation(raw: Json) -> OperationStatus:
         state=OperationState(raw["state"]),
         agent_id=AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None,
         message=explain_acl_error(sanitize_text(raw.get("message"))),
-        uuid=_id(raw, "uuid") if raw.get("uuid") else "",
+        uuid=_text(raw["uuid"], "value") if raw.get("uuid") else "",
     )
 
 
