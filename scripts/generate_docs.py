@@ -298,8 +298,9 @@ if a server is expected. A server is expected in three cases: the server of anot
 earlier launch of the task answered; or the executor starts the server itself (`service.job_name`). The scheduler
 reports the last output of a program that it stops at the start-up timeout. A launch that is stopped at the start-up
 timeout is called late. Late launches do not count as failures, but a task with more than
-{startup_timeout.MAX_LATE_LAUNCHES} late launches fails the job. The number starts again when all tasks of the
-restart group have joined, so tasks that are late in turn fail the job, too. If no server is expected and no server
+{startup_timeout.MAX_LATE_LAUNCHES} late launches fails the job. A late launch counts until an hour after the start-up
+timeout of the next one, or until a launch of the task that had joined ends for another reason. So tasks that are late in turn fail
+the job, too. If no server is expected and no server
 answers, the scheduler only logs the names of the tasks, because programs may have no server. In the first
 {startup_timeout.RECONNECT_GRACE:g} s after the scheduler has connected to Mesos, no launch counts as late.
 

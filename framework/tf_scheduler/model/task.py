@@ -255,7 +255,8 @@ class Recovery:
     uncounted: tuple[float, ...] = ()
     #: Consecutive ends of any cause shortly after their launch; the back-off grows with them.
     consecutive_failures: int = 0
-    #: Launches whose server did not answer in time, since all tasks of the restart group had joined.
+    #: Recent launches whose server did not answer in time; the end of one that had joined resets it, but not if a
+    #: task of the restart group is late.
     start_timeouts: int = 0
     #: Whether the task must move to another agent if possible.
     must_move: bool = False

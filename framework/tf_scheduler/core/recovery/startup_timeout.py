@@ -15,15 +15,15 @@ from functools import partial
 from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Outcome
-from tf_scheduler.model.ids import NewId, TaskId, name_of
+from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, TaskRecord, TaskState, TaskStatus
 
 from .failure_causes import record_failure
 from .replacement import fail_job, relaunch, replace_launch, restart_group, restart_policy
 
-#: Late launches of a task that the job survives, unless all tasks of its restart group have joined in between.
-MAX_LATE_LAUNCHES = 2
+#: Late launches of a task that the job survives, and seconds after the end of the timeout that they count.
+MAX_LATE_LAUNCHES, LATE_LAUNCHES_COUNT = 2, 3600.0
 #: Minimum seconds between checks of all tasks for one timeout.
 CHECK_INTERVAL = 1.0
 #: Maximum number of task names in one message.
@@ -152,8 +152,7 @@ def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
 def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) -> Decision:
     if state.is_replaced(record) or state.stored.result is not None:
         return decide(state)
-    known = state.stored.recoveries
-    count, ready = 1 + (known[record.name].start_timeouts if record.name in known else 0), ready_count(state)
+    count, ready = 1 + _late_launches(state, record.name, now), ready_count(state)
     why = (
         f"{record.name} on {record.hostname} has not joined the others: {state.spec.recovery.start_timeout:g} s after "
         f"its start, its TensorFlow server does not answer, and {ready if ready > 0 else 'no'} other servers do"
@@ -165,10 +164,16 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) 
     recovery = replace(recovery, ready_at=ready_at, start_timeouts=count)
     # A peer that had joined keeps its count: tasks that are late in turn would never fail the job.
     group = restart_group(state, [record.name], now, moved=False)
-    peers = (replace(it, start_timeouts=known[it.task].start_timeouts) if it.task in known else it for it in group)
+    peers = (replace(it, start_timeouts=_late_launches(state, it.task, now)) for it in group)
     message = f"{why}. The task is stopped and relaunched; its last lines of output are then reported"
     outcome = Outcome("TaskRecovers", message, record.name, warning=True)
     return relaunch(state, (recovery, *peers), record_failure(state, record, now), outcome)
+
+
+def _late_launches(state: SchedulerState, name: TaskName, now: float) -> int:
+    recovery = state.stored.recoveries.get(name)
+    timeout = state.spec.recovery.start_timeout or 0.0
+    return recovery.start_timeouts if recovery and now - recovery.since < timeout + LATE_LAUNCHES_COUNT else 0
 
 
 # --- Launches that do not start: without a status, or in TASK_STAGING

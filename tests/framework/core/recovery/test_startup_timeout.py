@@ -7,7 +7,12 @@ import pytest
 from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.recovery import startup_timeout
 from tf_scheduler.core.recovery.replacement import replace_launch
-from tf_scheduler.core.recovery.startup_timeout import MAX_LATE_LAUNCHES, RECONNECT_GRACE, with_start_time
+from tf_scheduler.core.recovery.startup_timeout import (
+    LATE_LAUNCHES_COUNT,
+    MAX_LATE_LAUNCHES,
+    RECONNECT_GRACE,
+    with_start_time,
+)
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy
@@ -99,6 +104,19 @@ def test_too_many_late_launches_fail_job() -> None:
 
     assert decision.state.stored.result is not None
     assert Verdict.FAILED is decision.state.stored.result.verdict
+
+
+def test_late_launches_of_long_ago_do_not_count() -> None:
+    """The task has trained since then; a plan may have relaunched it."""
+    before = replace(
+        replace_launch(WAITING, WAITING.stored.tasks["worker-0"], "x", 10.0 - LATE_LAUNCHES_COUNT),
+        launch="worker-0__0",
+        start_timeouts=MAX_LATE_LAUNCHES,
+    )
+    decision = expire(apply(WAITING, RecoveryDecided(before)))
+
+    assert None is decision.state.stored.result
+    assert 1 == late(decision)["worker-0"].start_timeouts
 
 
 def test_peer_that_joined_keeps_its_late_launches() -> None:
