@@ -142,19 +142,23 @@ def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster
     further = [item.id for item in live if item is not first]
     also = f"; also live: {', '.join(further)}" if further else ""
     connected = "; another scheduler is connected to it" if first.is_connected else ""
+    conflict = f"; {first.conflict(spec)}, which must be corrected to continue it" if first.conflict(spec) else ""
     raise RegistrationRefusedError(
         f"framework {first.id} of {spec.name} (role {spec.role}) is live in Mesos with {count}, but the state store "
-        f"does not contain it{connected}{also}; to continue it, start the scheduler with `--adopt {first.id}`; to stop "
-        f"its tasks and start the job again from its last checkpoint, with `--reset {first.id}`; under Marathon, set "
-        f"ADOPT_FRAMEWORK or RESET_FRAMEWORK to this id in the environment of the app"
+        f"does not contain it{connected}{also}{conflict}; to continue it, start the scheduler with `--adopt "
+        f"{first.id}`; to stop its tasks and start the job again from its last checkpoint, with `--reset {first.id}`; "
+        f"under Marathon, set ADOPT_FRAMEWORK or RESET_FRAMEWORK to this id in the environment of the app"
     )
 
 
 def _to_uninstall(spec: ServiceSpec, live: list[_Framework], ask: AskMaster) -> FrameworkAdopted:
     """Return the framework to stop. Raises RegistrationRefusedError if unsafe."""
-    if len(live) == 1 and not live[0].is_connected:
+    if len(live) == 1 and live[0].is_recovered:
+        raise TransportError(f"framework {live[0].id} may be reconnecting to a new master")
+    if len(live) == 1 and not live[0].is_connected and not live[0].conflict(spec):
         return _adopted(spec, live[0], ask, reset=True)
-    ids = ", ".join(f"{item.id}{' (connected)' if item.is_connected else ''}" for item in live)
+    problems = {item.id: "connected" if item.is_connected else item.conflict(spec) for item in live}
+    ids = ", ".join(f"{name} ({problem})" if problem else name for name, problem in problems.items())
     raise RegistrationRefusedError(
         f"live frameworks of {spec.name} (role {spec.role}) that the state store does not contain: {ids}; to end one "
         f"with its tasks, send TEARDOWN to the Mesos master"

@@ -120,6 +120,22 @@ def test_hidden_frameworks_are_reported() -> None:
     assert "the master does not show frameworks" in refusal(answers, ADOPT)
 
 
+UNINSTALL = LostFrameworks(uninstall="no state")
+
+
+def test_uninstall_spares_frameworks_of_others() -> None:
+    """Another user may have a service of the same name, whose scheduler is away."""
+    assert "(its user is root, not nobody" in refusal(MasterAnswers([a_framework(user="root")], TASKS), UNINSTALL)
+    assert "framework-1 (connected)" in refusal(MasterAnswers([a_framework(connected=True)], TASKS), UNINSTALL)
+    assert check(MasterAnswers([a_framework()], TASKS), UNINSTALL).reset
+
+
+def test_uninstall_waits_for_a_scheduler_that_may_reconnect() -> None:
+    """After a failover of the master, no scheduler is connected."""
+    with pytest.raises(TransportError, match="may be reconnecting"):
+        check(MasterAnswers([a_framework(recovered=True)], TASKS), UNINSTALL)
+
+
 def test_two_live_frameworks_are_both_named() -> None:
     message = refusal(MasterAnswers([a_framework("framework-2"), a_framework()], TASKS))
 
@@ -162,7 +178,9 @@ def test_framework_with_other_fixed_fields_is_not_adopted(fields, option: str, w
 
     assert why in refusal(answers, ADOPT, principal=option)
     # Without tasks, it would be continued silently.
-    assert "`--reset framework-1`" in refusal(answers, principal=option)
+    message = refusal(answers, principal=option)
+    assert "`--reset framework-1`" in message
+    assert f"; {why}" in message
 
 
 @pytest.mark.parametrize("option", ["", "ann"])

@@ -254,7 +254,7 @@ def leftovers_message(state: SchedulerState) -> str:
     if left := tuple(_leftovers(state)):
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:
-        return f"{NO_LEFTOVERS} as far as known: no state is stored, and Mesos has no live framework, or did not answer"
+        return f"{NO_LEFTOVERS} as far as known: no state is stored, and Mesos did not name a framework to end in time"
     return NO_LEFTOVERS
 
 

@@ -164,8 +164,8 @@ def test_step_of_user_plan_says_what_it_will_do(interrupted, words: str) -> None
         ({"left_behind": ("task x", "task y")}, "left behind: task x; task y"),
         (
             {"finished": True, "framework_id": None},
-            "nothing is left behind as far as known: no state is stored, and Mesos has no live framework, "
-            "or did not answer",
+            "nothing is left behind as far as known: no state is stored, and Mesos did not name a framework "
+            "to end in time",
         ),
         (
             {"finished": True, "refused": "it was refused"},
