@@ -179,3 +179,21 @@ def test_refusal_after_lines_of_other_loggers_is_the_trouble(tmp_path: Path, mon
     poll_until(scheduler, lambda: scheduler.last_exit is not None)
 
     assert "the scheduler exited with code 1: this is version 1" == scheduler.trouble
+
+
+def test_trouble_is_found_in_a_truncated_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by logrotate with `copytruncate`."""
+    script = "[ -e ../again ] && { echo broken; exit 1; }; : > ../again; printf '%0999d\\n' 0; exit 2"
+    monkeypatch.setattr(
+        SchedulerLaunch, "command", property(lambda _: ["/bin/sh", "-c", f"cd {tmp_path}/in; {script}"])
+    )
+    (tmp_path / "in").mkdir()
+    launch = SchedulerLaunch(tmp_path / "o", tmp_path, tmp_path / "log", tmp_path / "r")
+    scheduler = RunScheduler(launch, "127.0.0.1:5050", console=False, publish=lambda _: None)
+    poll_until(scheduler, lambda: scheduler.last_exit == 2)
+    assert scheduler.trouble.endswith("0")
+
+    (tmp_path / "log").write_text("")
+    poll_until(scheduler, lambda: scheduler.last_exit == 1)
+
+    assert "the scheduler exited with code 1: broken" == scheduler.trouble

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
 import threading
 import time
@@ -114,6 +115,8 @@ class RunScheduler(SupervisedScheduler):
         """Read new whole lines of the scheduler's log."""
         try:
             with self._log.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:
+                    self._offset = 0  # truncated, as by logrotate
                 file.seek(self._offset)
                 new = file.read()
         except FileNotFoundError:
