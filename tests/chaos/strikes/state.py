@@ -18,6 +18,7 @@ from kazoo.exceptions import NotEmptyError
 
 from chaos.arena import CHROOT, Arena
 from chaos.faults import Store
+from chaos.witness import logged
 from kit.freezing import frozen
 from mesos_local.host.process import PROC, read_stat
 from tf_scheduler.cli.common.folders import write_private
@@ -98,7 +99,9 @@ def _adopt(arena: Arena) -> None:
     arena.app.restart(ADOPT_FRAMEWORK="")
     identity = _framework(arena)
     _wait_refused(arena, arena.app, identity)
+    began = time.time()
     arena.app.restart(ADOPT_FRAMEWORK=identity)
+    arena.until("the framework is adopted", logged(arena.witness, f"adopted framework {identity}", began))
 
 
 def _framework(arena: Arena) -> str:
