@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import EXECUTOR, a_job, a_spec, an_offer, needs, ports, scalar
-from tf_scheduler.core.placement.agents import PlacementContext, amounts_in, merge_offers
+from tf_scheduler.core.placement.agents import PlacementContext, amounts_in, claim_ports, merge_offers, ports_of
 from tf_scheduler.core.placement.matching import Match, match_gang
 from tf_scheduler.model.offer import Unavailability
 from tf_scheduler.model.resources import thousandths
@@ -91,6 +91,25 @@ def test_earliest_maintenance_window_of_agent_counts() -> None:
     (agent,) = merge_offers([*offers, an_offer("offer-3", unavailability=Unavailability(5.0))])
 
     assert Unavailability(5.0) == agent.unavailability
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken", "rest"),
+    [
+        ({31001}, (31001,), (31000, 31002, 31005)),
+        ({31000, 31002}, (31000, 31002), (31001, 31005)),
+        ({31005, 31009}, (31005,), (31000, 31001, 31002)),
+        ({31004}, (), (31000, 31001, 31002, 31005)),
+    ],
+)
+def test_claimed_ports_are_taken_from_their_ranges(wanted, taken, rest) -> None:
+    """At the edge of a range, and in its middle; other entries are unchanged."""
+    cpus = scalar("cpus", 1)
+
+    mine, others = claim_ports((cpus, ports((31000, 31002), (31005, 31005))), frozenset(wanted))
+
+    assert (taken, rest) == (ports_of(mine), ports_of(others))
+    assert cpus == others[0]
 
 
 amounts = st.integers(1, 4_000).map(lambda thousand: thousand / 1000)

@@ -148,6 +148,8 @@ def test_region_constraint_replaces_default_region() -> None:
         (Unavailability(1100.0, 1200.0), (MaintenanceScheduled(100.0),)),
         (Unavailability(900.0), (MaintenanceScheduled(-100.0),)),
         (Unavailability(900.0, 950.0), ()),
+        (Unavailability(900.0, 1000.0), ()),
+        (Unavailability(1500.0), (MaintenanceScheduled(500.0),)),
         (Unavailability(2000.0), ()),
     ],
 )
@@ -172,3 +174,17 @@ def test_tasks_are_counted_per_section() -> None:
     assert [str(reason) for reason in match("parameter_server").reasons["ps-0"][:1]] == [
         "agent agent-1: hostname agent-1 already has 1 of 1 allowed tasks"
     ]
+
+
+def test_maximum_is_zero_where_no_task_is_allowed() -> None:
+    """Elsewhere it is what MAX_PER leaves."""
+    rules = rules_for("rack:UNLIKE:b", "rack:MAX_PER:2", counted=[rack("a")])
+
+    assert [1, 0, 2] == [rules.maximum(rack(name)) for name in "abc"]
+
+
+def test_rules_are_not_empty_after_first_task() -> None:
+    """Even if its agent lacks the attribute of one of them."""
+    rules = ("rack:GROUP_BY", "row:UNIQUE")
+
+    assert [True, False] == [rules_for(*rules, counted=tasks).is_empty() for tasks in ((), (rack("a"),))]

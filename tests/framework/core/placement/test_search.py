@@ -119,6 +119,26 @@ def test_late_task_is_placed_near_its_peers() -> None:
     assert ["a-2"] == hosts([workers(1)], racks("abc"), standing=standing)
 
 
+def test_used_agent_is_preferred_in_one_neighbourhood() -> None:
+    """Its task is of another section."""
+    standing = (PlacedTask("ps", "a-1-id", AgentLocation("a-1")),)
+
+    assert ["a-1"] == hosts([workers(1)], agents(4, 4), PlacementSpec(near=()), standing)
+
+
+def test_largest_section_decides_on_rack() -> None:
+    """The agents of rack a hold the chief, but no worker."""
+    offers = [
+        an_offer(f"o-{n}", f"a-{n}", cpus=cpus, mem=100_000, attributes={"rack": rack})
+        for n, (rack, cpus) in enumerate([("a", 1.5)] * 4 + [("b", 2), ("b", 2), ("b", 1)])
+    ]
+    spec = a_spec(jobs=(a_job(JobKind.CHIEF, 1, needs=needs(cpus=0.9)), workers(2, cpus=1.9)))
+
+    result = search(demands_of(spec.tasks(), EXECUTOR), merge_offers(offers), PlacementContext(EXECUTOR))
+
+    assert {"b"} == {room.agent.location.attributes["rack"] for room in result.rooms if room.rank == 0}
+
+
 def test_neighbourhoods_are_configurable() -> None:
     """`placement.near` names them."""
     offers = racks("ab")
@@ -223,6 +243,46 @@ def test_every_placement_is_explained() -> None:
     ] == [item.why for item in match.placements]
 
 
+def test_first_task_in_best_neighbourhood_is_explained() -> None:
+    """The last one is placed in the other rack."""
+    spec = a_spec(jobs=(workers(3),))
+
+    match = match_gang(tuple(spec.tasks()), racks("ab", cpus=2), PlacementContext(EXECUTOR))
+
+    assert [True, False, False] == [
+        item.why.startswith("best fit in the best neighbourhood:") for item in match.placements
+    ]
+    assert match.placements[2].why.startswith("best fit:")
+
+
+def test_excluded_agent_does_not_count_for_its_rack() -> None:
+    """Rack a would hold the gang with a-1, which the constraint excludes."""
+    offers = [
+        an_offer(f"o-{n}", f"a-{n}", cpus=cpus, mem=100_000, attributes={"rack": rack})
+        for n, (rack, cpus) in enumerate([("a", 3), ("a", 3), ("b", 2), ("b", 3)])
+    ]
+
+    assert {"a-2", "a-3"} == set(hosts([workers(4, 0.9, 0, Constraint("hostname", Operator.UNLIKE, "a-1"))], offers))
+
+
+def test_group_by_begins_with_first_value_by_name() -> None:
+    """If all have the same room, whatever the order of the offers."""
+    offers = [an_offer(f"o-{n}", f"a-{n}", attributes={"rack": name}) for n, name in enumerate("ba")]
+
+    assert ["a-1"] == hosts([workers(1, 0.9, 0, Constraint("rack", Operator.GROUP_BY))], offers)
+
+
+def test_group_by_number_keeps_value_too_small_for_even_share() -> None:
+    """Rack c takes one task; a and b take one more each, and one waits."""
+    three = Constraint("rack", Operator.GROUP_BY, "3")
+    spec = a_spec(jobs=(workers(6, 0.9, 0, three),))
+    offers = [*racks("ab"), an_offer("o-9", "tiny", cpus=1.1, attributes={"rack": "c"})]
+
+    match = match_gang(tuple(spec.tasks()), offers, PlacementContext(EXECUTOR))
+
+    assert ["worker-5"] == list(match.reasons)
+
+
 # --- Parts of the search
 
 
@@ -267,6 +327,27 @@ def test_packed_queue_uses_current_capacity(left: int, expected) -> None:
     now["a-0"] = left
 
     assert expected == [room and room.agent.hostname for room in (queue.pop(3), queue.pop(1))]
+
+
+@pytest.mark.parametrize(("shuns", "expected"), [(False, "gpu"), (True, "cpu")])
+def test_packed_queue_can_avoid_gpu_agents(shuns: bool, expected: str) -> None:
+    """For tasks without GPUs, even where a GPU agent fits better."""
+    queue = PackedQueue(free_cpus, shuns_gpus=shuns, rest=(0,) * 5)
+    rooms = capacities([an_offer("o-0", "gpu", cpus=4, gpus=1), an_offer("o-1", "cpu", cpus=8)])
+    queue.fill([(room, free_cpus(room)) for room in rooms])
+
+    assert expected == queue.pop(1).agent.hostname
+
+
+@pytest.mark.parametrize(("stays", "expected"), [(False, "a-0"), (True, "a-1")])
+def test_spread_queue_that_stays_prefers_near_agents(stays: bool, expected: str) -> None:
+    """The second agent is in a better neighbourhood."""
+    queue = SpreadQueue(free_cpus, shuns_gpus=False, group="worker", stays=stays)
+    rooms = capacities(agents(4, 4))
+    rooms[0].rank = 1
+    queue.fill([(room, free_cpus(room)) for room in rooms])
+
+    assert expected == queue.pop(1).agent.hostname
 
 
 def test_packed_queue_returns_none_when_all_are_full() -> None:
@@ -358,3 +439,13 @@ def test_search_reports_unplaced_tasks(sizes, missing, is_hopeless) -> None:
     assert (missing, is_hopeless) == (len(unplaced_names([three], result.chosen)), result.hopeless)
     assert ([three] if missing else []) == list(result.missing)
     assert amounts_of(three.needs)[CPUS] == 1000
+
+
+def test_search_is_hopeless_if_one_demand_is() -> None:
+    """Another order of the demands cannot help."""
+    spec = a_spec(jobs=(a_job(JobKind.PS, 1, needs=needs(cpus=64)), workers(1)))
+
+    result = search(demands_of(spec.tasks(), EXECUTOR), merge_offers(agents(4)), PlacementContext(EXECUTOR))
+
+    assert result.hopeless
+    assert ["ps"] == [item.job.group for item in result.missing]
