@@ -1,10 +1,19 @@
 """From addresses to ClusterSpec and TF_CONFIG."""
 
+from dataclasses import replace
+
 import pytest
 
-from tf_scheduler.core.launch.cluster_spec import cluster_of, tf_config, with_generation
+from builders import a_running_state, a_spec
+from tf_scheduler.core.launch.cluster_spec import (
+    cluster_of,
+    cluster_records,
+    hosts_rendezvous,
+    tf_config,
+    with_generation,
+)
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.task import TaskRecord
 
 
@@ -33,16 +42,31 @@ def test_evaluator_is_not_in_cluster_spec() -> None:
 @pytest.mark.parametrize(
     ("job", "address", "expected"),
     [
-        pytest.param(JobKind.WORKER, "h:0", 1, id="same address"),
-        pytest.param(JobKind.WORKER, "h:9", 2, id="other address"),
-        pytest.param(JobKind.PS, "h:1", 2, id="new task"),
-        pytest.param(JobKind.EVALUATOR, "h:9", 1, id="outside the ClusterSpec"),
+        pytest.param(JobKind.WORKER, "h:0", 4, id="same address"),
+        pytest.param(JobKind.WORKER, "h:9", 5, id="other address"),
+        pytest.param(JobKind.PS, "h:1", 5, id="new task"),
+        pytest.param(JobKind.EVALUATOR, "h:9", 4, id="outside the ClusterSpec"),
     ],
 )
 def test_new_address_is_a_new_generation(job: JobKind, address: str, expected: int) -> None:
     """Every peer then restarts: not for a task that no peer knows."""
-    previous = {item.name: item for item in (record(JobKind.WORKER, 0, "h:0"), record(JobKind.EVALUATOR, 0, "h:2"))}
+    worker, evaluator = record(JobKind.WORKER, 0, "h:0"), replace(record(JobKind.EVALUATOR, 0, "h:2"), generation=4)
+    previous = {item.name: item for item in (worker, evaluator)}
 
-    (launched,) = with_generation(previous, [record(job, 0, address)])
+    launched = with_generation(previous, [record(job, 0, address), worker])
 
-    assert expected == launched.generation
+    assert [expected] * 2 == [item.generation for item in launched]
+
+
+def test_removed_task_is_not_in_cluster_spec() -> None:
+    """It still runs, but the options have one worker less."""
+    state = replace(a_running_state(a_spec(workers=2, ps=0, chief=0)), spec=a_spec(workers=1, ps=0, chief=0))
+
+    assert ["worker-0"] == [item.name for item in cluster_records(state)]
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_only_rank_0_of_horovod_hosts_rendezvous(strategy: Strategy) -> None:
+    spec = a_spec(workers=2, ps=0, chief=0, strategy=strategy)
+
+    assert [strategy is Strategy.HOROVOD, False] == [hosts_rendezvous(spec, JobKind.WORKER, index) for index in (0, 1)]

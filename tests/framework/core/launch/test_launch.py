@@ -179,6 +179,19 @@ def test_servers_of_data_service_must_answer(kind: JobKind, answers: bool) -> No
     assert (side.address if answers else "") == readiness
 
 
+@pytest.mark.parametrize(
+    ("folder", "expected"), [("", (".",)), ("/mnt/run", (".", "/mnt/run")), ("hdfs://name/run", (".",))]
+)
+def test_events_are_read_from_local_folders(folder: str, expected) -> None:
+    """In the sandbox and in a shared folder, for training tasks only."""
+    spec = replace(a_spec(), checkpoint_dir=folder)
+    folders = [
+        payload_of(spec, a_job(kind, 1), record(), CLUSTER).event_folders for kind in (JobKind.WORKER, JobKind.PS)
+    ]
+
+    assert [expected, ()] == folders
+
+
 # --- Launches
 
 NEW = SchedulerState(a_spec())
@@ -220,6 +233,18 @@ def test_paused_task_is_launched_as_placeholder() -> None:
 
     assert ["worker-0"] == [name for name, item in placeholders.items() if item.record.is_placeholder]
     assert "sleep 3600" in Payload.decode(placeholders["worker-0"].payload).command
+
+
+def test_placeholder_has_no_time_limit() -> None:
+    """The operator decides how long it runs."""
+    state = with_fields(
+        SchedulerState(a_spec(jobs=(a_job(JobKind.WORKER, 2, max_completion_time=60.0),))), paused={"worker-0": 1.0}
+    )
+    placements = match_gang(tuple(state.spec.tasks()), (an_offer(),), PlacementContext(EXECUTOR)).placements
+
+    launches = plan_launches(state, placements, 9.0, iter(map(str, range(9))).__next__)
+
+    assert [None, 60.0] == [item.max_completion_time for item in launches]
 
 
 def test_accepts_is_one_call_per_agent() -> None:

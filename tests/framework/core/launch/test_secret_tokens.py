@@ -226,6 +226,14 @@ def test_ended_task_gets_no_reloaded_secrets(state) -> None:
     assert not world.gets_secrets()
 
 
+def test_running_task_without_reloadable_secrets_gets_none() -> None:
+    """Its executor, which has used the token, has no reason to ask."""
+    world = running()
+
+    assert not secret_tokens.can_reload(world.state, world.state.stored.tasks["worker-0"])
+    assert "is not starting" in world.ask().answer.message
+
+
 def test_only_tasks_with_reloadable_secrets_poll() -> None:
     """With the interval of the options."""
     world = Launched(*SECRETS, FILE, reload_every=5.0)

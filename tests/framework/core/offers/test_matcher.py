@@ -12,6 +12,7 @@ from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.offer import OfferRound, Unavailability
+from tf_scheduler.model.placement import Constraint, Operator
 from tf_scheduler.model.reasons import AwaitsPreviousAddress, OperatorMovesTask, Unreliable
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.task import AgentFailures, TaskState
@@ -82,6 +83,11 @@ def test_avoided_address_is_not_awaited(state) -> None:
     assert ["worker-0"] == [item.task.name for item in match(state, OTHER).placements]
 
 
+def test_recovery_of_earlier_launch_is_ignored() -> None:
+    """A task that is launched since then does not wait for its previous address."""
+    assert ["agent-2"] == hosts(match(lost(launch="worker-0__earlier"), OTHER))
+
+
 def test_virtual_network_has_no_previous_address() -> None:
     """The name goes with the task."""
     assert ["agent-2"] == hosts(match(lost(replace(SPEC, network=VirtualNetwork("dcos"))), OTHER))
@@ -138,3 +144,15 @@ def test_usable_agents_could_run_one_task_alone() -> None:
     small = an_offer("offer-2", "agent-2", cpus=0.5)
 
     assert {"agent-1-id"} == matcher.usable_agents(lost(), [TASK.job], [HOME, small], NOW)
+
+
+def test_task_to_be_placed_does_not_count_for_its_own_constraint() -> None:
+    """It runs until it is replaced: UNIQUE allows its own agent."""
+    job = replace(TASK.job, constraints=(Constraint("hostname", Operator.UNIQUE),))
+    state = a_running_state(replace(SPEC, jobs=(job,)))
+    record = replace(state.stored.tasks["worker-0"], hostname="agent-1", location=HOME.location, agent_id=HOME.agent_id)
+    state = with_fields(state, tasks={"worker-0": record})
+
+    result = matcher.match_gangs(state, [Gang("deploy", tuple(state.spec.tasks()))], [HOME], NOW)
+
+    assert ["agent-1"] == hosts(result)
