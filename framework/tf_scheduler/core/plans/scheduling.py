@@ -192,10 +192,10 @@ def owning_plan(state: SchedulerState, progress: Mapping[str, PlanProgress], nam
         not record.is_placeholder and state.is_live(record) and launched_status(state, name) is not Status.COMPLETE
     )
     plan = progress.get(retiring or (record.plan if launching else ""))
-    step = None if plan is None else plan.plan.by_task.get(name)
-    if plan is None or step is None or plan.complete(*step):
+    if plan is None:
         return None
-    return plan.plan.name
+    step = plan.plan.by_task.get(name)
+    return None if step is None or plan.complete(*step) else plan.plan.name
 
 
 # --- Gangs

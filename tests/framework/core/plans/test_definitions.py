@@ -56,6 +56,12 @@ def test_recovery_plan_has_lost_tasks_until_relaunch_or_result() -> None:
     assert [[], ["worker-1"], [], []] == [phases(plan) for plan in plans]
 
 
+def test_lost_task_that_is_decommissioned_is_not_relaunched() -> None:
+    smaller = replace(LOST, spec=a_spec(workers=1))
+
+    assert [{"worker-1"}, set()] == [view_of(state).recovery.lost for state in (LOST, smaller)]
+
+
 def test_recovery_plan_has_paused_tasks() -> None:
     placeholder = replace(a_record(SPEC, "worker-0", "2"), is_placeholder=True)
     state = with_fields(apply(STATE, TaskLaunched(placeholder)), paused={"worker-0": 1.0})
@@ -83,6 +89,7 @@ def test_update_follows_completed_deploy() -> None:
     assert ["deploy", "recovery", "decommission", "some"] == names[0]
     assert ["deploy", "update", "recovery", "decommission", "some"] == names[1]
     assert {"some"} == view_of(state).unstarted_plans()
+    assert set() == view_of(with_fields(state, controls={"some": PlanControl()})).unstarted_plans()
 
 
 def test_state_without_relevant_change_keeps_view() -> None:

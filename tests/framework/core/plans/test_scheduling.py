@@ -6,6 +6,7 @@ from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fi
 from tf_scheduler.core.plans.scheduling import (
     Children,
     RunnableSteps,
+    due_steps,
     eligible,
     held_back,
     pending_gangs,
@@ -15,7 +16,8 @@ from tf_scheduler.core.plans.scheduling import (
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.effects import LaunchRetired, RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec, PlanStrategy
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.state import SchedulerState
@@ -192,6 +194,16 @@ def test_released_canary_of_one_phase_does_not_count_in_another() -> None:
     released = [step_children(progress, phase, frozenset()).released for phase in progress.plan.phases]
 
     assert [{"worker-0"}, set()] == released
+
+
+@pytest.mark.parametrize(("plan", "expected"), [("deploy", ["worker-0", "worker-1"]), ("other", ["worker-0"])])
+def test_serial_plan_continues_with_tasks_that_it_has_stopped(plan: str, expected: list[str]) -> None:
+    """A task that another plan has stopped waits for its turn."""
+    spec = a_spec(ps=0, chief=0, plans={"deploy": PlanSpec("deploy", PlanStrategy.SERIAL)})
+    outdated = (TaskLaunched(a_record(spec, f"worker-{number}", config="old")) for number in (0, 1))
+    state = apply(a_running_state(spec), *outdated, LaunchRetired(TaskId("worker-1__1"), plan))
+
+    assert expected == [step.name for step in due_steps(view_of(state).progress["deploy"])]
 
 
 def test_task_with_other_options_gets_parameters_of_the_plan() -> None:

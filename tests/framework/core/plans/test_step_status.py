@@ -81,6 +81,13 @@ def test_completed_rollout_ignores_lost_tasks() -> None:
     ]
 
 
+def test_lost_task_that_still_runs_is_not_complete() -> None:
+    """It is stopped and moves to another agent."""
+    progress = view_of(LOST).progress["deploy"]
+
+    assert not progress.complete(*progress.plan.by_task["worker-0"])
+
+
 def test_erase_follows_end_of_decommissioned_task() -> None:
     smaller = replace(STATE, spec=a_spec(workers=1))
     ended = apply(smaller, StatusStored(a_status("worker-1__1", TaskState.KILLED)))
