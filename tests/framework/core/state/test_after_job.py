@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from builders import a_job, a_running_state, a_spec, with_fields
+from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import LaunchAbandoned, ResultDecided
+from tf_scheduler.model.effects import LaunchAbandoned, ResultDecided, StatusStored
 from tf_scheduler.model.plan import UNINSTALL, PlanControl
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, FinishPolicy, JobKind
 from tf_scheduler.model.state import Result, Verdict
-from tf_scheduler.model.task import AbandonedLaunch
+from tf_scheduler.model.task import AbandonedLaunch, TaskState
 
 JOBS = (a_job(JobKind.WORKER, 1), a_job(JobKind.EVALUATOR, 1), a_job(JobKind.TENSORBOARD, 1))
 
@@ -29,6 +29,12 @@ def test_evaluator_continues_after_success() -> None:
 
     assert ["evaluator-0"] == retained(state)
     assert [130.0] == list(after_job.deadlines(state))
+
+
+def test_ended_evaluator_has_no_deadline() -> None:
+    state = apply(ended(evaluator_seconds=30.0), StatusStored(a_status("evaluator-0__1", TaskState.FINISHED)))
+
+    assert [] == list(after_job.deadlines(state))
 
 
 def test_evaluator_stops_after_failure() -> None:
@@ -56,7 +62,7 @@ def test_tasks_stop_at_their_end_time() -> None:
 
 def test_requested_stop_retains_no_task() -> None:
     assert [] == retained(with_fields(ended(evaluator_seconds=30.0), stop_requested=True))
-    assert [] == retained(ended(Verdict.STOPPED, evaluator_seconds=30.0))
+    assert [] == retained(ended(Verdict.STOPPED, cleanup=CleanupPolicy.NONE, keep_seconds=60.0))
 
 
 def test_forced_uninstall_ends_idle_service() -> None:

@@ -100,6 +100,41 @@ def test_invalid_size_keeps_spec(count: int) -> None:
 def test_only_collective_workers_are_scalable() -> None:
     assert ELASTIC.jobs[0] is scalable_job(ELASTIC)
     assert scalable_job(SPEC) is None
+    (job,) = ELASTIC.jobs
+    to_one = replace(job, min_count=1)
+    assert to_one is scalable_job(replace(ELASTIC, jobs=(to_one,)))
+    assert scalable_job(replace(ELASTIC, strategy=Strategy.INDEPENDENT)) is None
+    assert scalable_job(replace(ELASTIC, jobs=(job, replace(job, section="gpu_worker")))) is None
+
+
+def test_start_times_are_those_of_tasks_that_have_not_joined() -> None:
+    starting = (StatusStored(a_status(f"worker-{number}__1", timestamp=10.0 + number)) for number in (1, 0))
+    others = (StatusStored(a_status(f"{name}__1", healthy=True)) for name in ("ps-0", "chief-0"))
+    state = apply(a_running_state(SPEC, TaskState.STARTING), *starting)
+    joined = (StatusStored(a_status(f"worker-{number}__1", healthy=True)) for number in (0, 1))
+    ready = apply(state, *others, *joined)
+
+    assert (10.0, 11.0) == (state.derived.oldest_start, state.derived.newest_start)
+    assert (math.inf, 0.0) == (ready.derived.oldest_start, ready.derived.newest_start)
+
+
+def test_silent_task_without_record_is_lost_after_default_timeout() -> None:
+    status = a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=7.0)
+
+    assert 7.0 + SPEC.recovery.unreachable_timeout == lost_at(SPEC, {}, status)
+
+
+def test_only_staging_launch_awaits_its_start() -> None:
+    """The check of all launches is not repeated for a program that runs."""
+    state = with_fields(a_running_state(SPEC), oldest_unstarted_launch=math.inf)
+    launched_at = state.stored.tasks["worker-0"].launched_at
+
+    times = [
+        apply(state, StatusStored(a_status("worker-0__1", task_state))).derived.oldest_unstarted_launch
+        for task_state in (TaskState.RUNNING, TaskState.STAGING)
+    ]
+
+    assert [math.inf, launched_at] == times
 
 
 def lost(name: str, since: float, cause: Cause = Cause.INFRASTRUCTURE) -> RecoveryDecided:

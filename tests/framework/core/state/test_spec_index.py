@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from builders import a_job, a_spec, needs
 from tf_scheduler.core.state.spec_index import config_digest, index_of
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
 from tf_scheduler.model.resources import Volume
 from tf_scheduler.model.spec import JobKind, Strategy
@@ -105,4 +108,20 @@ def test_digest_is_that_of_earlier_versions() -> None:
 
 
 def test_trainers_are_those_that_end_the_job() -> None:
-    assert {"worker-0", "worker-1", "chief-0"} == index_of(SPEC).trainers
+    # A specification that is not cached: this is the test of the index.
+    assert {"worker-0", "worker-1", "chief-0"} == index_of(a_spec()).trainers
+
+
+def test_lost_task_that_the_options_do_not_have_restarts_alone() -> None:
+    assert {"worker-9"} == index_of(SPEC).restarts([TaskName("worker-9")], moved=False)
+
+
+@pytest.mark.parametrize(
+    ("indexes", "expected"),
+    [((), ["worker-0", "worker-1"]), ((1,), ["worker-1"]), ((1, 9, 0), ["worker-1", "worker-0"])],
+)
+def test_phase_launches_the_listed_tasks_of_its_job(indexes: tuple[int, ...], expected: list[str]) -> None:
+    plan = PlanSpec("some", phases=(PhaseSpec("first", "worker", indexes=indexes),))
+    some = index_of(a_spec(plans={"some": plan})).launch_plans[-1]
+
+    assert expected == [step.task for _, step in some.steps()]
