@@ -95,7 +95,7 @@ def _resized(
 
 
 def _outcomes(event: FrameworkAdopted, tasks: list[FoundTask]) -> Iterator[effects.Outcome]:
-    if not tasks and not event.tasks:
+    if not event.tasks:
         yield effects.Outcome("FrameworkAdopted", f"continuing framework {event.framework_id}, which has no tasks")
         return
     count = f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"

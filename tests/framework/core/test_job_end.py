@@ -12,7 +12,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Kill, ResultDecided, ShutdownExecutor, StatusStored, Teardown
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import UNINSTALL, PlanControl
-from tf_scheduler.model.spec import AfterFinish, FinishPolicy
+from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind
 from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import TaskState
 
@@ -100,3 +100,29 @@ def test_job_fails_at_its_deadline() -> None:
     assert ([65.0], []) == (list(job_end.deadlines(limited)), list(job_end.deadlines(state)))
     assert () == job_end.check_deadline(limited, 64.0).changes
     assert Verdict.FAILED is job_end.check_deadline(limited, 65.0).state.stored.result.verdict
+    ended = apply(limited, ResultDecided(Result(Verdict.SUCCEEDED, "x", 9.0)))
+    assert [] == list(job_end.deadlines(ended))
+
+
+def test_task_may_use_the_longest_kill_grace_of_all_jobs() -> None:
+    """The message has the seconds since its KILL."""
+    jobs = (SPEC.jobs[0], replace(SPEC.jobs[0], kind=JobKind.CHIEF, kill_grace=50.0))
+    state = job_end.request_stop(a_running_state(replace(SPEC, jobs=jobs)), "wanted", NOW).state
+    killing = job_end.advance(with_fields(state, framework_id=FrameworkId("f")), NOW).state
+
+    early, late = (
+        job_end.advance(with_fields(killing, next_kill_at=0.0), NOW + STOP_TIMEOUT + seconds) for seconds in (49, 50)
+    )
+
+    assert () == early.state.process.left_behind
+    assert {"worker-0 on a did not end within 130 s; Mesos ends it with the framework"} < {
+        *late.state.process.left_behind
+    }
+
+
+def test_forced_end_of_a_live_task_is_a_warning() -> None:
+    forced = with_fields(STOPPED, controls={UNINSTALL: PlanControl(forced=frozenset({()}))})
+
+    decision = job_end.advance(forced, NOW)
+
+    assert [True] == [outcome.warning for outcome in decision.outcomes if outcome.kind == "LeftBehind"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,15 @@ def test_lost_connection_keeps_progress() -> None:
 def test_progress_in_words(progress: Progress, expected: str) -> None:
     """Unknown values are omitted."""
     assert expected == describe_progress(progress)
+
+
+def test_last_restored_progress_is_the_newest() -> None:
+    other = replace(record(TaskId("worker-1__1")), name=TaskName("worker-1"))
+    progress = {FIRST: Progress(0, 1.0), other.id: Progress(0, 2.0)}
+
+    state = restored_progress(apply(RUNNING, TaskLaunched(other)), progress)
+
+    assert ("worker-1", 2.0) == state.process.last_progress
 
 
 def test_restored_progress_skips_ended_launches() -> None:

@@ -347,6 +347,7 @@ def test_lost_connection_clears_offers() -> None:
 
     world.send(Disconnected("the master went away"))
 
+    assert [True] == [outcome.warning for outcome in world.decision.outcomes]
     assert world.state.session.offers == {}
     assert world.decision.calls == ()
     assert next_deadline(world.state) is None
