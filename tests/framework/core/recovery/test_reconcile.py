@@ -187,6 +187,16 @@ def test_launch_without_agent_is_not_asked_about() -> None:
     assert was_asked_again(decision.state, state.stored.statuses[TaskId("ps-0__1")])
 
 
+def test_task_that_the_master_does_not_know_is_asked_about_again() -> None:
+    """Its agent may come back; the answer itself settles nothing."""
+    state = apply(a_running_state(a_spec()), StatusStored(a_status("worker-0__1", TaskState.UNKNOWN)))
+    asked_at = PendingReconciliation(started_at=90.0, asked_at=100.0, retry_after=FIRST_WAIT)
+
+    (question,) = poll(with_fields(state, reconciliation=asked_at), 100.0 + FIRST_WAIT).calls
+
+    assert {"worker-0__1"} == set(question.tasks)
+
+
 def test_nothing_is_asked_while_disconnected() -> None:
     state = with_fields(asked(silent_state(worker_0=5.0), "worker-0").state, connected=False)
 
