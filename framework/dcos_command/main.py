@@ -278,8 +278,8 @@ def run_command(root: click.Group, name: str, arguments: Sequence[str], program:
 
 
 def print_error(text: str) -> None:
-    """Print to standard error, which may be closed."""
-    with suppress(BrokenPipeError):
+    """Print to standard error, which may be closed, or on a full disk."""
+    with suppress(OSError):
         click.echo(remove_controls(text), err=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -43,7 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if (code := getattr(error, "exit_code", 0)) == 0:
             raise
         print_error(str(error))
+    _give_up_output(sys.stdout, sys.stderr)
     sys.exit(code)
+
+
+def _give_up_output(*streams: TextIO | None) -> None:
+    """Drop what cannot be written, as on a full disk: Python would exit with 120."""
+    for stream in filter(None, streams):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _failed_output() -> str:
@@ -55,6 +66,6 @@ def _failed_output() -> str:
         sys.stdout.write("\n")
         sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output(sys.stdout)
         return "standard output"
     return ""

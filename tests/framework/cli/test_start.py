@@ -69,3 +69,13 @@ def test_closed_standard_output_keeps_exit_code() -> None:
     ended = subprocess.run(["sh", "-c", script], env=ENVIRONMENT, text=True, capture_output=True, check=False)
 
     assert (3, True) == (ended.returncode, ended.stderr.startswith("http://127.0.0.1:1"))
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist")
+def test_full_disk_keeps_exit_code() -> None:
+    """Schedulers whose log is on the disk of their state exit with 3 then."""
+    command = [sys.executable, "-m", "tf_scheduler", "--url", "http://127.0.0.1:1", "plan", "list"]
+    with FULL.open("w") as full:
+        ended = subprocess.run(command, env=ENVIRONMENT, stdout=full, stderr=full, check=False)
+
+    assert 3 == ended.returncode
