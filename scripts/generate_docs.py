@@ -270,6 +270,7 @@ the newest launch of a task uses the folder:
 
 - Before the program starts, the executor writes the number of the launch to
   `CHECKPOINT_DIR/.dcos-tensorflow/SERVICE.TASK.json`. If a newer launch is there, the program does not start.
+  If `.dcos-tensorflow` is missing, the executor writes the file 5 s after the start of the program.
 - Every 5 s the executor reads the file. If a newer launch is there, the executor stops its program with SIGTERM, and
   after `kill_grace` seconds with SIGKILL.
 - Of two launches of one framework, the later one is newer. Of two frameworks of one service, the one that came to the
@@ -284,9 +285,10 @@ These limits apply:
 | --- | --- |
 | `hdfs://`, `gs://`, `s3://` and other URLs | not protected |
 | services with different names | not protected from each other |
-| the folder is empty or does not exist | the file is written within 5 s after another file appears |
-| the program removes the folder (`shutil.rmtree`) | the file is written again after the folder was empty, or after 10 minutes |
-| the file system has no hard links (for example gcsfuse) | of two frameworks that come at the same moment, both may fail |
+| the folder is empty or does not exist | the file is written within 5 s after another file appears; hidden files do not count |
+| a program removes the folder (`shutil.rmtree`) | the file is written again 5 to 10 s after the removal ends; until 5 s later, an older launch may still run |
+| a program needs more than 5 s to remove one file, or one folder below a subfolder | its `rmtree` may fail because the file is written meanwhile |
+| the file system has neither hard links nor exclusive creation (for example s3fs) | of two frameworks that come at the same moment, both may fail |
 | the folder is not writable or does not answer | the task runs without protection; `executor.log` has a warning |
 
 ## Start-up timeout and hang detection

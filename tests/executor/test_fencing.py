@@ -107,16 +107,21 @@ def put(folder: Path, claim: FolderClaim | None, name: str = "chief-0") -> None:
     new.replace(folder / FOLDER / f"digits.{name}.json")
 
 
+def use(folder: Path) -> None:
+    """As earlier launches have left it: the next one writes its file before it starts."""
+    (folder / "checkpoint").touch()
+    (folder / FOLDER).mkdir()
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fencing, "INTERVAL", 0.01)
-    monkeypatch.setattr(fencing, "REMOVAL_LIMIT", 0.01)
 
 
 @pytest.mark.usefixtures("quick")
 def test_running_launch_keeps_and_loses_the_folder(tmp_path: Path) -> None:
     """It repairs the file after damage and an older launch; a newer one ends it."""
-    (tmp_path / "checkpoint").touch()
+    use(tmp_path)
     fence, queue = a_fence(tmp_path, serial=5, launched_at=50.0)
     fence.start(None)
     mine = a_claim("mine", serial=5, at=50.0)
@@ -136,7 +141,7 @@ def test_running_launch_keeps_and_loses_the_folder(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("quick")
 def test_exactly_one_of_two_frameworks_wins(tmp_path: Path) -> None:
     """Also if one comes first with its chief, and the other one with its worker."""
-    (tmp_path / "checkpoint").touch()
+    use(tmp_path)
     order = [("a", "chief-0"), ("b", "chief-0"), ("b", "worker-0"), ("a", "worker-0")]
     fences = {key: a_fence(tmp_path, framework=key[0], task=key[1], name="-".join(key)) for key in order}
     for fence, _ in fences.values():
@@ -155,7 +160,7 @@ def test_exactly_one_of_two_frameworks_wins(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("quick")
 def test_installed_again_service_gets_the_folder(tmp_path: Path) -> None:
     """As the message of the loser says: no file has to be removed."""
-    (tmp_path / "checkpoint").touch()
+    use(tmp_path)
     for framework in "ab":
         fence, _ = a_fence(tmp_path, framework=framework, name=framework)
         fence.start(None)
@@ -205,18 +210,33 @@ def have_lost(fences: dict[tuple[str, str], tuple[FolderFence, SimpleQueue[objec
 
 
 @pytest.mark.usefixtures("quick")
-def test_file_system_without_links_is_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [errno.EPERM, 524])  # 524: ENOTSUPP of Linux, which Python does not know
+def test_file_system_without_links_is_protected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     def refuse(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "no links")
+        raise OSError(error, "no links")
 
     monkeypatch.setattr(os, "link", refuse)
-    (tmp_path / "checkpoint").touch()
+    use(tmp_path)
     first, lost = a_fence(tmp_path, name="first")
     first.start(None)
     second, _ = a_fence(tmp_path, framework="b")
     second.start(None)
     assert isinstance(lost.get(timeout=10), Superseded)
     second.stop()
+
+
+def test_list_without_links_is_created_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(524, "no links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    new, path = tmp_path / "new", tmp_path / "list"
+    new.write_bytes(b"first")
+    fencing._create(new, path)
+    new.write_bytes(b"second")
+    with pytest.raises(FileExistsError):
+        fencing._create(new, path)
+    assert b"first" == path.read_bytes()
 
 
 @pytest.mark.usefixtures("quick")
@@ -230,7 +250,7 @@ def test_damaged_list_of_frameworks_is_replaced(tmp_path: Path) -> None:
 
 def test_old_lists_of_frameworks_are_removed(tmp_path: Path) -> None:
     """A folder of many runs stays small."""
-    (tmp_path / "checkpoint").touch()
+    use(tmp_path)
     for number in range(103):
         fence, _ = a_fence(tmp_path, framework=str(number), name=str(number))
         fence.start(None)
@@ -244,6 +264,7 @@ def test_framework_that_never_had_the_folder_loses_it_for_good(tmp_path: Path) -
     fence, queue = a_fence(tmp_path, launched_at=5.0)
     fence.start(None)
     put(tmp_path, a_claim("other", "b", at=6.0), "1")
+    (tmp_path / "checkpoint").touch()
     assert isinstance(queue.get(timeout=10), Superseded)
     changed = FolderClaim.decode((tmp_path / FOLDER / "digits.2.json").read_bytes())
     assert a_claim("other", "a", "b", at=6.0) == changed
@@ -265,37 +286,98 @@ def test_empty_folder_stays_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_program_may_remove_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For example shutil.rmtree, which takes longer than the time between two checks."""
-    checks: SimpleQueue[Path] = SimpleQueue()
-
-    def is_empty(folder: Path) -> bool:
-        checks.put(folder)
-        return not folder.exists() or not any(folder.iterdir())
-
-    def await_checks() -> None:
-        """The first one may have begun before."""
-        while not checks.empty():
-            checks.get()
-        for _ in range(2):
-            checks.get(timeout=10)
-
-    monkeypatch.setattr(fencing, "REMOVAL_LIMIT", 3600.0)
-    monkeypatch.setattr(fencing, "_is_empty", is_empty)
+def test_program_may_remove_its_folder(tmp_path: Path) -> None:
+    """It takes several checks; another task may start meanwhile."""
     folder = tmp_path / "ck"
-    folder.mkdir()
-    (folder / "checkpoint").touch()
-    fence, _ = a_fence(folder)
-    fence.start(None)
+    (folder / "export").mkdir(parents=True)
+    use(folder)
+    names = [folder / part / str(number) for part in ("", "export") for number in range(9)]
+    for name in names:
+        name.touch()
+    fences = [a_fence(folder, task=task)[0] for task in ("chief-0", "worker-0")]
+    running, steps = False, [*names, folder / "export", folder / "checkpoint"]
+    fences[0]._check(running=False)
     shutil.rmtree(folder / FOLDER)
-    await_checks()
-    (folder / "checkpoint").unlink()
+    for step in steps:
+        for fence in fences:
+            assert fence._check(running) is None
+        running = True
+        assert not (folder / FOLDER).exists()
+        step.rmdir() if step.is_dir() else step.unlink()
     folder.rmdir()
-    await_checks()
+    for fence in fences:
+        fence._check(running=True)
     folder.mkdir()
     (folder / "checkpoint").touch()
-    wait_until(lambda: written(folder) == a_claim("mine", serial=0, at=0.0), "the file is written again")
-    fence.stop()
+    for fence in fences:
+        fence._check(running=True)
+    files = {path.name for path in (folder / FOLDER).iterdir()}
+    assert {"digits.1.json", "digits.chief-0.json", "digits.worker-0.json"} == files
+
+
+def test_new_file_is_written_at_the_second_check(tmp_path: Path) -> None:
+    """The first one cannot know whether another task's program removes the folder."""
+    (tmp_path / "checkpoint").touch()
+    fence, _ = a_fence(tmp_path)
+    fence._check(running=False)
+    assert written(tmp_path) is None
+    fence._check(running=True)
+    assert written(tmp_path) is not None
+
+
+@pytest.mark.parametrize("framework", ["a", "b"])
+@pytest.mark.parametrize("is_old_first", [False, True])
+def test_older_launch_stops_after_the_newer_has_cleared_the_folder(
+    tmp_path: Path, framework: str, is_old_first: bool
+) -> None:
+    """Faster than the older one's check, which sees its file missing."""
+    use(tmp_path)
+    old, _ = a_fence(tmp_path, name="old", serial=1, launched_at=1.0)
+    old._check(running=False)
+    new, _ = a_fence(tmp_path, framework=framework, name="new", serial=2, launched_at=2.0)
+    new._check(running=False)
+    shutil.rmtree(tmp_path / FOLDER)
+    results = {"old": old._check(running=True), "new": new._check(running=True)}
+    for _ in range(2):
+        for name in ("old", "new") if is_old_first else ("new", "old"):
+            results[name] = results[name] or {"old": old, "new": new}[name]._check(running=True)
+    assert results["old"] is not None
+    assert results["new"] is None
+
+
+@pytest.mark.parametrize("is_winner_first", [False, True])
+def test_removed_list_does_not_return_the_folder(tmp_path: Path, is_winner_first: bool) -> None:
+    """The later framework's program removes it, the earlier one relaunches."""
+    use(tmp_path)
+    a_fence(tmp_path, name="old", launched_at=1.0)[0]._check(running=False)
+    winner, _ = a_fence(tmp_path, framework="b", name="winner", launched_at=2.0)
+    winner._check(running=False)
+    shutil.rmtree(tmp_path / FOLDER)
+    again, _ = a_fence(tmp_path, name="again", launched_at=3.0)
+    fences = [winner, again] if is_winner_first else [again, winner]
+    results = [fence._check(running=False) for fence in fences]
+    assert [None, None] == results
+    for _ in range(2):
+        results = [result or fence._check(running=True) for result, fence in zip(results, fences, strict=True)]
+    lost, kept = results[fences.index(again)], results[fences.index(winner)]
+    assert lost is not None
+    assert ("b", None) == (lost.framework, kept)
+    # For good, also for its next launch.
+    later = a_fence(tmp_path, name="later", launched_at=4.0)[0]._check(running=False)
+    assert later is not None
+
+
+def test_launch_of_an_older_framework_ends_at_a_full_list(tmp_path: Path) -> None:
+    """Also its next launch, and the list gets one file only."""
+    names = tuple(map(str, range(100)))
+    use(tmp_path)
+    put(tmp_path, a_claim("other", *names, at=9.0), "7")
+    put(tmp_path, a_claim("other", *names, at=9.0))
+    results = [a_fence(tmp_path, launched_at=at)[0]._check(running=at < 9) for at in (1.0, 10.0)]
+    assert ["99", "99"] == [result and result.framework for result in results]
+    changed = FolderClaim.decode((tmp_path / FOLDER / "digits.8.json").read_bytes())
+    assert (*names[1:-1], "a", "99") == (changed and changed.frameworks)
+    assert not (tmp_path / FOLDER / "digits.9.json").exists()
 
 
 @pytest.mark.parametrize("folder", ["", "hdfs://name/ck", "gs://bucket/ck", "relative"])
@@ -305,7 +387,7 @@ def test_urls_are_not_fenced(folder: str) -> None:
 
 
 def test_name_of_service_may_have_slashes(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint").touch()
+    use(tmp_path)
     fence, _ = a_fence(tmp_path, service="/team/digits")
     fence.start(None)
     fence.stop()
@@ -330,7 +412,7 @@ def launch(executor: Any, command: str, folder: Path | str, serial: int, at: flo
 def test_older_program_gets_sigterm_and_its_grace_period(start: Start, tmp_path: Path) -> None:
     """Within 5 s; its last checkpoint is whole."""
     folder = tmp_path / "ck"
-    folder.mkdir()
+    (folder / FOLDER).mkdir(parents=True)
     old, new = (start(name, MESOS_FRAMEWORK_ID=name) for name in ("old", "new"))
     save = f"sleep 1; echo saved > {folder}/saved; exit 143"
     launch(old, f"echo > {folder}/checkpoint; trap {shlex.quote(save)} TERM; sleep 3600 & wait", folder, 7, 7.0)
@@ -389,7 +471,7 @@ def test_file_is_written_as_the_program_user(executor: Any, is_link: bool) -> No
         if is_link:
             (folder / FOLDER).symlink_to(forbidden)
         os.chown(folder, entry.pw_uid, entry.pw_gid)
-        launch(executor, "true", folder, 1, user="nobody")
+        launch(executor, f"until [ -e {folder / FOLDER} ]; do sleep 0.1; done", folder, 1, user="nobody")
         executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
         if is_link:
             assert "Permission denied" in executor.output("stderr")
@@ -405,9 +487,11 @@ def test_groups_of_the_program_user_count() -> None:
     entry, groups = pwd.getpwnam("nobody"), os.getgroups()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "checkpoint").touch()
         os.chown(folder, 0, 4321)
         folder.chmod(0o770)
+        use(folder)
+        (folder / FOLDER).chmod(0o770)
+        os.chown(folder / FOLDER, 0, 4321)
         fence, _ = a_fence(folder)
         fence.start((entry.pw_uid, entry.pw_gid, (entry.pw_gid, 4321)))
         fence.stop()

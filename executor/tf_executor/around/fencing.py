@@ -9,26 +9,27 @@ service, because the scheduler has lost its state. So each launch writes its num
   is the last for all their tasks. Serial numbers of two frameworks cannot be compared, because a framework without the
   earlier state begins at 1. A framework never gets the folder back, so that two schedulers that relaunch their tasks do
   not stop each other's tasks forever. Only if the programs of both run before either is listed, their order is that of
-  the launches that list them.
+  the launches that list them. A running launch remembers the list, because a program may remove it.
 - Of one framework, the launch with the higher serial number and the later time of launch. If the two disagree (a
   restored backup, or a clock set back), the launch that wrote last.
 
-An empty folder needs no protection, and programs may require that it is empty: the files wait for another file. A
-program may also remove the folder when it starts, which would fail if the file came back meanwhile: a removed file is
-written again when the folder was empty, or after REMOVAL_LIMIT.
+An empty folder needs no protection, and programs may require that it is empty: the files wait for another file. The
+program of any task may also remove the folder when it starts, which would fail if a file came back meanwhile: a missing
+file is written when two checks in a row have not seen the number of files decrease. Only a launch that starts, and sees
+FOLDER, writes at its first check.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
+import math
 import os
 import stat
 import threading
-import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from glob import escape, iglob
 from pathlib import Path
 from typing import Callable, Mapping
 from urllib.parse import quote
@@ -43,8 +44,6 @@ FOLDER = ".dcos-tensorflow"
 INTERVAL = 5.0
 #: Maximum seconds that a file system may delay the start of the program.
 CLAIM_LIMIT = 10.0
-#: Seconds that a program may take to remove the folder's content.
-REMOVAL_LIMIT = 600.0
 #: Number of frameworks in a file and of files that list them, and maximum size of a file.
 _FRAMEWORKS, _MAX_BYTES = 100, 1 << 16
 #: Maximum length of a name: the file's content gets into messages, and any user of the folder can change it.
@@ -118,8 +117,8 @@ class FolderFence:
         self._path, self._service = folder / f"{service}.{task}.json", service
         self._claim, self._put = claim, put
         self._problem = ""
-        #: A file that is missing before this time was removed by the program.
-        self._removed_until = 0.0
+        #: Number of files at the last check, if it has missed this launch's file.
+        self._file_count = math.inf
         self._checked, self._stopped = threading.Event(), threading.Event()
 
     def start(self, owner: tuple[int, int, tuple[int, ...]] | None) -> None:
@@ -152,8 +151,10 @@ class FolderFence:
     def _check(self, running: bool) -> FolderClaim | None:
         """Write the file if needed; return the launch that has superseded this one."""
         try:
-            claim = self._read(self._path)
-            winner = self._compare(claim, running) if claim is not None or self._may_write() else None
+            claim, winner = self._read(self._path), None
+            if claim is not None or self._may_write(running):
+                winner = self._compare(claim, running)
+                self._file_count = math.inf
             self._problem = ""
         except OSError as error:
             if str(error) != self._problem:
@@ -162,12 +163,11 @@ class FolderFence:
             return None
         return winner
 
-    def _may_write(self) -> bool:
+    def _may_write(self, running: bool) -> bool:
         """Whether a missing file may be written."""
-        if _is_empty(self._path.parent.parent):
-            self._removed_until = 0.0
-            return False
-        return time.monotonic() >= self._removed_until
+        # Not while the folder is empty or being removed.
+        before, self._file_count = self._file_count, _count_files(self._path.parent.parent)
+        return before <= self._file_count > 0 or (not running and self._path.parent.exists())
 
     def _compare(self, claim: FolderClaim | None, running: bool) -> FolderClaim | None:
         """Return the launch that has superseded this one; `claim`: of the file."""
@@ -181,8 +181,8 @@ class FolderFence:
                 and self._claim.is_superseded(claim, running)
             ):
                 return claim
+            self._claim = replace(self._claim, frameworks=last.frameworks)
             self._write(self._claim, self._path)
-        self._removed_until = time.monotonic() + REMOVAL_LIMIT
         return None
 
     def _last_framework(self, running: bool) -> FolderClaim:
@@ -195,8 +195,9 @@ class FolderFence:
             if claim is None:
                 if listed is not None and self._claim.framework in listed.frameworks:
                     return listed
-                is_older = running and listed is not None and self._claim.launched_at < listed.launched_at
-                new = listed.after(self._claim) if listed is not None and is_older else self._claim.after(listed)
+                new = self._claim.after(listed)
+                if running and listed is not None and self._is_older(listed):
+                    new = replace(listed, frameworks=(listed.framework,)).after(new)
                 with suppress(FileExistsError):
                     self._write(new, path, _create)
                     self._remove(self._numbered(number - _FRAMEWORKS))
@@ -204,6 +205,10 @@ class FolderFence:
                 claim = self._read(path)
             listed = claim or listed
         raise OSError(f"cannot write `{self._numbered(last + 1)}`")
+
+    def _is_older(self, listed: FolderClaim) -> bool:
+        is_known = listed.framework in self._claim.frameworks
+        return not is_known and self._claim.launched_at < listed.launched_at
 
     def _last_number(self) -> int:
         before, after = len(self._service) + 1, len(".json")
@@ -253,16 +258,20 @@ def _create(new: Path, path: Path) -> None:
     """Move a file. Raises FileExistsError: a link is created only once, also on NFS."""
     try:
         os.link(new, path)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise
-        new.replace(path)  # this file system has no links
+    except FileExistsError:
+        raise
+    except OSError:
+        # Most often the file system has no links; which error this is differs. Readers may see a part of this file.
+        content = new.read_bytes()
+        with path.open("xb") as file:
+            file.write(content)
 
 
-def _is_empty(folder: Path) -> bool:
-    """Whether the folder has no entries or does not exist."""
-    try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is None
-    except FileNotFoundError:
-        return True
+def _count_files(folder: Path) -> int:
+    """Return the number of names in the folder and its subfolders.
+
+    0 if it does not exist. Hidden names are not counted. Not deeper: a folder that also stores a data set would take
+    minutes.
+    """
+    # Path.glob fails if a subfolder is removed meanwhile.
+    return sum(1 for pattern in ("*", "*/*") for _ in iglob(f"{escape(str(folder))}/{pattern}"))  # noqa: PTH207
