@@ -39,7 +39,7 @@ _RECOVERY = {"unreachable_timeout": UNREACHABLE_TIMEOUT}
 #: A frozen program is replaced as soon as it is certain.
 _HEALTH = {"frozen_after": 15}
 #: Faults are no crash loop: the back-off of the second in a row would only be waited for. Programs are killed often.
-_RESTART = {"backoff": 1, "max_uncounted": 0}
+_RESTART = {"backoff": 1, "max_backoff": 4, "max_uncounted": 0}
 #: Each task has a process beside its program, without its environment and session: the executor has to end it, too.
 _SECTION = {"pre_command": f'env -i setsid sh -c "sleep infinity; : {DETACHED}" &'}
 
