@@ -55,7 +55,7 @@ def poll(state: SchedulerState, now: float) -> effects.Decision:
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Return the times of `poll`."""
-    if state.stored.reservations and _unanswered(state):
+    if _unanswered(state):
         yield state.session.operations_at + FEEDBACK_TIMEOUT
 
 
