@@ -4,17 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_running_state, a_spec, a_status, an_offer, needs, with_fields
+from builders import a_record, a_running_state, a_spec, a_status, an_offer, needs, with_fields
 from tf_scheduler.core.offers import matcher
 from tf_scheduler.core.placement.agents import merge_offers, ports_of
 from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import RecoveryDecided, StatusStored
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.offer import OfferRound, Unavailability
 from tf_scheduler.model.placement import Constraint, Operator
-from tf_scheduler.model.reasons import AwaitsPreviousAddress, OperatorMovesTask, Unreliable
+from tf_scheduler.model.reasons import AgentRejected, AwaitsPreviousAddress, OperatorMovesTask, Unreliable
 from tf_scheduler.model.resources import VirtualNetwork
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import AgentFailures, TaskState
 
 SPEC = a_spec(workers=1, ps=0, chief=0)
@@ -109,6 +110,17 @@ def test_least_bad_agents_are_used_first() -> None:
     assert {"agent-1-id": OperatorMovesTask("worker-0")} == first
 
 
+@pytest.mark.parametrize("failures", [(), (1.0,)], ids=["no failure", "one failure"])
+def test_agent_that_a_task_leaves_is_used_before_unreliable_ones(failures) -> None:
+    """However few their failures are, and however short they are still avoided."""
+    other = {"agent-2-id": AgentFailures("agent-2-id", "agent-2", failures, NOW + 0.5)}
+    state = with_failed_round(with_fields(lost(must_move=True), agent_failures=other))
+
+    avoided = [set(agents) for agents in matcher.relaxations(state, [TASK], NOW)]
+
+    assert [{"agent-1-id", "agent-2-id"}, {"agent-2-id"}, set()] == avoided
+
+
 def test_agent_is_avoided_for_limited_time() -> None:
     state = with_fields(a_running_state(SPEC), agent_failures=FAILURES)
 
@@ -156,3 +168,26 @@ def test_task_to_be_placed_does_not_count_for_its_own_constraint() -> None:
     result = matcher.match_gangs(state, [Gang("deploy", tuple(state.spec.tasks()))], [HOME], NOW)
 
     assert ["agent-1"] == hosts(result)
+
+
+def test_agent_that_offers_again_is_one_reason() -> None:
+    """Its declined offer is old; other declined offers stay part of the reasons."""
+    declined = {f"{name}-id": an_offer("old", name, cpus=0.1) for name in ("agent-1", "agent-2")}
+    state = with_fields(SchedulerState(SPEC), rejected_offers=declined)
+
+    reasons = match(state, an_offer("offer-1", "agent-1", cpus=0.2)).reasons["worker-0"]
+
+    assert ["agent-1", "agent-2"] == sorted(item.hostname for item in reasons if isinstance(item, AgentRejected))
+
+
+@pytest.mark.parametrize("launched", [0, 1, 2])
+def test_gang_may_return_if_any_of_its_tasks_was_launched(launched: int) -> None:
+    """No constraint excludes the previous address of that task."""
+    spec = a_spec(workers=2, ps=0, chief=0)
+    tasks = tuple(spec.tasks())
+    state = with_fields(SchedulerState(spec), pending={task.name: () for task in tasks})
+    state = apply(state, *(TaskLaunched(a_record(spec, task.name)) for task in tasks[:launched]))
+
+    (shortfall,) = matcher.failed_match(state, [Gang("deploy", tasks)], NOW).shortfalls
+
+    assert (launched > 0) is shortfall.returns

@@ -195,5 +195,6 @@ def test_failed_unreserve_is_reported(world) -> None:
     refused = OperationStatus(f"{first.id}.unreserve.offer-9", OperationState.ERROR, message="not authorized")
     decision = world.step(OperationUpdated(refused))
 
-    assert ["cannot unreserve resources on a: not authorized"] == [outcome.message for outcome in decision.outcomes]
+    (outcome,) = decision.outcomes
+    assert ("cannot unreserve resources on a: not authorized", True) == (outcome.message, outcome.warning)
     assert first.id in world.state.stored.reservations

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_job, a_spec, needs, ports, scalar, with_fields
+from builders import a_job, a_spec, an_offer, needs, ports, scalar, with_fields
 from kit.worlds import pass_time
 from simulation.mesos import Agent, an_agent, traded_in
 from simulation.pool import Pool
@@ -17,7 +17,13 @@ from tf_scheduler.core.offers.reservations import (
     UNRESERVE_SETTLE_SECONDS,
     UNRESERVE_TIMEOUT,
     active,
+    expire_lost,
+    reserve,
+    settled,
+    use,
 )
+from tf_scheduler.core.placement.agents import merge_offers
+from tf_scheduler.core.placement.search import ChosenAgent
 from tf_scheduler.model.effects import Accept, ReservationDropped, ReservationMade, Teardown
 from tf_scheduler.model.events import StopRequested
 from tf_scheduler.model.ids import AgentId
@@ -364,3 +370,57 @@ def test_reservation_is_active_until_released_or_expired(changed, now: float, ex
     state = with_fields(SchedulerState(a_spec()), reservations={"r": made}, **changed)
 
     assert expected == list(active(state, now))
+
+
+def a_reservation(name: str) -> Reservation:
+    return Reservation(name, "ps-0", "ps", AgentId("agent-1-id"), AgentLocation("agent-1"), 100.0, is_confirmed=True)
+
+
+def test_only_reservations_missing_for_long_enough_are_lost() -> None:
+    missing = {"first": 10.0, "second": 10.5}
+    made = {name: replace(a_reservation(name), task=name) for name in missing}
+    state = with_fields(SchedulerState(a_spec()), reservations=made, missing_reservations=missing)
+    due = 10.0 + state.spec.gang.hold_seconds + LOST_GRACE_SECONDS
+
+    early, late = expire_lost(state, due - 0.1), expire_lost(state, due)
+
+    assert ((), (ReservationDropped("first"),)) == (early.changes, late.changes)
+    assert {"second": 10.5} == late.state.session.missing_reservations
+
+
+def test_unreserve_settles_after_its_seconds() -> None:
+    """The scheduler is called at this time, and must not call itself again for it."""
+    made = {name: a_reservation(name) for name in ("kept", "released")}
+    state = with_fields(
+        SchedulerState(a_spec()), reservations=made, unreserved=frozenset({"released"}), unreserved_at=50.0
+    )
+    due = 50.0 + UNRESERVE_SETTLE_SECONDS
+
+    assert ((), (ReservationDropped("released"),)) == (settled(state, due - 0.1), settled(state, due))
+
+
+def test_shapes_are_canonical_with_and_without_reservation() -> None:
+    """Only entries of equal shape are interchangeable."""
+    state = SchedulerState(a_spec())
+    task = next(state.spec.tasks())
+    free = json.dumps({"allocation_info": {"role": "digits-role"}, "shared": {}}, sort_keys=True)
+    static = {"role": "digits-role", "type": "STATIC"}
+    (agent,) = merge_offers([an_offer(shape=free)])
+
+    ((accept,), _) = reserve(state, [ChosenAgent(task, agent, "")], 100.0, ["r"])
+    made = [entry for operation in accept.reserve for entry in operation.resources]
+    stacked = tuple(replace(entry, shape=_below(entry.shape, static)) for entry in made)
+    placement = use(task, replace(agent, reserved={"r": stacked}), a_reservation("r"), state.spec.executor.needs)
+
+    assert {_sorted(entry.shape) for entry in made} == {entry.shape for entry in made}
+    assert {_sorted(_below(free, static))} == {entry.shape for entry in placement.task_resources}
+
+
+def _sorted(shape: str) -> str:
+    return json.dumps(json.loads(shape), sort_keys=True)
+
+
+def _below(shape: str, reservation: dict[str, str]) -> str:
+    """Return the shape with this reservation under the others."""
+    fields = json.loads(shape)
+    return json.dumps({**fields, "reservations": [reservation, *fields.get("reservations", ())]}, sort_keys=True)

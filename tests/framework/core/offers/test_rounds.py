@@ -1,21 +1,25 @@
 """Offer rounds: offers held, used or declined; agent snapshots for display."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
-from builders import a_job, a_record, a_running_state, a_spec, a_status, an_offer, with_fields
+from builders import a_job, a_record, a_running_state, a_spec, a_status, an_offer, needs, with_fields
 from tf_scheduler.core.offers import rounds
+from tf_scheduler.core.offers.reservations import UNRESERVE_TIMEOUT
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT, replace_launch
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import Accept, Decline, RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.effects import Accept, Decline, RecoveryDecided, ReservationMade, StatusStored, TaskLaunched
 from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed, Tick
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import AgentSnapshot, OfferRound
-from tf_scheduler.model.placement import AgentLocation
+from tf_scheduler.model.placement import AgentLocation, GangMode, GangSpec
 from tf_scheduler.model.resources import Reservation, thousandths
 from tf_scheduler.model.spec import JobKind, Strategy
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskState
 
 
@@ -180,7 +184,10 @@ def test_on_agent_failed_forgets_its_rejected_offer() -> None:
     """Otherwise reasons would name an agent that does not exist."""
     declined = receive(NEW, an_offer(cpus=0.2)).state
 
-    assert {} == rounds.on_agent_failed(declined, "agent-1-id").state.session.rejected_offers
+    decision = rounds.on_agent_failed(declined, "agent-1-id")
+
+    assert {} == decision.state.session.rejected_offers
+    assert [("AgentRemoved", True)] == [(item.kind, item.warning) for item in decision.outcomes]
 
 
 def test_unreserve_unneeded_keeps_offers_without_reservations() -> None:
@@ -214,8 +221,8 @@ def test_only_reservations_past_their_deadline_expire() -> None:
     decision = rounds.expire(state, 1100.0, new_id, view_of(state).gangs)
 
     assert {"soon"} == decision.state.process.expired_reservations
-    assert ["gang incomplete at the deadline; releasing 1 reservations"] == [
-        item.message for item in decision.outcomes if item.kind == "GangDeadlinePassed"
+    assert [("gang incomplete at the deadline; releasing 1 reservations", True)] == [
+        (item.message, item.warning) for item in decision.outcomes if item.kind == "GangDeadlinePassed"
     ]
 
 
@@ -234,3 +241,93 @@ def test_wait_for_previous_address_ends_for_its_gang() -> None:
         waiting.session.address_wait_until,
     )
     assert {"worker-0", "worker-1"} == set(placed.stored.tasks)
+
+
+@pytest.mark.parametrize(("until", "expected"), [(15.0, 15.0), (11.0, 20.0)], ids=["waits", "waited long enough"])
+def test_held_offers_are_matched_when_first_address_wait_ends(until: float, expected: float) -> None:
+    """A task that only waits for another one of its gang does not count."""
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
+    state = with_fields(SchedulerState(spec), connected=True)
+    for number, end in enumerate((20.0, until)):
+        record = a_record(spec, f"worker-{number}", agent_id="gone-id", address=f"10.0.0.9:{31000 + number}")
+        state = apply(state, TaskLaunched(record), StatusStored(a_status(record.id, TaskState.FAILED)))
+        item = replace(replace_launch(state, record, "lost", 10.0), previous_address_until=end)
+        state = apply(state, RecoveryDecided(item))
+
+    state = after(state, OffersReceived((an_offer(cpus=8),)), now=12.0)
+
+    assert expected == state.session.address_wait_until
+
+
+@pytest.mark.parametrize("offers", [(), (an_offer(),)], ids=["none", "one"])
+def test_only_offers_end_the_wait_for_offers(offers) -> None:
+    """Without a usable one, the warning about missing offers stays due."""
+    state = receive(with_fields(NEW, no_offers_since=990.0), *offers).state
+
+    assert (None if offers else 990.0) == state.session.no_offers_since
+
+
+# --- Rounds that reserve
+
+
+def a_reservation(name: str, task: str, deadline: float, agent: str = "agent-8") -> Reservation:
+    return Reservation(name, task, "worker", AgentId(f"{agent}-id"), AgentLocation(agent), deadline)
+
+
+def reserving(*made: Reservation, **fields):
+    """Return a service of three workers with these reservations."""
+    spec = a_spec(jobs=(a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5)),), gang=GangSpec(5.0, GangMode.RESERVE, 60.0))
+    return with_fields(SchedulerState(spec), connected=True, reservations={item.id: item for item in made}, **fields)
+
+
+def test_later_reservation_gets_earliest_deadline_of_its_gang() -> None:
+    """Otherwise each reservation of an incomplete gang would extend its time."""
+    made = (a_reservation("r-0", "worker-0", 1040.0), a_reservation("r-1", "worker-1", 1050.0, "agent-9"))
+    state = hold(reserving(*made), "offer-3")
+
+    (change,) = rounds.expire(state, 1005.0, new_id, view_of(state).gangs).changes
+
+    assert isinstance(change, ReservationMade)
+    assert ("worker-2", 1040.0) == (change.reservation.task, change.reservation.deadline)
+
+
+def test_deadline_at_the_end_of_a_round_is_one_failure() -> None:
+    """A second one would lengthen the back-off."""
+    state = hold(reserving(a_reservation("r-0", "worker-0", 1005.0)), "offer-3")
+
+    decision = rounds.expire(state, 1005.0, new_id, view_of(state).gangs)
+
+    assert 1 == decision.state.process.offer_round.failures
+    assert [("offer-3",)] == [call.offer_ids for call in decision.calls]
+
+
+def test_unreserved_reservations_are_remembered_together() -> None:
+    """Each is forgotten only after its UNRESERVE."""
+    labels = [{"key": "namespace", "value": "digits"}, {"key": "resource_id", "value": "r-1"}]
+    shape = json.dumps({"reservations": [{"type": "DYNAMIC", "role": "digits-role", "labels": {"labels": labels}}]})
+
+    state = rounds.unreserve_unneeded(
+        reserving(unreserved=frozenset({"r-0"})), [an_offer(shape=shape)], (), 1000.0
+    ).state
+
+    assert {"r-0", "r-1"} == state.session.unreserved
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (None, ("before",)),
+        (
+            Result(Verdict.STOPPED, "enough", 2000.0),
+            ("before", "reservation for worker-0 on agent-8: the agent did not answer"),
+        ),
+    ],
+    ids=["the job goes on", "the job has ended"],
+)
+def test_given_up_reservation_is_left_behind_only_after_the_job(result, expected) -> None:
+    """Before, the service releases it when its agent returns."""
+    state = reserving(a_reservation("r-0", "worker-0", 1040.0), left_behind=("before",), result=result)
+
+    after_event = rounds.expire(state, 1040.0 + UNRESERVE_TIMEOUT, new_id, ()).state
+
+    assert ({}, expected) == (after_event.stored.reservations, after_event.process.left_behind)
