@@ -279,3 +279,9 @@ def test_limits_of_silence_arrive(health, expected) -> None:
     decoded = payload(health=health)
 
     assert expected == (decoded.stalled_after, decoded.frozen_after, decoded.stall_grace)
+
+
+def test_later_launch_has_the_start_of_the_job() -> None:
+    launches = launch(with_fields(NEW, first_launch_at=5.0))
+
+    assert {(5.0, 9.0)} == {(item.record.job_started_at, item.record.launched_at) for item in launches}

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from builders import a_job, a_spec
-from tf_scheduler.core.launch.cluster_spec import cluster_of, hosts_rendezvous, rank_environment, rank_of
+from tf_scheduler.core.launch.cluster_spec import (
+    DATA_SERVICE,
+    cluster_of,
+    hosts_rendezvous,
+    rank_environment,
+    rank_of,
+)
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.task import TaskRecord
@@ -114,3 +120,10 @@ def test_rendezvous_without_chief_is_first_worker(strategy) -> None:
 
     (port,) = {around.get("MASTER_PORT") or around["HOROVOD_GLOO_RENDEZVOUS_PORT"] for around in variables}
     assert workers[0].address.endswith(f":{port}")
+
+
+@pytest.mark.parametrize(("dispatcher", "expected"), [(0, None), (1, "grpc://10.0.0.1:31002")])
+def test_tasks_get_address_of_data_service_if_there_is_one(dispatcher: int, expected: str | None) -> None:
+    variables = environments(service(Strategy.PARAMETER_SERVER, worker=1, ps=1, **{"data-dispatcher": dispatcher}))
+
+    assert expected == variables["worker-0"].get(DATA_SERVICE)

@@ -389,3 +389,23 @@ def test_agent_address_is_stored_for_named_tasks() -> None:
 
     assert {"10.0.0.1"} == {record.agent_address for record in named.stored.tasks.values()}
     assert {""} == {record.agent_address for record in plain.stored.tasks.values()}
+
+
+@pytest.mark.parametrize(
+    ("has_used", "state"), [(False, TaskState.RUNNING), (True, None)], ids=["unused token", "no status yet"]
+)
+def test_only_running_task_with_used_token_reloads(has_used: bool, state: TaskState | None) -> None:
+    """Otherwise its executor could not fetch the values."""
+    world = Launched(FILE)
+    assert not has_used or world.gets_secrets()
+    world.state = world.state if state is None else apply(world.state, StatusStored(a_status(world.id, state)))
+
+    decision = handle(world.state, ReloadSecrets(), NOW, str)
+
+    assert ((), Reply.ALREADY) == (decision.calls, decision.answer.reply)
+
+
+def test_request_with_invalid_token_is_a_warning(world) -> None:
+    assert [("SecretsRefused", True)] == [
+        (outcome.kind, outcome.warning) for outcome in world.ask(token="wrong").outcomes
+    ]
