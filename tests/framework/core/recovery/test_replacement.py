@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_running_state, a_spec, a_status
+from builders import a_job, a_running_state, a_spec, a_status
 from tf_scheduler.core.recovery.replacement import (
     EARLY_SECONDS,
     PREVIOUS_ADDRESS_WAIT,
+    finished_peers,
     no_retry_reason,
     replace_launch,
     restart_address_wait,
@@ -16,7 +17,7 @@ from tf_scheduler.core.recovery.replacement import (
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import RestartPolicy, RestartWhen
+from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.task import Cause, TaskState
 
 STATE = a_running_state(a_spec())
@@ -95,3 +96,11 @@ def test_replaced_launch_has_served_if_its_server_answered(healthy: bool) -> Non
     after = replace_launch(state, worker, "x", 1.0)
 
     assert (healthy, healthy, 0 if healthy else 2) == (after.has_served, after.has_begun, after.start_timeouts)
+
+
+def test_finished_peers_are_other_tasks_of_the_cluster() -> None:
+    """Neither the task itself nor an evaluator, which trains nothing."""
+    jobs = (a_job(JobKind.WORKER, 3), a_job(JobKind.EVALUATOR))
+    state = a_running_state(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs), TaskState.FINISHED)
+
+    assert ["worker-0", "worker-2"] == finished_peers(state, state.stored.tasks["worker-1"])

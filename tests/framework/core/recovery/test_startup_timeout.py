@@ -13,6 +13,7 @@ from tf_scheduler.core.recovery.startup_timeout import (
     RECONNECT_GRACE,
     with_start_time,
 )
+from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy
@@ -258,3 +259,15 @@ def test_next_check_of_silent_launches_is_a_second_later_at_least() -> None:
 def test_progress_of_one_task_silences_the_warning() -> None:
     """The programs train without a server."""
     assert () == expire(with_fields(STARTING, progress={"worker-0__1": Progress(1, 1.0)})).outcomes
+
+
+def test_relaunch_of_second_late_launch_waits_for_its_back_off() -> None:
+    """The first is relaunched immediately."""
+    now, worker = 10.0 + TIMEOUT, WAITING.stored.tasks["worker-0"]
+    before = replace(replace_launch(WAITING, worker, "x", 1.0), launch="worker-0__0", start_timeouts=1)
+
+    first, second = (late(expire(state))["worker-0"] for state in (WAITING, apply(WAITING, RecoveryDecided(before))))
+
+    delay = restart_delay(SPEC.restart, 2, jitter_from_id("id"))
+    assert delay > 0.0
+    assert (now, now + delay) == (first.ready_at, second.ready_at)
