@@ -14,7 +14,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import UNINSTALL, PlanControl
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind
 from tf_scheduler.model.state import Result, Verdict
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import AbandonedLaunch, TaskState
 
 SPEC = a_spec(workers=1, ps=0, chief=0)
 RUNNING = with_fields(a_running_state(SPEC), framework_id=FrameworkId("f"))
@@ -126,3 +126,28 @@ def test_forced_end_of_a_live_task_is_a_warning() -> None:
     decision = job_end.advance(forced, NOW)
 
     assert [True] == [outcome.warning for outcome in decision.outcomes if outcome.kind == "LeftBehind"]
+
+
+def test_sent_teardown_is_repeated_although_agents_are_awaited() -> None:
+    """The first wait has ended; it does not begin again."""
+    abandoned = AbandonedLaunch.of(RUNNING.stored.tasks["worker-0"], NOW)
+    sent = with_fields(ENDED, abandoned={abandoned.id: abandoned}, teardown_at=NOW)
+
+    assert Teardown() in job_end.advance(sent, NOW + KILL_INTERVAL).calls
+
+
+def test_wait_for_agents_is_a_warning() -> None:
+    abandoned = AbandonedLaunch.of(RUNNING.stored.tasks["worker-0"], NOW)
+
+    decision = job_end.advance(with_fields(ENDED, abandoned={abandoned.id: abandoned}), NOW)
+
+    assert [("LaunchAbandoned", True)] == [(outcome.kind, outcome.warning) for outcome in decision.outcomes]
+    assert () == decision.calls
+
+
+def test_passed_deadline_is_a_warning() -> None:
+    limited = replace(RUNNING, spec=replace(SPEC, finish=FinishPolicy(deadline=60.0)))
+
+    (outcome,) = job_end.check_deadline(limited, 65.0).outcomes
+
+    assert ("DeadlinePassed", True) == (outcome.kind, outcome.warning)

@@ -475,3 +475,11 @@ def test_event_that_is_only_reported_changes_nothing(event, kind: str, part: str
     assert part in outcome.message
     assert before.stored == sender.state.stored
     assert () == sender.decision.calls
+
+
+def test_refused_subscription_is_a_warning() -> None:
+    world = EventSender()
+
+    decision = world.send(SubscriptionRefused("role not allowed"))
+
+    assert [("SubscriptionRefused", True)] == [(outcome.kind, outcome.warning) for outcome in decision.outcomes]
