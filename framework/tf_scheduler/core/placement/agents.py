@@ -296,7 +296,7 @@ _DIMENSION = {"cpus": CPUS, "mem": MEM, "disk": DISK, "gpus": GPUS}
 class AgentCapacity:
     """Free resources of one agent, and its tasks, during one search; mutable."""
 
-    __slots__ = ("agent", "free", "groups", "in_use", "index", "rank", "total", "touched")
+    __slots__ = ("agent", "free", "groups", "in_use", "index", "rank", "total")
 
     def __init__(self, agent: Agent, index: int) -> None:
         self.agent = agent
@@ -308,7 +308,6 @@ class AgentCapacity:
         self.rank = 0
         #: Whether it has a task of the service.
         self.in_use = False
-        self.touched = False
         #: Section -> number of tasks.
         self.groups: dict[str, int] = {}
 
@@ -325,7 +324,7 @@ class AgentCapacity:
         """Allocate the resources of one task of `demand`."""
         for place, amount in demand.requirements:
             self.free[place] -= amount
-        self.in_use = self.touched = True
+        self.in_use = True
         self.count(demand.job.group)
 
     def count(self, group: str) -> None:

@@ -178,7 +178,7 @@ def allocate(tasks: Sequence[TaskSpec], chosen: Iterable[ChosenAgent], executor:
         for_task, rest = _allocate_task(rest, item.task.job)
         left[agent.id] = replace(agent, resources=rest)
         placements[item.task.name] = Placement(item.task, item.agent, for_task, for_executor, item.why)
-    return Match(tuple(placements[task.name] for task in tasks if task.name in placements), left)
+    return Match(tuple(placements[task.name] for task in tasks), left)
 
 
 def _allocate_task(resources: tuple[Resource, ...], job: JobSpec) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:

@@ -108,9 +108,7 @@ class SpreadQueue:
         self._heap: list[SpreadEntry] = []
 
     def push(self, room: AgentCapacity) -> None:
-        takes = self._limit(room)
-        if takes > 0:
-            heappush(self._heap, self._entry(room, takes))
+        heappush(self._heap, self._entry(room, self._limit(room)))
 
     def fill(self, rooms: Sequence[tuple[AgentCapacity, int]]) -> None:
         """Add many candidates with their capacities."""
@@ -192,7 +190,7 @@ def _score(rooms: Sequence[AgentCapacity], lead: GangProfile) -> tuple[int, bool
 
 
 def _holds_all(rooms: Sequence[AgentCapacity], total: Sequence[int]) -> bool:
-    return all(sum(room.free[place] for room in rooms) >= amount for place, amount in enumerate(total) if amount)
+    return all(sum(room.free[place] for room in rooms) >= amount for place, amount in enumerate(total))
 
 
 def _agents_needed(takes: Sequence[int], tasks: int) -> int:
@@ -303,7 +301,7 @@ class _SearchPass:
                 room.count(item.group)
 
     def _rank(self) -> int:
-        if not self._packs or not self._rooms:
+        if not self._packs:
             return 1
         lead = max(self._order, key=lambda demand: len(demand.tasks))
         takes = [0] * len(self._rooms)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from builders import EXECUTOR, a_job, an_offer, needs
+from builders import EXECUTOR, a_job, a_spec, an_offer, needs
 from tf_scheduler.core.placement.agents import PlacedTask, PlacementContext, demands_of, merge_offers
-from tf_scheduler.core.placement.constraints import DemandRules, allows
+from tf_scheduler.core.placement.constraints import MOVE_AHEAD, DemandRules, allows, move_ahead
 from tf_scheduler.core.placement.matching import Match, match_gang
 from tf_scheduler.model.ids import task_name
 from tf_scheduler.model.offer import Unavailability
@@ -188,3 +188,10 @@ def test_rules_are_not_empty_after_first_task() -> None:
     rules = ("rack:GROUP_BY", "row:UNIQUE")
 
     assert [True, False] == [rules_for(*rules, counted=tasks).is_empty() for tasks in ((), (rack("a"),))]
+
+
+def test_tasks_leave_before_maintenance_by_the_longest_grace_period() -> None:
+    """And a minute before that, for the relaunch."""
+    jobs = (a_job(JobKind.WORKER, kill_grace=30.0), a_job(JobKind.PS, kill_grace=50.0))
+
+    assert MOVE_AHEAD + 50.0 == move_ahead(a_spec(jobs=jobs))

@@ -12,6 +12,7 @@ from tf_scheduler.core.placement.agents import PlacementContext, amounts_in, mer
 from tf_scheduler.core.placement.matching import Match, NoMatch, _category, match_agents, match_gang
 from tf_scheduler.model.placement import Constraint, GpuScheduling, Operator, PlacementSpec
 from tf_scheduler.model.reasons import (
+    AgentRejected,
     Excluded,
     MaintenanceScheduled,
     OperatorMovesTask,
@@ -241,3 +242,14 @@ def test_preferred_port_is_used_if_available() -> None:
 
 def test_nothing_to_place_matches_nothing() -> None:
     assert NoMatch({}) == match_gang((), [an_offer()], PlacementContext(EXECUTOR, PlacementSpec()))
+
+
+def test_declined_agent_that_would_do_is_not_listed() -> None:
+    """Only reasons against an agent are listed."""
+    tasks = tuple(a_spec(workers=1, ps=0, chief=0).tasks())
+    passed = merge_offers([an_offer("o-1", "large"), an_offer("o-2", "small", cpus=0.3)])
+
+    result = match_agents(tasks, (), PlacementContext(EXECUTOR, PlacementSpec()), passed)
+
+    rejected = [why.hostname for why in result.reasons["worker-0"] if isinstance(why, AgentRejected)]
+    assert ["small"] == rejected

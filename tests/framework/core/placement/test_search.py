@@ -449,3 +449,12 @@ def test_search_is_hopeless_if_one_demand_is() -> None:
 
     assert result.hopeless
     assert ["ps"] == [item.job.group for item in result.missing]
+
+
+def test_spread_queue_takes_back_agent_for_one_more_task() -> None:
+    """But not a full one."""
+    queue = SpreadQueue(free_cpus, shuns_gpus=False, group="worker", stays=False)
+    for room in capacities(agents(0.5, 1)):
+        queue.push(room)
+
+    assert ["a-1", None] == [room and room.agent.hostname for room in (queue.pop(1), queue.pop(1))]
