@@ -209,3 +209,14 @@ def test_restart_of_step_keeps_its_released_siblings() -> None:
     state = with_fields(RUNNING, controls={"deploy": PlanControl(released=released, target=TARGET)})
 
     assert released == control(send(state, Verb.RESTART, phase="worker", step="worker-0")).released
+
+
+def test_hint_names_only_waiting_steps_of_the_phase() -> None:
+    """Steps of other phases, before and after it, wait too."""
+    state = PENDING
+    for phase, step in (("chief", "chief-0"), ("ps", "ps-0"), ("worker", "worker-1")):
+        state = send(state, Verb.INTERRUPT, phase=phase, step=step).state
+
+    answer = send(state, Verb.CONTINUE, phase="ps").answer
+
+    assert answer.message.endswith("continue instead: ps-0"), answer.message

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_running_state, a_spec, a_status, with_fields
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans import view
 from tf_scheduler.core.plans.view import find_plan, plans, status_at
 from tf_scheduler.core.recovery.replacement import replace_launch
@@ -211,3 +211,14 @@ def test_canary_phases_wait_only_before_they_begin() -> None:
     plan = displayed(with_fields(SchedulerState(canary), tasks=launched))
 
     assert [Status.PENDING, Status.WAITING] == [status_at(plan, (phase,)) for phase in ("ps", "worker")]
+
+
+def test_canary_phase_that_has_begun_is_not_waiting() -> None:
+    """The steps of the phases are no canaries."""
+    phases = (PhaseSpec("ps", "ps"), PhaseSpec("worker", "worker"))
+    canary = a_spec(chief=0, plans={"deploy": PlanSpec("deploy", PlanStrategy.CANARY, phases=phases)})
+    launched = (TaskLaunched(a_record(canary, "ps-0")), StatusStored(a_status("ps-0__1", TaskState.STARTING)))
+
+    plan = displayed(apply(SchedulerState(canary), *launched))
+
+    assert [Status.STARTING, Status.WAITING] == [phase.status for phase in plan.phases]
