@@ -130,3 +130,10 @@ def test_sums_are_exact_to_three_digits(parts, tasks, cpus) -> None:
 
     fits = sum(map(thousandths, parts)) // (thousandths(cpus) + EXECUTOR.cpus)
     assert isinstance(match, Match) is (fits >= tasks)
+
+
+def test_no_empty_range_is_left_of_claimed_ports() -> None:
+    """Mesos would refuse one whose end is before its begin."""
+    _, (rest,) = claim_ports((ports((31000, 31001), (31005, 31005)),), frozenset({31000, 31005}))
+
+    assert ((31001, 31001),) == rest.value
