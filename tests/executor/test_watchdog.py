@@ -110,15 +110,19 @@ def test_watchdog_hears_of_each_lasting_process_once() -> None:
     """A program may start a short-lived process in a session of its own every second."""
     entries: list[str] = []
     watched = WatchedProcesses(entries.append)
+    pids = set()
 
     def sample(with_new: bool = False) -> None:
-        watched.add(sample_processes(os.getpid()), os.getsid(0), with_new=with_new)
+        own = [item for item in sample_processes(os.getpid()) if item.pid in pids]
+        watched.add(own, os.getsid(0), with_new=with_new)
 
-    def sleeping() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    def sleeping(new_session: bool = True) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(["sleep", "1000"], start_new_session=new_session)
+        pids.add(process.pid)
+        return process
 
     with ExitStack() as stack:
-        lasting, same_session = sleeping(), subprocess.Popen(["sleep", "1000"])
+        lasting, same_session = sleeping(), sleeping(new_session=False)
         for process in (lasting, same_session):
             stack.callback(process.wait)
             stack.callback(process.kill)
