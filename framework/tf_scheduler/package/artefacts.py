@@ -101,7 +101,9 @@ def _scheduler_files() -> Iterator[tuple[str, bytes]]:
         yield from licences(name).items()
         for path in importlib.metadata.files(name) or ():
             text = path.as_posix()
-            if path.suffix in (".py", *_DATA_SUFFIXES) and not text.startswith(("..", *_EXCLUDED)):
+            is_needed = path.suffix in (".py", *_DATA_SUFFIXES) and not text.startswith(("..", *_EXCLUDED))
+            # An installation by `setup.py install` (pip before 23.1 without wheel) lists files of its source, too.
+            if is_needed and Path(path.locate()).is_file():
                 yield text, path.read_binary()
 
 
