@@ -196,6 +196,7 @@ def test_any_event_is_handled_at_any_moment(
     for event in [*map(RandomEvent, beginning), *history]:
         apply_event(world, event, drawn)
     world.__class__ = LyingWorld
+    world.watches_moves = False  # a lie may move a step in any way
     if state_is_lost:
         found = _adopted(world.state)
         world.disk = MemoryDisk()
@@ -210,7 +211,7 @@ def test_any_event_is_handled_at_any_moment(
 
 
 def _check(world: World, event: events.Event) -> None:
-    """The state remains legal, storable and waited for, and no task is doubled."""
+    """The state remains storable and waited for, and no task is doubled."""
     before = world.state
     decision = world.step(event)
 
