@@ -200,7 +200,7 @@ class FolderFence:
                     new = replace(listed, frameworks=(listed.framework,)).after(new)
                 with suppress(FileExistsError):
                     self._write(new, path, _create)
-                    self._remove(self._numbered(number - _FRAMEWORKS))
+                    self._numbered(number - _FRAMEWORKS).unlink(missing_ok=True)
                 # Another framework may have been faster.
                 claim = self._read(path)
             listed = claim or listed
@@ -247,11 +247,7 @@ class FolderFence:
             new.write_bytes(claim.encode())
             put(new, path)
         finally:
-            self._remove(new)
-
-    def _remove(self, path: Path) -> None:
-        with suppress(FileNotFoundError):
-            path.unlink()
+            new.unlink(missing_ok=True)
 
 
 def _create(new: Path, path: Path) -> None:
