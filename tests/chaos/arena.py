@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+import click
 
 from chaos.evidence import Heard, Launched, Record
 from chaos.faults import Store
@@ -25,6 +28,7 @@ from tf_scheduler.cli.local_run.follow import RunScheduler, run_scheduler
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.process import SchedulerLaunch
 from tf_scheduler.errors import JobError
+from tf_scheduler.runner import new_uuid
 
 from .disks import own_disk, work_folder
 from .master_proxy import MasterProxy
@@ -200,6 +204,31 @@ def arena(
         running = stack.enter_context(run_scheduler(launch, "chaos", cluster.master.address, console=False))
         witness = stack.enter_context(Witness(cluster.directory, folder.recording))
         yield Arena(cluster, running, folder, witness, proxy, clock, store, ensemble, launch, dict(cluster.agents))
+
+
+class Held(Protocol):
+    """The result of a job. `held`: whether all was as expected."""
+
+    @property
+    def held(self) -> bool: ...
+
+
+Result = TypeVar("Result", bound=Held)
+
+
+def in_run_folder(run: Callable[[RunFolder], Result]) -> Result:
+    """Run with a folder of logs and state; keep it only if something did not hold."""
+    folder = RunFolder.create("chaos", new_uuid())
+    try:
+        done = run(folder)
+    except BaseException:
+        shutil.rmtree(folder.path)
+        raise
+    if done.held:
+        shutil.rmtree(folder.path)
+    else:
+        click.echo(f"logs and state: {folder.path}", err=True)
+    return done
 
 
 def _behind(proxy: MasterProxy, folder: RunFolder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,9 +16,8 @@ from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.process import get_json
 from tf_scheduler.errors import SchedulerError
-from tf_scheduler.runner import new_uuid
 
-from .arena import AGENT_FLAGS, AGENTS, MASTER_FLAGS, Arena, arena
+from .arena import AGENT_FLAGS, AGENTS, MASTER_FLAGS, Arena, arena, in_run_folder
 from .evidence import Record
 from .faults import JOBS, Fault, Store, stores_of
 from .groups import UnavailableError, memory_limits
@@ -58,19 +56,12 @@ class Trial:
 def _run(fault: Fault, trial: Trial, store: Store) -> Ended:
     """Run a job to its end, and compare with what is expected."""
     click.echo(f"{fault.name}: {trial.what}: state in: {store.value}", err=True)
-    folder, began = RunFolder.create("chaos", new_uuid()), time.monotonic()
+    began = time.monotonic()
     try:
         with trial.flags() as flags:
-            ended = _job(fault, trial, store, folder, flags)
+            ended = in_run_folder(lambda folder: _job(fault, trial, store, folder, flags))
     except UnavailableError as error:
         ended = Ended(fault.name, trial.what, store, "skipped", 0, 0.0, str(error))
-    except BaseException:
-        shutil.rmtree(folder.path)
-        raise
-    if ended.held:
-        shutil.rmtree(folder.path)
-    else:
-        click.echo(f"logs and state: {folder.path}", err=True)
     click.echo(f"  {ended.verdict} after {time.monotonic() - began:.0f} s: {ended.seen}", err=True)
     for finding in ended.findings:
         click.echo(f"  did not hold: {finding}", err=True)

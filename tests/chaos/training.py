@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +25,8 @@ from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.runner import new_uuid
 
-from .arena import Arena, arena, enough
+from .arena import Arena, arena, enough, in_run_folder
 from .bare import bare_start
 from .people import detached, members
 from .strikes import strike
@@ -41,20 +39,9 @@ _GONE = 30.0  # seconds until executors and programs of a service that has ended
 def training(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: Callable[[], bool]) -> Training:
     """Train until all faults were injected or `go_on` is false; find leftovers.
 
-    `document`: checked options, `spec`: what they say. The folder of logs is removed when all held, or when we are
-    interrupted.
+    `document`: checked options, `spec`: what they say.
     """
-    folder = RunFolder.create("chaos", new_uuid())
-    try:
-        done = _training(document, spec, planned, go_on, folder)
-    except BaseException:
-        shutil.rmtree(folder.path)
-        raise
-    if done.held:
-        shutil.rmtree(folder.path)
-    else:
-        click.echo(f"logs and state: {folder.path}", err=True)
-    return done
+    return in_run_folder(lambda folder: _training(document, spec, planned, go_on, folder))
 
 
 def _training(
