@@ -16,7 +16,7 @@ from benchmarks.test_plans import a_service, launched
 from builders import an_offer, with_fields
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import ComputedPlans, RecoveryDecided, StatusStored
+from tf_scheduler.model.effects import ComputedPlans, RecoveryDecided, ResultDecided, StatusStored
 from tf_scheduler.model.events import (
     Event,
     InverseOffersReceived,
@@ -27,8 +27,8 @@ from tf_scheduler.model.events import (
     Tick,
 )
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
-from tf_scheduler.model.spec import RestartPolicy
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.spec import CleanupPolicy, RestartPolicy
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Cause, Progress, Recovery, TaskRecord, TaskState, TaskStatus
 
 COUNTS = (100, 1_000, 10_000)
@@ -132,6 +132,14 @@ def leaving(count: int) -> SchedulerState:
     return handle(joined(count), InverseOffersReceived((window,)), NOW, lambda: "id").state
 
 
+def retained(count: int) -> SchedulerState:
+    """Return a service whose job has ended, and whose tasks keep running."""
+    state = joined(count)
+    kept = replace(state, spec=replace(state.spec, finish=replace(state.spec.finish, cleanup=CleanupPolicy.NONE)))
+    kept = with_fields(kept, framework_id="fw-1", connected=True)
+    return apply(kept, ResultDecided(Result(Verdict.SUCCEEDED, "the chief has finished", NOW)))
+
+
 def useful(_: SchedulerState) -> list[Event]:
     return [OffersReceived((offer,)) for offer in offers("new", EVENTS)]
 
@@ -165,6 +173,14 @@ ROWS = (
         are(TaskState.RUNNING),
     ),
     Row("the same, all were relaunched before", relaunched, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
+    # Looks for one running task of each job, among all tasks.
+    Row(
+        "running -> running after the end of the job",
+        retained,
+        updates(TaskState.RUNNING),
+        are(TaskState.RUNNING),
+        growth=5,
+    ),
     Row("running -> unreachable", joined, updates(TaskState.UNREACHABLE), are(TaskState.UNREACHABLE)),
     Row("unreachable -> running, all are unreachable", unreachable, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
     Row("failed, one by one", joined, updates(TaskState.FAILED, signal=9), are(TaskState.FAILED)),

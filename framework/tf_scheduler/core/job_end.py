@@ -63,7 +63,7 @@ def _stop_tasks(state: SchedulerState, result: Result, now: float) -> Decision:
 
 def _is_waiting(state: SchedulerState, now: float) -> bool:
     """Return whether nothing is due, without checking every task."""
-    return state.live_count() > 0 and now < state.session.next_kill_at
+    return state.live_count() > 0 and (now < state.session.next_kill_at or after_job.keeps_all(state, now))
 
 
 def _abandon(state: SchedulerState, now: float) -> Decision:

@@ -22,6 +22,12 @@ def keeps_service(state: SchedulerState) -> bool:
     return _retaining_result(state) is not None and state.spec.finish.after_finish is AfterFinish.IDLE
 
 
+def keeps_all(state: SchedulerState, now: float) -> bool:
+    """Return whether the tasks of all jobs are retained now, and none is being stopped."""
+    times = _end_times(state)
+    return not state.session.kills and bool(times) and all(times.get(job.kind, 0.0) > now for job in state.spec.jobs)
+
+
 def tasks_to_stop(state: SchedulerState, records: Iterable[TaskRecord], now: float) -> list[TaskRecord]:
     """Return the launches that must stop now."""
     times = _end_times(state)

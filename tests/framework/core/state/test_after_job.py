@@ -52,6 +52,16 @@ def test_cleanup_none_keeps_all_tasks() -> None:
     assert 3 == len(retained(ended(cleanup=CleanupPolicy.NONE, keep_seconds=60.0)))
 
 
+def test_all_tasks_are_kept_until_one_ends_or_is_killed() -> None:
+    state = ended(cleanup=CleanupPolicy.NONE, keep_seconds=60.0)
+    killing = with_fields(state, kills={"worker-0__1": 100.0})
+
+    assert [True, False] == [after_job.keeps_all(state, now) for now in (159.0, 160.0)]
+    assert not after_job.keeps_all(killing, 159.0)
+    assert not after_job.keeps_all(ended(evaluator_seconds=30.0), 101.0)
+    assert not after_job.keeps_all(a_running_state(a_spec(jobs=JOBS)), 101.0)
+
+
 def test_tasks_stop_at_their_end_time() -> None:
     state = ended(evaluator_seconds=30.0)
     records = list(state.stored.tasks.values())
