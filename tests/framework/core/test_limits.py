@@ -1,0 +1,94 @@
+"""Durations and limits of the core.
+
+Operators see most of them, and the documents promise some of them, so a change must be intended.
+"""
+
+from types import ModuleType
+
+import pytest
+
+from tf_scheduler.core import adoption, job_end
+from tf_scheduler.core.launch import cluster_spec
+from tf_scheduler.core.offers import matcher, operations, reservations, rounds
+from tf_scheduler.core.placement import agents, constraints, matching
+from tf_scheduler.core.plans import execute, scheduling
+from tf_scheduler.core.recovery import (
+    connection_problems,
+    failure_causes,
+    maintenance,
+    reconcile,
+    recover,
+    replacement,
+    startup_timeout,
+)
+from tf_scheduler.core.state import after_job, backoff, reducer, spec_index
+
+#: Seconds.
+DURATIONS = (
+    (job_end, "STOP_TIMEOUT", 80.0),
+    (matcher, "MATCH_INTERVAL", 1.0),
+    (operations, "FEEDBACK_TIMEOUT", 30.0),
+    (reservations, "UNRESERVE_TIMEOUT", 60.0),
+    (reservations, "UNRESERVE_SETTLE_SECONDS", 2.0),
+    (reservations, "LOST_GRACE_SECONDS", 5.0),
+    (rounds, "REFUSE_LONG", 3600.0),
+    (rounds, "REFUSE_SHORT", 1.0),
+    (rounds, "NO_OFFER_WARNING_SECONDS", 10.0),
+    (constraints, "MOVE_AHEAD", 60.0),
+    (execute, "KILL_INTERVAL", 10.0),
+    (connection_problems, "REPORT_AGAIN", 600.0),
+    (failure_causes, "SAME_INCIDENT_SECONDS", 5.0),
+    (maintenance, "ASK_INTERVAL", 30.0),
+    (reconcile, "LAUNCH_TIMEOUT", 30.0),
+    (reconcile, "FIRST_WAIT", 5.0),
+    (reconcile, "LONGEST_WAIT", 60.0),
+    (reconcile, "FULL_INTERVAL", 900.0),
+    (reconcile, "ABANDONED_INTERVAL", 30.0),
+    (reconcile, "MAX_ABANDONED_AGE", 14 * 24 * 3600.0),
+    (recover, "STEADY_SECONDS", 60.0),
+    (replacement, "PREVIOUS_ADDRESS_WAIT", 5.0),
+    (replacement, "EARLY_SECONDS", 300.0),
+    (startup_timeout, "LATE_LAUNCHES_COUNT", 3600.0),
+    (startup_timeout, "CHECK_INTERVAL", 1.0),
+    (startup_timeout, "RECONNECT_GRACE", 60.0),
+    (startup_timeout, "MIN_LAUNCH_SECONDS", 60.0),
+    (after_job, "AGENT_WAIT", 600.0),
+    (backoff, "MIN_DELAY", 1.0),
+    (backoff, "MAX_WINDOW", 60.0),
+    (backoff, "SECONDS_PER_TOKEN", 256.0),
+    (backoff, "MIN_TOKEN_INTERVAL", 5.0),
+    (reducer, "COLLATERAL_SECONDS", 20.0),
+)
+#: How many are kept, named or allowed.
+NUMBERS = (
+    (adoption, "_NAMED", 5),
+    (operations, "_MAX_MESSAGE", 200),
+    (rounds, "MAX_AGENT_SNAPSHOTS", 2000),
+    (matching, "MAX_LISTED_AGENTS", 20),
+    (scheduling, "CANARIES", 2),
+    (connection_problems, "MAX_CAUSES", 16),
+    (connection_problems, "_MAX_CAUSE", 200),
+    (failure_causes, "_FORGOTTEN_TOGETHER", 10),
+    (reconcile, "MAX_ABANDONED", 1000),
+    (recover, "MAX_BAD_ADDRESSES", 16),
+    (startup_timeout, "MAX_LATE_LAUNCHES", 2),
+    (startup_timeout, "_NAMED", 5),
+    (after_job, "_NAMED", 5),
+    (backoff, "_FREE_RETRIES", 1),
+    (backoff, "BURST", 8.0),
+    (reducer, "MAX_RECENT_LOSSES", 50),
+    (spec_index, "_LAST", 8),
+)
+#: Fixed by TensorFlow, by shells, or by stored records.
+CONVENTIONS = (
+    (cluster_spec, "PORT", 2222),
+    (agents, "PORTS_INDEX", 4),
+    (failure_causes, "RESTART_EXIT_CODES", frozenset({42, 143})),
+    (failure_causes, "_SHELL_SIGNALS", range(129, 160)),
+    (recover, "_NO_COMMAND", (126, 127)),
+)
+
+
+@pytest.mark.parametrize(("module", "name", "value"), [*DURATIONS, *NUMBERS, *CONVENTIONS])
+def test_limit_has_its_promised_value(module: ModuleType, name: str, value: object) -> None:
+    assert value == getattr(module, name)
