@@ -130,7 +130,7 @@ def test_programs_with_injected_servers_are_late() -> None:
     spec = a_spec(strategy=Strategy.BETWEEN_GRAPH, jobs=jobs, program=Program("train"))
     world = play(launched(spec), send.running(), send.wait(600.0))
 
-    play(world, expect.killed("ps-0", "worker-0", "worker-1"), expect.outcome("answer, and no other servers do"))
+    play(world, expect.killed("ps-0", "worker-0", "worker-1"), expect.outcome("answer, and no other server does"))
 
 
 def test_tasks_that_joined_before_are_late() -> None:

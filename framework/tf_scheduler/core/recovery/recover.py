@@ -104,7 +104,7 @@ class StatusChange:
     @property
     def seconds_run(self) -> float:
         """Seconds from the start of the program, or its launch, to its end or silence."""
-        if self.before is None or not self.has_run:
+        if self.before is None or self.before.state in _BEFORE_THE_PROGRAM:
             return 0.0
         if self.before.state.is_silent:
             return self.before.timestamp - self.record.launched_at

@@ -153,9 +153,10 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) 
     if state.is_replaced(record) or state.stored.result is not None:
         return decide(state)
     count, ready = 1 + _late_launches(state, record.name, now), ready_count(state)
+    others = {0: "no other server does", 1: "1 other server does"}.get(ready, f"{ready} other servers do")
     why = (
         f"{record.name} on {record.hostname} has not joined the others: {state.spec.recovery.start_timeout:g} s after "
-        f"its start, its TensorFlow server does not answer, and {ready if ready > 0 else 'no'} other servers do"
+        f"its start, its TensorFlow server does not answer, and {others}"
     )
     if count > MAX_LATE_LAUNCHES:
         return fail_job(state, f"{why}; this happened to {count} of its launches", record.name, now)
@@ -198,8 +199,8 @@ def unstarted_launches(state: SchedulerState, now: float) -> tuple[SchedulerStat
 
     The state gets the time of the next check of all tasks.
     """
-    due, timeout = next(_start_deadlines(state), None), _start_timeout(state)
-    if due is None or timeout is None or now < due:
+    due, timeout = next(_start_deadlines(state), math.inf), _start_timeout(state)
+    if timeout is None or now < due:
         return state, ()
     statuses = state.stored.statuses
     silent = [

@@ -79,8 +79,8 @@ def _completed(status: TaskStatus, stored: TaskStatus | None, record: TaskRecord
     """Return the status as it is stored, with what is known from the previous one."""
     if status.state.is_silent:
         # By the scheduler's clock: the master sends a new time with each answer.
-        is_silent = stored is not None and stored.state.is_silent
-        status = replace(status, timestamp=stored.timestamp if stored is not None and is_silent else now)
+        since = stored.timestamp if stored is not None and stored.state.is_silent else now
+        status = replace(status, timestamp=since)
     if status.out_of_memory and status.state is TaskState.FAILED:
         status = replace(status, message=f"{status.message or 'out of memory'}; raise {record.group}.mem")
     if stored is not None and not status.addresses:

@@ -88,3 +88,7 @@ def test_gang_without_workers_of_smaller_cluster_is_ignored() -> None:
     first, second = replace(gang, tasks=gang.tasks[:2]), replace(gang, tasks=gang.tasks[2:])
 
     assert (Resized(2, NOW),) == reduce_size(lost(1.2), NOW, (first, second)).changes
+
+
+def test_nothing_to_place_is_no_smaller_cluster() -> None:
+    assert () == reduce_size(lost(1.2), NOW, ()).changes

@@ -6,6 +6,7 @@ import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.recovery.operator_commands import handle, resume_dependents
+from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskForgotten, TaskLaunched
 from tf_scheduler.model.events import PodCommand
@@ -90,3 +91,22 @@ def test_dependents_resume_when_paused_task_is_removed() -> None:
 
     assert () == resume_dependents(state, 20.0).changes
     assert {"chief-0"} == recoveries(resume_dependents(apply(state, TaskForgotten("ps-0")), 20.0)).keys()
+
+
+def test_pause_leaves_finished_and_restarting_dependents() -> None:
+    finished = apply(STATE, StatusStored(a_status("chief-0__1", TaskState.FINISHED)))
+    replaced = apply(STATE, RecoveryDecided(replace_launch(STATE, STATE.stored.tasks["chief-0"], "x", 1.0)))
+
+    commanded = [recoveries(send(state, PodVerb.PAUSE, "ps-0")).keys() for state in (finished, replaced)]
+
+    assert [{"ps-0"}, {"ps-0"}] == commanded
+
+
+def test_dependent_that_is_being_stopped_does_not_resume() -> None:
+    """A plan stops it, or a recovery replaces it already."""
+    state = apply(placeholder(PAUSED, "chief-0"), TaskForgotten("ps-0"))
+    chief = state.stored.tasks["chief-0"]
+    retired = with_fields(state, retired={chief.id: "update"})
+    replaced = apply(state, RecoveryDecided(replace_launch(state, chief, "x", 1.0)))
+
+    assert [(), ()] == [resume_dependents(item, 20.0).changes for item in (retired, replaced)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builders import a_running_state, a_spec, a_status, with_fields
+from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
@@ -269,3 +269,14 @@ def test_answer_about_launch_without_status_is_harmless() -> None:
     state = with_fields(a_running_state(a_spec()), statuses={})
 
     assert state.derived == mark_answered(state, TaskId("worker-0__1")).derived
+
+
+def test_launch_without_status_is_not_unknown_to_the_master() -> None:
+    """It has its own questions."""
+    state = apply(a_running_state(a_spec()), StatusStored(a_status("worker-0__1", TaskState.UNKNOWN)))
+    launched = apply(state, TaskLaunched(a_record(a_spec(), "worker-1", "2", launched_at=100.0)))
+    asked_at = PendingReconciliation(started_at=90.0, asked_at=100.0, retry_after=FIRST_WAIT)
+
+    (question,) = poll(with_fields(launched, reconciliation=asked_at), 100.0 + FIRST_WAIT).calls
+
+    assert {"worker-0__1"} == set(question.tasks)

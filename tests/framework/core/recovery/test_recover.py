@@ -10,11 +10,11 @@ from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import EndReport
 from tf_scheduler.core.recovery import recover
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
-from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
 from tf_scheduler.mesos import decode
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, Strategy
-from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.state import PendingReconciliation, Verdict
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskState
 
 SPEC = a_spec()
@@ -274,6 +274,7 @@ BROKEN = with_history(last_end=LIKE_ERROR)
         (with_history(BROKEN, "ps-0", since=NOW - 1, last_end="1: other"), {}),
         (with_history(BROKEN, "ps-0", launch="ps-0__1", since=NOW - 60), {}),
         (apply(with_history(BROKEN, "ps-0", since=NOW - 60), StatusStored(a_status("ps-0__1", TaskState.STAGING))), {}),
+        (with_fields(with_history(BROKEN, "ps-0", since=NOW - 60), statuses={}), {}),
         (apply(BROKEN, StatusStored(a_status("ps-0__1", TaskState.UNREACHABLE))), {}),
         (
             apply(BROKEN, AgentFailureRecorded(AgentFailures(STATE.stored.tasks["worker-0"].agent_id, "a", (1.0,)))),
@@ -297,6 +298,7 @@ BROKEN = with_history(last_end=LIKE_ERROR)
         "after the loss of a peer",
         "a lost peer is not launched yet",
         "a lost peer does not run yet",
+        "a lost peer has no status yet",
         "a peer does not answer",
         "agent is suspected",
         "fail_fast is off",
@@ -553,3 +555,47 @@ def test_silent_task_without_agent_is_due_again_immediately() -> None:
         with_agent.derived.next_lost_at,
         without_agent.derived.next_lost_at,
     )
+
+
+def test_loss_without_fault_does_not_fail_a_job_that_has_reached_its_limit() -> None:
+    """The limit was lowered since."""
+    state = with_history(a_running_state(replace(SPEC, restart=RestartPolicy(max_failures=1))), failures=(15.0, 16.0))
+
+    assert None is verdict(end(state, task_state=TaskState.LOST, exit_code=None))
+
+
+def test_loss_of_long_ago_is_not_the_reason_of_a_collateral_end() -> None:
+    state = with_history(with_history(STATE, "worker-1", since=NOW - COLLATERAL_SECONDS), "ps-0", since=19.5)
+
+    (outcome,) = end(apply(state, StatusStored(a_status("ps-0__1", TaskState.FAILED))), exit_code=2).outcomes
+
+    assert "(collateral of the end of ps-0)" in outcome.message
+
+
+@pytest.mark.parametrize("has_served", [False, True])
+def test_server_of_an_earlier_launch_is_remembered(has_served: bool) -> None:
+    item = recoveries(end(with_history(has_served=has_served)))["worker-0"]
+
+    assert has_served is item.has_served
+
+
+def test_peers_keep_their_errors_when_mesos_loses_a_task() -> None:
+    """The loss shows no error of the program."""
+    state = with_history(STATE, "chief-0", last_end=LIKE_ERROR)
+
+    item = recoveries(end(state, "ps-0", TaskState.LOST, exit_code=None))["chief-0"]
+
+    assert LIKE_ERROR == item.last_end
+
+
+def test_silent_task_is_not_lost_before_mesos_has_answered() -> None:
+    silent = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0)))
+    due = 10.0 + SPEC.recovery.unreachable_timeout
+    awaiting = with_fields(silent, reconciliation=PendingReconciliation(frozenset({"worker-0__1"})))
+
+    assert [1, 0] == [len(recover.unreachable_too_long(state, due)[1]) for state in (silent, awaiting)]
+
+
+def test_service_without_silent_tasks_has_no_deadline_for_them() -> None:
+    """The next check of earlier silent tasks may be in the past."""
+    assert 7.0 not in recover.deadlines(with_fields(STATE, next_lost_at=7.0))

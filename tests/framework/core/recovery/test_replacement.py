@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_job, a_running_state, a_spec, a_status
+from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.recovery.replacement import (
     EARLY_SECONDS,
     PREVIOUS_ADDRESS_WAIT,
@@ -13,12 +13,13 @@ from tf_scheduler.core.recovery.replacement import (
     replace_launch,
     restart_address_wait,
     restart_group,
+    restart_policy,
 )
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
-from tf_scheduler.model.task import Cause, TaskState
+from tf_scheduler.model.task import Cause, Progress, TaskState
 
 STATE = a_running_state(a_spec())
 
@@ -104,3 +105,39 @@ def test_finished_peers_are_other_tasks_of_the_cluster() -> None:
     state = a_running_state(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs), TaskState.FINISHED)
 
     assert ["worker-0", "worker-2"] == finished_peers(state, state.stored.tasks["worker-1"])
+
+
+@pytest.mark.parametrize("begun", [{"has_begun": True}, {"progress": True}])
+def test_program_that_has_trained_had_begun(begun) -> None:
+    """In this launch, or in an earlier one."""
+    worker = STATE.stored.tasks["worker-0"]
+    before = replace(
+        replace_launch(STATE, worker, "x", 1.0), launch="worker-0__0", has_begun="has_begun" in begun, start_timeouts=2
+    )
+    progress = {worker.id: Progress(1, 1.0)} if "progress" in begun else {}
+    state = with_fields(apply(STATE, RecoveryDecided(before)), progress=progress)
+
+    after = replace_launch(state, worker, "x", 1.0)
+
+    assert (True, 0 if progress else 2) == (after.has_begun, after.start_timeouts)
+
+
+def test_restart_group_skips_tasks_that_are_not_launched() -> None:
+    tasks = {name: record for name, record in STATE.stored.tasks.items() if name != "chief-0"}
+
+    assert [] == list(restart_group(with_fields(STATE, tasks=tasks), [TaskName("ps-0")], 9.0, moved=False))
+
+
+def test_task_that_is_not_launched_is_no_finished_peer() -> None:
+    jobs = (a_job(JobKind.WORKER, 3),)
+    state = a_running_state(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs), TaskState.FINISHED)
+    tasks = {name: record for name, record in state.stored.tasks.items() if name != "worker-2"}
+
+    assert ["worker-0"] == finished_peers(with_fields(state, tasks=tasks), tasks[TaskName("worker-1")])
+
+
+def test_task_of_a_removed_job_has_the_policy_of_the_service() -> None:
+    worker = STATE.stored.tasks["worker-0"]
+    spec = a_spec(jobs=(a_job(JobKind.PS),), restart=RestartPolicy(max_failures=7))
+
+    assert spec.restart == restart_policy(spec, worker)

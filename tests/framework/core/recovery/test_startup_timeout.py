@@ -16,7 +16,7 @@ from tf_scheduler.core.recovery.startup_timeout import (
 from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
-from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy
+from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy, Strategy
 from tf_scheduler.model.state import DerivedState, Result, Verdict
 from tf_scheduler.model.task import Cause, Progress, TaskState
 
@@ -166,11 +166,20 @@ def test_unhealthy_task_is_not_ready() -> None:
     assert 2 == startup_timeout.ready_count(unhealthy)
 
 
-@pytest.mark.parametrize(("command", "expected"), [("", ["worker-0"]), ("python train.py", [])])
-def test_server_is_expected_if_the_executor_opens_it(command: str, expected) -> None:
+@pytest.mark.parametrize(
+    ("command", "options", "expected"),
+    [
+        ("", {"program": Program("train")}, ["worker-0"]),
+        ("python train.py", {"program": Program("train")}, []),
+        ("", {}, []),
+        ("", {"program": Program("train"), "strategy": Strategy.INDEPENDENT}, []),
+    ],
+    ids=["by the executor", "command of the job", "command of the service", "without servers"],
+)
+def test_server_is_expected_if_the_executor_opens_it(command: str, options, expected) -> None:
     """A command of the user may have no server."""
     jobs = (a_job(JobKind.WORKER, command=command), a_job(JobKind.PS))
-    spec = replace(a_spec(jobs=jobs, program=Program("train")), recovery=RecoveryPolicy(start_timeout=TIMEOUT))
+    spec = replace(a_spec(jobs=jobs, **options), recovery=RecoveryPolicy(start_timeout=TIMEOUT))
     state = apply(a_running_state(spec), StatusStored(a_status("worker-0__1", timestamp=10.0)))
 
     assert expected == [name for name in late(expire(state)) if name == "worker-0"]
@@ -271,3 +280,40 @@ def test_relaunch_of_second_late_launch_waits_for_its_back_off() -> None:
     delay = restart_delay(SPEC.restart, 2, jitter_from_id("id"))
     assert delay > 0.0
     assert (now, now + delay) == (first.ready_at, second.ready_at)
+
+
+def test_late_evaluator_is_not_awaited() -> None:
+    """The others train without it."""
+    spec = replace(a_spec(jobs=(a_job(), a_job(JobKind.EVALUATOR))), recovery=SPEC.recovery)
+    statuses = (a_status("worker-0__1", healthy=True), a_status("evaluator-0__1", timestamp=10.0))
+
+    assert () == expire(apply(a_running_state(spec), *map(StatusStored, statuses))).changes
+
+
+def test_several_late_tasks_fail_the_job_once() -> None:
+    names = ("worker-0", "worker-1")
+    items = (replace_launch(STARTING, STARTING.stored.tasks[name], "x", 1.0) for name in names)
+    before = [replace(item, launch=f"{item.task}__0", start_timeouts=MAX_LATE_LAUNCHES) for item in items]
+    ready = [StatusStored(a_status(f"{name}__1", healthy=True)) for name in ("ps-0", "chief-0")]
+
+    decision = expire(apply(STARTING, *map(RecoveryDecided, before), *ready))
+
+    assert 1 == sum(isinstance(change, ResultDecided) for change in decision.changes)
+
+
+@pytest.mark.parametrize(
+    ("ready", "words"), [(["ps-0"], "and 1 other server does"), (["ps-0", "chief-0"], "and 2 other servers do")]
+)
+def test_message_counts_the_servers_that_answer(ready, words: str) -> None:
+    state = apply(STARTING, *(StatusStored(a_status(f"{name}__1", healthy=True)) for name in ready))
+
+    assert words in late(expire(state))["worker-0"].why
+
+
+def test_stored_launch_of_a_removed_task_is_ignored() -> None:
+    """So is an older launch of the same task."""
+    tasks = WAITING.stored.tasks
+    removed = with_fields(WAITING, tasks={name: item for name, item in tasks.items() if name != "worker-0"})
+    newer = with_fields(WAITING, tasks={**tasks, "worker-0": a_record(SPEC, "worker-0", "2")})
+
+    assert [(), ()] == [expire(state).changes for state in (removed, newer)]

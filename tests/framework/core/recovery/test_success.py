@@ -3,9 +3,10 @@
 import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.success import completes_job, is_survivable, success_policy
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import StatusStored
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import FinishPolicy, JobKind, Strategy, SuccessPolicy
 from tf_scheduler.model.task import TaskState
 
@@ -40,7 +41,10 @@ def test_policy_decides_which_completion_ends_job(policy, expected) -> None:
 
 
 def test_worker_0_leads_without_chief() -> None:
-    assert ["worker-0"] == completed(a_state(SuccessPolicy.CHIEF, jobs=(a_job(JobKind.WORKER, 2),)))
+    jobs = (a_job(JobKind.WORKER, 2),)
+
+    assert ["worker-0"] == completed(a_state(SuccessPolicy.CHIEF, jobs=jobs))
+    assert ["worker-0"] == completed(a_state(SuccessPolicy.CHIEF, jobs=(*jobs, a_job(JobKind.CHIEF, 0))))
 
 
 def test_all_workers_policy_completes_with_last_worker() -> None:
@@ -88,3 +92,23 @@ def test_one_live_worker_is_enough_to_survive() -> None:
     state = apply(a_state(SuccessPolicy.ANY_WORKER), StatusStored(a_status("worker-1__1", TaskState.FAILED)))
 
     assert is_survivable(state, state.stored.tasks["worker-0"])
+
+
+def test_failed_worker_that_is_relaunched_may_still_finish() -> None:
+    state = a_state(SuccessPolicy.ANY_WORKER, jobs=(a_job(JobKind.WORKER, 2),))
+    failed = apply(state, StatusStored(a_status("worker-1__1", TaskState.FAILED)))
+    relaunched = apply(failed, RecoveryDecided(replace_launch(failed, failed.stored.tasks["worker-1"], "x", 1.0)))
+
+    answers = [is_survivable(item, item.stored.tasks["worker-0"]) for item in (failed, relaunched)]
+
+    assert [False, True] == answers
+
+
+def test_all_workers_policy_awaits_a_worker_that_is_not_launched() -> None:
+    """As many other tasks have finished."""
+    state = a_state(SuccessPolicy.ALL_WORKERS, jobs=(a_job(JobKind.WORKER, 2), a_job(JobKind.EVALUATOR)))
+    for name in ("worker-0", "evaluator-0"):
+        state = apply(state, StatusStored(a_status(f"{name}__1", TaskState.FINISHED)))
+    tasks = {name: record for name, record in state.stored.tasks.items() if name != "worker-1"}
+
+    assert not completes_job(with_fields(state, tasks=tasks), tasks["worker-0"])
