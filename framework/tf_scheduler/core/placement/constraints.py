@@ -150,9 +150,9 @@ class DemandRules:
     def limits(self, place: AgentLocation) -> tuple[reasons.AgentReason, ...]:
         """Return every violation of UNIQUE, MAX_PER and GROUP_BY."""
         full = [
-            reasons.ValueLimitReached(rule, place.value(rule.field) or "", count)
+            reasons.ValueLimitReached(rule, value, count)
             for rule in self.limit_rules
-            if (count := self._count(rule, place)) >= rule.number and place.value(rule.field) is not None
+            if (value := place.value(rule.field)) is not None and (count := self._count(rule, place)) >= rule.number
         ]
         uneven = [turn for rule in self.group_rules if (turn := self._turn(rule, place)) is not None]
         return (*full, *uneven)

@@ -236,7 +236,7 @@ class SearchResult:
     rooms: Sequence[AgentCapacity]
     rules: dict[str, DemandRules]
     #: Whether a demand cannot be placed even alone.
-    hopeless: bool = False
+    hopeless: bool
 
 
 def search(demands: Sequence[Demand], agents: Sequence[Agent], circumstances: PlacementContext) -> SearchResult:

@@ -191,3 +191,22 @@ def test_gang_may_return_if_any_of_its_tasks_was_launched(launched: int) -> None
     (shortfall,) = matcher.failed_match(state, [Gang("deploy", tasks)], NOW).shortfalls
 
     assert (launched > 0) is shortfall.returns
+
+
+@pytest.mark.parametrize("tasks", [{}, None], ids=["not launched", "launched again"])
+def test_task_leaves_only_the_agent_of_the_replaced_launch(tasks) -> None:
+    """A later launch may use it."""
+    state = lost(must_move=True, **({} if tasks == {} else {"launch": "worker-0__0"}))
+    state = with_fields(state, tasks=tasks) if tasks is not None else state
+
+    assert [{}] == list(matcher.relaxations(state, [TASK], NOW))
+
+
+def test_failed_match_is_explained_without_relaxed_rules() -> None:
+    """The agent that the task leaves is named, although it is tried after a failed round."""
+    state = with_failed_round(lost(must_move=True))
+
+    reasons = match(state, an_offer("offer-1", "agent-1", cpus=0.5)).reasons["worker-0"]
+
+    assert isinstance(reasons[0], AgentRejected)
+    assert OperatorMovesTask("worker-0") in reasons[0].reasons

@@ -7,7 +7,7 @@ import pytest
 
 from builders import a_job, a_record, a_running_state, a_spec, a_status, an_offer, needs, with_fields
 from tf_scheduler.core.offers import rounds
-from tf_scheduler.core.offers.reservations import UNRESERVE_TIMEOUT
+from tf_scheduler.core.offers.reservations import UNRESERVE_TIMEOUT, reservation_ids
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT, replace_launch
 from tf_scheduler.core.scheduler import handle
@@ -331,3 +331,32 @@ def test_given_up_reservation_is_left_behind_only_after_the_job(result, expected
     after_event = rounds.expire(state, 1040.0 + UNRESERVE_TIMEOUT, new_id, ()).state
 
     assert ({}, expected) == (after_event.stored.reservations, after_event.process.left_behind)
+
+
+def test_useless_offer_is_declined_and_useful_one_is_kept() -> None:
+    """Both came with the same event."""
+    decision = receive(NEW, an_offer("useless", "agent-1", cpus=0.2), an_offer("useful", "agent-2", cpus=1))
+
+    assert [("useless",)] == [call.offer_ids for call in decision.calls]
+    assert ["useful"] == list(decision.state.session.offers)
+
+
+def test_dropped_reservation_is_a_warning() -> None:
+    state = reserving(a_reservation("r-0", "worker-0", 1040.0))
+
+    outcomes = rounds.expire(state, 1040.0 + UNRESERVE_TIMEOUT, new_id, ()).outcomes
+
+    assert [("ReservationDropped", True)] == [
+        (item.kind, item.warning) for item in outcomes if item.kind == "ReservationDropped"
+    ]
+
+
+def test_reservation_of_a_task_that_is_not_pending_is_released() -> None:
+    labels = [{"key": "namespace", "value": "digits"}, {"key": "resource_id", "value": "r-0"}]
+    shape = json.dumps({"reservations": [{"type": "DYNAMIC", "role": "digits-role", "labels": {"labels": labels}}]})
+    state = reserving(a_reservation("r-0", "worker-0", 2000.0))
+
+    (call,) = rounds.unreserve_unneeded(state, [an_offer(shape=shape)], (), 1000.0).calls
+
+    assert isinstance(call, Accept)
+    assert {"r-0"} == reservation_ids([call])

@@ -10,7 +10,7 @@ from builders import EXECUTOR, a_job, a_spec, an_offer, needs, ports, scalar
 from tf_scheduler.core.placement.agents import PlacementContext, amounts_in, claim_ports, merge_offers, ports_of
 from tf_scheduler.core.placement.matching import Match, match_gang
 from tf_scheduler.model.offer import Unavailability
-from tf_scheduler.model.resources import thousandths
+from tf_scheduler.model.resources import Resource, thousandths
 from tf_scheduler.model.spec import JobKind
 
 
@@ -137,3 +137,21 @@ def test_no_empty_range_is_left_of_claimed_ports() -> None:
     _, (rest,) = claim_ports((ports((31000, 31001), (31005, 31005)),), frozenset({31000, 31005}))
 
     assert ((31001, 31001),) == rest.value
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [Resource("ephemeral_ports", ((32768, 33791),)), Resource("ports", thousandths(2)), scalar("network", 5)],
+    ids=["ranges of another resource", "ports that are no ranges", "unknown resource"],
+)
+def test_other_kinds_of_resources_are_not_ports(entry) -> None:
+    """Agents with the isolator `network/port_mapping` offer ephemeral ports, too."""
+    assert ((), (0, 0, 0, 0, 0)) == (ports_of([entry]), amounts_in([entry]))
+
+
+def test_only_sizes_count_as_unused_disk() -> None:
+    source = shape(disk={"source": {"type": "MOUNT"}})
+
+    agent = merged(Resource("disk", ((1, 5),), source), scalar("disk", 100, source))
+
+    assert thousandths(100) == agent.unused_disk

@@ -195,3 +195,17 @@ def test_tasks_leave_before_maintenance_by_the_longest_grace_period() -> None:
     jobs = (a_job(JobKind.WORKER, kill_grace=30.0), a_job(JobKind.PS, kill_grace=50.0))
 
     assert MOVE_AHEAD + 50.0 == move_ahead(a_spec(jobs=jobs))
+
+
+def test_value_limit_names_its_value() -> None:
+    """An agent without the attribute has no value that could be full."""
+    rules = rules_for("rack:MAX_PER:1", counted=[rack("a")])
+
+    (full,) = rules.limits(rack("a"))
+
+    assert ("a", 1) == (full.value, full.count)
+    assert () == rules.limits(AgentLocation("host"))
+
+
+def test_number_zero_does_not_limit_agents_without_attribute() -> None:
+    assert () == rules_for("rack:MAX_PER:0").limits(AgentLocation("host"))

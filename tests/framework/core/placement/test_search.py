@@ -458,3 +458,26 @@ def test_spread_queue_takes_back_agent_for_one_more_task() -> None:
         queue.push(room)
 
     assert ["a-1", None] == [room and room.agent.hostname for room in (queue.pop(1), queue.pop(1))]
+
+
+def test_group_by_uses_every_value_if_some_have_tasks() -> None:
+    """Rack c gets its share first, although it is too small for an even spread of all."""
+    by_rack = Constraint("rack", Operator.GROUP_BY)
+    standing = tuple(
+        PlacedTask("worker", f"x-{name}", AgentLocation("x", attributes={"rack": name})) for name in "aabb"
+    )
+    offers = [*racks("ab"), an_offer("o-9", "tiny", cpus=1.1, attributes={"rack": "c"})]
+
+    assert ["tiny"] == hosts([workers(1, 0.9, 0, by_rack)], offers, standing=standing)
+
+
+@pytest.mark.parametrize(("shuns", "expected"), [(False, "gpu"), (True, "cpu")])
+def test_spread_queue_can_avoid_gpu_agents(shuns: bool, expected: str) -> None:
+    """For tasks without GPUs, even where a GPU agent is nearer."""
+    queue = SpreadQueue(free_cpus, shuns_gpus=shuns, group="worker", stays=True)
+    rooms = capacities([an_offer("o-0", "gpu", cpus=4, gpus=1), an_offer("o-1", "cpu", cpus=4)])
+    for room in rooms:
+        room.rank = int(room.agent.hostname == "cpu")
+    queue.fill([(room, free_cpus(room)) for room in rooms])
+
+    assert expected == queue.pop(1).agent.hostname

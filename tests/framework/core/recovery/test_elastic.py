@@ -90,5 +90,5 @@ def test_gang_without_workers_of_smaller_cluster_is_ignored() -> None:
     assert (Resized(2, NOW),) == reduce_size(lost(1.2), NOW, (first, second)).changes
 
 
-def test_nothing_to_place_is_no_smaller_cluster() -> None:
+def test_cluster_without_gangs_keeps_its_size() -> None:
     assert () == reduce_size(lost(1.2), NOW, ()).changes

@@ -128,7 +128,7 @@ def test_restart_group_skips_tasks_that_are_not_launched() -> None:
     assert [] == list(restart_group(with_fields(STATE, tasks=tasks), [TaskName("ps-0")], 9.0, moved=False))
 
 
-def test_task_that_is_not_launched_is_no_finished_peer() -> None:
+def test_task_that_is_not_launched_has_not_finished() -> None:
     jobs = (a_job(JobKind.WORKER, 3),)
     state = a_running_state(a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs), TaskState.FINISHED)
     tasks = {name: record for name, record in state.stored.tasks.items() if name != "worker-2"}
