@@ -132,9 +132,9 @@ def _asked(is_sent: bool) -> EndSituation:
 
 def _launches(base: PlanBase, plan: PlanDef, control: PlanControl) -> tuple[bool, AbstractSet[str]]:
     """Return whether the plan is done, and its open launch steps."""
-    if plan.kind is PlanKind.ROLL_OUT and plan.name == base.records.rollout.name:
+    if plan.name == base.records.rollout.name:
         return was_completed(base.state.spec, plan, control), base.open_tasks
-    if plan.kind is PlanKind.CUSTOM and plan.name in base.records.custom_open:
+    if plan.name in base.records.custom_open:
         return False, base.records.custom_open[plan.name]
     if plan.kind is PlanKind.RECOVERY:
         return False, base.recovery.lost

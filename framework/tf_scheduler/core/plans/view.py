@@ -176,7 +176,7 @@ def _overridden(state: SchedulerState, step: StepDef, displayed: Step) -> Step:
 
 
 def _so_far(state: SchedulerState, step: StepDef) -> str:
-    if step.work is Work.DEREGISTER or step.task is None:
+    if step.task is None:
         return ""
     record = state.stored.tasks.get(step.task)
     location = task_location(state, step.task)

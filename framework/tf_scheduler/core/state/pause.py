@@ -24,7 +24,7 @@ def sleeping_tasks(spec: ServiceSpec, paused: Mapping[TaskName, float]) -> froze
 
 def is_sleeping(spec: ServiceSpec, paused: Mapping[TaskName, float], name: TaskName) -> bool:
     """Return whether the task's program must not run; cheaper than `sleeping_tasks`."""
-    return bool(paused) and any(index_of(spec).restarts_with(name, other) for other in paused)
+    return any(index_of(spec).restarts_with(name, other) for other in paused)
 
 
 def override_of(state: SchedulerState, name: TaskName) -> Override | None:

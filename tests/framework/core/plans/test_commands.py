@@ -220,3 +220,18 @@ def test_hint_names_only_waiting_steps_of_the_phase() -> None:
     answer = send(state, Verb.CONTINUE, phase="ps").answer
 
     assert answer.message.endswith("continue instead: ps-0"), answer.message
+
+
+def test_continued_uninstall_names_what_waits() -> None:
+    """Unlike `start`, which has no effect because the plan starts automatically."""
+    ended = apply(RUNNING, ResultDecided(Result(Verdict.SUCCEEDED, "done", 9.0)))
+
+    sentences = [send(ended, verb, "uninstall").answer.message for verb in (Verb.START, Verb.CONTINUE)]
+
+    assert ["automatically" in sentence for sentence in sentences] == [True, False]
+
+
+def test_unknown_step_of_unknown_phase_is_not_found() -> None:
+    answer = send(PENDING, Verb.RESTART, "deploy", "unknown", "unknown").answer
+
+    assert (Reply.NOT_FOUND, "Phase unknown not found") == (answer.reply, answer.message)

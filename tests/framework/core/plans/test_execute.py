@@ -120,3 +120,10 @@ def test_deploy_completes_update_and_no_user_plan() -> None:
     changes = run(a_running_state(a_spec(plans={"some": plan}))).changes
 
     assert ["deploy", "update"] == [change.plan for change in changes if isinstance(change, PlanControlled)]
+
+
+def test_only_current_launches_are_killed() -> None:
+    """A stopped launch may have been replaced or forgotten since."""
+    replaced = with_fields(STATE, retired={"worker-0__0": "update", "worker-9__1": "update"})
+
+    assert () == run(replaced).calls

@@ -222,3 +222,14 @@ def test_canary_phase_that_has_begun_is_not_waiting() -> None:
     plan = displayed(apply(SchedulerState(canary), *launched))
 
     assert [Status.STARTING, Status.WAITING] == [phase.status for phase in plan.phases]
+
+
+def test_lost_task_that_another_plan_relaunches_names_no_earlier_loss() -> None:
+    """Its step is not delayed."""
+    ready = with_fields(LOST, delayed_tasks={})
+
+    assert "it has failed" not in message(ready, plan="recovery")
+
+
+def test_framework_that_is_unknown_before_the_end_is_not_left_behind() -> None:
+    assert view.NO_LEFTOVERS == view.leftovers_message(with_fields(RUNNING, framework_id=None))

@@ -107,3 +107,8 @@ def test_jitter_is_spread() -> None:
 
     assert numbers[100] < 0.2
     assert numbers[900] > 0.8
+
+
+def test_first_token_is_not_delayed_by_an_empty_bucket() -> None:
+    """The distance counts from the last token that was taken."""
+    assert 0.0 == next_token_at(TokenBucket(1.0), 1000.0)

@@ -59,3 +59,10 @@ def test_placeholder_without_status_is_still_pausing() -> None:
 def test_worker_pauses_without_chief() -> None:
     """It stays at its address, so the chief may continue."""
     assert {"worker-0"} == pause.sleeping_tasks(SPEC, {TaskName("worker-0"): 1.0})
+
+
+def test_unrelated_paused_task_is_not_named() -> None:
+    """Only what must be resumed before the program runs again."""
+    state = with_fields(a_running_state(SPEC), paused={"ps-0": 1.0, "worker-1": 2.0})
+
+    assert "restarts together with ps-0, which" in pause.pause_reason(state, TaskName("chief-0"))

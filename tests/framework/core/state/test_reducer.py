@@ -352,3 +352,18 @@ def test_only_workers_are_scaled() -> None:
 
     assert jobs[0] is scalable_job(spec)
     assert [2, 1] == [job.count for job in with_workers(spec, 2).jobs]
+
+
+def test_service_that_is_not_elastic_keeps_its_workers() -> None:
+    spec = a_spec(workers=3)
+
+    assert spec is with_workers(spec, 2)
+
+
+def test_status_of_a_removed_task_starts_no_timeout() -> None:
+    """Only launches that are known may be late."""
+    state = a_running_state(a_spec())
+
+    after = apply(state, StatusStored(a_status("worker-9__1", TaskState.STAGING)))
+
+    assert state.derived.oldest_unstarted_launch == after.derived.oldest_unstarted_launch
