@@ -23,7 +23,7 @@ def keeps_service(state: SchedulerState) -> bool:
 
 
 def keeps_all(state: SchedulerState, now: float) -> bool:
-    """Return whether the tasks of all jobs are retained now, and none is being stopped."""
+    """Return whether every job keeps its tasks now, and no task is stopping."""
     times = _end_times(state)
     return not state.session.kills and bool(times) and all(times.get(job.kind, 0.0) > now for job in state.spec.jobs)
 

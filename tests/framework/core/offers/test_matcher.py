@@ -203,10 +203,24 @@ def test_task_leaves_only_the_agent_of_the_replaced_launch(tasks) -> None:
 
 
 def test_failed_match_is_explained_without_relaxed_rules() -> None:
-    """The agent that the task leaves is named, although it is tried after a failed round."""
+    """The agent that the task leaves is named, although it is tried, too."""
     state = with_failed_round(lost(must_move=True))
 
     reasons = match(state, an_offer("offer-1", "agent-1", cpus=0.5)).reasons["worker-0"]
 
     assert isinstance(reasons[0], AgentRejected)
     assert OperatorMovesTask("worker-0") in reasons[0].reasons
+
+
+def test_agent_for_one_of_several_jobs_is_usable() -> None:
+    """The small job fits, the large one does not."""
+    jobs = (TASK.job, replace(TASK.job, needs=needs(cpus=64)))
+
+    assert {"agent-1-id"} == matcher.usable_agents(lost(), jobs, [HOME], NOW)
+
+
+def test_task_that_a_plan_relaunches_does_not_wait_for_its_address() -> None:
+    """It takes it if it is offered."""
+    state = with_fields(lost(launch="worker-0__0"), tasks=lost().stored.tasks)
+
+    assert ["agent-2"] == hosts(match(state, OTHER, now=0.5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,3 +257,15 @@ def test_event_that_changes_nothing_is_a_warning(event: Event, words: str) -> No
     (outcome,) = decision.outcomes
     assert (True, STATE) == (outcome.warning, decision.state)
     assert words in outcome.message
+
+
+def test_launches_that_were_replaced_since_are_left_alone() -> None:
+    """Or the options no longer have the task."""
+    state, call = launched()
+    (record,) = state.stored.tasks.values()
+    newer = with_fields(state, tasks={record.name: replace(record, id="worker-0__newer")})
+    removed = with_fields(state, tasks={})
+
+    ended = [play(each, CallFailed(call, "Forbidden", status=403)).state.stored.statuses for each in (newer, removed)]
+
+    assert [{}, {}] == ended

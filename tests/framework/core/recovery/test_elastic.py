@@ -92,3 +92,11 @@ def test_gang_without_workers_of_smaller_cluster_is_ignored() -> None:
 
 def test_cluster_without_gangs_keeps_its_size() -> None:
     assert () == reduce_size(lost(1.2), NOW, ()).changes
+
+
+def test_live_task_of_another_job_does_not_keep_the_size() -> None:
+    """An evaluator runs beside the training."""
+    spec = replace(SPEC, jobs=(*SPEC.jobs, a_job(JobKind.EVALUATOR)))
+    state = apply(lost(1.2, spec), StatusStored(a_status("evaluator-0__1")))
+
+    assert (Resized(2, NOW),) == reduced(state)

@@ -317,3 +317,13 @@ def test_stored_launch_of_a_removed_task_is_ignored() -> None:
     newer = with_fields(WAITING, tasks={**tasks, "worker-0": a_record(SPEC, "worker-0", "2")})
 
     assert [(), ()] == [expire(state).changes for state in (removed, newer)]
+
+
+def test_next_check_is_that_of_the_oldest_silent_launch() -> None:
+    launches = (replace(a_record(SPEC, f"worker-{n}", "2"), launched_at=5.0 + 20.0 * n) for n in (0, 1))
+    chief = replace(a_record(SPEC, "chief-0", "2"), launched_at=60.0)
+    state = apply(WAITING, *map(TaskLaunched, (*launches, chief)))
+
+    checked, _ = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
+
+    assert 25.0 == checked.derived.oldest_unstarted_launch

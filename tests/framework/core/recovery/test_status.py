@@ -109,7 +109,7 @@ def test_failed_task_is_recovered() -> None:
     assert ["worker-0"] == [c.recovery.task for c in decision.changes if isinstance(c, RecoveryDecided)]
 
 
-@pytest.mark.parametrize(("now", "expected"), [(119.0, ("worker-0",)), (121.0, ())])
+@pytest.mark.parametrize(("now", "expected"), [(119.9, ("worker-0",)), (120.0, ())])
 def test_failures_soon_after_failed_job_are_collateral(now: float, expected) -> None:
     after = update(FAILED, task_state=TaskState.FAILED, now=now).state
 

@@ -122,3 +122,10 @@ def test_message_names_first_abandoned_launches() -> None:
     assert ("host-4" in five, "more" in five) == (True, False)
     assert ("host-5" in six, six.endswith("; and 1 more")) == (False, True)
     assert 2 == len(list(after_job.left_to_mesos(abandoning(1.0, 2.0))))
+
+
+def test_retained_task_that_is_being_killed_has_no_deadline() -> None:
+    """An operator stops it before."""
+    state = with_fields(ended(evaluator_seconds=30.0), kills={"evaluator-0__1": 110.0})
+
+    assert ([], []) == (retained(state), list(after_job.deadlines(state)))
