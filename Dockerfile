@@ -1,16 +1,17 @@
-# syntax=docker/dockerfile:1
 # Images of the scheduler and of what runs the tasks, and the files that the package points to.
 #
 #   docker build --target scheduler -t dcos-tensorflow/scheduler:0.1.0 .
 #   docker build --target executor  -t dcos-tensorflow/executor:0.1.0 .
 #   docker build --target artefacts --output universe-out .
 #
-# To pin what the tag names today: --build-arg PYTHON=python@sha256:<digest>
-ARG PYTHON=python:3.12.12-slim-bookworm
+# The digest names the index of all platforms, as published in docker-library/repo-info. A tag alone could be moved.
+ARG PYTHON=python:3.12.14-slim-bookworm@sha256:0f5b26b9518d002b6173fd61daad821fa340635ebfec5bba471013f9ca114579
 
 FROM ${PYTHON} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
+COPY requirements requirements
+COPY scripts/install-locked scripts/install-locked
 COPY compat/http-parser compat/http-parser
 COPY pyproject.toml setup.cfg README.md LICENSE ./
 COPY framework framework
@@ -18,7 +19,7 @@ COPY executor executor
 COPY package package
 COPY examples examples
 RUN python -m venv /opt/dcos-tensorflow \
-    && /opt/dcos-tensorflow/bin/pip install --quiet ./compat/http-parser ".[dcos]" \
+    && scripts/install-locked /opt/dcos-tensorflow/bin/python scheduler -- ./compat/http-parser . \
     && /opt/dcos-tensorflow/bin/dcos-tensorflow package build --sources package --out /out
 
 # What is to be published; see docs/install.md.
@@ -40,11 +41,12 @@ CMD ["scheduler", "run"]
 
 # For tasks: a Python for the executor, which the agent fetches, and a TensorFlow for the program.
 FROM ${PYTHON} AS executor
-ARG TENSORFLOW="tensorflow-cpu==2.21.0"
+WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+COPY requirements requirements
+COPY scripts/install-locked scripts/install-locked
 RUN python -m venv /opt/tensorflow \
-    && /opt/tensorflow/bin/pip install --quiet "${TENSORFLOW}" \
-    && /opt/tensorflow/bin/pip install --quiet --no-deps "tf_keras~=2.21.0"
+    && scripts/install-locked /opt/tensorflow/bin/python tensorflow
 ENV PATH=/opt/tensorflow/bin:$PATH PYTHONUNBUFFERED=1
 USER 65534:65534
 # Mesos and the executor watch tasks; an engine's own check would only be in their way.

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tf_scheduler.package.validate import validate
 ROOT = PACKAGE_FOLDER.parent
 SOURCES = universe.check_and_fill(read_sources())
 (PACKAGE,) = universe.packages(SOURCES)
+IMAGE = PACKAGE["resource"]["assets"]["container"]["docker"]["scheduler"]
 #: What Marathon 1.7 does not know yet.
 NEW_IN_MARATHON = ("check", "role", "resourceLimits")
 
@@ -158,7 +160,8 @@ def test_secrets_and_images_are_optional() -> None:
     """A cluster without a secret store must accept the default app."""
     plain, strict, bare = (render_app(PACKAGE, ORIGINAL[name]) for name in ("none", "strict", "no image"))
 
-    assert {"docker": {"image": "python:3.12-slim-bookworm"}, "type": "MESOS"} == plain["container"]
+    assert {"docker": {"image": IMAGE}, "type": "MESOS"} == plain["container"]
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", IMAGE)
     assert {"container", "secrets"} == {"container", "secrets"} - bare.keys()
     assert "secrets" not in plain
     assert {"serviceCredential": {"source": "dev/tensorflow/serviceCredential"}} == strict["secrets"]
