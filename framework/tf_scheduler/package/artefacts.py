@@ -1,4 +1,4 @@
-"""Build the package's files: scheduler, executor, sub-command, examples, icons.
+"""Build the package's files, from the scheduler to the bill of materials.
 
 Each artefact is one file. Builds are reproducible: the same sources give the same bytes.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import re
 import sys
 import zipfile
@@ -15,11 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tf_scheduler.zipapp_builder import build, build_bundle, licences, pack, package_files, write
 
 SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
 COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
+SBOM = "dcos-tensorflow.cdx.json"
 ICONS = ("icon-small.png", "icon-medium.png", "icon-large.png")
 #: Packages of this project that the scheduler imports, and the distributions that they need.
 _PACKAGES = ("tf_scheduler", "tf_executor", "mesos_client")
@@ -76,7 +79,10 @@ def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
     for name in ICONS:
         write_changed((sources_folder / name).read_bytes(), folder / name, "the icon")
     paths = [folder / name for name in (SCHEDULER, EXECUTOR, COMMAND, EXAMPLES, *ICONS)]
-    return [Artefact(path, sha256(path.read_bytes())) for path in paths]
+    built = [Artefact(path, sha256(path.read_bytes())) for path in paths]
+    version = json.loads((sources_folder / "package.json").read_text())["version"]
+    write_changed(sbom_bytes(built, version), folder / SBOM, "the bill of materials")
+    return [*built, Artefact(folder / SBOM, sha256((folder / SBOM).read_bytes()))]
 
 
 def sha256(content: bytes) -> str:
@@ -147,3 +153,47 @@ def write_changed(content: bytes, target: Path, what: str, mode: int = 0o644) ->
     if changed:
         write(content, target, what, mode)
     return changed
+
+
+def sbom_bytes(artefacts: list[Artefact], version: str) -> bytes:
+    """Return the bill of materials: files, and the distributions inside them.
+
+    The format is CycloneDX 1.6. Without a time and a serial number, the same build gives the same bytes.
+    """
+    libraries = sorted(_closure(_DISTRIBUTIONS))
+    inside = {SCHEDULER: libraries, COMMAND: ["click"]}
+    digests = {artefact.path.name: artefact.sha256 for artefact in artefacts}
+    files = [
+        {"type": "file", "bom-ref": name, "name": name, "hashes": [{"alg": "SHA-256", "content": digest}]}
+        for name, digest in digests.items()
+    ]
+    application = {"type": "application", "bom-ref": "package", "name": "dcos-tensorflow", "version": version}
+    needed = {"package": list(digests)} | {name: [*map(_bom_ref, inside.get(name, ()))] for name in digests}
+    document = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": application},
+        "components": [*files, *map(_component, libraries)],
+        "dependencies": [{"ref": name, "dependsOn": refs} for name, refs in needed.items()],
+    }
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _bom_ref(name: str) -> str:
+    return f"{name}=={importlib.metadata.version(name)}"
+
+
+def _component(name: str) -> dict[str, Any]:
+    """Return an installed distribution as a component."""
+    distribution = importlib.metadata.distribution(name)
+    version, about = distribution.version, distribution.metadata
+    component = {"type": "library", "bom-ref": _bom_ref(name), "name": name, "version": version}
+    # A distribution built from a folder is not the project of that name on the package index.
+    if distribution.read_text("direct_url.json") is None:
+        component["purl"] = f"pkg:pypi/{name}@{version}"
+    if expression := about["License-Expression"]:
+        return {**component, "licenses": [{"expression": expression}]}
+    classifiers = [line.split(" :: ")[-1] for line in about.get_all("Classifier") or () if line.startswith("License")]
+    kinds = classifiers or (about["License"] or "").splitlines()[:1]
+    return {**component, "licenses": [{"license": {"name": kind}} for kind in kinds]}

@@ -1,5 +1,6 @@
 """The package's artefacts."""
 
+import json
 import os
 import subprocess
 import sys
@@ -102,3 +103,33 @@ def test_artefacts_stay_small(folder) -> None:
 
     assert sizes[artefacts.SCHEDULER] < 13_000_000
     assert sizes[artefacts.COMMAND] < 500_000
+
+
+def test_bill_of_materials_lists_what_is_inside(folder) -> None:
+    """Each distribution that is packed is listed, in the packed version."""
+    bill = json.loads((folder / artefacts.SBOM).read_text())
+
+    assert ("CycloneDX", "1.6") == (bill["bomFormat"], bill["specVersion"])
+    components = {one["bom-ref"]: one for one in bill["components"]}
+    assert len(components) == len(bill["components"])
+    hashes = {one["name"]: one["hashes"][0]["content"] for one in components.values() if one["type"] == "file"}
+    assert {name: artefacts.sha256((folder / name).read_bytes()) for name in hashes} == hashes
+    needed = {one["ref"]: one["dependsOn"] for one in bill["dependencies"]}
+    assert needed.keys() == {*hashes, "package"}
+    for name in (artefacts.SCHEDULER, artefacts.COMMAND):
+        with zipfile.ZipFile(folder / name) as archive:
+            packed = {path.split("/")[1] for path in archive.namelist() if path.startswith("licenses/")}
+            assert packed == {components[ref]["name"] for ref in needed[name]}
+            for ref in needed[name]:
+                metadata = archive.read(f"licenses/{components[ref]['name']}/METADATA").decode()
+                assert f"\nVersion: {components[ref]['version']}\n" in metadata
+
+
+def test_bill_of_materials_names_sources_and_licences(folder) -> None:
+    """Scanners must not take the adapter for the http-parser of the package index."""
+    components = {one["name"]: one for one in json.loads((folder / artefacts.SBOM).read_text())["components"]}
+    libraries = {name: one for name, one in components.items() if one["type"] == "library"}
+
+    assert "pkg:pypi/click@8.1.8" == libraries["click"]["purl"]
+    assert {"http-parser"} == {name for name, one in libraries.items() if "purl" not in one}
+    assert [] == [name for name, one in libraries.items() if not one["licenses"]]
