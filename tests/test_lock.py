@@ -209,7 +209,7 @@ def test_setup_refuses_forged_pip(tmp_path: Path) -> None:
     assert "ORIGIN" in installed.read_text()
 
 
-@pytest.mark.parametrize("path", ["Dockerfile", ".ci/run", "scripts/setup"])
+@pytest.mark.parametrize("path", ["Dockerfile", ".ci/run", "scripts/setup", "scripts/release"])
 def test_packages_are_installed_from_the_lock_only(path: str) -> None:
     """By scripts/install-locked, which the tests above attack."""
     assert not re.search(r"pip\b.*\b(install|download)\b|easy_install|\buv\b", (HOME / path).read_text())
