@@ -122,6 +122,29 @@ def test_backup_does_not_follow_a_link(tmp_path: Path, exists: bool) -> None:
     assert (other.read_bytes() == b"root's") if exists else not other.exists()
 
 
+def test_link_of_the_archive_is_replaced(tmp_path: Path) -> None:
+    """The agent has unpacked the job's archive before the executor starts."""
+    (tmp_path / "other").write_bytes(b"root's")
+    (tmp_path / "stdout").symlink_to("other")
+    with rotated(tmp_path / "stdout", 10, 1) as file:
+        file.write(b"line 1\n")
+    assert {"stdout": b"line 1\n", "other": b"root's"} == contents(tmp_path)
+
+
+def test_folder_renamed_by_the_program_is_kept(tmp_path: Path) -> None:
+    """A link in its place leads the output nowhere else."""
+    sandbox, other = tmp_path / "sandbox", tmp_path / "other"
+    sandbox.mkdir()
+    other.mkdir()
+    with rotated(sandbox / "stdout", 10, 1) as file:
+        sandbox.rename(tmp_path / "moved")
+        sandbox.symlink_to(other)
+        for number in range(3):
+            file.write(b"line %d\n" % number)
+    assert {"stdout": b"line 2\n", "stdout.1": b"line 1\n"} == contents(tmp_path / "moved")
+    assert {} == contents(other)
+
+
 @settings(deadline=None, max_examples=50)
 @given(chunks=st.lists(st.binary(max_size=40), max_size=8), limit=st.integers(1, 30))
 def test_rotation_loses_nothing_and_respects_limit(
@@ -192,9 +215,10 @@ def test_container_logger_pipe_is_used(tmp_path: Path) -> None:
 
 def test_full_disk_does_not_stop_program(tmp_path: Path) -> None:
     """/dev/full refuses every write."""
-    (tmp_path / "stdout").symlink_to("/dev/full")
-    with output(tmp_path) as stream:
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        stream = Output(tmp_path / "stdout", full.fileno(), 10, 1)
         run([sys.executable, "-c", "print('x' * 5_000_000); print('end')"], stream.writer)
+        stream.finish(10.0)
     assert stream.tail.endswith(b"x\nend\n")
 
 

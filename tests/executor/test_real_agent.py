@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import queue
 import select
@@ -145,9 +146,7 @@ SYSTEM_PYTHON = Path("/usr/bin/python3")
 @pytest.mark.skipif(not SYSTEM_PYTHON.is_file(), reason="no Python that every user may run")
 def test_agent_that_switches_users(scheduler: TaskLauncher) -> None:
     program = "import tf_executor; tf_executor.report(step=1)"
-    for folder in (scheduler.cluster.directory, scheduler.bundle.parent, *scheduler.bundle.parent.parents):
-        if folder.owner() == "root" and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
-            folder.chmod(folder.stat().st_mode | 0o011)
+    open_folders(scheduler)
     command = f"id -un; cat /proc/$PPID/environ && echo readable; python -c {shlex.quote(program)}"
     scheduler.launch("nobody", command, user="nobody", executor_user="nobody", executor_python=str(SYSTEM_PYTHON))
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -155,6 +154,43 @@ def test_agent_that_switches_users(scheduler: TaskLauncher) -> None:
     # Not even the executor's own environment, which holds the agent's token.
     assert (scheduler.sandbox("nobody") / "stdout").read_text() == "nobody\n"
     assert (scheduler.sandbox("nobody") / "executor.log").owner() == "nobody"
+
+
+def open_folders(scheduler: TaskLauncher) -> None:
+    """Make the folders above sandboxes accessible to other users, like an agent's."""
+    for folder in (scheduler.cluster.directory, scheduler.bundle.parent, *scheduler.bundle.parent.parents):
+        if folder.owner() == "root" and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o011)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a root executor can be misused")
+def test_root_executor_follows_no_link_for_output(bundle: Path, tmp_path: Path) -> None:
+    """Without `switch_user` the executor stays root; the program owns the sandbox."""
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    secret = private / "secret"
+    secret.write_text("only root may read this\n")
+    secret.chmod(0o600)
+    flood = "yes '* * * * * root evil' | head -c 200000"
+    attacks = {
+        "read": f"rm stderr; ln -s {secret} stderr; {flood} >&2",
+        "create": f"ln -s {private}/new stdout.1; {flood}",
+        "change": f"ln -s {secret} stdout.1; {flood}",
+        "remove": f"{flood}; rm stdout; {flood}",
+    }
+    with subscribed(bundle, {"switch_user": "false"}) as scheduler:
+        open_folders(scheduler)
+        for number, (attack, command) in itertools.product((1, 3), attacks.items()):
+            name, fields = f"{attack}-{number}", {"output_bytes": 1 << 16, "output_backups": number}
+            scheduler.launch(name, f"{command}; echo end; id -un", user="nobody", **fields)
+            scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+            assert 0 == scheduler.executor_exit()
+            files = [path for path in scheduler.sandbox(name).glob("std*") if not path.is_symlink()]
+            assert not any("only root" in path.read_text() for path in files), attack
+            assert [secret] == list(private.iterdir()), attack
+            assert "only root may read this\n" == secret.read_text(), attack
+            assert {"stderr.1" if attack == "read" else "stdout.1"} <= {path.name for path in files}
+            assert (scheduler.sandbox(name) / "stdout").read_text().endswith("end\nnobody\n")
 
 
 def test_task_survives_two_agent_restarts(bundle: Path, ready: Path) -> None:

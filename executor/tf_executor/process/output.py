@@ -29,13 +29,22 @@ class RotatedFile:
     The content is copied and the file truncated, so that the inode stays valid for `tail -f`, Mesos' file API and
     inherited descriptors. Nothing is lost, because no other process writes. If the file was removed, the next output
     goes to a new file; if it was renamed, after the next rotation.
+
+    The executor may be root, and the folder may belong to the program's user. So the folder is opened once, before the
+    program starts, files are only created in it, and no link is followed.
     """
 
-    _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    _CREATE = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    _OUTPUT = os.O_RDWR | os.O_APPEND | _CREATE
 
     def __init__(self, path: Path, limit: int, backups: int) -> None:
-        self._path, self._limit, self._backups = path, max(1, limit), backups
-        self._file = os.open(path, self._FLAGS, 0o644)
+        self._name, self._limit, self._backups = path.name, max(1, limit), backups
+        self._folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._file = self._open(self._name, self._OUTPUT)
+        except OSError:  # a link, which the job's archive may contain
+            os.unlink(self._name, dir_fd=self._folder)
+            self._file = self._open(self._name, self._OUTPUT | os.O_EXCL)
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
@@ -54,6 +63,10 @@ class RotatedFile:
 
     def close(self) -> None:
         os.close(self._file)
+        os.close(self._folder)
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(name, flags, 0o644, dir_fd=self._folder)
 
     def _append(self, data: bytes) -> None:
         while data:
@@ -63,19 +76,20 @@ class RotatedFile:
 
     def _rotate(self) -> None:
         for number in range(self._backups - 1, 0, -1):
-            if self._backup(number).exists():
-                self._backup(number).replace(self._backup(number + 1))
+            # Renames follow no link.
+            with suppress(FileNotFoundError):
+                old, new = self._backup(number), self._backup(number + 1)
+                os.replace(old, new, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         if self._backups:
             self._copy_to(self._backup(1))
         if not self._renew():
             os.ftruncate(self._file, 0)
         self._size = 0
 
-    def _copy_to(self, path: Path) -> None:
+    def _copy_to(self, name: str) -> None:
         with suppress(FileNotFoundError):
-            path.unlink()
-        # O_EXCL: a link of the program's user could lead to any file, which root may write.
-        backup = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            os.unlink(name, dir_fd=self._folder)
+        backup = self._open(name, os.O_WRONLY | self._CREATE | os.O_EXCL)
         try:
             copied = 0
             # Not by name: the program may have removed or renamed the file.
@@ -87,21 +101,19 @@ class RotatedFile:
     def _renew(self) -> bool:
         """Create the file again if it was removed or renamed; return whether it was."""
         try:
-            status = os.fstat(self._file)
-            if self._path.exists() and os.path.samestat(self._path.stat(), status):
-                return False
-            # O_EXCL also refuses links of the program's user.
-            new = os.open(self._path, self._FLAGS | os.O_EXCL, 0o644)
+            # Fails if the name exists: as this file, or as another one of the program's user.
+            new = self._open(self._name, self._OUTPUT | os.O_EXCL)
         except OSError:
             return False
+        status = os.fstat(self._file)
         with suppress(OSError):
             os.fchown(new, status.st_uid, status.st_gid)
         os.close(self._file)
         self._file = new
         return True
 
-    def _backup(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}")
+    def _backup(self, number: int) -> str:
+        return f"{self._name}.{number}"
 
 
 class InheritedFile:
