@@ -164,6 +164,12 @@ class TaskLauncher:
         with urllib.request.urlopen(f"http://{address}/files/browse?path={path}", timeout=PATIENCE) as answer:
             return {Path(item["path"]).name: item["size"] for item in json.load(answer)}
 
+    def open_folders(self) -> None:
+        """Make the folders above sandboxes accessible to other users, like an agent's."""
+        for folder in (self.cluster.directory, self.bundle.parent, *self.bundle.parent.parents):
+            if folder.owner() == "root" and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+                folder.chmod(folder.stat().st_mode | 0o011)
+
     def executor_pid(self, name: str) -> int:
         """Return the executor's pid; only root can read the environment of that process."""
         above = {pid for started in processes(name) for pid in ancestors(started)}

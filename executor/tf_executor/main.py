@@ -11,7 +11,7 @@ from typing import Mapping, NoReturn, Sequence
 import tf_executor
 from mesos_client.executor import ExecutorDriver
 
-from .process.tree import become_subreaper, hide_environment, reset_signals
+from .process.tree import become_subreaper, close_descriptors_on_exec, hide_environment, reset_signals
 from .process.watchdog import start_watchdog
 from .runner import TaskRunner
 
@@ -51,10 +51,11 @@ def execute(environ: Mapping[str, str]) -> int:
     # To a file, because stdout and stderr belong to the user's program.
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(filename=str(Path(sandbox) / LOG_FILE), level=logging.INFO, format=form)
+    close_descriptors_on_exec()
+    hide_environment()
     reset_signals()
     watchdog = start_watchdog(environ)
     become_subreaper()
-    hide_environment()
     # The driver's callbacks need the runner; the runner uses the driver only after `start`.
     runner = TaskRunner(
         lambda status: driver.send_update(status),

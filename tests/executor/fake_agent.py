@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mesos_client.results import DriverAborted
-from tf_executor.process.tree import become_subreaper, reset_signals
+from tf_executor.process.tree import become_subreaper, close_descriptors_on_exec, reset_signals
 from tf_executor.process.watchdog import start_watchdog
 from tf_executor.runner import TaskRunner
 
@@ -47,8 +47,7 @@ def read() -> None:
 
 
 reset_signals()
-for pipe in (events, updates):
-    os.set_inheritable(pipe.fileno(), False)
+close_descriptors_on_exec()
 guard = start_watchdog(os.environ)
 become_subreaper()
 runner = TaskRunner(send, tell, os.environ, str(os.getcwd()), guard)  # noqa: PTH109

@@ -178,6 +178,13 @@ def wait_for_end(pidfd: int) -> None:
         os.close(pidfd)
 
 
+def test_program_inherits_no_descriptors(executor: Any) -> None:
+    """The executor itself has inherited two pipes of its agent."""
+    executor.launch("ls /proc/$$/fd; true")
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert "0\n1\n2\n" == executor.output()
+
+
 def test_duplicate_launch_is_ignored(executor: Any) -> None:
     """A recovering agent may send LAUNCH again."""
     executor.launch("echo once; echo ready > ready; read line < go; exit 0")

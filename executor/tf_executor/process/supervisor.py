@@ -261,6 +261,9 @@ def _popen(command: str, context: CommandContext) -> int:
             stdin=subprocess.DEVNULL,
             stdout=context.stdout,
             stderr=context.stderr,
+            # `close_descriptors_on_exec` does it: Python before 3.10 would list the child's descriptors, which the
+            # kernel refuses to users that may not read the process.
+            close_fds=False,
             start_new_session=True,
             preexec_fn=preexec(context.limits, die_with_parent(), writer),
         )

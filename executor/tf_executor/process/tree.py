@@ -23,6 +23,7 @@ _PYTHON_SIGNALS = {signal.SIGPIPE, signal.SIGXFSZ}
 _DEFAULT_IGNORED = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.getenv.restype = ctypes.c_void_p
 
 
 def become_subreaper() -> None:
@@ -34,9 +35,22 @@ def become_subreaper() -> None:
 def hide_environment() -> None:
     """Hide memory and environment (agent's token) from other processes of this user.
 
-    The user's program is one of them, unless it runs as root.
+    The user's program is one of them, unless it runs as root. A forked copy is hidden, too: exec of a program that its
+    user may read ends that (prctl(2)). `os.environ` still has the token.
     """
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    token = _LIBC.getenv(b"MESOS_EXECUTOR_AUTHENTICATION_TOKEN")
+    if token is not None:
+        # In the block that /proc/PID/environ shows.
+        ctypes.memset(token, 0, len(ctypes.string_at(token)))
+
+
+def close_descriptors_on_exec() -> None:
+    """Let started programs inherit only stdin, stdout and stderr."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) > 2:
+            with suppress(OSError):  # that of the folder is closed
+                os.set_inheritable(int(name), False)
 
 
 def access_files_as(user: int, group: int, groups: Sequence[int]) -> None:
@@ -77,8 +91,6 @@ def die_with_parent() -> Callable[[], None]:
     parent = os.getpid()
 
     def in_child() -> None:
-        # Undo hide_environment: Python reads /proc/self/fd before it executes the program.
-        _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:  # the parent exited before the line above
             os._exit(1)
