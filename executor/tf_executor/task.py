@@ -142,7 +142,8 @@ class TaskProcess:
     def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH
         interpreter = find_interpreter(self._payload.python, path, self._sandbox)
-        self._limits = supervisor.resolve_limits(self._payload.user, self._payload.nice, self._payload.ulimits)
+        payload = self._payload
+        self._limits = supervisor.resolve_limits(payload.user, payload.nice, payload.ulimits, payload.new_privileges)
         if self._payload.rendezvous:
             from .around.rendezvous import RendezvousServer  # a web server, which few tasks need
 

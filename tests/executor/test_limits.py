@@ -4,6 +4,7 @@ import os
 import pwd
 import resource
 import select
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,23 @@ def test_program_of_other_user_dies_with_executor(executor: Any) -> None:
         assert select.select([pidfd], [], [], 30)[0], "the program outlives its executor"
     finally:
         os.close(pidfd)
+
+
+@is_root
+@pytest.mark.parametrize("allowed", [False, True])
+def test_set_user_id_program_gains_nothing_by_default(executor: Any, allowed: bool) -> None:
+    open_folders(executor.sandbox)
+    found = shutil.which("id")
+    assert found is not None
+    # In a folder, because the executor gives the files of the sandbox itself to the user.
+    program = executor.sandbox / "bin" / "id"
+    program.parent.mkdir()
+    shutil.copyfile(found, program)
+    program.chmod(0o4755)
+    user = pwd.getpwnam("nobody").pw_uid
+    executor.launch("bin/id -u; sh -c 'bin/id -u'", pre="bin/id -u", user="nobody", new_privileges=allowed)
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert f"{0 if allowed else user}\n" * 3 == executor.output()
 
 
 @pytest.mark.parametrize(

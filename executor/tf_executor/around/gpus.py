@@ -20,7 +20,7 @@ from typing import Callable, Mapping, Sequence
 
 from tf_executor.contract.events import describe_end
 from tf_executor.contract.payload import Payload
-from tf_executor.process.supervisor import CommandContext, SpawnError, Supervisor
+from tf_executor.process.supervisor import CommandContext, ProcessLimits, SpawnError, Supervisor
 
 from .environment import public_variables
 
@@ -205,7 +205,8 @@ class TaskGpus:
         """Return the output of a program of the agent."""
         output = os.memfd_create("output")
         with os.fdopen(output, "rb") as file:
-            context = CommandContext(public_variables(self._environ), self._sandbox, output, output)
+            limits = ProcessLimits(new_privileges=self._payload.new_privileges)
+            context = CommandContext(public_variables(self._environ), self._sandbox, output, output, limits)
             ending = self._supervisor.run(shlex.join(command), context, NVIDIA_SMI_TIMEOUT)
             file.seek(0)
             text = file.read().decode("utf-8", "replace").strip()

@@ -113,6 +113,8 @@ class Payload:
 
     #: Operating system user, if the executor runs as root.
     user: str = ""
+    #: Whether programs may gain privileges, for example by sudo.
+    new_privileges: bool = False
     #: Added to the niceness, -20 to 19.
     nice: int = 0
     #: Name of setrlimit(2) without RLIMIT_, in lower case -> [soft, hard]; -1: unlimited.

@@ -21,7 +21,7 @@ from typing import Callable, Mapping, Sequence, Union
 from tf_executor.contract.events import Exited, TreeGone
 from tf_executor.contract.reports import EndReport
 
-from .tree import descendants, die_with_parent, signal_descendants, signal_process
+from .tree import descendants, die_with_parent, forbid_new_privileges, signal_descendants, signal_process
 
 # User, resource limits and niceness: checked before the fork, set between fork and exec.
 
@@ -42,6 +42,8 @@ class ProcessLimits:
     ulimits: tuple[tuple[int, tuple[int, int]], ...] = ()
     #: User id, group id and all groups; None: the executor's own.
     identity: tuple[int, int, tuple[int, ...]] | None = None
+    #: Whether set-user-id programs and file capabilities have an effect.
+    new_privileges: bool = False
 
     @property
     def owner(self) -> tuple[int, int] | None:
@@ -58,16 +60,20 @@ class ProcessLimits:
             os.setgroups(groups)
             os.setgid(group)
             os.setuid(user)
+        if not self.new_privileges:
+            forbid_new_privileges()
 
 
-def resolve_limits(user: str, nice: int, ulimits: Mapping[str, Sequence[int]]) -> ProcessLimits:
+def resolve_limits(
+    user: str, nice: int, ulimits: Mapping[str, Sequence[int]], new_privileges: bool = False
+) -> ProcessLimits:
     """Resolve and check user, niceness and limits. Raises LimitsError."""
     if nice < 0 and os.geteuid() != 0:
         raise LimitsError(f"option nice: `{nice}`: a negative value requires an executor that runs as root")
     # No core files by default: one of TensorFlow fills a disk. The hard limit stays.
     core = (resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     pairs = [core, *(_pair(name, limit) for name, limit in ulimits.items())]
-    return ProcessLimits(nice, tuple(dict(pairs).items()), _identity(user))
+    return ProcessLimits(nice, tuple(dict(pairs).items()), _identity(user), new_privileges)
 
 
 def _pair(name: str, limit: Sequence[int]) -> tuple[int, tuple[int, int]]:

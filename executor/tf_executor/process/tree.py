@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 #: Machine -> number of the system call setgroups.
 _SETGROUPS = {"x86_64": 116, "aarch64": 159}
@@ -43,6 +44,15 @@ def hide_environment() -> None:
     if token is not None:
         # In the block that /proc/PID/environ shows.
         ctypes.memset(token, 0, len(ctypes.string_at(token)))
+
+
+def forbid_new_privileges() -> None:
+    """Disable set-user-id, set-group-id and file capabilities, also in children.
+
+    Raises OSError if refused.
+    """
+    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
 
 
 def close_descriptors_on_exec() -> None:

@@ -300,6 +300,8 @@ class ExecutorSpec:
     #: Interpreter on the agents, Python 3.8 or newer.
     python: str = "python3"
     needs: Needs = field(default_factory=lambda: Needs(cpus=100, mem=64_000))
+    #: Whether programs may gain privileges by set-user-id files and file capabilities.
+    new_privileges: bool = False
 
 
 @dataclass(frozen=True, slots=True)

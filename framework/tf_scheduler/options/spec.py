@@ -220,7 +220,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
             *(_job(options, name) for name in JOBS if options[name]["count"]),
             *downstream_side_jobs(options),
         ),
-        executor=model.ExecutorSpec(executor["url"], executor["python"], _needs(executor)),
+        executor=model.ExecutorSpec(executor["url"], executor["python"], _needs(executor), executor["new_privileges"]),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
         program=_program(service),

@@ -59,6 +59,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         post=job.hooks.post,
         hook_timeout=job.hooks.timeout,
         user=spec.user,
+        new_privileges=spec.executor.new_privileges,
         nice=job.limits.nice,
         ulimits=job.limits.ulimits,
         gpus=job.needs.gpus // UNIT,

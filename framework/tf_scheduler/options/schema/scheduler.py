@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .fields import Boolean, Cores, Integer, OnUpdate, Section, String
+from .fields import NEXT_LAUNCH_ONLY, Boolean, Cores, Integer, OnUpdate, Section, String
 
 
 class SchedulerSection(Section):
@@ -42,6 +42,10 @@ class ExecutorSection(Section):
         unit="bytes",
     )
     output_backups = Integer("Number of old files to keep for each of the two outputs.", 3, maximum=100)
+    new_privileges = Boolean(
+        "Allow programs to gain privileges by set-user-id files and file capabilities, for example by sudo, fusermount "
+        f"or nvidia-modprobe. false: they run with the privileges of the task's user. {NEXT_LAUNCH_ONLY}"
+    )
     mem = Integer("Memory of each executor.", 64, minimum=32, maximum=65_536, unit="MB")
 
 

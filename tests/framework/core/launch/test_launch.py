@@ -134,6 +134,15 @@ def test_output_limits_arrive() -> None:
     assert (1 << 20, 1) == (decoded.output_bytes, decoded.output_backups)
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_new_privileges_arrive(allowed: bool) -> None:
+    assert allowed is payload(executor={"new_privileges": allowed}).new_privileges
+
+
+def test_new_privileges_are_forbidden_by_default() -> None:
+    assert not payload().new_privileges
+
+
 def test_minimal_spec_has_minimal_payload() -> None:
     """Empty defaults everywhere."""
     spec = a_spec()
