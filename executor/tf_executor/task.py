@@ -144,10 +144,10 @@ class TaskProcess:
         interpreter = find_interpreter(self._payload.python, path, self._sandbox)
         payload = self._payload
         self._limits = supervisor.resolve_limits(payload.user, payload.nice, payload.ulimits, payload.new_privileges)
-        if self._payload.rendezvous:
+        if payload.rendezvous:
             from .around.rendezvous import RendezvousServer  # a web server, which few tasks need
 
-            self._rendezvous.enter_context(RendezvousServer(self._payload.port))
+            self._rendezvous.enter_context(RendezvousServer(payload.port, payload.rendezvous_hosts))
         user_package = around_environment.write_user_package(self._sandbox)
         owner = self._limits.owner
         paths = TaskPaths(self._sandbox, interpreter, str(user_package), self._open_progress(user_package))

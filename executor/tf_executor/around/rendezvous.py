@@ -1,24 +1,49 @@
 """Horovod's rendezvous server: a key-value store over HTTP.
 
-PUT stores a value, GET returns it or 404, DELETE unregisters a process (horovod/runner/http/http_server.py).
+PUT stores a value, GET returns it or 404, DELETE unregisters a process (horovod/runner/http/http_server.py). The
+protocol has no login, so only hosts of the ClusterSpec are served, and memory and time are limited.
 """
 
 from __future__ import annotations
 
+import logging
+import re
+import socket
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, BinaryIO, Sequence
 
-#: Maximum bytes of a value: the addresses of one process.
-MAX_VALUE_BYTES = 1 << 20
+#: Maximum bytes of a value, the addresses of one process, and of all values. An executor has 64 MB by default.
+MAX_VALUE_BYTES, MAX_TOTAL_BYTES = 1 << 20, 16 << 20
+#: Bytes that a value needs in addition to its key and content.
+_OVERHEAD = 200
+#: Maximum bytes of a request without its body.
+MAX_HEAD_BYTES = 16 << 10
+#: Maximum connections of the hosts of the ClusterSpec, and of all others, which only get an error.
+MAX_CONNECTIONS, MAX_OTHER_CONNECTIONS = 64, 8
+#: Seconds after which a connection is closed. Each is for one request.
+CONNECTION_SECONDS = 10.0
+#: Seconds that a new connection waits for the end of another one.
+_WAIT_SECONDS, _CHECK_SECONDS = 1.0, 0.1
+#: Seconds between two look-ups of host names.
+_LOOKUP_INTERVAL = 5.0
+#: Maximum number of refused addresses in the log.
+_LOGGED_ADDRESSES = 20
+
+log = logging.getLogger(__name__)
 
 
 class RendezvousServer:
     """Rendezvous server of one job; a context manager."""
 
-    def __init__(self, port: int, host: str = "") -> None:
-        """Listen at `port`. Raises OSError if the port is in use."""
-        self._server = ThreadingHTTPServer((host, port), _Handler)
-        self._server.daemon_threads = True
+    def __init__(self, port: int, hosts: Sequence[str] = (), host: str = "") -> None:
+        """Listen at `port`. Raises OSError if the port is in use.
+
+        `hosts`: names or addresses of the ClusterSpec; empty, as of older schedulers: any host is served.
+        """
+        self._server = _Server((host, port), hosts)
         self._thread = threading.Thread(target=self._server.serve_forever, name="rendezvous", daemon=True)
 
     @property
@@ -36,23 +61,177 @@ class RendezvousServer:
         self._thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Request handler; the server object holds the values."""
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
 
-    protocol_version = "HTTP/1.1"
+    def __init__(self, address: tuple[str, int], hosts: Sequence[str]) -> None:
+        super().__init__(address, _Handler)
+        self.values: dict[str, bytes] = {}
+        #: Bytes of the values, and of those that are being received.
+        self._used = 0
+        #: Connection -> whether its client is known to be in the ClusterSpec, and when to close it.
+        self._connections: dict[Any, tuple[bool, float]] = {}
+        self._changed = threading.Condition()
+        self._hosts, self._looked_up = hosts, float("-inf")
+        #: Those of the hosts that are addresses, and of the names after a look-up.
+        self._addresses = frozenset(hosts)
+        self._refused: set[str] = set()
+
+    # Connections.
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread, unless there are too many."""
+        is_known = self._is_known(client_address[0], request.getsockname()[0])
+        limit, wait = (MAX_CONNECTIONS, _WAIT_SECONDS) if is_known else (MAX_OTHER_CONNECTIONS, 0.0)
+        with self._changed:
+            until = time.monotonic() + wait
+            while self._count(is_known) >= limit:
+                self.service_actions()
+                if time.monotonic() >= until:
+                    super().shutdown_request(request)
+                    return
+                self._changed.wait(_CHECK_SECONDS)
+            self._connections[request] = is_known, time.monotonic() + CONNECTION_SECONDS
+        super().process_request(request, client_address)
+
+    def _count(self, is_known: bool) -> int:
+        return sum(known is is_known for known, _ in self._connections.values())
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._changed:
+            self._connections.pop(request, None)
+            self._changed.notify_all()
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Interrupt slow connections; `serve_forever` calls this twice a second."""
+        now = time.monotonic()
+        with self._changed:
+            late = [request for request, (_, deadline) in self._connections.items() if now > deadline]
+            for request in late:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Print no traceback to the program's stderr."""
+        log.debug("rendezvous: request of %s failed", client_address[0], exc_info=True)
+
+    # Hosts.
+
+    def _is_known(self, client: str, own: str) -> bool:
+        return not self._hosts or client == own or client in self._addresses
+
+    def admits(self, client: str, own: str) -> bool:
+        """Return whether a client may use the values. `own`: address that it connected to.
+
+        Names are looked up again, because those of a virtual network may appear late.
+        """
+        if self._is_known(client, own):
+            return True
+        with self._changed:
+            is_due = time.monotonic() > self._looked_up + _LOOKUP_INTERVAL
+            self._looked_up = time.monotonic() if is_due else self._looked_up
+        if is_due:
+            self._addresses = frozenset(address for host in self._hosts for address in _addresses(host))
+        if self._is_known(client, own):
+            return True
+        if client not in self._refused and len(self._refused) < _LOGGED_ADDRESSES:
+            self._refused.add(client)
+            log.warning("rendezvous: %s refused: not a host of the ClusterSpec (%s)", client, ", ".join(self._hosts))
+        return False
+
+    # Values.
+
+    def reserve(self, key: str, size: int) -> bool:
+        """Reserve memory before a value is received; return whether there is enough."""
+        with self._changed:
+            if self._used + _cost(key, size) > MAX_TOTAL_BYTES:
+                return False
+            self._used += _cost(key, size)
+            return True
+
+    def store(self, key: str, size: int, value: bytes) -> bool:
+        """Store a value of the reserved size; return False if it is shorter."""
+        with self._changed:
+            if len(value) < size:
+                self._used -= _cost(key, size)
+                return False
+            if key in self.values:
+                self._used -= _cost(key, len(self.values[key]))
+            self.values[key] = value
+            return True
+
+
+def _cost(key: str, size: int) -> int:
+    return len(key) + size + _OVERHEAD
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        return {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET)}
+    except OSError:
+        return set()
+
+
+class _LimitedReader:
+    """Reader of a request whose head is limited; http.server would accept 6 MB."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._left = MAX_HEAD_BYTES
+        self.read, self.close, self._readline = file.read, file.close, file.readline
+
+    def readline(self, size: int) -> bytes:
+        line = self._readline(min(size, self._left))
+        self._left -= len(line)
+        if not self._left:
+            raise ConnectionError(f"the head of the request exceeds {MAX_HEAD_BYTES} bytes")
+        return line
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Handler of one request, because the default protocol is HTTP/1.0."""
+
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(CONNECTION_SECONDS)
+        self.rfile: Any = _LimitedReader(self.rfile)
+
+    def parse_request(self) -> bool:
+        """Refuse clients outside of the ClusterSpec."""
+        if not super().parse_request():
+            return False
+        if self.server.admits(self.client_address[0], self.connection.getsockname()[0]):
+            return True
+        self._refuse(403)
+        return False
 
     def do_PUT(self) -> None:
         """Store the body under the path."""
-        size = int(self.headers.get("Content-Length") or 0)
-        if size > MAX_VALUE_BYTES:
-            self._answer(413)
-            return
-        self._store()[self.path] = self.rfile.read(size)
-        self._answer(200)
+        lengths = self.headers.get_all("Content-Length", ["0"])
+        if len(lengths) > 1 or not re.fullmatch("[0-9]+", lengths[0]) or "Transfer-Encoding" in self.headers:
+            self._refuse(400)
+        elif len(lengths[0]) > len(str(MAX_VALUE_BYTES)) or int(lengths[0]) > MAX_VALUE_BYTES:
+            self._refuse(413)
+        elif not self.server.reserve(self.path, int(lengths[0])):
+            log.warning("rendezvous: value refused: more than %s bytes in total", MAX_TOTAL_BYTES)
+            self._refuse(507)
+        else:
+            self._receive(int(lengths[0]))
+
+    def _receive(self, size: int) -> None:
+        body = b""
+        try:
+            body = self.rfile.read(size)
+        finally:
+            is_complete = self.server.store(self.path, size, body)
+        self._answer(200 if is_complete else 400)
 
     def do_GET(self) -> None:
         """Return the value or 404."""
-        value = self._store().get(self.path)
+        value = self.server.values.get(self.path)
         self._answer(404 if value is None else 200, value or b"")
 
     def do_DELETE(self) -> None:
@@ -62,9 +241,15 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - name of the base class
         """Log nothing: processes poll until all have registered."""
 
-    def _store(self) -> dict[str, bytes]:
-        values: dict[str, bytes] = self.server.__dict__.setdefault("values", {})
-        return values
+    def _refuse(self, code: int) -> None:
+        """Answer, and discard the body, because a reset could destroy the answer."""
+        self._answer(code)
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_WAIT_SECONDS)
+            for _ in range(MAX_VALUE_BYTES >> 16):
+                if not self.connection.recv(1 << 16):
+                    break
 
     def _answer(self, code: int, body: bytes = b"") -> None:
         self.send_response(code)

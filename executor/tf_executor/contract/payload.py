@@ -83,6 +83,8 @@ class Payload:
     port: int = 0
     #: Whether the executor runs Horovod's rendezvous server at `port`.
     rendezvous: bool = False
+    #: Hosts of the ClusterSpec that it serves; empty: all.
+    rendezvous_hosts: Sequence[str] = ()
 
     # -- jobs of the original package: a module with `main(server, log_dir, context)`
 

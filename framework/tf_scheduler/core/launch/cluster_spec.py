@@ -111,6 +111,12 @@ def hosts_rendezvous(spec: ServiceSpec, job: JobKind, index: int) -> bool:
     return spec.strategy is Strategy.HOROVOD and rank_of(spec, job, index) == 0
 
 
+def training_hosts(spec: ServiceSpec, cluster: Cluster) -> tuple[str, ...]:
+    """Return the hosts of the training tasks, sorted."""
+    addresses = (address for kind in training_jobs(spec) for address in cluster.get(kind.value, ()))
+    return tuple(sorted({address.rpartition(":")[0] for address in addresses}))
+
+
 def _data_service(cluster: Cluster) -> Variables:
     addresses = cluster.get(JobKind.DISPATCHER.value)
     return {DATA_SERVICE: f"grpc://{addresses[0]}"} if addresses else {}

@@ -64,7 +64,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         ulimits=job.limits.ulimits,
         gpus=job.needs.gpus // UNIT,
         gpu_check=job.gpu_check,
-        **_servers(spec, record, config),
+        **_servers(spec, record, config, cluster),
         event_folders=_event_folders(spec, job),
         liveness=None if job.liveness is None else _liveness(job.liveness),
         stalled_after=job.stalled_after or 0.0,
@@ -97,11 +97,14 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
     )
 
 
-def _servers(spec: ServiceSpec, record: TaskRecord, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which servers must answer at the task's address."""
+def _servers(
+    spec: ServiceSpec, record: TaskRecord, config: Mapping[str, Any], cluster: cluster_spec.Cluster
+) -> dict[str, Any]:
+    """Return which servers must answer at the task's address, and to which hosts."""
     answers = record.job.value in config["cluster"] or record.job in _DATA_SERVICE
     meets = cluster_spec.hosts_rendezvous(spec, record.job, record.index)
-    return {"readiness": record.address if answers else "", "rendezvous": meets}
+    hosts = cluster_spec.training_hosts(spec, cluster) if meets else ()
+    return {"readiness": record.address if answers else "", "rendezvous": meets, "rendezvous_hosts": hosts}
 
 
 def _program(program: Program | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tf_scheduler.core.launch.cluster_spec import (
     cluster_records,
     hosts_rendezvous,
     tf_config,
+    training_hosts,
     with_generation,
 )
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
@@ -63,6 +64,12 @@ def test_removed_task_is_not_in_cluster_spec() -> None:
     state = replace(a_running_state(a_spec(workers=2, ps=0, chief=0)), spec=a_spec(workers=1, ps=0, chief=0))
 
     assert ["worker-0"] == [item.name for item in cluster_records(state)]
+
+
+def test_training_hosts_are_unique_and_sorted() -> None:
+    spec = a_spec(workers=3, ps=0, chief=0, strategy=Strategy.HOROVOD)
+    cluster = {"worker": ["10.0.0.2:1", "10.0.0.1:1", "10.0.0.2:2"], "evaluator": ["10.0.0.9:1"]}
+    assert ("10.0.0.1", "10.0.0.2") == training_hosts(spec, cluster)
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
