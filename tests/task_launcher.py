@@ -78,7 +78,7 @@ class TaskLauncher:
 
     def launch(self, name: str, command: str, info: Mapping[str, Any] = MappingProxyType({}), **fields: Any) -> None:
         """Launch one task; `info` extends its TaskInfo and `fields` its payload."""
-        self.uris = [{"value": uri} for uri in fields.pop("uris", ())]
+        self.uris = [{"value": uri, "extract": False} for uri in fields.pop("uris", ())]
         self.executor_python = fields.pop("executor_python", sys.executable)
         self.executor_user = fields.pop("executor_user", "")
         environment = {MARK: name, **fields.pop("environment", {})}

@@ -16,6 +16,7 @@ from typing import Any, Callable, Tuple
 
 from .contract import events
 from .contract.events import LifecycleState, SendReport, Stage, TaskPhase
+from .user.fetch import WRONG_DIGEST
 
 # Stages, while no stop is requested.
 
@@ -25,6 +26,9 @@ SWEEP_LIMIT = 5.0
 ACKNOWLEDGE_LIMIT = 10.0
 #: TaskStatus.Reason of mesos.proto.
 HEALTH_CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
+
+#: A relaunch would fetch the same file, so the scheduler ends the job.
+INVALID = "REASON_TASK_INVALID"
 
 Step = Tuple[LifecycleState, Tuple[events.Action, ...]]
 
@@ -83,7 +87,9 @@ def _exited(state: LifecycleState, event: events.Exited, now: float) -> Step:
         state = replace(state, ending=event.ending)
     elif event.ending.exit_code != 0:
         assert state.stage is not None
-        state = state.with_failure(f"{events.NOUNS[state.stage]} failed: {events.describe_end(event.ending)}")
+        is_final = state.stage is Stage.FETCH and event.ending.exit_code == WRONG_DIGEST
+        failure = f"{events.NOUNS[state.stage]} failed: {events.describe_end(event.ending)}"
+        state = replace(state.with_failure(failure), failure_reason=INVALID if is_final else "")
     return _next_stage(state) if state.ahead else _sweep(state, now)
 
 
@@ -204,6 +210,8 @@ def _tree_gone(state: LifecycleState, event: events.TreeGone | events.Overdue, n
     if state.aborted:
         return _leave(state, 1)
     report = events.final_report(state.ending, state.stopped, state.failure, state.evidence, state.program_started)
+    if state.stopped is None:
+        report = replace(report, reason=state.failure_reason)
     if isinstance(event, events.Overdue):
         report = replace(report, message=report.message + events.UNKILLED)
     return _ended(state, now), (report,)

@@ -10,8 +10,12 @@ import struct
 import subprocess
 import tarfile
 import tempfile
+import threading
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,24 +62,25 @@ def refused(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> str:
     return str(error.value)
 
 
+ESCAPES = [
+    [member("../outside")],
+    [member("/outside")],
+    [member("a/../../outside")],
+    [member("link", SYM, "../../outside")],
+    [member("link", SYM, "/etc/passwd")],
+    [member("link", SYM, ".."), member("link/outside")],
+    [member("link", HARD, "../outside")],
+    [member("link", HARD, "/etc/passwd")],
+    # Each looks harmless for itself, by its letters.
+    [member("a/b", FOLDER), member("a/b/up", SYM, ".."), member("out", SYM, "a/b/up/../..")],
+    [member("out", SYM, "a/b/up/../.."), member("a/b/up", SYM, "..")],
+    [member("up", SYM, "."), member("out", HARD, "up/../outside")],
+    [member("loop", SYM, "loop")],
+]
+
+
 @pytest.mark.parametrize(
-    "bad",
-    [
-        [member("../outside")],
-        [member("/outside")],
-        [member("a/../../outside")],
-        [member("link", SYM, "../../outside")],
-        [member("link", SYM, "/etc/passwd")],
-        [member("link", SYM, ".."), member("link/outside")],
-        [member("link", HARD, "../outside")],
-        [member("link", HARD, "/etc/passwd")],
-        # Each looks harmless for itself, by its letters.
-        [member("a/b", FOLDER), member("a/b/up", SYM, ".."), member("out", SYM, "a/b/up/../..")],
-        [member("out", SYM, "a/b/up/../.."), member("a/b/up", SYM, "..")],
-        [member("up", SYM, "."), member("out", HARD, "up/../outside")],
-        [member("loop", SYM, "loop")],
-    ],
-    ids=lambda members: " ".join(f"{info.name}-{info.linkname}" for info in members),
+    "bad", ESCAPES, ids=lambda members: " ".join(f"{info.name}-{info.linkname}" for info in members)
 )
 def test_tar_with_outside_path_is_refused(tmp_path: Path, folder: Path, bad: list[tarfile.TarInfo]) -> None:
     assert OUTSIDE in refused(tar(tmp_path / "job.tar.gz", member("good"), *bad), folder)
@@ -339,3 +344,63 @@ def damage_and_extract(home: Path, data: Any, suffix: str) -> None:
         result = f"a.{suffix}: extracted"
     assert result.startswith(f"a.{suffix}: ")
     assert {"work", archive.name} == {path.name for path in home.iterdir()}
+
+
+def attacks(folder: Path) -> dict[str, str]:
+    """Write malicious archives; return the reason for the refusal of each, by name."""
+    reasons = {tar(folder / f"escape-{n}.tar.gz", member("good"), *bad).name: OUTSIDE for n, bad in enumerate(ESCAPES)}
+    with zipfile.ZipFile(folder / "escape.zip", "w") as made:
+        made.writestr("good", "x")
+        made.writestr("../outside", "x")
+    tar(folder / "pipe.tar", member("good"), member("special", tarfile.FIFOTYPE))
+    bomb = member("good/zeros")
+    bomb.size = 2**63 - 1
+    (folder / "bomb.tar").write_bytes(bomb.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    name = member("././@LongLink", tarfile.GNUTYPE_LONGNAME)
+    name.size = 10 << 30
+    (folder / "name.tar").write_bytes(name.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    (folder / "damaged.tgz").write_bytes(b"no archive")
+    return {
+        **reasons,
+        "escape.zip": OUTSIDE,
+        "pipe.tar": "special is not a file, folder or link",
+        "bomb.tar": "bytes that are free on the disk",
+        "name.tar": "a name or extended header has 10737418240 bytes",
+        "damaged.tgz": "damaged.tgz: cannot extract",
+    }
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """The address of a web server for the files of `tmp_path`."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.mesos
+def test_agent_extracts_nothing_and_executor_refuses_attacks(scheduler: Any, tmp_path: Path, web: str) -> None:
+    """From http to the executor of a real agent; no member of an archive is written."""
+    for name, reason in attacks(tmp_path).items():
+        task = name.replace(".", "-")
+        scheduler.launch(task, "touch started", uris=[f"{web}/{name}"], unpack=[name])
+        status = scheduler.statuses("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
+        assert reason in status["message"], status
+        assert 0 == scheduler.executor_exit()
+        sandbox = scheduler.sandbox(task)
+        assert (sandbox / name).is_file()
+        assert {"good", "outside", "started"}.isdisjoint(path.name for path in sandbox.iterdir())
+        assert not (sandbox.parent / "outside").exists()
+
+
+@pytest.mark.mesos
+def test_set_user_id_is_dropped_on_agent(scheduler: Any, tmp_path: Path, web: str) -> None:
+    tar(tmp_path / "tool.tgz", member("tool", mode=0o6777))
+    scheduler.launch("tool", "stat -c %a tool", uris=[f"{web}/tool.tgz"], unpack=["tool.tgz"])
+    scheduler.statuses("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+    assert "755\n" == (scheduler.sandbox("tool") / "stdout").read_text()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import sys
 import tarfile
@@ -55,19 +57,44 @@ def test_fetch_writes_file_to_working_directory(bucket: Any, tmp_path: Path) -> 
     assert {"train.py": b"print(1)\n"} == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-def test_fetch_extracts_archives(bucket: Any, tmp_path: Path) -> None:
-    bucket.pipe("/job.zip", zipped(src__train="zip"))
-    bucket.pipe("/job.tgz", tarred((member("data/a"), b"tgz"), (member("data/b", tarfile.SYMTYPE, "a"), b"")))
-    assert 0 == fetch.main(["memory://job.zip", "memory://job.tgz"])
+def finish(*unpack: str, **digests: str) -> int:
+    return fetch.finish(json.dumps({"unpack": unpack, "digests": {f"{n}.zip": text for n, text in digests.items()}}))
+
+
+def test_finish_extracts_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.zip").write_bytes(zipped(src__train="zip"))
+    Path("job.tgz").write_bytes(tarred((member("data/a"), b"tgz"), (member("data/b", tarfile.SYMTYPE, "a"), b"")))
+    assert 0 == finish("job.zip", "job.tgz")
     contents = [(tmp_path / name).read_text() for name in ("src/train", "data/a", "data/b")]
     assert ["zip", "tgz", "tgz"] == contents
 
 
-def test_fetch_with_unsafe_archive_fails(bucket: Any, tmp_path: Path, capsys: Any) -> None:
-    bucket.pipe("/job.tar.gz", tarred((member("good"), b"x"), (member("../outside"), b"")))
-    assert 1 == fetch.main(["memory://job.tar.gz"])
+def test_finish_with_unsafe_archive_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.tar.gz").write_bytes(tarred((member("good"), b"x"), (member("../outside"), b"")))
+    assert 1 == finish("job.tar.gz")
     assert "../outside leads outside the working directory" in capsys.readouterr().err
     assert ["job.tar.gz"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_all_digests_are_checked_before_extraction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.zip").write_bytes(zipped(a="x"))
+    Path("b.zip").write_bytes(zipped(b="x"))
+    a, b = (hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in ("a.zip", "b.zip"))
+    assert fetch.WRONG_DIGEST == finish("a.zip", "b.zip", a=a, b=a)
+    assert f"b.zip: wrong SHA-256 digest {b}; expected {a}\n" == capsys.readouterr().err
+    assert {"a.zip", "b.zip"} == {path.name for path in tmp_path.iterdir()}
+    assert 0 == finish("a.zip", "b.zip", a=a, b=b)
+
+
+def test_missing_file_with_digest_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert 1 == finish(a="0" * 64)
+    assert "a.zip" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "file"])
@@ -125,3 +152,39 @@ def test_failed_fetch_fails_task(executor: Any) -> None:
     said = "the fetch of files failed: exit code 1; stderr: cannot fetch local:///no/such/file.zip: FileNotFoundError"
     assert message.startswith(said), message
     assert os.listdir(executor.sandbox)  # noqa: PTH208
+
+
+def test_wrong_digest_fails_task_finally(executor: Any) -> None:
+    """The reason tells the scheduler that another launch would fail in the same way."""
+    (executor.sandbox / "job.zip").write_bytes(content := zipped(hello="print('hello')"))
+    wanted, actual = "0" * 64, hashlib.sha256(content).hexdigest()
+    executor.launch("python hello", unpack=["job.zip"], digests={"job.zip": wanted}, python=sys.executable)
+    status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
+    assert "REASON_TASK_INVALID" == status["reason"]
+    assert f"job.zip: wrong SHA-256 digest {actual}; expected {wanted}" in status["message"]
+    assert not (executor.sandbox / "hello").exists()
+
+
+def test_file_of_agent_is_checked_and_extracted(executor: Any) -> None:
+    (executor.sandbox / "job.zip").write_bytes(content := zipped(hello="print('hello')"))
+    digests = {"job.zip": hashlib.sha256(content).hexdigest()}
+    executor.launch("python hello; ls job.zip", unpack=["job.zip"], digests=digests, python=sys.executable)
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert "hello\njob.zip\n" == executor.output()
+
+
+@pytest.mark.parametrize("module", ["hashlib", "json", "tarfile", "zipfile", "tf_executor"])
+def test_fetched_module_does_not_replace_check(executor: Any, module: str) -> None:
+    """A file named like a module that the check imports."""
+    (executor.sandbox / f"{module}.py").write_text("import os\nos.write(2, b'attacked')\nos._exit(0)\n")
+    digests, environment = {f"{module}.py": "0" * 64}, {"PYTHONPATH": str(executor.sandbox)}
+    unpack = [f"{module}.py", "data.tar"]
+    executor.launch("true", unpack=unpack, digests=digests, environment=environment, python=sys.executable)
+    message = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")["message"]
+    assert f"{module}.py: wrong SHA-256 digest" in message
+    assert "attacked" not in message
+
+
+def test_other_files_need_no_stage(executor: Any) -> None:
+    executor.launch("true", unpack=["train.py"])
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")

@@ -129,13 +129,15 @@ def test_job_of_original_package_runs(scheduler: TaskLauncher, tmp_path: Path, k
         f"job-{kind}",
         "",
         uris=[path.as_uri()],
+        unpack=[path.name],
         job_name=f"mnist_{kind}",
         job_path="" if kind == "py" else "job",
         job_context='{"rate": 0.5}',
         strategy="multi_worker_mirrored",
         tf_config={"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}},
     )
-    scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    fetching = [] if kind == "py" else ["TASK_STARTING"]
+    scheduler.statuses("TASK_STARTING", *fetching, "TASK_RUNNING", "TASK_FINISHED")
     assert 0 == scheduler.executor_exit()
     assert "None {'rate': 0.5}\n" == (scheduler.sandbox(f"job-{kind}") / "stdout").read_text()
 
@@ -185,6 +187,24 @@ def test_root_executor_follows_no_link_for_output(bundle: Path, tmp_path: Path) 
             assert "only root may read this\n" == secret.read_text(), attack
             assert {"stderr.1" if attack == "read" else "stdout.1"} <= {path.name for path in files}
             assert (scheduler.sandbox(name) / "stdout").read_text().endswith("end\nnobody\n")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.skipif(not SYSTEM_PYTHON.is_file(), reason="no Python that every user may run")
+@pytest.mark.parametrize("executor_user", ["nobody", "root"])
+def test_archive_is_extracted_as_user_of_task(scheduler: TaskLauncher, tmp_path: Path, executor_user: str) -> None:
+    """Not as root: the user could have put links into the working directory."""
+    scheduler.open_folders()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a").write_text("x")
+    packed = Path(shutil.make_archive(str(tmp_path / "job"), "gztar", tmp_path, "src"))
+    name, users = f"user-{executor_user}", {"user": "nobody", "executor_user": executor_user}
+    python = str(SYSTEM_PYTHON)
+    uris, unpack = [packed.as_uri()], [packed.name]
+    scheduler.launch(name, "id -un", **users, executor_python=python, uris=uris, unpack=unpack)
+    scheduler.statuses("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert 0 == scheduler.executor_exit()
+    sandbox = scheduler.sandbox(name)
+    assert "nobody" == (sandbox / "stdout").read_text().strip()
+    assert ["nobody", "nobody"] == [(sandbox / path).owner() for path in ("src", "src/a")]
 
 
 def test_task_survives_two_agent_restarts(bundle: Path, ready: Path) -> None:

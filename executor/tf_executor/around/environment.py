@@ -17,7 +17,7 @@ from typing import Any, Mapping, Sequence
 from tf_executor import user
 from tf_executor.contract.events import Stage
 from tf_executor.contract.payload import Payload
-from tf_executor.user import devices, reporting
+from tf_executor.user import devices, fetch, reporting
 
 # Interpreter.
 
@@ -208,7 +208,7 @@ def stages_of(payload: Payload) -> tuple[Stage, ...]:
         Stage.FENCE: bool(payload.fenced_folder),
         Stage.SECRETS: bool(payload.secrets_url),
         Stage.DEVICES: payload.gpus > 0,
-        Stage.FETCH: bool(payload.fetch),
+        Stage.FETCH: bool(payload.fetch or payload.digests or _archives(payload)),
         Stage.PRE: bool(payload.pre),
         Stage.GPU_CHECK: payload.gpus > 0 and payload.gpu_check,
         Stage.PROGRAM: True,
@@ -220,12 +220,36 @@ def stages_of(payload: Payload) -> tuple[Stage, ...]:
 def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
     """Return the shell command line of a stage that is a process."""
     if stage is Stage.FETCH:
-        return f"exec python -m tf_executor.fetch {' '.join(map(shlex.quote, payload.fetch))}"
+        return _fetch(payload, sandbox)
     if stage is Stage.GPU_CHECK:
         return f"exec python -m tf_executor.gpu_check {payload.gpus}"
     if stage is Stage.PROGRAM:
         return _program(payload, sandbox)
     return fill_placeholders(payload.pre if stage is Stage.PRE else payload.post, payload, sandbox)
+
+
+#: Imports nothing from the sandbox but the user package: a fetched file may have the name of a module.
+_FINISH = (
+    "import sys; sys.path.append(sys.argv[1]); from tf_executor.fetch import finish; sys.exit(finish(sys.argv[2]))"
+)
+
+
+def _fetch(payload: Payload, sandbox: str) -> str:
+    """Fetch with the program's packages; check and extract with the executor's Python."""
+    files = json.dumps({"digests": dict(payload.digests), "unpack": _archives(payload)})
+    finish = [sys.executable, "-I", "-S", "-c", _FINISH, str(Path(sandbox).absolute() / PACKAGE_FOLDER), files]
+    line = f"exec {shlex.join(finish)}"
+    return f"python -m tf_executor.fetch {shlex.join(payload.fetch)} && {line}" if payload.fetch else line
+
+
+def _archives(payload: Payload) -> list[str]:
+    """Return the names of the fetched archives, those of the executor first."""
+    names = [*map(fetch.file_name, payload.fetch), *payload.unpack]
+    if not names:
+        return []
+    from tf_executor.user.archive import is_archive  # few tasks need its libraries
+
+    return [name for name in names if is_archive(name)]
 
 
 def _program(payload: Payload, sandbox: str) -> str:

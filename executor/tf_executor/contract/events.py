@@ -339,6 +339,8 @@ class LifecycleState:
     evidence: str = ""
     #: Message about another stage that failed; empty: none.
     failure: str = ""
+    #: TaskStatus.Reason of that failure; empty: none.
+    failure_reason: str = ""
     #: Why the task was stopped; None: it was not.
     stopped: StopReason | None = None
     healthy: bool | None = None

@@ -105,6 +105,10 @@ class Payload:
 
     #: URLs to fetch into the sandbox that the agent's fetcher cannot (s3, gs, hdfs); archives are extracted.
     fetch: Sequence[str] = ()
+    #: Names of files that the agent has fetched into the sandbox: archives among them are extracted, in this order.
+    unpack: Sequence[str] = ()
+    #: SHA-256 digest in lower-case hex by name of a fetched file, checked before anything is extracted.
+    digests: Mapping[str, str] = field(default_factory=dict)
     #: Shell command lines before the program and after it has exited by itself; empty: none.
     pre: str = ""
     post: str = ""

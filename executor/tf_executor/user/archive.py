@@ -11,7 +11,7 @@ import shutil
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: Maximum links to follow, as in Linux.
@@ -46,9 +46,7 @@ def extract(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> bool
     ArchiveError; nothing is written then, except from a .gz file or a damaged archive.
     """
     name = archive.name
-    lower = name.lower()
-    kinds = ((TAR, _tar), ((".zip",), _zip), ((".gz",), _gzip))
-    unpack = next((unpack for suffixes, unpack in kinds if lower.endswith(suffixes)), None)
+    unpack = _extractor(name)
     if unpack is None:
         return False
     try:
@@ -58,6 +56,11 @@ def extract(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> bool
     except Exception as error:  # readers of damaged files raise any exception
         raise ArchiveError(f"{name}: cannot extract: {str(error) or type(error).__name__}") from error
     return True
+
+
+def is_archive(name: str) -> bool:
+    """Return whether a file of this name is extracted."""
+    return _extractor(name) is not None
 
 
 class _RefusalError(Exception):
@@ -223,6 +226,11 @@ def _zip(archive: Path, folder: Path, budget: _Budget) -> None:
             mode = (member.external_attr >> 16) & 0o755  # the high half is the Unix mode, if any
             if mode and not member.filename.endswith("/") and not path.is_symlink():
                 path.chmod(mode | 0o600)
+
+
+def _extractor(name: str) -> Optional[Callable[[Path, Path, _Budget], None]]:
+    kinds = ((TAR, _tar), ((".zip",), _zip), ((".gz",), _gzip))
+    return next((unpack for suffixes, unpack in kinds if name.lower().endswith(suffixes)), None)
 
 
 def _gzip(archive: Path, folder: Path, budget: _Budget) -> None:

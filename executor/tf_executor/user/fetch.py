@@ -1,16 +1,19 @@
-"""Fetch URLs that the agent does not support (s3, gs, hdfs ...), with fsspec.
+"""Fetch URLs that agents do not support (s3, gs, hdfs ...); check and extract.
 
 Python 3.6.
-`python -m tf_executor.fetch URL...` writes the files to the current folder and extracts archives, as Mesos does.
+`python -m tf_executor.fetch URL...` writes the files to the current folder, with fsspec. `finish` checks digests and
+extracts archives, with the standard library only.
 """
 
+import json
 import os
 import shutil
 import sys
 from pathlib import Path
 from typing import Any, List
 
-from .archive import extract
+#: Exit code if a file does not have its digest (EX_DATAERR of sysexits.h): another launch would fail in the same way.
+WRONG_DIGEST = 65
 
 
 class FetchError(Exception):
@@ -21,7 +24,7 @@ def main(urls: List[str]) -> int:
     """Fetch `urls`; return the exit code and write errors to stderr."""
     for url in urls:
         try:
-            extract(Path(fetch(url)), Path())
+            fetch(url)
         except Exception as error:  # file system libraries raise any exception
             sys.stderr.write(f"cannot fetch {url}: {type(error).__name__}: {error}\n")
             return 1
@@ -30,7 +33,7 @@ def main(urls: List[str]) -> int:
 
 def fetch(url: str) -> str:
     """Copy `url` to the current folder; return the file's name."""
-    name = url.partition("://")[2].rstrip("/").rpartition("/")[2]
+    name = file_name(url)
     if not name:
         raise FetchError("the URL has no file name")
     part = Path(name + ".part")
@@ -38,6 +41,43 @@ def fetch(url: str) -> str:
         shutil.copyfileobj(source, target, 1 << 20)
     part.rename(name)
     return name
+
+
+def file_name(url: str) -> str:
+    """Return the name of the file that `fetch` writes; empty if the URL has none."""
+    return url.partition("://")[2].rstrip("/").rpartition("/")[2]
+
+
+def finish(files: str) -> int:
+    """Check all digests, then extract archives; return the exit code.
+
+    `files`: a JSON object with `digests` (SHA-256 by name) and `unpack` (names, in order), in the current folder.
+    """
+    from .archive import ArchiveError, extract  # the executor imports this module and extracts nothing itself
+
+    wanted = json.loads(files)
+    try:
+        for name, digest in wanted["digests"].items():
+            actual = _sha256(Path(name))
+            if actual != digest:
+                sys.stderr.write(f"{name}: wrong SHA-256 digest {actual}; expected {digest}\n")
+                return WRONG_DIGEST
+        for name in wanted["unpack"]:
+            extract(Path(name), Path())
+    except (ArchiveError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def _sha256(path: Path) -> str:
+    import hashlib
+
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for chunk in iter(lambda: file.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _create(path: Path) -> Any:

@@ -237,9 +237,9 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
 
     The interpreter runs isolated and without site-packages: the bundle is complete, and starts faster.
     """
-    bundle = launch.executor.uri.rpartition("/")[2]
+    executor, bundle = launch.executor, launch.executor.uri.rpartition("/")[2]
     executor_id = executor_of(launch.record.id)
-    uris = (Uri(launch.executor.uri, extract=False), *launch.uris)
+    uris = (Uri(executor.uri, extract=False), *launch.uris)
     return {
         "executor_id": {"value": executor_id},
         "framework_id": {"value": framework_id},
@@ -247,8 +247,8 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
         "name": launch.record.name,
         "command": {
             "shell": True,
-            "value": f"exec {shlex.quote(launch.executor.python)} -I -S {shlex.quote(bundle)}",
-            "uris": [_uri(uri) for uri in uris],
+            "value": f"exec {shlex.quote(executor.python)} -I -S {shlex.quote(bundle)}",
+            "uris": [_uri(uri, executor.agents_extract) for uri in uris],
             **_references(launch.references),
         },
         "resources": _resources(launch.executor_resources),
@@ -270,13 +270,15 @@ def _reference(source: SecretSource) -> Json:
     return {"name": source.path, **({"key": source.key} if source.key else {})}
 
 
-def _uri(uri: Uri) -> Json:
+def _uri(uri: Uri, agents_extract: bool) -> Json:
+    """Encode a URI; the executor extracts a file of the name in its payload."""
+    name = uri.file_name if uri.extract and not agents_extract else uri.output_file
     return {
         "value": uri.value,
-        "extract": uri.extract,
+        "extract": uri.extract and agents_extract,
         "executable": uri.executable,
         **({"cache": True} if uri.cache else {}),
-        **({"output_file": uri.output_file} if uri.output_file else {}),
+        **({"output_file": name} if name else {}),
     }
 
 

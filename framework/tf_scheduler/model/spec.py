@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from urllib.parse import unquote
 
 from .ids import TaskName, task_name
 from .placement import REGION, Constraint, GangSpec, PlacementSpec
@@ -235,6 +236,12 @@ class Uri:
     cache: bool = False
     output_file: str = ""
 
+    @property
+    def file_name(self) -> str:
+        """Name in the sandbox, with a query as in Mesos; decoded for local files."""
+        name = self.value.rpartition("/")[2]
+        return self.output_file or (unquote(name) if self.value.startswith("file:") else name)
+
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
@@ -302,6 +309,8 @@ class ExecutorSpec:
     needs: Needs = field(default_factory=lambda: Needs(cpus=100, mem=64_000))
     #: Whether programs may gain privileges by set-user-id files and file capabilities.
     new_privileges: bool = False
+    #: Whether agents extract archives instead of the executor.
+    agents_extract: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +337,8 @@ class ServiceSpec:
     uris: tuple[Uri, ...] = ()
     #: URLs that the executor fetches because the agents' fetcher cannot.
     fetch: tuple[str, ...] = ()
+    #: SHA-256 digest in lower-case hex by name of a fetched file.
+    digests: Mapping[str, str] = field(default_factory=dict)
     #: Program of jobs without a command.
     program: Program | None = None
     output: OutputPolicy = field(default_factory=OutputPolicy)

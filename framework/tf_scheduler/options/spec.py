@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tf_scheduler.model import secrets
 from tf_scheduler.model import spec as model
+from tf_scheduler.model.digests import split_data
 from tf_scheduler.model.placement import GangMode, GangSpec, GpuScheduling, PlacementSpec, PlacementStrategy
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
 from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, thousandths
@@ -220,9 +221,16 @@ def to_spec(options: Document) -> model.ServiceSpec:
             *(_job(options, name) for name in JOBS if options[name]["count"]),
             *downstream_side_jobs(options),
         ),
-        executor=model.ExecutorSpec(executor["url"], executor["python"], _needs(executor), executor["new_privileges"]),
+        executor=model.ExecutorSpec(
+            executor["url"],
+            executor["python"],
+            _needs(executor),
+            executor["new_privileges"],
+            agents_extract=executor["extract"] == "mesos",
+        ),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
+        digests=dict(_digests(service)),
         program=_program(service),
         output=model.OutputPolicy(executor["output_bytes"], executor["output_backups"]),
         principal=service["principal"] or service["service_account"],
@@ -308,10 +316,17 @@ def _agents_fetch(url: str) -> bool:
 def _uris(service: Document) -> Iterator[model.Uri]:
     if service["job_url"] and _agents_fetch(service["job_url"]):
         yield model.Uri(service["job_url"])
-    yield from (model.Uri(url, cache=service["data_cache"]) for url in split_names(service["data"]))
+    yield from (model.Uri(url, cache=service["data_cache"]) for url, _ in split_data(service["data"]))
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         yield model.Uri(f"{folder}/core-site.xml", extract=False)
         yield model.Uri(f"{folder}/hdfs-site.xml", extract=False)
+
+
+def _digests(service: Document) -> Iterator[tuple[str, str]]:
+    """Yield the name of each fetched file that has a digest, with its digest."""
+    if service["job_sha256"]:
+        yield model.Uri(service["job_url"].rstrip("/")).file_name, service["job_sha256"].lower()
+    yield from ((model.Uri(url).file_name, digest) for url, digest in split_data(service["data"]) if digest)
 
 
 def _placement(placement: Document, region: str) -> PlacementSpec:

@@ -33,6 +33,7 @@ _WORDS = {
     "cluster_flags": "its command",
     "uris": "the fetched files",
     "fetch": "the fetched files",
+    "digests": "the fetched files",
     "program": "the program",
     "checkpoint_dir": "the checkpoint folder",
     "cluster": "the size of the cluster",

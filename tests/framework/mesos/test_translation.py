@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_spec, an_offer, needs, ports, scalar
-from tf_scheduler.core.launch.launch import accepts, plan_launches
+from tf_scheduler.core.launch.launch import accepts, payload_of, plan_launches
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.mesos import decode, encode
@@ -20,6 +20,8 @@ from tf_scheduler.model.resources import Operation, OperationState, OperationSta
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
+from tf_scheduler.options.load import merge, resolve
+from tf_scheduler.options.spec import to_spec
 from tf_scheduler.store.records import read_record
 
 OFFER = {
@@ -152,6 +154,40 @@ def test_accept_call_is_complete() -> None:
     }
     assert call["accept"]["offer_ids"] == [{"value": "offer-1"}]
     assert call["accept"]["filters"] == {"refuse_seconds": 3600.0}
+
+
+JOB_FILES = {
+    "job_url": "http://h/my%20job.zip?sig=a",
+    "data": f"http://h/a.tgz#sha256={'a' * 64}, file:///d/b%20c.tar",
+    "hdfs": {"config_uri": "http://h/conf"},
+}
+BY_MESOS = {"service": {**JOB_FILES, "data": "http://h/a.tgz"}, "executor": {"extract": "mesos"}}
+
+
+def launched(document):
+    """Return the files of the ExecutorInfo, and the payload, of a worker."""
+    spec = to_spec(resolve(merge({"service": {"command": "true"}}, document), {}))
+    record = a_record(spec, "worker-0")
+    payload = payload_of(spec, spec.jobs[0], record, {})
+    launch = effects.Launch(record, (), (), spec.executor, spec.uris, 31000, 5.0, payload.encode())
+    return encode.executor_info(launch, "fw-1")["command"]["uris"], payload
+
+
+def test_agents_extract_no_file() -> None:
+    """The executor finds each file under the name in its payload."""
+    uris, payload = launched({"service": JOB_FILES})
+
+    assert not any(uri["extract"] for uri in uris)
+    assert ["my%20job.zip?sig=a", "a.tgz", "b c.tar"] == [uri["output_file"] for uri in uris if "output_file" in uri]
+    assert ("my%20job.zip?sig=a", "a.tgz", "b c.tar") == payload.unpack
+    assert {"a.tgz": "a" * 64} == payload.digests
+
+
+def test_agents_extract_files_if_chosen() -> None:
+    uris, payload = launched(BY_MESOS)
+
+    assert [False, True, True, False, False] == [uri["extract"] for uri in uris]
+    assert not payload.unpack
 
 
 def test_label_has_the_record_without_secret_token() -> None:

@@ -146,6 +146,12 @@ def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> N
         ({"service": {"command": "a\0b"}}, "must not contain a NUL character"),
         ({"parameter_server": {"count": 0}, "worker": {"count": 0}}, "nothing to run"),
         ({"chief": {"count": 2}}, "chief.count: must be a whole number from 0 to 1, not 2"),
+        ({"service": {"job_url": "a", "job_sha256": "a" * 63}}, "service.job_sha256: must be 64 hexadecimal digits"),
+        ({"executor": {"extract": "tar"}}, "executor.extract: must be one of executor, mesos"),
+        (
+            {"service": {"data": "http://h/a, http://h/b#sha256=12"}},
+            "service.data: the digest after `#sha256=` must be 64 hexadecimal digits, as sha256sum prints them",
+        ),
         ({"gang": {"hold_seconds": -1}}, "gang.hold_seconds: must be a number from 0 to 60"),
     ],
 )

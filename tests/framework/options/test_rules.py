@@ -95,6 +95,11 @@ BROKEN = {
         {"service": {"data": "http://host/a.tgz, s3://bucket/b"}},
         "service.data: must be URLs with the scheme http, https, ftp, ftps or file, not",
     ),
+    "job_digest_needs_job_url": ({"service": {"job_sha256": "a" * 64}}, "service.job_url: required with"),
+    "digests_need_extraction_by_executor": (
+        {"service": {"data": f"http://host/a#sha256={'A' * 64}"}, "executor": {"extract": "mesos"}},
+        "executor.extract: must be `executor`, because service.job_sha256 or service.data has a digest",
+    ),
     "job_context_is_json_object": (
         {"service": {"job_context": "[1]"}},
         "service.job_context: must be a JSON object as text, not [1]",

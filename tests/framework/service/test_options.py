@@ -73,3 +73,16 @@ def test_rejected_options_are_reported_at_each_start() -> None:
 
     assert message.startswith("new options rejected: service.role: cannot change")
     assert warning
+
+
+def test_digest_restarts_tasks_and_its_absence_does_not() -> None:
+    """A service that has none keeps the configuration that earlier schedulers stored."""
+    url = {"job_url": "http://h/a.zip", "data": "http://h/b.tgz"}
+    digest = "A" * 64
+    plain, lower, upper = (
+        to_spec(resolve({"service": {"command": "x", **url, **more}}))
+        for more in ({}, {"job_sha256": digest.lower()}, {"job_sha256": digest})
+    )
+    configs = [spec_index.config_digest(spec, "worker-0") for spec in (plain, lower, upper)]
+    assert "081a4f7988141704" == configs[0]
+    assert configs[0] != configs[1] == configs[2]

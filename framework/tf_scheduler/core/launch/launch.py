@@ -54,7 +54,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         log_dir=spec.checkpoint_dir,
         strategy=spec.strategy.value,
         cluster_flags=job.cluster_flags,
-        fetch=spec.fetch,
+        **_files(spec),
         pre=job.hooks.pre,
         post=job.hooks.post,
         hook_timeout=job.hooks.timeout,
@@ -86,6 +86,8 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
         cluster_flags=False,
         python="",
         fetch=(),
+        unpack=(),
+        digests={},
         pre="",
         post="",
         gpus=0,
@@ -105,6 +107,12 @@ def _servers(
     meets = cluster_spec.hosts_rendezvous(spec, record.job, record.index)
     hosts = cluster_spec.training_hosts(spec, cluster) if meets else ()
     return {"readiness": record.address if answers else "", "rendezvous": meets, "rendezvous_hosts": hosts}
+
+
+def _files(spec: ServiceSpec) -> dict[str, Any]:
+    """Return the files to fetch, to check and to extract."""
+    names = () if spec.executor.agents_extract else tuple(uri.file_name for uri in spec.uris if uri.extract)
+    return {"fetch": spec.fetch, "unpack": names, "digests": spec.digests}
 
 
 def _program(program: Program | None) -> dict[str, Any]:

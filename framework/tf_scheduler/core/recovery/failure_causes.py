@@ -48,7 +48,7 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule("the service stopped the task", Cause.STOPPED, lambda end, _: end.was_requested),
     CauseRule(
         "the status is TASK_ERROR, or its reason says that the task is invalid or not authorized, "
-        "for example because a later framework of the service uses CHECKPOINT_DIR",
+        "for example because a later framework of the service uses CHECKPOINT_DIR, or a file has a wrong digest",
         Cause.INVALID_TASK,
         lambda end, _: end.state == "TASK_ERROR" or end.reason in _INVALID,
     ),

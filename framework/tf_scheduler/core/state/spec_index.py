@@ -181,6 +181,7 @@ def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
         "strategy": spec.strategy,
         "uris": spec.uris,
         "fetch": spec.fetch,
+        "digests": spec.digests,
         "program": spec.program,
         "checkpoint_dir": spec.checkpoint_dir,
         "volumes": job.volumes,
@@ -194,8 +195,9 @@ def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
 
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:
-    # Without volumes the digest is that of schedulers without this option, so an upgrade restarts no task.
-    return _digest({k: _data(v) for k, v in launch_settings(spec, job).items() if v or k != "volumes"})
+    # Without these the digest is that of schedulers without their options, so an upgrade restarts no task.
+    new = ("volumes", "digests")
+    return _digest({k: _data(v) for k, v in launch_settings(spec, job).items() if v or k not in new})
 
 
 def _data(value: Any) -> Any:

@@ -66,6 +66,19 @@ def data_has_fetchable_urls(options: Document) -> Iterator[Problem]:
             yield Problem("service.data", f"{allowed}, not {json_excerpt(url)}")
 
 
+def job_digest_needs_job_url(options: Document) -> Iterator[Problem]:
+    if options["service"]["job_sha256"] and not options["service"]["job_url"]:
+        yield Problem("service.job_url", "required with service.job_sha256")
+
+
+def digests_need_extraction_by_executor(options: Document) -> Iterator[Problem]:
+    """Mesos extracts an archive before anything could check its digest."""
+    service = options["service"]
+    if options["executor"]["extract"] == "mesos" and (service["job_sha256"] or "#sha256=" in service["data"]):
+        why = "must be `executor`, because service.job_sha256 or service.data has a digest, which Mesos does not check"
+        yield Problem("executor.extract", why)
+
+
 def job_context_is_json_object(options: Document) -> Iterator[Problem]:
     """An empty text means {}, as in the original package."""
     text = options["service"]["job_context"]

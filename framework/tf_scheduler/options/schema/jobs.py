@@ -103,7 +103,7 @@ class JobSection(JobPolicySection):
         f"{NEXT_LAUNCH_ONLY}"
     )
     hook_timeout = Seconds(
-        f"Maximum duration of pre_command, of post_command, and of fetching job_url. {NEXT_LAUNCH_ONLY}",
+        f"Maximum duration of pre_command, of post_command, and of fetching and extracting files. {NEXT_LAUNCH_ONLY}",
         3600.0,
         minimum=1.0,
     )

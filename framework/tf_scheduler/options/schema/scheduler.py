@@ -32,6 +32,13 @@ class SchedulerSection(Section):
 
 class ExecutorSection(Section):
     url = String("URL from which agents fetch the executor's bundle; empty: the bundle of the package.")
+    extract = String(
+        "Program that extracts the archives of service.job_url and service.data. executor: the executor, as the user "
+        "of the task, within limits (docs/security.md). mesos: the fetcher of the agents, with tar and unzip and "
+        "without limits; the executor still extracts a job_url that agents cannot fetch, such as s3.",
+        "executor",
+        choices=("executor", "mesos"),
+    )
     python = String("Python interpreter of the executor on the agents (3.8 or newer).", "python3", non_empty=True)
     cpus = Cores("CPUs of each executor.", 0.1, maximum=64.0)
     output_bytes = Integer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, split_data
 from tf_scheduler.model.spec import Strategy
 
 from .fields import Boolean, Environment, Integer, OnUpdate, Seconds, Section, String, choice, section
@@ -28,10 +29,19 @@ class ProgramOptions(Section):
         form_required=True,
         examples=["https://example.com/jobs/mnist.zip", "train.py"],
     )
+    job_sha256 = String(
+        "SHA-256 digest of the file of service.job_url, in hexadecimal. A task whose file has another digest fails "
+        "before anything of the file is extracted or run. Empty: no check.",
+        update=OnUpdate.RESTART,
+        pattern=DIGEST_PATTERN,
+        expected=DIGEST_EXPECTED,
+    )
     data = String(
         "URLs (http, https, ftp or file) of files to fetch into every task's working directory, separated by commas. "
-        "Each agent fetches a file once and caches it; archives are extracted. Empty: none.",
+        "#sha256=DIGEST after a URL checks the file like service.job_sha256. Each agent fetches a file once and "
+        "caches it; archives are extracted. Empty: none.",
         update=OnUpdate.RESTART,
+        parse=split_data,
         examples=["http://example.com/data/mnist.tgz"],
     )
     data_cache = Boolean(

@@ -1,0 +1,21 @@
+"""SHA-256 digests of fetched files in options."""
+
+from __future__ import annotations
+
+import re
+
+#: SHA-256 digest in hex.
+DIGEST_PATTERN, DIGEST_EXPECTED = "[0-9a-fA-F]{64}", "64 hexadecimal digits, as sha256sum prints them"
+_MARK = "#sha256="
+
+
+def split_data(text: str) -> tuple[tuple[str, str], ...]:
+    """Split comma-separated URLs, each with an optional digest: URL#sha256=DIGEST.
+
+    Digests are in lower case, and empty without one. Raises ValueError.
+    """
+    entries = [url.strip().partition(_MARK) for url in text.split(",") if url.strip()]
+    wrong = [digest for _, mark, digest in entries if mark and not re.fullmatch(DIGEST_PATTERN, digest)]
+    if wrong:
+        raise ValueError(f"the digest after `{_MARK}` must be {DIGEST_EXPECTED}, not `{wrong[0][:80]}`")
+    return tuple((url, digest.lower()) for url, _, digest in entries)

@@ -1,0 +1,120 @@
+"""Fetched files in whole runs on a real Mesos: digests, and who extracts archives."""
+
+import hashlib
+import json
+import threading
+import urllib.request
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from jobs import options
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
+
+pytestmark = pytest.mark.mesos
+
+AGENT = AgentSpec("agent-1", "cpus:4;mem:2048;disk:1000;ports:[12200-12299]")
+ALONE = {"worker": {"count": 1}, "parameter_server": {"count": 0}}
+OTHER = "0" * 64
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory):
+    with LocalCluster([AGENT], tmp_path_factory.mktemp("cluster") / "kept", die_with_parent=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def web(tmp_path: Path):
+    """The address of a web server for a job and its archive."""
+    with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
+        archive.writestr("train.py", "print('trained')")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def executors(cluster):
+    """Return the executors of all frameworks, as the master and the agent tell them."""
+    agent = cluster.agents["agent-1"].address
+    with urllib.request.urlopen(f"http://{agent}/state", timeout=60) as answer:
+        state = json.load(answer)
+    frameworks = state["frameworks"] + state["completed_frameworks"]
+    return [each for framework in frameworks for each in framework["executors"] + framework["completed_executors"]]
+
+
+@pytest.fixture
+def run_files(run, tmp_path: Path, cluster):
+    """Run a job; return exit code, output, and the executors that it launched."""
+
+    def run_files(service, executor=None):
+        before = {each["id"] for each in executors(cluster)}
+        sections = {**ALONE, "executor": executor or {}}
+        path = options(tmp_path, "python train.py", **sections)
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps({**document, "service": {**document["service"], **service}}))
+        code, out, err = run("local", "run", path, "--dir", cluster.directory)
+        return code, out + err, [each for each in executors(cluster) if each["id"] not in before]
+
+    return run_files
+
+
+def test_job_and_data_with_digests_run(run_files, tmp_path: Path, web, cluster) -> None:
+    """The executor extracts, not the agent; the archive stays."""
+    (tmp_path / "words.txt").write_text("a")
+    data = f"{web}/words.txt#sha256={digest_of(tmp_path / 'words.txt')}"
+    service = {"job_url": f"{web}/job.zip", "job_sha256": digest_of(tmp_path / "job.zip").upper(), "data": data}
+
+    code, text, (executor,) = run_files(service)
+
+    assert 0 == code, text
+    names = {path.name for path in Path(executor["directory"]).iterdir()}
+    assert {"job.zip", "train.py", "words.txt"} <= names
+    assert [False] * 3 == extracted_by_agent(cluster, executor)
+
+
+def extracted_by_agent(cluster, executor):
+    """Return for each file whether the agent was to extract it, from the operator API."""
+    call = urllib.request.Request(
+        f"http://{cluster.agents['agent-1'].address}/api/v1",
+        b'{"type": "GET_EXECUTORS"}',
+        {"Content-Type": "application/json", "Accept": "application/json"},
+    )
+    with urllib.request.urlopen(call, timeout=60) as answer:
+        known = json.load(answer)["get_executors"]
+    every = [item["executor_info"] for item in known.get("executors", []) + known.get("completed_executors", [])]
+    (info,) = [info for info in every if info["executor_id"]["value"] == executor["id"]]
+    return [uri["extract"] for uri in info["command"]["uris"]]
+
+
+@pytest.mark.parametrize("kind", ["job", "data"])
+def test_wrong_digest_fails_job_at_once(run_files, tmp_path: Path, web, kind: str) -> None:
+    """With both digests, and without a second launch."""
+    job = {"job_url": f"{web}/job.zip"}
+    service = {"job": {**job, "job_sha256": OTHER}, "data": {"data": f"{web}/job.zip#sha256={OTHER}"}}[kind]
+
+    code, text, (executor,) = run_files(service)
+
+    assert 1 == code
+    assert f"job.zip: wrong SHA-256 digest {digest_of(tmp_path / 'job.zip')}; expected {OTHER}" in text
+    assert "a relaunch would end in the same way" in text
+    assert not (Path(executor["directory"]) / "train.py").exists()
+
+
+def test_mesos_extracts_if_chosen(run_files, web, cluster) -> None:
+    code, text, (executor,) = run_files({"job_url": f"{web}/job.zip"}, {"extract": "mesos"})
+
+    assert 0 == code, text
+    assert [False, True] == extracted_by_agent(cluster, executor)
