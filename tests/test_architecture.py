@@ -87,7 +87,12 @@ ALLOWED = {
         "tf_executor",
         "mesos_client",
     },
-    "tf_scheduler.package": {"tf_scheduler.errors", "tf_scheduler.options", "tf_scheduler.zipapp_builder"},
+    "tf_scheduler.package": {
+        "tf_scheduler.model",
+        "tf_scheduler.errors",
+        "tf_scheduler.options",
+        "tf_scheduler.zipapp_builder",
+    },
     "tf_scheduler.store.journal": {"tf_scheduler.model", "tf_scheduler.store"},
     "tf_scheduler.store.training_history": {"tf_scheduler.model", "tf_scheduler.store"},
     "tf_scheduler.store.operator_files": {"tf_scheduler.errors", "tf_scheduler.interfaces", "tf_scheduler.store"},

@@ -81,10 +81,11 @@ def _address(record: Record | None) -> str:
 def build_local(cluster: LocalCluster, folder: Path, url: str) -> None:
     """Build repository and artefacts below `folder`, which is served at `url`."""
     sources = read_sources(PACKAGE_FOLDER)
-    build_artefacts(folder / universe.ARTEFACTS / str(sources.package["version"]), PACKAGE_FOLDER)
+    built = build_artefacts(folder / universe.ARTEFACTS / str(sources.package["version"]), PACKAGE_FOLDER)
+    digests = {artefact.path.name: artefact.sha256 for artefact in built}
     state = (cluster.directory / "dcos" / "state.db").as_uri()
     defaults = {**_defaults(sources), "scheduler.state": state, "mesos.master": cluster.master.address}
-    universe.build_universe(_with_defaults(sources, defaults), folder, f"{url}/{universe.ARTEFACTS}")
+    universe.build_universe(_with_defaults(sources, defaults), folder, f"{url}/{universe.ARTEFACTS}", digests)
 
 
 def _defaults(sources: PackageSources) -> dict[str, Any]:

@@ -187,6 +187,8 @@ def test_root_executor_follows_no_link_for_output(bundle: Path, tmp_path: Path) 
             assert "only root may read this\n" == secret.read_text(), attack
             assert {"stderr.1" if attack == "read" else "stdout.1"} <= {path.name for path in files}
             assert (scheduler.sandbox(name) / "stdout").read_text().endswith("end\nnobody\n")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 @pytest.mark.skipif(not SYSTEM_PYTHON.is_file(), reason="no Python that every user may run")
 @pytest.mark.parametrize("executor_user", ["nobody", "root"])

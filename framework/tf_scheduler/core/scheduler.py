@@ -224,7 +224,9 @@ def _stages(event: events.Event) -> tuple[DecisionStage, ...]:
         own = (forget_windows, DecisionStage(_reaction(event)))
     else:
         own = (DecisionStage(_reaction(event)),)
-    if isinstance(event, _ALONE):
+    if isinstance(event, events.ExecutorFailed) and event.has_wrong_digest:
+        own = (DecisionStage(lambda state, ctx: recover.on_executor_refused(state, event, ctx.now)),)
+    elif isinstance(event, _ALONE):
         return own
     if isinstance(event, events.StatusUpdated) and event.more:
         return (*own, _RETAIN)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tf_executor.contract.payload import RENEW_SECRETS
 from tf_scheduler.model import effects
+from tf_scheduler.model.digests import digest_check
 from tf_scheduler.model.ids import FrameworkId, executor_of
 from tf_scheduler.model.placement import HOSTNAME, REGION, ZONE, Constraint, GangMode, Operator
 from tf_scheduler.model.resources import UNIT, Needs, Operation, Resource, VirtualNetwork, Volume
@@ -238,6 +239,7 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
     The interpreter runs isolated and without site-packages: the bundle is complete, and starts faster.
     """
     executor, bundle = launch.executor, launch.executor.uri.rpartition("/")[2]
+    check = digest_check(bundle, executor.sha256) if executor.sha256 else ""
     executor_id = executor_of(launch.record.id)
     uris = (Uri(executor.uri, extract=False), *launch.uris)
     return {
@@ -247,7 +249,7 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
         "name": launch.record.name,
         "command": {
             "shell": True,
-            "value": f"exec {shlex.quote(executor.python)} -I -S {shlex.quote(bundle)}",
+            "value": f"{check}exec {shlex.quote(executor.python)} -I -S {shlex.quote(bundle)}",
             "uris": [_uri(uri, executor.agents_extract) for uri in uris],
             **_references(launch.references),
         },

@@ -1,11 +1,14 @@
-"""SHA-256 digests of fetched files in options."""
+"""SHA-256 digests of fetched files: form in options, check in a shell."""
 
 from __future__ import annotations
 
 import re
+import shlex
 
 #: SHA-256 digest in hex.
 DIGEST_PATTERN, DIGEST_EXPECTED = "[0-9a-fA-F]{64}", "64 hexadecimal digits, as sha256sum prints them"
+#: Exit code of a command whose file does not have its digest (EX_DATAERR of sysexits.h).
+WRONG_DIGEST = 65
 _MARK = "#sha256="
 
 
@@ -19,3 +22,10 @@ def split_data(text: str) -> tuple[tuple[str, str], ...]:
     if wrong:
         raise ValueError(f"the digest after `{_MARK}` must be {DIGEST_EXPECTED}, not `{wrong[0][:80]}`")
     return tuple((url, digest.lower()) for url, _, digest in entries)
+
+
+def digest_check(file: str, digest: str) -> str:
+    """Return shell commands that go on only if the file has the digest (lower case)."""
+    message = f"printf '%s: wrong SHA-256 digest %s; expected %s\\n' {shlex.quote(file)} \"${{d%% *}}\" {digest} >&2"
+    is_wrong = f'[ "${{d%% *}}" != {digest} ]'
+    return f"d=$(sha256sum < {shlex.quote(file)}); if {is_wrong}; then {message}; exit {WRONG_DIGEST}; fi; "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar
 
+from .digests import WRONG_DIGEST
 from .effects import Call
 from .ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
@@ -170,6 +171,11 @@ class ExecutorFailed(Kinded):
     executor_id: ExecutorId
     #: Status as returned by wait(2).
     wait_status: int
+
+    @property
+    def has_wrong_digest(self) -> bool:
+        """Whether the command of the executor refused the bundle (`digests.digest_check`)."""
+        return self.wait_status == WRONG_DIGEST << 8
 
 
 @dataclass(frozen=True, slots=True)

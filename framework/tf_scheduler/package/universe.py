@@ -4,7 +4,9 @@
     DIR/universe-v3.json ...            repository documents, see sources.py
     DIR/artefacts/                      the files they refer to, with SHA256SUMS; only where artefacts are built
 
-Placeholders of resource.json: `{{artefacts-url}}`, and `{{sha256:FILE}}` for an artefact's digest.
+Placeholders of resource.json: `{{artefacts-url}}`, and `{{sha256:FILE}}` for the digest of the sub-command. Comments of
+marathon.json.mustache: `{{! sha256 FILE }}` for the digest of an artefact, and `{{! check FILE }}` for shell commands
+that check it. They stay comments if the artefacts are not built: the digests depend on the build machine.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tf_scheduler.errors import PackageError
+from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, digest_check
 from tf_scheduler.zipapp_builder import write
 
 from . import sources as package_sources
@@ -29,16 +33,28 @@ PLACEHOLDER_URL = "https://example.com/dcos-tensorflow"
 RELEASE = 0
 ARTEFACTS, SUMS = "artefacts", "SHA256SUMS"
 _DIGEST = re.compile(r"\{\{sha256:([^{}]+)\}\}")
+_COMMENT = re.compile(r"\{\{! (sha256|check) ([^ {}]+) \}\}")
 
 
-def check_and_fill(sources: PackageSources, url: str = PLACEHOLDER_URL) -> PackageSources:
+def check_and_fill(
+    sources: PackageSources, url: str = PLACEHOLDER_URL, digests: Mapping[str, str] = MappingProxyType({})
+) -> PackageSources:
     """Fill in addresses and digests. Raises PackageError for a violated rule."""
     if problems := validate(sources):
         raise PackageError("\n".join(map(str, problems)))
     home = f"{url.rstrip('/')}/{sources.package['version']}"
     text = json.dumps(sources.resource).replace("{{artefacts-url}}", home)
     resource = json.loads(_DIGEST.sub(_digest, text))
-    return PackageSources(sources.package, sources.config, resource, sources.template)
+    template = _COMMENT.sub(lambda comment: _filled(comment, digests), sources.template)
+    return PackageSources(sources.package, sources.config, resource, template)
+
+
+def _filled(comment: re.Match[str], digests: Mapping[str, str]) -> str:
+    """Return the digest or its check, as part of a JSON text; the comment if unknown."""
+    kind, file = comment.groups()
+    if file not in digests:
+        return comment[0]
+    return json.dumps(digests[file] if kind == "sha256" else digest_check(file, digests[file]))[1:-1]
 
 
 def _digest(placeholder: re.Match[str]) -> str:
@@ -67,9 +83,14 @@ def universe_files(sources: PackageSources) -> dict[str, bytes]:
     return files | {f"universe-{version}.json": _json(document) for version, document in documents.items()}
 
 
-def build_universe(sources: PackageSources, folder: Path, url: str = PLACEHOLDER_URL) -> list[str]:
+def build_universe(
+    sources: PackageSources,
+    folder: Path,
+    url: str = PLACEHOLDER_URL,
+    digests: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """Write universe/; return the changed files. Raises PackageError, BundleError."""
-    return _write_changed(universe_files(check_and_fill(sources, url)), folder)
+    return _write_changed(universe_files(check_and_fill(sources, url, digests)), folder)
 
 
 def generate_sources(folder: Path) -> list[str]:
@@ -94,6 +115,17 @@ def build_files(folder: Path, home: Path) -> list[Artefact]:
     sums = "".join(f"{artefact.sha256}  {artefact.path.name}\n" for artefact in built)
     write(sums.encode(), target / SUMS, "the digests", 0o644)
     return built
+
+
+def read_digests(sums: Path) -> dict[str, str]:
+    """Return the digest of each artefact from SHA256SUMS. Raises PackageError."""
+    try:
+        lines = [line.partition("  ") for line in sums.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise PackageError(f"{sums}: cannot read the digests: {error}") from error
+    if wrong := [digest for digest, _, _ in lines if not re.fullmatch(DIGEST_PATTERN, digest)]:
+        raise PackageError(f"{sums}: `{wrong[0][:80]}`: must be {DIGEST_EXPECTED}")
+    return {file: digest.lower() for digest, _, file in lines}
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

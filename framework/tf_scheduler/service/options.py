@@ -167,9 +167,13 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
     The example checks that the tasks can reach each other, so the package can be installed without options.
     """
     defaults = {"executor": {"url": environment.get("EXECUTOR_URI", "")}}
+    executor = document.get("executor")
+    if not (isinstance(executor, dict) and executor.get("url")):
+        defaults["executor"]["sha256"] = environment.get("EXECUTOR_URI_SHA256", "")
     named = {name for section in document.values() if isinstance(section, dict) for name in section}
     if not named & _PROGRAM and environment.get("EXAMPLES_URI"):
-        defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "command": _SANITY}
+        digest = environment.get("EXAMPLES_URI_SHA256", "")
+        defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "job_sha256": digest, "command": _SANITY}
     return defaults
 
 

@@ -14,6 +14,7 @@ import pytest
 from jobs import options
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
+from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.mesos
 
@@ -30,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture
 def web(tmp_path: Path):
-    """The address of a web server for a job and its archive."""
+    """The address of a web server for a job, its archive and the executor's bundle."""
     with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
         archive.writestr("train.py", "print('trained')")
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
@@ -111,6 +112,23 @@ def test_wrong_digest_fails_job_at_once(run_files, tmp_path: Path, web, kind: st
     assert f"job.zip: wrong SHA-256 digest {digest_of(tmp_path / 'job.zip')}; expected {OTHER}" in text
     assert "a relaunch would end in the same way" in text
     assert not (Path(executor["directory"]) / "train.py").exists()
+
+
+def test_changed_bundle_never_starts(run_files, tmp_path: Path, web) -> None:
+    good = build_bundle()
+    changed = bytearray(good.read_bytes())
+    changed[len(changed) // 2] ^= 1
+    bundle = tmp_path / "changed.pyz"
+    bundle.write_bytes(changed)
+
+    url = f"{web}/changed.pyz"
+    code, text, launched = run_files({"job_url": f"{web}/job.zip"}, {"url": url, "sha256": digest_of(good)})
+
+    assert 1 == code
+    assert f"{url}: wrong SHA-256 digest; expected {digest_of(good)}" in text
+    assert f"changed.pyz: wrong SHA-256 digest {digest_of(bundle)}; expected {digest_of(good)}" in text
+    assert 2 >= len(launched)  # a relaunch may precede the report of the executor's exit
+    assert not any((Path(each["directory"]) / "executor.log").exists() for each in launched)
 
 
 def test_mesos_extracts_if_chosen(run_files, web, cluster) -> None:

@@ -1,6 +1,7 @@
 """The scheduler process of a local run: options, environment and restarts."""
 
 import getpass
+import hashlib
 import itertools
 import json
 import os
@@ -71,7 +72,9 @@ def test_run_fills_in_user_and_checkpoints(prepared) -> None:
 
     assert (getpass.getuser(), []) == (options["service"]["user"], notices)
     assert str(launch.folder.parent / "checkpoints") == options["service"]["checkpoint_dir"]
-    assert launch.environment(80, {})["EXECUTOR_URI"].endswith(".pyz")
+    environment = launch.environment(80, {})
+    bundle = Path(environment["EXECUTOR_URI"].removeprefix("file://"))
+    assert hashlib.sha256(bundle.read_bytes()).hexdigest() == environment["EXECUTOR_URI_SHA256"]
 
 
 def test_run_accepts_environment_object(tmp_path: Path, prepared) -> None:

@@ -1,5 +1,6 @@
 """`dcos-tensorflow package`."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -60,10 +61,24 @@ def test_validate_prints_problems(run, broken: Path) -> None:
 
 def test_build_writes_repository(run, tmp_path: Path) -> None:
     """Without artefacts, no digests are printed."""
-    assert (0, "", f"built {tmp_path / 'out'}\n") == run("build", "--out", tmp_path / "out", "--no-artefacts")
+    notice = "notice: without artefacts the package does not check their digests\n"
+    assert (0, "", f"{notice}built {tmp_path / 'out'}\n") == run("build", "--out", tmp_path / "out", "--no-artefacts")
     assert {"repo", "universe-v3.json", "universe-v4.json", "universe-v5.json"} == {
         path.name for path in (tmp_path / "out").iterdir()
     }
+
+
+def test_build_and_render_fill_in_digests(run, tmp_path: Path) -> None:
+    code, printed, _ = run("build", "--out", tmp_path / "out")
+    digests = dict(reversed(line.split("  ")) for line in printed.splitlines())
+    folder = tmp_path / "out" / "artefacts"
+    (entry,) = json.loads((tmp_path / "out" / "universe-v5.json").read_text())["packages"]
+    _, rendered, _ = run("render", "--digests", folder / "SHA256SUMS")
+
+    template = base64.b64decode(entry["marathon"]["v2AppMustacheTemplate"]).decode()
+    assert 0 == code
+    assert f'"EXECUTOR_URI_SHA256": "{digests[str(folder / "tensorflow-executor.pyz")]}"' in template
+    assert f"!= {digests[str(folder / 'tensorflow-scheduler.pyz')]} ]" in json.loads(rendered)["cmd"]
 
 
 def test_build_rejects_invalid_package(run, tmp_path: Path, broken: Path) -> None:

@@ -1,6 +1,7 @@
 """The core as a whole: events in, decisions out."""
 
 import json
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -412,6 +413,21 @@ def test_failure_events_change_nothing() -> None:
     world.send(ExecutorFailed("agent-1-id", "worker-0__x", 9))
 
     assert before == world.state
+
+
+def test_executor_with_wrong_digest_fails_job() -> None:
+    """Another launch would fetch the same bundle."""
+    executor = replace(a_spec().executor, uri="http://h/e.pyz", sha256="e" * 64)
+    world = EventSender(replace(a_spec(), executor=executor)).deployed()
+    launch = world.state.stored.tasks["worker-0"].id
+
+    decision = world.send(ExecutorFailed("agent-1-id", launch, 65 << 8))
+
+    assert world.state.stored.result.verdict is Verdict.FAILED
+    assert f"http://h/e.pyz: wrong SHA-256 digest; expected {'e' * 64}" in (world.state.stored.result.reason)
+    assert any(isinstance(call, Kill) for call in decision.calls)
+    again = world.send(ExecutorFailed("agent-1-id", launch, 65 << 8))
+    assert not again.outcomes
 
 
 def test_unknown_event_raises_error() -> None:

@@ -1,8 +1,11 @@
 """Mesos v1 JSON to the model and back."""
 
 import base64
+import hashlib
 import json
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,6 +191,26 @@ def test_agents_extract_files_if_chosen() -> None:
 
     assert [False, True, True, False, False] == [uri["extract"] for uri in uris]
     assert not payload.unpack
+
+
+def test_bundle_with_digest_is_checked_before_it_runs(tmp_path: Path) -> None:
+    """The real command line; the name of the bundle has special characters."""
+    bundle = tmp_path / "it's $(touch hacked).pyz"
+    bundle.write_bytes(b"print()")
+    digest = hashlib.sha256(b"print()").hexdigest()
+    executor = replace(a_spec().executor, uri=str(bundle), python="echo", sha256=digest)
+    launch = effects.Launch(a_record(a_spec(), "worker-0"), (), (), executor, (), 31000, 5.0, b"")
+    command = ["/bin/sh", "-c", encode.executor_info(launch, "fw-1")["command"]["value"]]
+
+    good = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    bundle.write_bytes(b"print(")
+    bad = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (0, f"-I -S {bundle.name}\n", "") == (good.returncode, good.stdout, good.stderr)
+    actual = hashlib.sha256(b"print(").hexdigest()
+    assert (65, "") == (bad.returncode, bad.stdout)
+    assert f"{bundle.name}: wrong SHA-256 digest {actual}; expected {digest}\n" == bad.stderr
+    assert [bundle] == list(tmp_path.iterdir())
 
 
 def test_label_has_the_record_without_secret_token() -> None:

@@ -147,6 +147,7 @@ def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> N
         ({"parameter_server": {"count": 0}, "worker": {"count": 0}}, "nothing to run"),
         ({"chief": {"count": 2}}, "chief.count: must be a whole number from 0 to 1, not 2"),
         ({"service": {"job_url": "a", "job_sha256": "a" * 63}}, "service.job_sha256: must be 64 hexadecimal digits"),
+        ({"executor": {"sha256": "x" * 64}}, "executor.sha256: must be 64 hexadecimal digits"),
         ({"executor": {"extract": "tar"}}, "executor.extract: must be one of executor, mesos"),
         (
             {"service": {"data": "http://h/a, http://h/b#sha256=12"}},

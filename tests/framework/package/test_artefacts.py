@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tf_scheduler.errors import PackageError
 from tf_scheduler.package import artefacts, universe
-from tf_scheduler.package.sources import PACKAGE_FOLDER
+from tf_scheduler.package.render import render_app
+from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +135,42 @@ def test_bill_of_materials_names_sources_and_licences(folder) -> None:
     assert "pkg:pypi/click@8.1.8" == libraries["click"]["purl"]
     assert {"http-parser"} == {name for name, one in libraries.items() if "purl" not in one}
     assert [] == [name for name, one in libraries.items() if not one["licenses"]]
+
+
+def test_changed_artefact_does_not_start(folder, tmp_path: Path) -> None:
+    """The command line of the Marathon app, with a harmless interpreter."""
+    digests = universe.read_digests(folder / universe.SUMS)
+    (entry,) = universe.packages(universe.check_and_fill(read_sources(), digests=digests))
+    app = render_app(entry, {"scheduler": {"python": "echo"}})
+    bundle = tmp_path / artefacts.SCHEDULER
+    bundle.write_bytes((folder / artefacts.SCHEDULER).read_bytes())
+    command = ["/bin/sh", "-c", app["cmd"]]
+
+    good = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    changed = bytearray(bundle.read_bytes())
+    changed[len(changed) // 2] ^= 1
+    bundle.write_bytes(changed)
+    bad = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (0, "tensorflow-scheduler.pyz run\n", "") == (good.returncode, good.stdout, good.stderr)
+    actual, expected = artefacts.sha256(changed), digests[artefacts.SCHEDULER]
+    assert (65, "") == (bad.returncode, bad.stdout)
+    assert f"tensorflow-scheduler.pyz: wrong SHA-256 digest {actual}; expected {expected}\n" == bad.stderr
+    names = {"EXECUTOR_URI_SHA256": artefacts.EXECUTOR, "EXAMPLES_URI_SHA256": artefacts.EXAMPLES}
+    assert {name: digests[file] for name, file in names.items()} == {name: app["env"][name] for name in names}
+
+
+def test_package_without_artefacts_checks_nothing() -> None:
+    (entry,) = universe.packages(universe.check_and_fill(read_sources()))
+    app = render_app(entry)
+    assert "exec python3 tensorflow-scheduler.pyz run" == app["cmd"]
+    assert "" == app["env"]["EXECUTOR_URI_SHA256"]
+
+
+@pytest.mark.parametrize("text", ["a  b", "zz"])
+def test_unreadable_digests_are_reported(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sums").write_text(text)
+    with pytest.raises(PackageError, match=r"sums: `.*`: must be 64 hexadecimal digits"):
+        universe.read_digests(tmp_path / "sums")
+    with pytest.raises(PackageError, match="none: cannot read the digests"):
+        universe.read_digests(tmp_path / "none")

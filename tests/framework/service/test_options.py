@@ -9,7 +9,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
-from tf_scheduler.service.options import OptionsHistory
+from tf_scheduler.service.options import OptionsHistory, package_defaults
 from tf_scheduler.store.records import writes
 
 
@@ -73,6 +73,24 @@ def test_rejected_options_are_reported_at_each_start() -> None:
 
     assert message.startswith("new options rejected: service.role: cannot change")
     assert warning
+
+
+PACKAGE = {
+    "EXECUTOR_URI": "http://h/e.pyz",
+    "EXECUTOR_URI_SHA256": "e",
+    "EXAMPLES_URI": "h",
+    "EXAMPLES_URI_SHA256": "x",
+}
+
+
+def test_digests_of_package_belong_to_its_own_files() -> None:
+    """The bundle of executor.url has another digest than that of the package."""
+    defaults = package_defaults({}, PACKAGE)
+    assert {"url": "http://h/e.pyz", "sha256": "e"} == defaults["executor"]
+    assert "x" == defaults["service"]["job_sha256"]
+
+    other = package_defaults({"executor": {"url": "http://h/mine.pyz"}, "service": {"job_url": "a"}}, PACKAGE)
+    assert {"executor": {"url": "http://h/e.pyz"}} == other
 
 
 def test_digest_restarts_tasks_and_its_absence_does_not() -> None:

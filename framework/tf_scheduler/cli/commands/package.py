@@ -58,17 +58,24 @@ def validate(sources: Path, as_json: bool) -> None:
 
 
 @package.command()
-@examples("package render --options options.json --artefacts-url https://files.example.com")
+@examples("package render --options options.json --digests out/artefacts/SHA256SUMS")
 @click.option("--options", type=click.Path(path_type=Path), metavar="FILE", help="Options file. Default: no options.")
 @click.option("--app-id", metavar="ID", help="Id of the app, as in `dcos package install --app-id`.")
+@click.option(
+    "--digests",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="SHA256SUMS of the artefacts, which the app then checks.",
+)
 @sources_option
 @url_option
-def render(options: Path | None, app_id: str | None, sources: Path, url: str) -> None:
+def render(options: Path | None, app_id: str | None, digests: Path | None, sources: Path, url: str) -> None:
     """Print the Marathon app of the package with options.
 
     Any Marathon accepts the app. The app's labels identify the package on a DC/OS cluster.
     """
-    (entry,) = universe.packages(universe.check_and_fill(read_sources(sources), url))
+    known = {} if digests is None else universe.read_digests(digests)
+    (entry,) = universe.packages(universe.check_and_fill(read_sources(sources), url, known))
     document: dict[str, Any] = {} if options is None else parse(read_bytes(options), str(options))
     echo_json(render_app(entry, document, url, app_id))
 
@@ -90,9 +97,14 @@ def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
     Publish artefacts/ at ARTEFACTS_URL/<version>/. Publish universe-v3.json (DC/OS up to 1.9), -v4 (up to 1.11) or -v5
     at any URL. Then run: dcos package repo add --index=0 tensorflow <URL>
     """
-    universe.build_universe(read_sources(sources), out, url)
+    files, built = read_sources(sources), []
+    universe.check_and_fill(files, url)  # an invalid package is not built
     for artefact in () if no_artefacts else universe.build_files(out, sources):
         click.echo(f"{artefact.sha256}  {artefact.path}")
+        built.append(artefact)
+    universe.build_universe(files, out, url, {artefact.path.name: artefact.sha256 for artefact in built})
+    if no_artefacts:
+        click.echo("notice: without artefacts the package does not check their digests", err=True)
     click.echo(f"built {out}", err=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import http.client
 import json
 import os
@@ -130,10 +131,12 @@ class SchedulerLaunch:
     def environment(self, port: int, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the scheduler's variables; no others of the user's environment."""
         passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        bundle = build_bundle()
         own = {
             "HOST": HOST,
             "PORT_API": str(port),
-            "EXECUTOR_URI": build_bundle().as_uri(),
+            "EXECUTOR_URI": bundle.as_uri(),
+            "EXECUTOR_URI_SHA256": hashlib.sha256(bundle.read_bytes()).hexdigest(),
             "RECORDING_FILE": str(self.recording),
             MARK: str(self.folder),
         }

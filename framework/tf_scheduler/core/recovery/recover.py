@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS as COLLATERAL_SECONDS
 from tf_scheduler.core.state.reducer import decide, lost_at
+from tf_scheduler.model import events
 from tf_scheduler.model.effects import Decision, Outcome
-from tf_scheduler.model.ids import NewId
+from tf_scheduler.model.ids import NewId, TaskId, name_of
 from tf_scheduler.model.spec import RestartWhen, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
@@ -128,6 +129,18 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
         record_failure(state, record, now, killed=killed) if blames_agent(status, cause, change.has_run) else None
     )
     return replacement.relaunch(state, (recovery, *others), failures, _outcome(state, recovery, others))
+
+
+def on_executor_refused(state: SchedulerState, event: events.ExecutorFailed, now: float) -> Decision:
+    """Fail the job if the agent has fetched another executor than the options name."""
+    record, executor = state.stored.tasks.get(name_of(TaskId(event.executor_id))), state.spec.executor
+    if record is None or state.stored.result is not None:
+        return decide(state)
+    why = (
+        f"{record.name} on {record.hostname} failed: {executor.uri}: wrong SHA-256 digest; expected {executor.sha256}; "
+        f"stderr of the task has the digest of the fetched file"
+    )
+    return _failed(state, why, record, now)
 
 
 def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recovery) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN
+
 from .fields import NEXT_LAUNCH_ONLY, Boolean, Cores, Integer, OnUpdate, Section, String
 
 
@@ -32,6 +34,12 @@ class SchedulerSection(Section):
 
 class ExecutorSection(Section):
     url = String("URL from which agents fetch the executor's bundle; empty: the bundle of the package.")
+    sha256 = String(
+        "SHA-256 digest of the executor's bundle, in hexadecimal. Agents do not start a bundle with another digest. "
+        "Empty: the digest of the package's bundle, or no check if executor.url is set.",
+        pattern=DIGEST_PATTERN,
+        expected=DIGEST_EXPECTED,
+    )
     extract = String(
         "Program that extracts the archives of service.job_url and service.data. executor: the executor, as the user "
         "of the task, within limits (docs/security.md). mesos: the fetcher of the agents, with tar and unzip and "
