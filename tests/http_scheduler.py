@@ -97,7 +97,9 @@ import base64, http.client, json, os, sys, time, uuid
 agent = os.environ["MESOS_AGENT_ENDPOINT"]
 ids = {"framework_id": {"value": os.environ["MESOS_FRAMEWORK_ID"]},
        "executor_id": {"value": os.environ["MESOS_EXECUTOR_ID"]}}
-head = {"Content-Type": "application/json", "Accept": "application/json"}
+token = os.environ.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN")
+head = {"Content-Type": "application/json", "Accept": "application/json",
+        **({"Authorization": f"Bearer {token}"} if token else {})}
 def post(body):
     connection = http.client.HTTPConnection(agent)
     connection.request("POST", "/api/v1/executor", json.dumps({**ids, **body}), head)

@@ -28,6 +28,7 @@ from .node import (
     is_listening,
     node_command,
     normal_flags,
+    write_executor_key,
     zookeeper_command,
 )
 from .record import (
@@ -208,6 +209,7 @@ class LocalCluster:
             self._directory = directory
             try:
                 write_helpers(directory, library)
+                write_executor_key(directory)
                 self._settings = replace(self._settings, library=str(library))
                 self._make_nodes(self._choose_addresses())
                 self._start_nodes()

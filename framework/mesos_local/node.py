@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -272,7 +273,29 @@ def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, flags: Map
     }
     attributes = {"attributes": _pairs_flag(spec.attribute_pairs())} if spec.attributes else {}
     stores = {f"{kind}_store_dir": str(folder / kind) for kind in ("appc", "docker")}
-    return AGENT_DEFAULTS | stores | dict(flags) | attributes | fixed
+    return AGENT_DEFAULTS | _authentication(directory) | stores | dict(flags) | attributes | fixed
+
+
+#: File with the key of the agents' tokens for executors.
+_KEY = "executor-key"
+
+
+def write_executor_key(directory: Path) -> None:
+    """Write a new key, which only its owner may read, for the tokens of executors."""
+    with open(directory / _KEY, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        os.fchmod(file.fileno(), 0o600)  # of a file of an earlier cluster
+        file.write(secrets.token_hex(32))
+
+
+def _authentication(directory: Path) -> dict[str, str]:
+    """Return flags that let no other process subscribe as an executor.
+
+    Clusters that an earlier version started have no key.
+    """
+    if not (directory / _KEY).exists():
+        return {}
+    key = str(directory / _KEY)
+    return {"authenticate_http_executors": "true", "http_authenticators": "jwt", "jwt_secret_key": key}
 
 
 def _pairs_flag(pairs: Mapping[str, str]) -> str:

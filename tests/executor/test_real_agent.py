@@ -21,7 +21,6 @@ from jobs import gone
 from kit.shared import start_cluster
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
 from mesos_local.node import agent_directory
 from task_launcher import CPUS, TaskLauncher, processes, subscribed
 from tf_executor.contract.reports import EndReport, ProgressReport
@@ -320,27 +319,22 @@ def nohup() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nohup")
-def test_agent_with_executor_authentication(bundle: Path, ready: Path, tmp_path: Path) -> None:
-    (tmp_path / "jwt").write_text("a secret of the agent's")
-    key = tmp_path / "jwt"
-    flags = {"authenticate_http_executors": "true", "jwt_secret_key": str(key), "http_authenticators": "jwt"}
-    try:
-        with subscribed(bundle, flags) as scheduler:
-            show = "trap 'echo heard > signals' HUP; kill -HUP $$; env > environment"
-            scheduler.launch("token", f"{show}; echo ready > {ready}; read line < {ready}")
-            scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
-            assert "ready\n" == ready.read_text()
-            assert "TOKEN" not in (scheduler.sandbox("token") / "environment").read_text()
-            assert "heard\n" == (scheduler.sandbox("token") / "signals").read_text()
-            # Not even root can read the token there, which the executor still uses after the restart.
-            assert not re.search(r"AUTHENTICATION_TOKEN=\S", scheduler.executor_environment("token"))
-            restart(scheduler, "token", 1)
-            with pidfd(scheduler.executor_pid("token")) as executor:
-                ready.write_text("go\n")
-                scheduler.statuses("TASK_FINISHED")
-                assert has_ended(executor)
-    except MesosLocalError as error:
-        pytest.skip(f"this Mesos cannot authenticate executors: {error}")
+def test_agent_with_executor_authentication(bundle: Path, ready: Path) -> None:
+    """Agents of a local cluster authenticate executors by default."""
+    with subscribed(bundle) as scheduler:
+        show = "trap 'echo heard > signals' HUP; kill -HUP $$; env > environment"
+        scheduler.launch("token", f"{show}; echo ready > {ready}; read line < {ready}")
+        scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+        assert "ready\n" == ready.read_text()
+        assert "TOKEN" not in (scheduler.sandbox("token") / "environment").read_text()
+        assert "heard\n" == (scheduler.sandbox("token") / "signals").read_text()
+        # Not even root can read the token there, which the executor still uses after the restart.
+        assert not re.search(r"AUTHENTICATION_TOKEN=\S", scheduler.executor_environment("token"))
+        restart(scheduler, "token", 1)
+        with pidfd(scheduler.executor_pid("token")) as executor:
+            ready.write_text("go\n")
+            scheduler.statuses("TASK_FINISHED")
+            assert has_ended(executor)
 
 
 def test_older_of_two_frameworks_loses_the_checkpoint_folder(bundle: Path, tmp_path: Path) -> None:

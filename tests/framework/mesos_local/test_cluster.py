@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import pytest
 
@@ -46,6 +49,24 @@ def test_flags_reach_master_and_agent(local_cluster: LocalCluster) -> None:
     """Like --allocation_interval."""
     with urllib.request.urlopen(f"http://{local_cluster.master.address}/flags", timeout=10) as answer:
         assert json.load(answer)["flags"]["allocation_interval"] == "100ms"
+
+
+def test_agents_authenticate_executors(local_cluster: LocalCluster) -> None:
+    """Otherwise any process could subscribe as an executor and read its task."""
+    subscribe = {
+        "type": "SUBSCRIBE",
+        "framework_id": {"value": "f"},
+        "executor_id": {"value": "e"},
+        "subscribe": {"unacknowledged_tasks": [], "unacknowledged_updates": []},
+    }
+    for agent in local_cluster.agents.values():
+        url = f"http://{agent.address}/slave(1)/api/v1/executor"
+        request = Request(url, json.dumps(subscribe).encode(), {"Content-Type": "application/json"})
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=10)
+        assert 401 == refused.value.code
+        refused.value.close()
+    assert 0o600 == stat.S_IMODE((local_cluster.directory / "executor-key").stat().st_mode)
 
 
 def test_task_runs_from_a_fetched_file(
