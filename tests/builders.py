@@ -9,12 +9,14 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId, OfferId, TaskId, TaskName
-from tf_scheduler.model.offer import Offer
+from tf_scheduler.model.offer import ExecutorLogin, Offer
 from tf_scheduler.model.resources import Needs, Resource, thousandths
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 
+#: Of an agent that authenticates executors.
+LOGIN = ExecutorLogin(is_required=True)
 EXECUTOR = Needs(cpus=thousandths(0.1), mem=thousandths(64))
 
 
@@ -45,7 +47,7 @@ def an_offer(
         hostname=agent,
         address="10.0.0.1",
         resources=(*resources, *([ports(*port_ranges, shape=shape)] if port_ranges else [])),
-        **options,
+        **{"login": LOGIN, **options},
     )
 
 

@@ -9,11 +9,13 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any, get_args
 from urllib.parse import quote
 
 from asgi_client import ask
+from builders import LOGIN
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.scheduler import restored_progress
@@ -63,6 +65,9 @@ class Service:
     def hear(self, raw: Json | None) -> list[Any]:
         """Handle a Mesos event, or a tick without one; return the calls in Mesos' JSON."""
         event = Tick() if raw is None else decode.event(raw)
+        if isinstance(event, events.OffersReceived):
+            # Agents authenticate executors, which the driver finds out.
+            event = replace(event, offers=tuple(replace(offer, login=LOGIN) for offer in event.offers))
         self._calls = []
         if event is not None:
             self.runner.step(self, event)

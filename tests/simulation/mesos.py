@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from builders import ports, scalar
+from builders import LOGIN, ports, scalar
 from simulation.pool import Pool
 from tf_scheduler.model.effects import (
     Accept,
@@ -278,7 +278,8 @@ class FakeMesos:
     def _offer(self, agent: Agent) -> Offer:
         pool, agent.free = agent.free, Pool()
         number = next(self._numbers)
-        offer = Offer(OfferId(f"offer-{number}"), agent.id, agent.hostname, agent.address, pool.entries(), **agent.more)
+        more = {"login": LOGIN, **agent.more}
+        offer = Offer(OfferId(f"offer-{number}"), agent.id, agent.hostname, agent.address, pool.entries(), **more)
         self.offers[offer.id] = (offer, pool)
         return offer
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from mesos_client.credentials import Credentials, Tls
 from mesos_client.http import TransportError
@@ -19,7 +20,9 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 
 from . import decode, encode
+from .agent_flags import read_flags
 from .decode import explain_acl_error, sanitize_text
+from .offer_gate import OfferGate
 from .outbox import DecodeEvent, Outbox, QueuedCall
 from .registration import LostFrameworks, check_registration, find_filter
 
@@ -66,6 +69,8 @@ class MesosDriver:
         self._registers = False
         #: Number of the subscription handled last. Used by the runner's thread only.
         self._subscription = 0
+        self._gate = OfferGate(put, self._read_flags) if _has_secrets(spec) else None
+        self._credentials, self._tls = credentials, tls
         self._driver = SchedulerDriver(
             encode.framework_info(spec, framework_id, socket.gethostname(), webui_url),
             master,
@@ -100,6 +105,8 @@ class MesosDriver:
         """Send the waiting calls for some seconds, and disconnect; the tasks keep running."""
         self._outbox.close(self._flush_seconds)
         self._driver.stop()
+        if self._gate is not None:
+            self._gate.close()
 
     def perform(self, call: Call) -> None:
         """Enqueue one call; events report calls that fail."""
@@ -142,7 +149,14 @@ class MesosDriver:
             self._put(lambda: found)
         return None
 
+    def _read_flags(self, address: str) -> Mapping[str, str]:
+        """Return the flags of the agent at IP:PORT, in the gate's threads."""
+        scheme = urlsplit(self.master or "http:").scheme
+        return read_flags(f"{scheme}://{address}", self._credentials, self._tls)
+
     def _on_event(self, raw: Mapping[str, Any]) -> None:
+        if self._gate is not None and self._gate.takes(raw):
+            return
         if raw.get("type") == "SUBSCRIBED":
             self._put(partial(self._subscribed, raw, self._driver.subscription))
             self._check_clock()
@@ -162,11 +176,18 @@ class MesosDriver:
                 self._put(lambda: hidden)
 
     def _on_state(self, state: DriverDisconnected | DriverAborted) -> None:
+        if self._gate is not None:
+            self._gate.clear()
         if isinstance(state, DriverAborted):
             reason = explain_acl_error(state.reason) if state.by_master else state.reason
             self._put(partial(events.SubscriptionRefused, reason, state.by_master))
         else:
             self._put(partial(events.Disconnected, state.reason))
+
+
+def _has_secrets(spec: ServiceSpec) -> bool:
+    """Return whether the scheduler delivers secrets to any task."""
+    return any(secret.reference is None for secret in spec.secrets)
 
 
 def _no_check() -> None:

@@ -369,6 +369,7 @@ OutcomeKind = Literal[
     "SecretsDelivered",
     "SecretsRefused",
     "SecretsReloaded",
+    "SecretsUnprotected",
     "SizeReduced",
     "SizeRestored",
     "StartIsSlow",

@@ -22,6 +22,19 @@ class Unavailability:
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorLogin:
+    """Whether an agent requires a login from executors, which protects secrets."""
+
+    #: `None` if unknown.
+    is_required: bool | None = None
+    #: Why it is unknown, for people.
+    problem: str = ""
+
+
+NOT_ASKED = ExecutorLogin(problem="the agent was not asked for its flags")
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """Resources that Mesos offers on one agent to one of the service's roles."""
 
@@ -39,6 +52,8 @@ class Offer:
     #: Role of the offer; offers of different roles cannot be accepted together.
     role: str = ""
     unavailability: Unavailability | None = None
+    #: Asked only for services with secrets.
+    login: ExecutorLogin = NOT_ASKED
 
     @property
     def location(self) -> AgentLocation:

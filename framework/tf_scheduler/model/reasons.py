@@ -132,6 +132,22 @@ class OperatorMovesTask(Kinded):
         return f"an operator is moving {self.task} to another agent"
 
 
+@dataclass(frozen=True, slots=True)
+class NoExecutorLogin(Kinded):
+    """Any process could take the executor's place, and the secrets of its task."""
+
+    #: Why the agent's flag is unknown; empty if it is not set.
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"may lack the flag --authenticate_http_executors, which tasks with secrets need: {self.problem}"
+        return (
+            "lacks the flag --authenticate_http_executors, so any process there could take the task's secrets; set "
+            "the flag, or accept agents without it (option secret_delivery.executor_authentication)"
+        )
+
+
 AgentReason = (
     TooSmall
     | Excluded
@@ -142,6 +158,7 @@ AgentReason = (
     | MaintenanceScheduled
     | Unreliable
     | OperatorMovesTask
+    | NoExecutorLogin
 )
 
 

@@ -101,6 +101,8 @@ class SecretDelivery:
     expires: float = 600.0
     #: Whether only the agent of the launch may fetch the secrets.
     from_agent_only: bool = True
+    #: Whether tasks with secrets are placed only on agents that authenticate executors.
+    requires_executor_login: bool = True
     #: Seconds between two polls for new values of reloadable secrets.
     reload_every: float = 60.0
     #: CA certificates that executors trust, as a file and its content; empty for those of the machine.

@@ -254,6 +254,8 @@ class ProcessState:
     expired_reservations: frozenset[str] = frozenset()
     unreserved_at: float = 0.0
     agents_without_feedback: frozenset[AgentId] = frozenset()
+    #: Agent of whose missing executor login was warned -> host name.
+    unprotected_agents: Mapping[AgentId, str] = field(default_factory=dict)
     #: Latest offer evaluations, newest last.
     evaluations: tuple[Evaluation, ...] = ()
     #: Due time of the last warning about servers that do not answer (Unix time).

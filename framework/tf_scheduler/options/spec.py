@@ -154,6 +154,7 @@ def delivery_of(options: Document) -> secrets.SecretDelivery:
         url=delivery["url"].rstrip("/"),
         expires=delivery["expires_seconds"],
         from_agent_only=delivery["from_agent_only"],
+        requires_executor_login=delivery["executor_authentication"] == "required",
         reload_every=delivery["reload_seconds"],
         ca_file=delivery["ca_file"],
     )

@@ -12,6 +12,7 @@ from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS
 from .schema.values import Document
+from .spec import secrets_of
 
 _FOLDER = "CHECKPOINT_DIR"
 
@@ -76,6 +77,13 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
         yield Problem("service.checkpoint_dir", message)
 
 
+def agents_without_executor_login(_: Document, options: Document) -> Iterator[Problem]:
+    delivered = any(secret.reference is None for secret in secrets_of(options))
+    if delivered and options["secret_delivery"]["executor_authentication"] == "optional":
+        message = "on agents without --authenticate_http_executors, any process can take the secrets of a task"
+        yield Problem("secret_delivery.executor_authentication", message)
+
+
 _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
     environment_is_object,
     gcs_key_is_readable,
@@ -83,6 +91,7 @@ _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
     tensorboard_has_no_folder,
     kept_tensorboard_is_disabled,
     checkpoint_dir_is_not_shared,
+    agents_without_executor_login,
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from builders import a_spec
+from kit.http_server import HttpServer, QuietHandler
 from kit.master_answers import MasterAnswers, a_framework, a_task
 from mesos_client.credentials import BasicCredentials
 from mesos_client.results import Sent
@@ -21,6 +22,8 @@ from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Decline, Revive, Suppress, Teardown
 from tf_scheduler.model.ids import FrameworkId, OfferId
+from tf_scheduler.model.secrets import SecretSpec
+from tf_scheduler.model.spec import ServiceSpec
 from wire.peer import FRAMEWORK_ID, PATIENCE, Exchange, Peer, Script, cut_after, error, status, stream, subscribed
 
 RESCIND = {"type": "RESCIND", "rescind": {"offer_id": {"value": "o"}}}
@@ -46,8 +49,10 @@ def inbox() -> Inbox:
 def driver_of(inbox: Inbox) -> Iterator[Callable[..., MesosDriver]]:
     made: list[MesosDriver] = []
 
-    def make(peer: Peer, **options: Any) -> MesosDriver:
-        made.append(MesosDriver(a_spec(), peer.address, FrameworkId("framework-1"), inbox.thunks.put, **options))
+    def make(peer: Peer, spec: ServiceSpec | None = None, **options: Any) -> MesosDriver:
+        made.append(
+            MesosDriver(spec or a_spec(), peer.address, FrameworkId("framework-1"), inbox.thunks.put, **options)
+        )
         made[-1].start()
         return made[-1]
 
@@ -92,6 +97,30 @@ def test_p25_events_are_decoded_by_inbox_reader(driver_of, inbox, monkeypatch: p
         driver_of(peer)
         assert isinstance(inbox.handle(), events.Subscribed)
     assert [threading.current_thread()] == threads
+
+
+def test_only_service_with_secrets_asks_agents_for_flags(driver_of, inbox) -> None:
+    """Its offers reach the loop with the answer; others send agents no request."""
+    asked = []
+
+    class Agent(QuietHandler):
+        def respond(self) -> None:
+            asked.append(self.path)
+            self.answer(200, json.dumps({"flags": {"authenticate_http_executors": "true"}}).encode())
+
+    with HttpServer(Agent) as agent:
+        address = {"hostname": "a", "ip": "127.0.0.1", "port": agent.port}
+        offer = {"id": {"value": "o"}, "agent_id": {"value": "a"}, "hostname": "a", "url": {"address": address}}
+        offers = {"type": "OFFERS", "offers": {"offers": [offer]}}
+        for secrets, login in (((), None), ((SecretSpec("env:KEY", env="KEY"),), True)):
+            assert [] == asked
+            with Peer(stream(subscribed(), offers)) as peer:
+                driver = driver_of(peer, spec=a_spec(secrets=secrets))
+                assert isinstance(inbox.handle(), events.Subscribed)
+                (received,) = inbox.handle().offers
+                assert login is received.login.is_required
+                driver.stop()
+    assert ["/flags"] == asked
 
 
 def test_nothing_is_sent_before_subscribed_is_handled(driver_of, inbox) -> None:

@@ -78,6 +78,16 @@ def test_keeping_disabled_tensorboard_warns() -> None:
     assert [] == [line for line in warnings_of(kept, use_tensorboard=True) if line.startswith("finish")]
 
 
+@pytest.mark.parametrize(("source", "expected"), [("env:KEY", 1), ("reference:key", 0)])
+def test_secrets_on_agents_without_executor_login_warn(source: str, expected: int) -> None:
+    accepted = {"secret_delivery": {"executor_authentication": "optional"}}
+    secrets = {"secrets": [{"source": source, "env": "KEY"}]}
+    warning = "secret_delivery.executor_authentication: on agents without --authenticate_http_executors"
+
+    assert expected == sum(line.startswith(warning) for line in warnings_of({**accepted, **secrets}))
+    assert [] == warnings_of(accepted) == warnings_of(secrets)
+
+
 @pytest.mark.parametrize("folder", ["", "gs://bucket/models"])
 def test_shared_or_unused_folder_does_not_warn(folder: str) -> None:
     assert [] == warnings_of(checkpoint_dir=folder)

@@ -238,9 +238,13 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def tls_master(cluster: LocalCluster, certificates: Certificates) -> Iterator[str]:
     """A TLS proxy of the master that reports the address of the agent's TLS proxy."""
     context, agent = certificates.server_context(), cluster.agents["agent-1"].address
-    with TlsProxy(agent, context) as there, TlsProxy(cluster.master.address, context, {agent: there.address}) as proxy:
-        assert len(agent) == len(there.address)
-        yield proxy.address
+    with TlsProxy(agent, context) as there:
+        moved = {agent: there.address}
+        # In offers the port is a number of its own.
+        moved |= {f'"port":{old.rpartition(":")[2]}': f'"port":{new.rpartition(":")[2]}' for old, new in moved.items()}
+        with TlsProxy(cluster.master.address, context, moved) as proxy:
+            assert len(agent) == len(there.address)
+            yield proxy.address
 
 
 @pytest.fixture

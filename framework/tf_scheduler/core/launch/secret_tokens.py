@@ -89,6 +89,13 @@ def scheduler_secrets(spec: ServiceSpec, section: str) -> tuple[SecretSpec, ...]
     return tuple(item for item in spec.secrets if item.reference is None and item.is_for(section))
 
 
+def protected_sections(spec: ServiceSpec) -> frozenset[str]:
+    """Return the sections whose tasks need agents that authenticate executors."""
+    if not spec.secret_delivery.requires_executor_login:
+        return frozenset()
+    return frozenset(job.group for job in spec.jobs if scheduler_secrets(spec, job.group))
+
+
 def secrets_due(state: SchedulerState, record: TaskRecord) -> tuple[SecretSpec, ...]:
     """Return the secrets for a launch: all while it starts, later the reloadable ones."""
     secrets = scheduler_secrets(state.spec, record.group)

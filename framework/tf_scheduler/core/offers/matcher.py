@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import add, mul
 
+from tf_scheduler.core.launch.secret_tokens import protected_sections
 from tf_scheduler.core.placement.agents import (
     DIMENSION_NAMES,
     GPUS,
@@ -112,17 +113,18 @@ def place_at_previous_address(
     state: SchedulerState,
     tasks: Iterable[TaskSpec],
     agents: Mapping[AgentId, Agent],
-    now: float,
+    about: PlacementContext,
     avoided: Collection[AgentId] = (),
 ) -> PreviousAddressMatch:
     """Place relaunched tasks at their previous address if offered and not avoided."""
+    now = about.now
     left = dict(agents)
     placements: list[Placement] = []
     others: list[TaskSpec] = []
     waiting: dict[TaskName, tuple[Reason, ...]] = {}
     for task in tasks:
         record, until = state.stored.tasks.get(task.name), _previous_address_deadline(state, task.name, avoided)
-        home = None if record is None else _unless_draining(state, left.get(record.agent_id), now)
+        home = None if record is None else _unless_barred(task, left.get(record.agent_id), about)
         match = None if record is None or until is None else _at_previous_address(state, task, record, home)
         if match is not None:
             left[match[1].id] = match[1]
@@ -150,9 +152,11 @@ def _previous_address_deadline(state: SchedulerState, name: TaskName, avoided: C
     return None if item.must_move else item.previous_address_until
 
 
-def _unless_draining(state: SchedulerState, agent: Agent | None, now: float) -> Agent | None:
-    """Return the agent unless its maintenance is near."""
-    leaves = agent is not None and seconds_to_maintenance(agent, draining_seconds(state.spec), now) is not None
+def _unless_barred(task: TaskSpec, agent: Agent | None, about: PlacementContext) -> Agent | None:
+    """Return the agent unless it goes down soon, or endangers the task's secrets."""
+    if agent is None or about.is_unsafe(agent, task.job.group):
+        return None
+    leaves = seconds_to_maintenance(agent, about.placement.draining_seconds, about.now) is not None
     return None if leaves else agent
 
 
@@ -205,10 +209,11 @@ def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[O
     reservations = offers_reservations.active(state, now)
     standing = _placed_tasks(state, gangs, reservations)
     for gang in gangs:
-        free, pinned = _use_reservations(state, gang, agents, reservations)
+        about = placement_context(state, standing, now)
+        free, pinned = _use_reservations(about, gang, agents, reservations)
         kept = {task.name: reservations[task.name] for task in gang.tasks if task.name in reservations}
         reserved = {name: (Reserved(item.location.hostname),) for name, item in kept.items()}
-        came, match = _match_gang(state, gang, free, agents, placement_context(state, standing, now), passed)
+        came, match = _match_gang(state, gang, free, agents, about, passed)
         if came.waiting:
             first = next(iter(came.waiting.values()))
             others = {task.name: first for task in gang.tasks if task.name not in came.waiting}
@@ -241,7 +246,7 @@ def _match_gang(
     """Match one gang; after a failed round also on avoided agents, least bad first."""
     first: tuple[PreviousAddressMatch, Match | NoMatch] | None = None
     for avoided in relaxations(state, gang.tasks, about.now):
-        came = place_at_previous_address(state, tasks, agents, about.now, avoided)
+        came = place_at_previous_address(state, tasks, agents, about, avoided)
         agents_left, context = tuple(came.agents.values()), replace(about, avoided=avoided)
         match = match_agents(came.remaining, agents_left, context, passed) if came.remaining else Match(())
         if came.waiting or isinstance(match, Match):
@@ -254,7 +259,10 @@ def _match_gang(
 def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], now: float) -> PlacementContext:
     """Return the placement context of the state."""
     placement = replace(state.spec.placement, draining_seconds=draining_seconds(state.spec))
-    return PlacementContext(state.spec.executor.needs, placement, state.session.region, now, standing)
+    protected = protected_sections(state.spec)
+    return PlacementContext(
+        state.spec.executor.needs, placement, state.session.region, now, standing, protected=protected
+    )
 
 
 def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Sequence[Offer], now: float) -> set[AgentId]:
@@ -332,7 +340,9 @@ def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent
     for agent in agents:
         room = AgentCapacity(agent, 0)
         fits = [
-            min(room.fits(demand.requirements), 1 << 60 if returns else rule.maximum(agent.location))
+            0
+            if rule.is_unsafe(agent)
+            else min(room.fits(demand.requirements), 1 << 60 if returns else rule.maximum(agent.location))
             for demand, rule in rules
         ]
         if any(fits):
@@ -341,15 +351,15 @@ def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent
 
 
 def _use_reservations(
-    state: SchedulerState, gang: Gang, agents: Mapping[AgentId, Agent], reservations: Mapping[TaskName, Reservation]
+    about: PlacementContext, gang: Gang, agents: Mapping[AgentId, Agent], reservations: Mapping[TaskName, Reservation]
 ) -> tuple[list[TaskSpec], dict[TaskName, Placement]]:
     """Return tasks without a reservation, and placements on offered reservations."""
     pinned: dict[TaskName, Placement] = {}
     for task in gang.tasks:
         kept = reservations.get(task.name)
         agent = agents.get(kept.agent_id) if kept else None
-        if kept and agent and kept.id in agent.reserved:
-            placement = offers_reservations.use(task, agent, kept, state.spec.executor.needs)
+        if kept and agent and kept.id in agent.reserved and not about.is_unsafe(agent, task.job.group):
+            placement = offers_reservations.use(task, agent, kept, about.executor)
             pinned.update({task.name: placement} if placement else {})
     return [task for task in gang.tasks if task.name not in reservations], pinned
 

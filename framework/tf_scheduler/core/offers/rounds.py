@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice, repeat, starmap
 
 from tf_scheduler.core.launch.launch import accepts, plan_launches
+from tf_scheduler.core.launch.secret_tokens import protected_sections
 from tf_scheduler.core.placement.agents import demands_of
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.backoff import jitter_from_id, next_token_at, round_delay, take_token
@@ -21,6 +22,7 @@ from tf_scheduler.model.effects import (
     Call,
     Decision,
     Decline,
+    Launch,
     Outcome,
     ReservationDropped,
     Revive,
@@ -40,6 +42,8 @@ from .matcher import MatchResult, failed_match, match_gangs, usable_agents, with
 #: Refusal time of unusable offers: long, so that other frameworks get them (Mesos documentation, framework guide).
 #: REVIVE clears the filter, and Mesos offers an agent again when more of it becomes free.
 REFUSE_LONG = 3600.0
+#: Refusal time of offers that only lack the executors' login: its agent may be restarted with another flag.
+REFUSE_UNSAFE = 30.0
 #: Refusal time of leftovers while tasks are pending, and between rounds that reserve.
 REFUSE_SHORT = 1.0
 
@@ -272,6 +276,9 @@ def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
     rejected_offers = {key: offer for key, offer in state.session.rejected_offers.items() if key != agent_id}
     snapshots = {key: item for key, item in state.session.agent_snapshots.items() if key != agent_id}
     after = state.with_session(rejected_offers=rejected_offers, agent_snapshots=snapshots)
+    if agent_id in state.process.unprotected_agents:
+        left = {key: name for key, name in state.process.unprotected_agents.items() if key != agent_id}
+        after = after.with_process(unprotected_agents=left)
     return decide(after, outcomes=(Outcome("AgentRemoved", f"agent {agent_id} was removed", warning=True),))
 
 
@@ -302,13 +309,32 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     message = "{0.task.name} is placed on {0.agent.hostname} at {1.record.address}: {0.why}"
     pairs = zip(match.placements, launches, strict=True)
     outcomes = (Outcome("TaskPlaced", message.format(item, launch), item.task.name) for item, launch in pairs)
-    return decide(
-        state.with_session(offers={key: offer for key, offer in state.session.offers.items() if key not in used}),
-        *(TaskLaunched(launch.record) for launch in launches),
-        *(ReservationDropped(item.reservation) for item in match.placements if item.reservation),
-        calls=calls,
-        outcomes=tuple(outcomes),
+    warned = _warn_unprotected(state, match, launches)
+    return warned.then(
+        lambda after: decide(
+            after.with_session(offers={key: offer for key, offer in state.session.offers.items() if key not in used}),
+            *(TaskLaunched(launch.record) for launch in launches),
+            *(ReservationDropped(item.reservation) for item in match.placements if item.reservation),
+            calls=calls,
+            outcomes=tuple(outcomes),
+        )
     )
+
+
+def _warn_unprotected(state: SchedulerState, match: MatchResult, launches: Iterable[Launch]) -> Decision:
+    """Warn once of each agent that gets a task with secrets, as an option allows."""
+    known, outcomes = state.process.unprotected_agents, list[Outcome]()
+    for item, launch in zip(match.placements, launches, strict=True):
+        agent = item.agent
+        if launch.record.token and not agent.login.is_required and agent.id not in known:
+            known = {**known, agent.id: agent.hostname}
+            why = agent.login.problem if agent.login.is_required is None else "its flag is not set"
+            message = (
+                f"agent {agent.hostname} gets secrets, but may not authenticate executors: {why}; any process there "
+                "can take the secrets (option secret_delivery.executor_authentication is optional)"
+            )
+            outcomes.append(Outcome("SecretsUnprotected", message, item.task.name, warning=True))
+    return decide(state.with_process(unprotected_agents=known) if outcomes else state, outcomes=tuple(outcomes))
 
 
 def _address_wait_until(state: SchedulerState, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> float:
@@ -342,4 +368,24 @@ def _decline_useless(state: SchedulerState, failed: FailedMatch, fresh: Sequence
     useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
     kept = {key: offer for key, offer in state.session.offers.items() if key not in set(useless)}
     after = hold(state, kept).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
-    return decide(after, calls=declines(useless, REFUSE_LONG))
+    protects = bool(protected_sections(state.spec))
+    unsafe = [key for key in useless if protects and not state.session.offers[key].login.is_required]
+    small = [key for key in useless if key not in unsafe]
+    warned = _warn_unsafe(after, [state.session.offers[key] for key in unsafe])
+    calls = (*declines(small, REFUSE_LONG), *declines(unsafe, REFUSE_UNSAFE))
+    return warned.then(lambda after: decide(after, calls=calls))
+
+
+def _warn_unsafe(state: SchedulerState, offers: Iterable[Offer]) -> Decision:
+    """Warn once of agents that get no tasks with secrets."""
+    known = state.process.unprotected_agents
+    news = {offer.agent_id: offer.hostname for offer in offers if offer.agent_id not in known}
+    if not news:
+        return decide(state)
+    first, *others = news.values()
+    message = (
+        f"agent {first}{f' and {len(others)} more' if others else ''} may not authenticate executors (agent flag "
+        "--authenticate_http_executors): no task with secrets is placed there"
+    )
+    outcome = Outcome("SecretsUnprotected", message, warning=True)
+    return decide(state.with_process(unprotected_agents={**known, **news}), outcomes=(outcome,))

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from tf_scheduler.model.ids import AgentId, OfferId
-from tf_scheduler.model.offer import Offer, Unavailability
+from tf_scheduler.model.offer import NOT_ASKED, ExecutorLogin, Offer, Unavailability
 from tf_scheduler.model.placement import AgentLocation, PlacementSpec
 from tf_scheduler.model.reasons import AgentReason
 from tf_scheduler.model.resources import Needs, Ranges, Resource, Shortage
@@ -36,6 +36,8 @@ class Agent:
     unavailability: Unavailability | None = None
     #: Thousandths of a MB on disks with a source, such as PATH and MOUNT.
     unused_disk: int = 0
+    #: Of the newest offer.
+    login: ExecutorLogin = NOT_ASKED
 
     @property
     def hostname(self) -> str:
@@ -79,6 +81,7 @@ def _agent(offers: list[Offer], service: str) -> Agent:
         reserved=reserved,
         unavailability=min(windows, key=lambda window: window.start, default=None),
         unused_disk=unused,
+        login=offers[-1].login,
     )
 
 
@@ -248,6 +251,12 @@ class PlacementContext:
     placed_tasks: tuple[PlacedTask, ...] = ()
     #: Unusable agents, with the reason.
     avoided: Mapping[AgentId, AgentReason] = field(default_factory=dict)
+    #: Sections whose tasks need agents that authenticate executors.
+    protected: frozenset[str] = frozenset()
+
+    def is_unsafe(self, agent: Agent, group: str) -> bool:
+        """Return whether a task of the section could lose its secrets on the agent."""
+        return group in self.protected and not agent.login.is_required
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from tf_scheduler.model import reasons
+from tf_scheduler.model.offer import ExecutorLogin
 from tf_scheduler.model.placement import REGION, AgentLocation, Constraint, GpuScheduling, Operator
 from tf_scheduler.model.spec import ServiceSpec
 
@@ -62,6 +63,10 @@ def seconds_to_maintenance(agent: Agent, draining_seconds: float, now: float) ->
     return seconds if seconds <= draining_seconds else None
 
 
+def _no_login(login: ExecutorLogin) -> reasons.NoExecutorLogin:
+    return reasons.NoExecutorLogin(login.problem if login.is_required is None else "")
+
+
 class DemandRules:
     """Constraints of one demand, and the mutable task counts of its section."""
 
@@ -80,7 +85,7 @@ class DemandRules:
 
     def admits(self, agent: Agent, gpus: int) -> bool:
         """Return whether the agent is allowed, free resources aside; `gpus`: all offered."""
-        if agent.id in self._circumstances.avoided or self._down_in(agent) is not None:
+        if agent.id in self._circumstances.avoided or self._down_in(agent) is not None or self.is_unsafe(agent):
             return False
         return not self._kept_for_gpus(gpus) and self.allows(agent.location)
 
@@ -96,6 +101,7 @@ class DemandRules:
             *([reasons.OtherRegion(agent.location.region, self._home)] if self._elsewhere(agent.location) else ()),
             *([reasons.MaintenanceScheduled(down)] if down is not None else ()),
             *([avoided] if avoided is not None else ()),
+            *([_no_login(agent.login)] if self.is_unsafe(agent) else ()),
             *(
                 reasons.Excluded(rule, agent.location.value(rule.field))
                 for rule in self._constraints
@@ -125,6 +131,10 @@ class DemandRules:
     def _down_in(self, agent: Agent) -> float | None:
         """Return the seconds until the agent's maintenance if it is near or active."""
         return seconds_to_maintenance(agent, self._circumstances.placement.draining_seconds, self._circumstances.now)
+
+    def is_unsafe(self, agent: Agent) -> bool:
+        """Return whether a task could lose its secrets on the agent."""
+        return self._circumstances.is_unsafe(agent, self._demand.job.group)
 
     # -- dependent on placed tasks
 

@@ -106,6 +106,8 @@ def _category(reason: reasons.AgentReason) -> str:
         return "are in another region"
     if isinstance(reason, reasons.Unreliable | reasons.OperatorMovesTask):
         return "are avoided"
+    if isinstance(reason, reasons.NoExecutorLogin):
+        return "may not authenticate executors"
     return "are kept for GPUs" if isinstance(reason, reasons.KeptForGpus) else "go into maintenance"
 
 

@@ -43,6 +43,13 @@ class SecretDeliverySection(Section):
         "address. Disable this option if agents are behind NAT.",
         default=True,
     )
+    executor_authentication = String(
+        "Agents for tasks with secrets. required: only agents with the flag --authenticate_http_executors, which the "
+        "scheduler reads from the agents. optional: all agents. The value optional weakens the protection: without "
+        "the flag, any process on an agent, of any user, can take the secrets of a task that starts there.",
+        "required",
+        choices=("required", "optional"),
+    )
     reload_seconds = Seconds(
         "Interval at which a task checks its reloadable secrets for changes.", 60.0, minimum=1.0, maximum=86_400.0
     )

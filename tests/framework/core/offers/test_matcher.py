@@ -11,10 +11,11 @@ from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskLaunched
-from tf_scheduler.model.offer import OfferRound, Unavailability
+from tf_scheduler.model.offer import ExecutorLogin, OfferRound, Unavailability
 from tf_scheduler.model.placement import Constraint, Operator
 from tf_scheduler.model.reasons import AgentRejected, AwaitsPreviousAddress, OperatorMovesTask, Unreliable
 from tf_scheduler.model.resources import VirtualNetwork
+from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import AgentFailures, TaskState
 
@@ -73,6 +74,16 @@ def test_lost_task_waits_for_previous_address_until_deadline(now: float, expecte
 )
 def test_unusable_previous_address_is_awaited(home) -> None:
     assert ["worker-0"] == list(match(lost(), home, OTHER).reasons)
+
+
+def test_previous_address_without_executor_login_is_awaited() -> None:
+    """A task with secrets returns only when its agent authenticates executors."""
+    state = lost(replace(SPEC, secrets=(SecretSpec("env:KEY", env="KEY"),)))
+    unsafe = replace(HOME, login=ExecutorLogin(False))
+
+    assert ["worker-0"] == list(match(state, unsafe, OTHER).reasons)
+    assert ["agent-2"] == hosts(match(state, unsafe, OTHER, now=25.0))
+    assert ["agent-1"] == hosts(match(lost(), unsafe, OTHER))
 
 
 @pytest.mark.parametrize(

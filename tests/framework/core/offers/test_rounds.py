@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_job, a_record, a_running_state, a_spec, a_status, an_offer, needs, with_fields
+from builders import LOGIN, a_job, a_record, a_running_state, a_spec, a_status, an_offer, needs, with_fields
+from tf_scheduler.core.launch.launch import plan_launches
 from tf_scheduler.core.offers import rounds
+from tf_scheduler.core.offers.matcher import match_gangs
 from tf_scheduler.core.offers.reservations import UNRESERVE_TIMEOUT, reservation_ids
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT, replace_launch
@@ -15,9 +17,10 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Accept, Decline, RecoveryDecided, ReservationMade, StatusStored, TaskLaunched
 from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed, Tick
 from tf_scheduler.model.ids import AgentId, OfferId
-from tf_scheduler.model.offer import AgentSnapshot, OfferRound
+from tf_scheduler.model.offer import AgentSnapshot, ExecutorLogin, OfferRound
 from tf_scheduler.model.placement import AgentLocation, GangMode, GangSpec
 from tf_scheduler.model.resources import Reservation, thousandths
+from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskState
@@ -360,3 +363,83 @@ def test_reservation_of_a_task_that_is_not_pending_is_released() -> None:
 
     assert isinstance(call, Accept)
     assert {"r-0"} == reservation_ids([call])
+
+
+# --- Executor login
+
+SECRET = SecretSpec("env:KEY", env="KEY", jobs=frozenset({"worker"}))
+OPEN, UNKNOWN = ExecutorLogin(False), ExecutorLogin(None, "http://10.0.0.1:5051/flags does not answer")
+
+
+def a_service_with_secret(**delivery):
+    spec = a_spec(workers=1, ps=0, chief=0, secrets=(SECRET,), secret_delivery=SecretDelivery("http://s", **delivery))
+    return after(SchedulerState(spec), Subscribed("fw-1"))
+
+
+@pytest.mark.parametrize(
+    ("login", "reason"), [(OPEN, "lacks the flag --authenticate_http_executors"), (UNKNOWN, "/flags does not answer")]
+)
+def test_agent_without_executor_login_gets_no_task_with_secrets(login, reason: str) -> None:
+    """Any process there could subscribe as the executor, and read the task's token."""
+    decision = receive(a_service_with_secret(), an_offer(login=login))
+
+    (call,) = decision.calls
+    assert Decline(("offer-1",), rounds.REFUSE_UNSAFE) == call
+    assert reason in str(decision.state.session.pending["worker-0"][0])
+    (outcome,) = decision.outcomes
+    assert outcome.message.startswith("agent agent-1 may not authenticate executors")
+    assert () == receive(decision.state, an_offer("offer-2", login=login)).outcomes
+
+
+def test_agent_with_executor_login_gets_task_with_secrets() -> None:
+    offers = (an_offer(login=OPEN), an_offer("offer-2", "agent-2"))
+    (launch,) = [call for call in receive(a_service_with_secret(), *offers).calls if isinstance(call, Accept)]
+
+    assert ("offer-2",) == launch.offer_ids
+
+
+def test_task_without_secrets_ignores_executor_login() -> None:
+    other = replace(SECRET, jobs=frozenset({"chief"}))
+    for secrets in ((), (other,), (replace(SECRET, source="reference:key"),)):
+        state = after(SchedulerState(a_spec(workers=1, ps=0, chief=0, secrets=secrets)), Subscribed("fw-1"))
+        assert any(isinstance(call, Accept) for call in receive(state, an_offer(login=OPEN)).calls)
+
+
+def test_accepted_agent_without_executor_login_is_warned_of_once() -> None:
+    """One event for each agent, which the health repeats until the agent is removed."""
+    state = a_service_with_secret(requires_executor_login=False)
+    first = receive(state, an_offer(login=OPEN))
+    again = rounds._warn_unprotected(first.state, *matched(state, an_offer(login=OPEN)))
+    gone = rounds.on_agent_failed(first.state, AgentId("agent-1-id")).state
+
+    assert any(isinstance(call, Accept) for call in first.calls)
+    (outcome,) = [item for item in first.outcomes if item.kind == "SecretsUnprotected"]
+    assert outcome.warning
+    assert "agent agent-1 gets secrets, but may not authenticate executors" in outcome.message
+    assert {"agent-1-id": "agent-1"} == first.state.process.unprotected_agents
+    assert () == again.outcomes
+    assert {} == gone.process.unprotected_agents
+
+
+def matched(state, *offers):
+    """A match of the offers, and its launches."""
+    match = match_gangs(state, view_of(state).gangs, offers, 1000.0)
+    return match, plan_launches(state, match.placements, 1000.0, new_id)
+
+
+def test_newest_offer_of_agent_tells_its_executor_login() -> None:
+    """An agent may be restarted with another flag while an offer is held."""
+    older, newer = an_offer(cpus=0.1, login=LOGIN), an_offer("offer-2", login=OPEN)
+    held = receive(a_service_with_secret(), older).state
+
+    assert not any(isinstance(call, Accept) for call in receive(held, newer).calls)
+
+
+@pytest.mark.parametrize(("login", "is_matched"), [(OPEN, False), (LOGIN, True)])
+def test_offer_without_executor_login_costs_no_match(login, is_matched: bool) -> None:
+    """With thousands of pending tasks a match takes seconds."""
+    state = receive(a_service_with_secret(), an_offer(cpus=0.1)).state
+    after = receive(state, an_offer("offer-2", "agent-2", login=login), now=1000.5).state
+
+    assert is_matched is (after.session.failed_match is None)
+    assert is_matched is (len(after.process.evaluations) == 2)

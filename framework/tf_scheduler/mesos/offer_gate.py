@@ -1,0 +1,145 @@
+"""Hold offers until it is known whether their agents authenticate executors.
+
+    OFFERS -> flags of all agents known: to the loop
+           -> else held, while threads read the flags of the agents; then to the loop
+
+Only services with secrets have a gate: others send no request to agents.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from tf_scheduler.model import events
+from tf_scheduler.model.offer import NOT_ASKED, ExecutorLogin
+
+from . import decode
+from .agent_flags import authenticates_executors
+
+Json = Mapping[str, Any]
+
+#: Seconds for which an answer counts; a restarted agent may have other flags.
+ANSWER_SECONDS = 60.0
+#: Seconds for which the answer counts that an agent does not authenticate executors, or no answer.
+_REFUSED_SECONDS = 10.0
+#: Agents that are asked at the same time.
+_THREADS = 16
+
+
+@dataclass(eq=False, slots=True)
+class _HeldOffers:
+    """The offers of one event."""
+
+    offers: list[Json]
+    #: Addresses (IP:PORT) of the agents without an answer.
+    unanswered: set[str]
+
+
+class OfferGate:
+    """Thread-safe. `put` enqueues events; `read` returns flags of an agent (IP:PORT)."""
+
+    def __init__(
+        self, put: Callable[[Callable[[], events.Event | None]], None], read: Callable[[str], Mapping[str, str]]
+    ) -> None:
+        self._put, self._read = put, read
+        self._threads = ThreadPoolExecutor(_THREADS, "agent-flags")
+        self._lock = threading.Lock()
+        self._held: list[_HeldOffers] = []
+        #: Address -> (monotonic time until which the answer counts, answer).
+        self._answers: dict[str, tuple[float, ExecutorLogin]] = {}
+        self._asked: set[str] = set()
+
+    def takes(self, raw: Json) -> bool:
+        """Take an event with offers, or about a held one; return whether it was taken."""
+        if raw.get("type") == "OFFERS" and isinstance(offers := _part(raw, "offers", "offers"), list):
+            self._hold(offers)
+            return True
+        return raw.get("type") == "RESCIND" and self._drop(_part(raw, "rescind", "offer_id", "value"))
+
+    def clear(self) -> None:
+        """Drop all held offers: they are void without the connection."""
+        with self._lock:
+            self._held.clear()
+
+    def close(self) -> None:
+        """Ask no further agent."""
+        self.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _hold(self, offers: list[Json]) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._answers = {key: item for key, item in self._answers.items() if now < item[0]}
+            held = _HeldOffers(offers, {_address(offer) for offer in offers} - self._answers.keys() - {""})
+            self._held.append(held)
+            unasked = held.unanswered - self._asked
+            self._asked |= unasked
+            if not held.unanswered:
+                self._release(held)
+        for address in unasked:
+            self._threads.submit(self._ask, address)
+
+    def _drop(self, offer_id: object) -> bool:
+        with self._lock:
+            for held in self._held:
+                left = [offer for offer in held.offers if _part(offer, "id", "value") != offer_id]
+                if len(left) < len(held.offers):
+                    held.offers = left
+                    return True
+        return False
+
+    def _ask(self, address: str) -> None:
+        """Read the flags of an agent, and release the offers that waited for them."""
+        try:
+            login = ExecutorLogin(authenticates_executors(self._read(address)), "")
+        except Exception as error:
+            # Also if a login service fails: offers must not wait forever.
+            login = ExecutorLogin(problem=decode.sanitize_text(str(error) or type(error).__name__))
+        with self._lock:
+            seconds = ANSWER_SECONDS if login.is_required else _REFUSED_SECONDS
+            self._answers[address] = (time.monotonic() + seconds, login)
+            self._asked.discard(address)
+            for held in tuple(self._held):
+                held.unanswered.discard(address)
+                if not held.unanswered:
+                    self._release(held)
+
+    def _release(self, held: _HeldOffers) -> None:
+        """Enqueue the offers with the answers, under the lock: no RESCIND may overtake."""
+        self._held.remove(held)
+        if held.offers:
+            answers = ((offer, self._answers.get(_address(offer))) for offer in held.offers)
+            logins = {_part(offer, "agent_id", "value"): answer[1] for offer, answer in answers if answer}
+            self._put(partial(_decoded, held.offers, logins))
+
+
+def _decoded(offers: list[Json], logins: Mapping[object, ExecutorLogin]) -> events.Event | None:
+    """Decode the offers, in the loop's thread."""
+    event = decode.event({"type": "OFFERS", "offers": {"offers": offers}})
+    if not isinstance(event, events.OffersReceived):
+        return event
+    return replace(
+        event, offers=tuple(replace(item, login=logins.get(item.agent_id, NOT_ASKED)) for item in event.offers)
+    )
+
+
+def _address(offer: Json) -> str:
+    """Return IP:PORT of the agent; empty if the offer lacks or distorts it."""
+    address = _part(offer, "url", "address")
+    host, port = _part(address, "ip") or _part(address, "hostname"), _part(address, "port")
+    if not host or not port:
+        return ""
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+def _part(value: Any, *path: str) -> Any:
+    """Return a part of untrusted JSON; None if it is missing."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
