@@ -309,6 +309,12 @@ COMMANDS = (
         lambda service, _: service.post(api_path("tf", "secrets", "refresh")),
         show_message,
     ),
+    Command(
+        "secrets acknowledge",
+        "Acknowledge that another process may have taken secrets.",
+        lambda service, _: service.post(api_path("tf", "secrets", "acknowledge")),
+        show_message,
+    ),
     Command("describe", "Show the service specification.", _describe, show_json),
     Command("health", "Show service health.", _health, _show_health),
     Command(

@@ -166,6 +166,7 @@ STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
         events.SecretsRequested, task_id=_launches(state), token=WORDS, nonce=WORDS, address=WORDS
     ),
     events.ReloadSecrets: lambda _: st.builds(events.ReloadSecrets),
+    events.AcknowledgeExposures: lambda _: st.builds(events.AcknowledgeExposures),
     events.TornDown: lambda _: st.just(events.TornDown()),
     events.ClockStepped: lambda _: st.builds(events.ClockStepped, NUMBERS),
     events.Tick: lambda _: st.just(events.Tick()),

@@ -9,7 +9,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.world import World, play
 from tf_scheduler.api.views import service
-from tf_scheduler.api.views.base import MAX_FROZEN, Snapshot
+from tf_scheduler.api.views.base import MAX_NOTICES, Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.plan import Status
@@ -87,7 +87,7 @@ def test_silence_names_the_last_report() -> None:
 
 
 def test_number_of_listed_tasks_is_limited() -> None:
-    world = deployed(a_spec(workers=MAX_FROZEN + 2))
-    frozen = [send.status(f"worker-{n}", RUNNING, healthy=False, message=WHY) for n in range(MAX_FROZEN + 1)]
+    world = deployed(a_spec(workers=MAX_NOTICES + 2))
+    frozen = [send.status(f"worker-{n}", RUNNING, healthy=False, message=WHY) for n in range(MAX_NOTICES + 1)]
     play(world, *frozen)
-    assert 1 + MAX_FROZEN == len(health(world)[1])
+    assert 1 + MAX_NOTICES == len(health(world)[1])

@@ -115,6 +115,7 @@ _ALONE = (
     events.ProgressReported,
     events.SecretsRequested,
     events.ReloadSecrets,
+    events.AcknowledgeExposures,
     events.ExecutorFailed,
     events.EventSkipped,
     events.FrameworksHidden,
@@ -240,8 +241,8 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, ctx: record_progress(state, event, ctx.now)
         case events.SecretsRequested():
             return lambda state, ctx: _on_secrets_requested(state, event, ctx.now)
-        case events.ReloadSecrets():
-            return lambda state, _: secret_tokens.reload_secrets(state)
+        case events.ReloadSecrets() | events.AcknowledgeExposures():
+            return lambda state, _: secret_tokens.command(state, event)
         case events.ExecutorFailed() | events.Tick():
             return lambda state, _: decide(state)
         case events.StatusUpdated():

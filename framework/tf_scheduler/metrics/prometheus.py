@@ -257,6 +257,8 @@ class StateCollector(Collector):
         yield _gauge("reservations", "Reservations of the service.", len(state.stored.reservations))
         suspected = sum(bool(item.failures) for item in state.stored.agent_failures.values())
         yield _gauge("agents_suspected", "Agents with counted launch failures.", suspected)
+        text = "Agents on which another process may have taken secrets, until an operator acknowledges it."
+        yield _gauge("agents_exposed", text, len(state.stored.exposures))
         generation = max((record.generation for record in state.stored.tasks.values()), default=0)
         yield _gauge("cluster_generation", "Generation of the ClusterSpec.", generation)
         text = "Always 1; labels: service, strategy, version of the scheduler."

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from .ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, TaskName
 from .plan import Answer, PlanControl
 from .resources import Operation, Reservation, Resource, VirtualNetwork, Volume
-from .secrets import SecretSource
+from .secrets import SecretExposure, SecretSource
 from .spec import ExecutorSpec, Uri
 from .state import Configuration, Result, SchedulerState
 from .task import AbandonedLaunch, AgentFailures, Recovery, TaskRecord, TaskStatus
@@ -152,6 +152,20 @@ class SecretTokenRedeemed:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretsExposed:
+    """Another process may have secrets; replaces the earlier exposure on the agent."""
+
+    exposure: SecretExposure
+
+
+@dataclass(frozen=True, slots=True)
+class ExposureAcknowledged:
+    """An operator knows of the exposed secrets on an agent."""
+
+    agent_id: AgentId
+
+
+@dataclass(frozen=True, slots=True)
 class TaskForgotten:
     """A decommissioned task has ended: its record and status are erased."""
 
@@ -199,6 +213,8 @@ Change = (
     | TaskPaused
     | TaskResumed
     | SecretTokenRedeemed
+    | SecretsExposed
+    | ExposureAcknowledged
     | TaskForgotten
     | PlanControlled
     | ConfigurationStored
@@ -366,7 +382,9 @@ OutcomeKind = Literal[
     "PlanComplete",
     "ReservationDropped",
     "ReservationLost",
+    "SecretsAcknowledged",
     "SecretsDelivered",
+    "SecretsExposed",
     "SecretsRefused",
     "SecretsReloaded",
     "SecretsUnprotected",

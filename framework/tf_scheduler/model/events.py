@@ -246,6 +246,11 @@ class ReloadSecrets(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class AcknowledgeExposures(Request):
+    """An operator has seen which secrets may have been taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class TornDown(Kinded):
     """Mesos accepted TEARDOWN."""
 
@@ -287,6 +292,7 @@ Event = (
     | PodCommand
     | SecretsRequested
     | ReloadSecrets
+    | AcknowledgeExposures
     | TornDown
     | ClockStepped
     | Tick

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .ids import AgentId, TaskId, name_of
+
 #: Scheme of a source -> its syntax, for messages.
 SOURCE_FORMATS: Mapping[str, str] = {
     "env": "env:NAME",
@@ -86,9 +88,36 @@ class SecretSpec:
         name, _, key = rest.partition("#")
         return SecretSource(scheme, name, key) if scheme == "reference" else None
 
+    @property
+    def name(self) -> str:
+        """Variable or file with the value."""
+        return self.env or self.file
+
     def is_for(self, section: str) -> bool:
         """Return whether the tasks of the section get the secret."""
         return not self.jobs or section in self.jobs
+
+
+@dataclass(frozen=True, slots=True)
+class SecretExposure:
+    """Secrets that another process may have taken on one agent."""
+
+    agent_id: AgentId
+    hostname: str
+    #: Variable or file of each secret, of all launches on the agent.
+    secrets: tuple[str, ...]
+    #: The last of these launches, and what was wrong.
+    launch: TaskId
+    why: str
+    #: Unix time.
+    at: float
+
+    def __str__(self) -> str:
+        return (
+            f"secrets {', '.join(self.secrets)} may have been taken by another process on agent {self.hostname}: "
+            f"{name_of(self.launch)} {self.why}; change the secrets at their sources, restart the tasks that use them, "
+            "then run `dcos-tensorflow secrets acknowledge`"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from .offer import (
 from .plan import PlanControl
 from .reasons import Reason
 from .resources import Reservation
+from .secrets import SecretExposure
 from .spec import ServiceSpec
 from .task import SILENT_STATES, AbandonedLaunch, AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
 
@@ -144,6 +145,8 @@ class StoredState:
     paused: Mapping[TaskName, float] = field(default_factory=dict)
     #: Launch that has fetched its secrets -> digest of the nonce of the request.
     redeemed_tokens: Mapping[TaskId, str] = field(default_factory=dict)
+    #: Secrets that another process may have, by agent, until an operator acknowledges it.
+    exposures: Mapping[AgentId, SecretExposure] = field(default_factory=dict)
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
     #: Launches that may still run on agents that did not answer; their end was not reported.
     abandoned: Mapping[TaskId, AbandonedLaunch] = field(default_factory=dict)

@@ -9,6 +9,7 @@ recoveries/<task name>     Recovery: the launch to replace, or already replaced
 size                       number of workers, while an elastic cluster runs with fewer than configured
 agents/<agent id>          failures counted against an agent
 given/<task id>            nonce that redeemed the secret token of this launch
+exposed/<agent id>         SecretExposure: secrets that another process may have taken on an agent
 paused/<task name>         time at which an operator paused the task
 plans/<plan>               PlanControl: operator commands to the plan
 result                     result of the service
@@ -29,6 +30,7 @@ from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
 from tf_scheduler.model.placement import AgentLocation
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Reservation, Resource
+from tf_scheduler.model.secrets import SecretExposure
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
@@ -46,6 +48,7 @@ RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
 ABANDONED = "abandoned"
 AGENTS, PAUSED, SIZE = "agents", "paused", "size"
 CONFIGURATIONS = "configurations"
+EXPOSED = "exposed"
 
 #: Type -> attribute -> stored name, for renamed attributes. Stored names change only with a step in UPGRADES.
 STORED_NAMES: Mapping[type, Mapping[str, str]] = {
@@ -100,8 +103,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(SIZE, _fields(change)),)
         case effects.AgentFailureRecorded():
             return (_put(f"{AGENTS}/{change.agent.agent_id}", _fields(change.agent)),)
-        case effects.SecretTokenRedeemed():
-            return (_put(f"{GIVEN}/{change.task_id}", _fields(change)),)
+        case effects.SecretTokenRedeemed() | effects.SecretsExposed():
+            return (_put_secrets(change),)
         case effects.TaskPaused():
             return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
         case effects.LaunchRetired():
@@ -132,11 +135,19 @@ def _deleted_key(change: effects.Change) -> str:
             return f"{AGENTS}/{change.agent_id}"
         case effects.TaskResumed():
             return f"{PAUSED}/{change.name}"
+        case effects.ExposureAcknowledged():
+            return f"{EXPOSED}/{change.agent_id}"
         case effects.ReservationDropped():
             return f"{RESERVATIONS}/{change.id}"
         case effects.ConfigurationForgotten():
             return f"{CONFIGURATIONS}/{change.id}"
     return ""
+
+
+def _put_secrets(change: effects.SecretTokenRedeemed | effects.SecretsExposed) -> Put:
+    if isinstance(change, effects.SecretTokenRedeemed):
+        return _put(f"{GIVEN}/{change.task_id}", _fields(change))
+    return _put(f"{EXPOSED}/{change.exposure.agent_id}", _fields(change.exposure))
 
 
 def put_record(record: TaskRecord) -> Put:
@@ -305,6 +316,9 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
         _build(AgentFailures, {**fields, "failures": tuple(fields["failures"])})
     ),
     GIVEN: lambda fields: effects.SecretTokenRedeemed(TaskId(fields["task_id"]), fields["nonce"]),
+    EXPOSED: lambda fields: effects.SecretsExposed(
+        _build(SecretExposure, {**fields, "secrets": tuple(fields["secrets"])})
+    ),
     PAUSED: lambda fields: effects.TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
     CONFIGURATIONS: lambda fields: effects.ConfigurationStored(_build(Configuration, fields)),

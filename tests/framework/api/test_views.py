@@ -10,6 +10,7 @@ from tf_scheduler.api.views import configurations, plans, pods, service, tasks
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.plan import PlanControl
+from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
 from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, Cause, Recovery, TaskState
 
@@ -115,6 +116,21 @@ def test_health_is_the_sdks_code(state, value: int) -> None:
     """As body and as HTTP status; the reason only with `verbose`."""
     assert View({"value": value}, value) == service.health(Snapshot(state), {})
     assert 1 == len(service.health(Snapshot(state), {"verbose": True}).body["reasons"])
+
+
+def test_exposed_secrets_are_reported() -> None:
+    """By health and overview: up to five agents, then those without executor login."""
+    taken = {f"a-{n}": SecretExposure(f"a-{n}", f"agent-{n}", ("KEY",), f"worker-{n}__1", "x", 5.0) for n in range(7)}
+    optional = replace(a_state().spec, secret_delivery=SecretDelivery(requires_executor_login=False))
+    exposed = a_state(RUNNING, RUNNING, exposures=taken, unprotected_agents={"a-1": "agent-1", "a-2": "agent-2"})
+    state = replace(exposed, spec=optional)
+    for shown in (state, replace(state, stored=replace(state.stored, result=Result(Verdict.FAILED, "x", 9.0)))):
+        first, *notices = service.health(Snapshot(shown), {"verbose": True}).body["reasons"][1:8]
+        assert "secrets KEY may have been taken by another process on agent agent-0: worker-0 x" in first
+        assert "secrets may have been taken on 2 more agents" == notices[4]
+        assert "agents get secrets, but may not authenticate executors: agent-1, agent-2 (option" in notices[5]
+    assert (first, *notices) == overview(Snapshot(state)).notices
+    assert 6 == len(overview(Snapshot(exposed)).notices)
 
 
 def test_launch_that_may_still_run_is_reported() -> None:

@@ -12,7 +12,14 @@ from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.interfaces import TaskFiles
 from tf_scheduler.model.effects import Decision
-from tf_scheduler.model.events import Event, PlanCommand, PodCommand, ProgressReported, ReloadSecrets
+from tf_scheduler.model.events import (
+    AcknowledgeExposures,
+    Event,
+    PlanCommand,
+    PodCommand,
+    ProgressReported,
+    ReloadSecrets,
+)
 from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.plan import Answer
 from tf_scheduler.model.state import JournalEntry
@@ -22,7 +29,7 @@ from tf_scheduler.model.task import Progress, TrainingCurve
 TIMEOUT = 10.0
 
 PutEvent = Callable[[Callable[[], Event | None]], None]
-Command = PlanCommand | PodCommand | ReloadSecrets
+Command = PlanCommand | PodCommand | ReloadSecrets | AcknowledgeExposures
 
 
 class SchedulerTimeoutError(SchedulerError):

@@ -18,7 +18,7 @@ from tf_scheduler.api.http.endpoint import (
 )
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
-from tf_scheduler.model.events import PodCommand, ReloadSecrets
+from tf_scheduler.model.events import AcknowledgeExposures, PodCommand, ReloadSecrets
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import SERVICE_ENDED, Verb
 from tf_scheduler.model.task import PodVerb
@@ -119,6 +119,8 @@ def _commands() -> Iterator[Endpoint]:
         yield _post(path, summary, handler, types.PodCommandBody, body_type=list[str], body_optional=True)
     summary = "Send the current values of secrets with `reload` to running programs."
     yield _post("/v1/tf/secrets/refresh", summary, _reload_secrets)
+    summary = "Acknowledge that another process may have taken secrets."
+    yield _post("/v1/tf/secrets/acknowledge", summary, _acknowledge_exposures)
 
 
 def _post(path: str, summary: str, handler: AsyncHandler, body: Any = types.MessageBody, **more: Any) -> Endpoint:
@@ -161,6 +163,10 @@ async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
 
 async def _reload_secrets(request: ApiRequest) -> ApiAnswer:
     return await _run(request, ReloadSecrets())
+
+
+async def _acknowledge_exposures(request: ApiRequest) -> ApiAnswer:
+    return await _run(request, AcknowledgeExposures())
 
 
 async def _run(request: ApiRequest, command: Command) -> ApiAnswer:

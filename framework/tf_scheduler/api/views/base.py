@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -30,8 +30,8 @@ _CODES: Mapping[int, str] = {
 
 #: Seconds without progress that are reported, and their steps: answers are cached between them.
 SILENCE, _SILENCE_STEP = 60, 10
-#: Maximum number of frozen tasks that are listed.
-MAX_FROZEN = 5
+#: Maximum number of frozen tasks, and of agents with exposed secrets, that are listed.
+MAX_NOTICES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,20 @@ class Snapshot:
         """The fields that affect answers, in addition to the state."""
         return self.uninstalling, self.store_error, self.silence
 
+    def exposures(self) -> Iterator[str]:
+        """Yield which secrets other processes have, or could take."""
+        exposures, agents = self.state.stored.exposures.values(), self.state.process.unprotected_agents.values()
+        yield from map(str, islice(exposures, MAX_NOTICES))
+        if len(exposures) > MAX_NOTICES:
+            yield f"secrets may have been taken on {len(exposures) - MAX_NOTICES} more agents"
+        if agents and not self.state.spec.secret_delivery.requires_executor_login:
+            names = ", ".join(islice(agents, MAX_NOTICES))
+            names += f" and {len(agents) - MAX_NOTICES} more" if len(agents) > MAX_NOTICES else ""
+            yield (
+                f"agents get secrets, but may not authenticate executors: {names} "
+                "(option secret_delivery.executor_authentication)"
+            )
+
     def notices(self) -> tuple[str, ...]:
         """Return what hinders the training: frozen tasks, and silence after progress."""
         state = self.state
@@ -96,7 +110,7 @@ class Snapshot:
             for record in (state.stored.tasks.values() if state.derived.unhealthy_count else ())
             if (status := state.stored.statuses.get(record.id)) is not None and status.is_frozen
         )
-        notices = tuple(islice(frozen, MAX_FROZEN))
+        notices = tuple(islice(frozen, MAX_NOTICES))
         if self.silence and state.process.last_progress is not None and state.stored.result is None:
             notices += (f"no progress for {self.silence} s, last from {state.process.last_progress[0]}",)
         return notices

@@ -99,7 +99,7 @@ class Overview:
     refused: str
     #: The job has ended and the framework is removed from Mesos.
     over: bool
-    #: Frozen tasks, and silence after progress, in words.
+    #: Exposed secrets, frozen tasks, and silence after progress, in words.
     notices: tuple[str, ...] = ()
 
     def task(self, name: str | None) -> TaskRow | None:
@@ -150,7 +150,7 @@ def overview(snapshot: Snapshot) -> Overview:
         kept=result is not None and (after_job.keeps_service(state) or bool(after_job.retained_tasks(state))),
         refused=state.process.refused,
         over=state.process.finished,
-        notices=snapshot.notices(),
+        notices=(*snapshot.exposures(), *snapshot.notices()),
     )
 
 

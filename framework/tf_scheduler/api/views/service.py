@@ -46,7 +46,7 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     if params.get("verbose"):
         notices = snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ()
         notices += (*connection_problems.messages(snapshot.state), *_unstarted(snapshot))
-        reasons = (reason, *notices, after_job.abandoned_message(snapshot.state))
+        reasons = (reason, *snapshot.exposures(), *notices, after_job.abandoned_message(snapshot.state))
         body["reasons"] = [text for text in reasons if text]
     return View(body, code)
 

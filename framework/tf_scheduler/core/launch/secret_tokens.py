@@ -17,11 +17,18 @@ from urllib.parse import urlsplit
 
 from tf_executor.contract.payload import Payload
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.model.effects import Decision, Outcome, RequestSecretReload, SecretTokenRedeemed
-from tf_scheduler.model.events import SecretsRequested
+from tf_scheduler.model.effects import (
+    Decision,
+    ExposureAcknowledged,
+    Outcome,
+    RequestSecretReload,
+    SecretsExposed,
+    SecretTokenRedeemed,
+)
+from tf_scheduler.model.events import AcknowledgeExposures, ReloadSecrets, SecretsRequested
 from tf_scheduler.model.ids import NewId, TaskName, executor_of, name_of
 from tf_scheduler.model.plan import Answer, Reply
-from tf_scheduler.model.secrets import SecretSource, SecretSpec
+from tf_scheduler.model.secrets import SecretExposure, SecretSource, SecretSpec
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
@@ -159,7 +166,10 @@ def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decisi
         message = f"request from {event.address} for the secrets of {record.name} was refused: {wrong.message}"
         outcome = Outcome("SecretsRefused", message, record.name, warning=True)
         # Retried requests are frequent: not reported.
-        return Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)
+        refused = Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)
+        is_shared = _is_starting(state, record) and state.stored.redeemed_tokens.get(record.id, nonce) != nonce
+        why = "has a token that two clients used before its start"
+        return refused.then(lambda after: _exposed(after, record, why, now)) if is_shared else refused
     message = f"{event.address} requested the secrets of {record.name}, and receives them"
     outcome = Outcome("SecretsDelivered", message, record.name)
     changes = () if state.stored.redeemed_tokens.get(record.id) == nonce else (SecretTokenRedeemed(record.id, nonce),)
@@ -215,13 +225,66 @@ def _is_running(state: SchedulerState, record: TaskRecord) -> bool:
     return status is not None and status.state is TaskState.RUNNING
 
 
+def command(state: SchedulerState, event: ReloadSecrets | AcknowledgeExposures) -> Decision:
+    """Handle an operator's command about secrets."""
+    return _reload(state) if isinstance(event, ReloadSecrets) else _acknowledge(state)
+
+
+# --- Exposure
+#
+# An agent without --authenticate_http_executors hands the task to the first process that subscribes as its executor.
+# An executor reports TASK_STARTING before it requests secrets. So if the token of a launch was used, and the launch
+# ends without this report, or if two clients used the token, another process may have the secrets.
+
+
+def detect_exposure(state: SchedulerState, record: TaskRecord, stored: TaskStatus | None, now: float) -> Decision:
+    """Report the secrets of an ended launch if its executor never started it.
+
+    Args:
+        state: The state after the end.
+        record: The launch, whose token was used.
+        stored: The last status before the end.
+        now: Unix time.
+    """
+    # A silent launch has the addresses of its container if its executor had reported.
+    has_started = stored is not None and stored.state is not TaskState.STAGING
+    if has_started and not (stored is not None and stored.state.is_silent and not stored.addresses):
+        return decide(state)
+    return _exposed(state, record, "has ended before its executor reported a start, but its token was used", now)
+
+
+def _exposed(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Decision:
+    before = state.stored.exposures.get(record.agent_id)
+    if before is not None and before.launch == record.id:
+        return decide(state)
+    names = {item.name for item in scheduler_secrets(state.spec, record.group)}
+    names |= set() if before is None else set(before.secrets)
+    exposure = SecretExposure(record.agent_id, record.hostname, tuple(sorted(names)), record.id, why, now)
+    outcome = Outcome("SecretsExposed", str(exposure), record.name, warning=True)
+    return decide(state, SecretsExposed(exposure), outcomes=(outcome,))
+
+
+def _acknowledge(state: SchedulerState) -> Decision:
+    """Forget the exposed secrets: an operator knows of them."""
+    exposures = state.stored.exposures.values()
+    if not exposures:
+        return Decision(state, answer=Answer(Reply.ALREADY, "no secrets are reported as possibly taken"))
+    message = f"Acknowledged that secrets may have been taken on {', '.join(item.hostname for item in exposures)}"
+    decision = decide(
+        state,
+        *(ExposureAcknowledged(item.agent_id) for item in exposures),
+        outcomes=(Outcome("SecretsAcknowledged", message),),
+    )
+    return replace(decision, answer=Answer(Reply.OK, message))
+
+
 # --- Reload
 #
 # Executors poll for new values regularly. A reload message only makes them poll immediately; it carries no value and no
 # permission.
 
 
-def reload_secrets(state: SchedulerState) -> Decision:
+def _reload(state: SchedulerState) -> Decision:
     """Ask every executor with reloadable secrets to fetch them."""
     if not any(item.reloads for item in state.spec.secrets):
         why = "no secret has `reload`: tasks get new values at their next start, for example by `pod restart`"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from tf_scheduler.core.launch.secret_tokens import detect_exposure
 from tf_scheduler.core.plans.execute import KILL_INTERVAL
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
@@ -72,7 +73,10 @@ def _on_update(
         changes.append(effects.RecoveryDecided(cancelled))
     decision = decide(state, *changes, calls=_acknowledge(status))
     change = recover.StatusChange(record, status, stored, now, new_id)
-    return decision.then(lambda after: _react(after, change, view))
+    decision = decision.then(lambda after: _react(after, change, view))
+    if status.state.has_ended and status.id in state.stored.redeemed_tokens:
+        decision = decision.then(lambda after: detect_exposure(after, record, stored, now))
+    return decision
 
 
 def _completed(status: TaskStatus, stored: TaskStatus | None, record: TaskRecord, now: float) -> TaskStatus:

@@ -184,6 +184,7 @@ class _Draft:
         self.agent_failures = _Table(stored.agent_failures)
         self.paused = _Table(stored.paused)
         self.redeemed_tokens = _Table(stored.redeemed_tokens)
+        self.exposures = _Table(stored.exposures)
         self.configurations = _Table(stored.configurations)
         derived = state.derived
         self.state_counts = _Table(derived.state_counts)
@@ -227,6 +228,7 @@ class _Draft:
             agent_failures=self.agent_failures.value,
             paused=self.paused.value,
             redeemed_tokens=self.redeemed_tokens.value,
+            exposures=self.exposures.value,
             configurations=self.configurations.value,
             abandoned=self.abandoned.value,
         )
@@ -406,8 +408,8 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.resize(change)
         case effects.TaskForgotten():
             draft.forget_task(change.name)
-        case effects.SecretTokenRedeemed():
-            draft.redeemed_tokens.put(change.task_id, change.nonce)
+        case effects.SecretTokenRedeemed() | effects.SecretsExposed() | effects.ExposureAcknowledged():
+            _apply_secrets(draft, change)
         case effects.ReservationMade():
             draft.reservations.put(change.reservation.id, change.reservation)
         case effects.ReservationDropped():
@@ -429,6 +431,20 @@ def _apply_abandoned(draft: _Draft, change: effects.LaunchAbandoned | effects.Ab
         draft.abandoned.put(change.launch.id, change.launch)
     else:
         draft.abandoned.pop(change.id)
+
+
+def _apply_secrets(
+    draft: _Draft, change: effects.SecretTokenRedeemed | effects.SecretsExposed | effects.ExposureAcknowledged
+) -> None:
+    match change:
+        case effects.SecretTokenRedeemed():
+            draft.redeemed_tokens.put(change.task_id, change.nonce)
+        case effects.SecretsExposed():
+            draft.exposures.put(change.exposure.agent_id, change.exposure)
+        case effects.ExposureAcknowledged():
+            draft.exposures.pop(change.agent_id)
+        case _:
+            assert_never(change)
 
 
 def _apply_order(

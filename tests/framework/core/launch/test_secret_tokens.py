@@ -17,8 +17,14 @@ from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import RequestSecretReload, SecretTokenRedeemed, StatusStored, TaskLaunched
-from tf_scheduler.model.events import ReloadSecrets, SecretsRequested, StatusUpdated
+from tf_scheduler.model.effects import (
+    RequestSecretReload,
+    SecretsExposed,
+    SecretTokenRedeemed,
+    StatusStored,
+    TaskLaunched,
+)
+from tf_scheduler.model.events import AcknowledgeExposures, ReloadSecrets, SecretsRequested, StatusUpdated
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
@@ -105,7 +111,8 @@ def test_token_use_is_stored_before_secrets_are_sent(world) -> None:
     )
 
     stolen = world.ask(nonce="theirs")
-    assert (Reply.FORBIDDEN, ()) == (stolen.answer.reply, stolen.changes)
+    assert Reply.FORBIDDEN is stolen.answer.reply
+    assert not any(isinstance(change, SecretTokenRedeemed) for change in stolen.changes)
     assert "used by another client" in stolen.answer.message
     assert stolen.outcomes[0].warning
 
@@ -184,6 +191,85 @@ def test_token_expires() -> None:
     assert not world.gets_secrets(now=NOW + 61)
     assert "60 s after the launch" in world.ask(now=NOW + 61).answer.message
     assert world.gets_secrets(now=NOW + 60)
+
+
+# Secrets that another process may have.
+
+
+def ends(world, *states):
+    """Report states of worker-0; return the last outcomes about exposed secrets."""
+    for state in states:
+        status = replace(a_status(world.id, state, f"{state}-uuid"), timestamp=NOW + 5)
+        decision = handle(world.state, StatusUpdated(status), NOW + 5, str)
+        world.state = decision.state
+    return [outcome for outcome in decision.outcomes if outcome.kind == "SecretsExposed"]
+
+
+@pytest.mark.parametrize("end", [TaskState.DROPPED, TaskState.FAILED, TaskState.FINISHED, TaskState.KILLED])
+def test_used_token_of_launch_that_never_started_is_reported(end) -> None:
+    """Executors report their start before they request secrets."""
+    world = Launched()
+    assert world.gets_secrets()
+    (outcome,) = ends(world, TaskState.STAGING, end)
+
+    assert outcome.warning
+    assert "secrets A may have been taken by another process on agent agent-1: worker-0 has ended" in outcome.message
+    (exposure,) = world.state.stored.exposures.values()
+    assert (("A",), world.id, "agent-1") == (exposure.secrets, exposure.launch, exposure.hostname)
+
+
+@pytest.mark.parametrize("started", [TaskState.STARTING, TaskState.RUNNING])
+@pytest.mark.parametrize("end", [TaskState.FAILED, TaskState.LOST])
+def test_launch_that_started_does_not_expose_its_secrets(started, end) -> None:
+    world = Launched()
+    assert world.gets_secrets()
+    assert [] == ends(world, started, end)
+    assert {} == world.state.stored.exposures
+
+
+def test_unused_token_does_not_expose_secrets() -> None:
+    world = Launched()
+    assert [] == ends(world, TaskState.DROPPED)
+
+
+@pytest.mark.parametrize(("addresses", "count"), [((), 1), (("10.0.0.7",), 0)])
+def test_lost_launch_exposes_secrets_unless_its_executor_had_reported(addresses, count: int) -> None:
+    """The master's UNREACHABLE keeps the addresses of the executor's status."""
+    world = Launched()
+    assert world.gets_secrets()
+    silent = a_status(world.id, TaskState.UNREACHABLE, "", addresses=addresses, timestamp=NOW)
+    world.state = apply(world.state, StatusStored(silent))
+    assert count == len(ends(world, TaskState.LOST))
+
+
+def test_token_of_two_clients_exposes_secrets_once() -> None:
+    """Whichever was first has the secrets; the end adds no second report."""
+    world = Launched()
+    assert world.gets_secrets(nonce="theirs")
+    refused = world.ask(nonce="mine")
+    again = world.ask(nonce="mine")
+
+    assert (Reply.FORBIDDEN, Reply.FORBIDDEN) == (refused.answer.reply, again.answer.reply)
+    assert ["SecretsRefused", "SecretsExposed"] == [outcome.kind for outcome in refused.outcomes]
+    assert ["SecretsRefused"] == [outcome.kind for outcome in again.outcomes]
+    assert [] == ends(world, TaskState.DROPPED)
+
+
+def test_exposure_stays_until_it_is_acknowledged() -> None:
+    """Also across a restart of the scheduler."""
+    world = Launched()
+    assert world.gets_secrets()
+    ends(world, TaskState.DROPPED)
+    (exposure,) = world.state.stored.exposures.values()
+    (write,) = records.writes(SecretsExposed(exposure), world.state)
+    restarted = apply(SchedulerState(world.state.spec), *records.changes({write.key: write.value}))
+    decision = handle(restarted, AcknowledgeExposures(), NOW, str)
+    (delete,) = (write for change in decision.changes for write in records.writes(change, restarted))
+
+    assert world.state.stored.exposures == restarted.stored.exposures
+    assert (Reply.OK, {}) == (decision.answer.reply, decision.state.stored.exposures)
+    assert write.key == delete.key
+    assert Reply.ALREADY is handle(decision.state, AcknowledgeExposures(), NOW, str).answer.reply
 
 
 # While the task runs.
