@@ -6,13 +6,13 @@ import pytest
 
 from builders import a_spec, a_status, with_fields
 from kit.api import a_record, registered
-from tf_scheduler.api.views import configurations, plans, pods, service, tasks
+from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
-from tf_scheduler.model.state import Result, Verdict
-from tf_scheduler.model.task import AbandonedLaunch, Cause, Recovery, TaskState
+from tf_scheduler.model.state import RefusedCalls, Result, Verdict
+from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery, TaskState
 
 
 def a_state(*states, **options):
@@ -260,3 +260,24 @@ def test_health_names_few_tasks() -> None:
     reasons = service.health(Snapshot(state), {"verbose": True}).body["reasons"]
 
     assert (7, f"{len(records) - 5} other tasks do not start either") == (len(reasons), reasons[-1])
+
+
+def test_problems_with_mesos_are_listed() -> None:
+    """The command `doctor` reads them; an agent without failures is not listed."""
+    failures = {"a": AgentFailures("a", "host-a", (5.0,), 905.0), "b": AgentFailures("b", "host-b", killed_at=5.0)}
+    state = a_state(
+        refused_calls=RefusedCalls("401 no", 7.0, 3),
+        clock_drift=-40.0,
+        abandoned={"ps-0__1": AbandonedLaunch("ps-0__1", "a", "host-a", 9.0)},
+        agent_failures=failures,
+        connected=True,
+    )
+
+    assert {
+        "connected": True,
+        "refused_calls": {"cause": "401 no", "since": 7.0, "count": 3},
+        "clock_drift": -40.0,
+        "may_still_run": ["ps-0 may still run on host-a"],
+        "failing_agents": [{"agent_id": "a", "hostname": "host-a", "failures": [5.0], "avoided_until": 905.0}],
+    } == debug.mesos(Snapshot(state), {}).body
+    assert debug.mesos(Snapshot(a_state()), {}).body["refused_calls"] is None

@@ -15,7 +15,7 @@ from tf_scheduler.model.plan import DEPLOY, RECOVERY, Phase, Plan, Status, Step
 from tf_scheduler.model.reasons import AgentRejected, Reason
 
 from .base import ApiAnswer, Snapshot, View
-from .types import OfferOutcomeBody, OffersBody
+from .types import MesosBody, OfferOutcomeBody, OffersBody
 
 
 def offers(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
@@ -153,6 +153,32 @@ def reservations(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     for item in snapshot.state.stored.reservations.values():
         ids.setdefault(item.location.hostname, []).append(item.id)
     return View(ids)
+
+
+def mesos(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
+    """Problems between the scheduler and Mesos."""
+    state = snapshot.state
+    refused = state.process.refused_calls
+    agents = state.stored.agent_failures.values()
+    body: MesosBody = {
+        "connected": state.session.connected,
+        "refused_calls": None
+        if refused is None
+        else {"cause": refused.cause, "since": refused.since, "count": refused.count},
+        "clock_drift": state.process.clock_drift,
+        "may_still_run": [str(launch) for launch in state.stored.abandoned.values()],
+        "failing_agents": [
+            {
+                "agent_id": item.agent_id,
+                "hostname": item.hostname,
+                "failures": list(item.failures),
+                "avoided_until": item.avoided_until,
+            }
+            for item in agents
+            if item.failures
+        ],
+    }
+    return View(body)
 
 
 async def threads(_call: object) -> ApiAnswer:

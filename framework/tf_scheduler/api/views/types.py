@@ -288,6 +288,31 @@ OfferOutcomeBody = TypedDict(
 )
 
 
+class RefusedCallsBody(TypedDict):
+    cause: str
+    since: float
+    count: int
+
+
+class FailingAgentBody(TypedDict):
+    agent_id: str
+    hostname: str
+    failures: list[float]
+    avoided_until: float
+
+
+class MesosBody(TypedDict):
+    """Problems between the scheduler and Mesos; times are Unix times."""
+
+    connected: bool
+    #: Null while Mesos accepts the scheduler's calls.
+    refused_calls: RefusedCallsBody | None
+    #: Seconds by which the master's clock is ahead; 0 if tolerable.
+    clock_drift: float
+    may_still_run: list[str]
+    failing_agents: list[FailingAgentBody]
+
+
 class OffersBody(TypedDict):
     acceptedCount: int
     rejectedCount: int
