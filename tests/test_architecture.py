@@ -32,6 +32,8 @@ IMPURE = {
 PURE = {
     "tf_scheduler.model",
     "tf_scheduler.core",
+    "tf_scheduler.doctor.checks",
+    "tf_scheduler.doctor.facts",
     "tf_scheduler.history.model",
     "tf_scheduler.runtimes.catalogue",
     "tf_executor.contract.payload",
@@ -103,6 +105,7 @@ ALLOWED = {
         "tf_scheduler.rate_limit",
         "tf_scheduler.interfaces",
     },
+    "tf_scheduler.doctor": {"tf_scheduler.errors", "tf_scheduler.store", "dcos_command", "mesos_client"},
     "tf_scheduler.web": set(),
     "dcos_command": set(),
     "mesos_client": set(),

@@ -42,7 +42,7 @@ HELP_SECTIONS: Mapping[str, Collection[str]] = {
     "Train": ("local", "options", "convert", "runtime", "progress", "result", "history"),
     "Change": ("plan", "pod", "update", "secrets", "uninstall"),
     "Inspect": (
-        *("health", "why", "tasks", "logs", "events", "debug", "cluster", "endpoints"),
+        *("doctor", "health", "why", "tasks", "logs", "events", "debug", "cluster", "endpoints"),
         *("describe", "config", "state"),
     ),
     "Build": ("package", "executor", "scheduler"),
@@ -232,7 +232,7 @@ def _callback(command: Command, program: CliProgram) -> Callable[..., None]:
         as_json = as_json or (program.sdk_json and command.sdk_json)
         try:
             with report_as_json(as_json, sys.stdout, one_line=params.get("follow", False)):
-                service = program.find(_service_options(before, params), program.environment)
+                service = program.find(service_options(before, params), program.environment)
                 perform(command, service, params, program.screen(), as_json=as_json)
         except KeyboardInterrupt:
             context.exit(INTERRUPTED)
@@ -240,7 +240,7 @@ def _callback(command: Command, program: CliProgram) -> Callable[..., None]:
     return run_command
 
 
-def _service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
+def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
     """The options after the command win over those before it."""
     options = {**before, **{name: value for name, value in params.items() if value is not None}}
     return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token")})
@@ -249,7 +249,7 @@ def _service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> Se
 def _completion(kind: str, program: CliProgram) -> Callable[..., list[CompletionItem]]:
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            service = program.find(_service_options(context.ensure_object(dict), context.params), program.environment)
+            service = program.find(service_options(context.ensure_object(dict), context.params), program.environment)
             names = valid_names(replace(service, timeout=_COMPLETION_TIMEOUT), kind, context.params)
         except (CommandError, OSError):
             return []

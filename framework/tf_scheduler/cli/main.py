@@ -18,7 +18,7 @@ from tf_scheduler import __version__
 from .common.groups import LazyGroup
 from .local_run.discovery import SERVICE_PROGRAM
 
-_MODULES = ("convert", "history", "local", "options", "package", "runtime", "scheduler", "state")
+_MODULES = ("convert", "doctor", "history", "local", "options", "package", "runtime", "scheduler", "state")
 #: Command -> module that defines it. Imported when called, because each needs much of the program.
 LAZY_COMMANDS = {**{name: name for name in _MODULES}, "executor": "package"}
 

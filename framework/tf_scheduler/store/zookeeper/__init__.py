@@ -31,8 +31,8 @@ With credentials or a client certificate only their owner has access to the serv
 Supports ZooKeeper 3.4 (DC/OS) to 3.8, TLS from 3.5.
 """
 
-from tf_scheduler.store.zookeeper.store import ZooKeeperStore
+from tf_scheduler.store.zookeeper.store import ZooKeeperStore, is_world_accessible
 
 from .address import ZooKeeperAddress, ZooKeeperTls
 
-__all__ = ["ZooKeeperAddress", "ZooKeeperStore", "ZooKeeperTls"]
+__all__ = ["ZooKeeperAddress", "ZooKeeperStore", "ZooKeeperTls", "is_world_accessible"]

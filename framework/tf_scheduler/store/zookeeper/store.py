@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from operator import methodcaller
 from types import MappingProxyType
 
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 
 from tf_scheduler.store import interface
 
@@ -72,6 +74,24 @@ def _garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head, deadline:
 def _children(session: ZooKeeperSession, path: str, deadline: Deadline) -> list[str]:
     names: list[str] = session.ask(lambda client: client.get_children_async(path), deadline)
     return names
+
+
+def is_world_accessible(address: ZooKeeperAddress, service: str, timeout: float) -> bool | None:
+    """Return whether every client can access the service's node; None: missing.
+
+    Connects without credentials. Raises as the constructor of ZooKeeperStore does.
+    """
+    anonymous = replace(address, credentials="", request_timeout=timeout, session_timeout=timeout)
+    with closing(ZooKeeperSession(anonymous)) as session:
+        path = ServiceTree(session, interface.service_key(service)).path
+        with session.translate_errors():
+            try:
+                acls, _ = session.ask(lambda client: client.get_acls_async(path), Deadline(timeout))
+            except NoNodeError:
+                return None
+            except NoAuthError:  # newer servers show the list to its owners only
+                return False
+    return any(acl.id.scheme == "world" for acl in acls)
 
 
 #: Bytes that the request for an entry counts for, in addition to the entry's size.

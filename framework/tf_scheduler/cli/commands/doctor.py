@@ -1,0 +1,133 @@
+"""Command `doctor`: examine a cluster, a service and this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dcos_command.client import ServiceClient, ServiceOptions
+from dcos_command.errors import CommandError, UsageError
+from dcos_command.main import common_options, service_options
+from dcos_command.output import Table, Word
+from mesos_local.host.errors import MesosLocalError
+from mesos_local.libmesos.download import check_platform, default_cache
+from tf_scheduler.cli.common.folders import state_home
+from tf_scheduler.cli.common.groups import examples
+from tf_scheduler.cli.common.options_file import load_document
+from tf_scheduler.cli.common.output import echo_json, screen
+from tf_scheduler.cli.local_run.discovery import resolve_service
+from tf_scheduler.doctor.checks import Check, Finding, Level, judge
+from tf_scheduler.doctor.facts import Unknown
+from tf_scheduler.doctor.gather import Document, Subject, attempt, gather
+from tf_scheduler.options.load import resolve
+
+_MEANINGS = {Level.RED: "bad", Level.YELLOW: "wait", Level.GREEN: "good", Level.NOT_CHECKED: "dim"}
+_UNREACHABLE = 3
+
+
+@click.command()
+@examples(
+    "doctor",
+    "doctor --options options.json --master 10.0.0.1:5050",
+    "doctor --url http://10.0.0.5:8080 --security",
+)
+@click.option("--options", "file", type=click.Path(path_type=Path), metavar="FILE", help="Options file of the service.")
+@click.option("--master", default="", metavar="ADDRESS", help="Mesos master. Default: the option mesos.master.")
+@click.option("--security", is_flag=True, help="Run only the security checks.")
+@click.pass_context
+def doctor(context: click.Context, /, file: Path | None, master: str, security: bool, **params: Any) -> None:
+    """Check the cluster, the service and this machine.
+
+    Run this command before an installation with --options, and after it. Without options and service, it checks this
+    machine. Each line is red, yellow, green or not checked, with the reason and what to do.
+
+    Exit code 0: nothing is red. 1: at least one line is red. 3: neither --master nor --url answered.
+    """
+    # Without a handler, Python prints the warnings of kazoo; the findings have the reasons.
+    logging.getLogger().addHandler(logging.NullHandler())
+    selected = service_options(context.ensure_object(dict), params)
+    document = None if file is None else resolve(load_document(file))
+    service = _service(selected, document)
+    subject = Subject(
+        options=attempt(lambda: _installed_options(service)) if document is None else document,
+        master=master,
+        service=service,
+        folders=(state_home(), default_cache()),
+        local_mesos_problem=_local_mesos_problem(),
+        security_only=security,
+    )
+    facts = gather(subject)
+    results = judge(facts, security=security)
+    if params["as_json"] or context.ensure_object(dict).get("as_json"):
+        echo_json(_as_json(results))
+    else:
+        _show(results)
+    if any(finding.level is Level.RED for _, finding in results):
+        sys.exit(1)
+    is_asked = bool(master or selected.url or selected.name)
+    sys.exit(_UNREACHABLE if is_asked and not facts.was_anything_reached else 0)
+
+
+doctor.params += common_options()
+
+
+def _service(selected: ServiceOptions, document: Document | None) -> ServiceClient | Unknown:
+    """Return the selected service; with an options file, the service of its name."""
+    if document is not None and not selected.name and not selected.url:
+        selected = ServiceOptions(str(document["service"]["name"]), "", selected.token)
+    try:
+        return resolve_service(selected, os.environ)
+    except UsageError:
+        raise
+    except CommandError as error:
+        return Unknown(str(error).partition("\n")[0].rstrip("."))
+
+
+def _installed_options(service: ServiceClient | Unknown) -> Document:
+    """Return the options of the running service, secrets masked."""
+    if isinstance(service, Unknown):
+        raise CommandError("no options: pass --options, or --url of a service")
+    name = service.get("v1/configurations/targetId")[0]
+    return resolve(service.get(f"v1/configurations/{name}")["options"])
+
+
+def _local_mesos_problem() -> str:
+    try:
+        check_platform()
+    except MesosLocalError as error:
+        return str(error)
+    return ""
+
+
+def _as_json(results: Iterable[tuple[Check, Finding]]) -> Document:
+    results = list(results)
+    counts = {level.value: sum(finding.level is level for _, finding in results) for level in Level}
+    checks = [
+        {
+            "check": check.name,
+            "title": check.title,
+            "status": finding.level.value,
+            "message": finding.message,
+            "remedy": finding.remedy,
+        }
+        for check, finding in results
+    ]
+    return {"checks": checks, "counts": counts}
+
+
+def _show(results: Iterable[tuple[Check, Finding]]) -> None:
+    results = list(results)
+    rows = [
+        (Word(finding.level.value, _MEANINGS[finding.level]), check.title, finding.message, finding.remedy or "-")
+        for check, finding in results
+    ]
+    counts = ", ".join(
+        f"{count} {level.value}" for level in Level if (count := sum(item.level is level for _, item in results))
+    )
+    screen().show([Table(("", "check", "finding", "what to do"), rows), counts])

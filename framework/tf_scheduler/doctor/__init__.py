@@ -1,0 +1,1 @@
+"""`dcos-tensorflow doctor`: facts about a cluster and a service, and findings."""

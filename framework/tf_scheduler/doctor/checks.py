@@ -1,0 +1,419 @@
+"""Checks of `doctor`: pure functions from facts to findings, and their table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from .facts import AgentFacts, CertificateFacts, Facts, Unknown, is_loopback
+
+# --- Findings
+
+
+class Level(str, Enum):
+    """Result of a check."""
+
+    RED = "red"
+    YELLOW = "yellow"
+    GREEN = "green"
+    #: Grey: the facts are unknown.
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Result, its reason, and what to do about it."""
+
+    level: Level
+    message: str
+    remedy: str = ""
+
+
+def _green(message: str) -> Finding:
+    return Finding(Level.GREEN, message)
+
+
+def _unchecked(unknown: Unknown, remedy: str = "") -> Finding:
+    return Finding(Level.NOT_CHECKED, unknown.reason, remedy)
+
+
+_MAX_NAMES = 5
+_Item = TypeVar("_Item", bound=object)
+
+
+def _names(items: Iterable[_Item]) -> str:
+    """Return up to five items, and the number of the others."""
+    texts = list(dict.fromkeys(map(str, items)))
+    more = f" and {len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else ""
+    return ", ".join(texts[:_MAX_NAMES]) + more
+
+
+def _has_secrets(facts: Facts) -> bool:
+    if isinstance(facts.options, Unknown):
+        return False
+    service = facts.options["service"]
+    key = service["gcs_key"] or service["use_gcs_key_secret"] or service["security"]["kerberos"]["enabled"]
+    return bool(facts.options["secrets"] or key)
+
+
+# --- Security
+
+
+def executor_login(facts: Facts) -> Finding:
+    """Without a login any process of an agent can take an executor's place."""
+    if isinstance(facts.agents, Unknown):
+        return _unchecked(facts.agents)
+    remedy = "start the agents with --authenticate_http_executors and --jwt_secret_key=FILE"
+    off = [agent.hostname for agent, flags in _flags(facts.agents) if not _is_on(flags, "authenticate_http_executors")]
+    if off and _has_secrets(facts):
+        message = f"any process of these agents can take the secrets of a task that starts there: {_names(off)}"
+        return Finding(Level.RED, message, remedy)
+    if off:
+        return Finding(Level.YELLOW, f"these agents do not authenticate executors: {_names(off)}", remedy)
+    return _silent_agents(facts.agents) or _green("the agents authenticate executors")
+
+
+def _flags(agents: Iterable[AgentFacts]) -> Iterator[tuple[AgentFacts, Mapping[str, str]]]:
+    """Yield the agents that returned their flags."""
+    for agent in agents:
+        if not isinstance(agent.flags, Unknown):
+            yield agent, agent.flags
+
+
+def _is_on(flags: Mapping[str, str], name: str) -> bool:
+    return flags.get(name) == "true"
+
+
+def _silent_agents(agents: Iterable[AgentFacts]) -> Finding | None:
+    """Return a finding about agents without flags; None if all answered."""
+    agents = tuple(agents)
+    silent = [agent for agent in agents if isinstance(agent.flags, Unknown)]
+    if not silent:
+        return None if agents else Finding(Level.NOT_CHECKED, "no agent is registered with the master")
+    assert isinstance(silent[0].flags, Unknown)
+    message = f"no flags from {_names(agent.hostname for agent in silent)}: {silent[0].flags.reason}"
+    remedy = "run this command where the agents can be reached, or permit GET /flags of the agents"
+    return Finding(Level.NOT_CHECKED if len(silent) == len(agents) else Level.YELLOW, message, remedy)
+
+
+def shared_user(facts: Facts) -> Finding:
+    """Tasks of one user on one agent can read each other's memory and files."""
+    if isinstance(facts.options, Unknown):
+        return _unchecked(facts.options)
+    if isinstance(facts.master, Unknown):
+        return _unchecked(facts.master)
+    user = str(facts.options["service"]["user"])
+    own = _own_id(facts)
+    agents = {agent for item in facts.master.frameworks if item.id == own for _, agent in item.users}
+    others = [(item.name, item.users) for item in facts.master.frameworks if item.id != own]
+    remedy = "choose a service.user of its own for each service (a new installation)"
+    shared = [name for name, users in others if any((user, agent) in users for agent in agents)]
+    if shared:
+        message = f"tasks of other frameworks run as user {user} on the same agents: {_names(shared)}"
+        return Finding(Level.RED, message, remedy)
+    if elsewhere := [name for name, users in others if any(user == other for other, _ in users)]:
+        message = f"tasks of other frameworks run as user {user} on other agents: {_names(elsewhere)}"
+        return Finding(Level.YELLOW, message, remedy)
+    return _green(f"no task of another framework runs as user {user}")
+
+
+def _own_id(facts: Facts) -> str:
+    return "" if isinstance(facts.service, Unknown) else facts.service.framework_id
+
+
+def isolation(facts: Facts) -> Finding:
+    """Executors should not be root, and tasks with secrets should not see each other."""
+    if isinstance(facts.agents, Unknown):
+        return _unchecked(facts.agents)
+    answered = list(_flags(facts.agents))
+    fixed = [agent for agent, flags in answered if flags.get("switch_user") == "false"]
+    as_root = [agent.hostname for agent in fixed if agent.runs_as_root is not False]
+    open_processes = [
+        agent.hostname
+        for agent, flags in answered
+        if "namespaces/pid" not in (part.strip() for part in flags.get("isolation", "").split(","))
+    ]
+    problems, remedies = [], []
+    if as_root:
+        problems.append(f"executors run as the user of the agent, usually root: {_names(as_root)}")
+        remedies.append("start these agents with --switch_user")
+    if open_processes and _has_secrets(facts):
+        problems.append(f"processes of a task with secrets are visible to other tasks: {_names(open_processes)}")
+        remedies.append("add namespaces/pid to --isolation of these agents")
+    if problems:
+        return Finding(Level.RED, "; ".join(problems), "; ".join(remedies))
+    if fixed:
+        message = f"tasks of all services run as the user of the agent: {_names(agent.hostname for agent in fixed)}"
+        return Finding(Level.YELLOW, message, "run the agents as root with --switch_user")
+    return _silent_agents(facts.agents) or _green("the agents run executors as the task's user")
+
+
+def zookeeper_acl(facts: Facts) -> Finding:
+    """A client that can write the state can start the job again, or change it."""
+    if isinstance(facts.store, Unknown):
+        return _unchecked(facts.store)
+    store = facts.store
+    remedy = "install the service again with zk://HOSTS?credentials=FILE in scheduler.state (docs/install.md)"
+    if store.is_open:
+        message = f"every client of {store.address} can read, change and delete the state (ACL world:anyone)"
+        return Finding(Level.RED, message, remedy)
+    if store.is_open is None and not store.has_credentials:
+        message = f"scheduler.state has no credentials: every client of {store.address} will be able to change it"
+        return Finding(Level.YELLOW, message, remedy)
+    return _green("only the service can access its state")
+
+
+def open_api(facts: Facts) -> Finding:
+    """A client that can write to the API can run programs as the service's user."""
+    remedy = "set api.write_token (docs/api.md)"
+    if not isinstance(facts.options, Unknown) and facts.options["api"]["authentication"] == "none":
+        return Finding(Level.RED, "api.authentication is none: every client has full access", remedy)
+    if isinstance(facts.api, Unknown):
+        return _unchecked(facts.api)
+    api = facts.api
+    if api.status in (401, 403):
+        return _green(f"{api.url} refuses writes without a token")
+    if api.status != 404:
+        return Finding(Level.NOT_CHECKED, f"{api.url} answered HTTP {api.status} to a write without a token")
+    if api.from_master:
+        message = f"{api.url} accepts writes from the master's machine, where this command runs"
+        return Finding(Level.NOT_CHECKED, message, "run this command on another machine")
+    return Finding(Level.RED, f"{api.url} accepts writes without a token", remedy)
+
+
+#: Days before the end of a certificate.
+_EXPIRES_SOON, _EXPIRES = 14.0, 30.0
+
+
+def tls(facts: Facts) -> Finding:
+    """Secrets must not be readable in the network; certificates must not expire."""
+    findings = [*_plain_secrets(facts), *map(_certificate, facts.certificates)]
+    for level in (Level.RED, Level.YELLOW, Level.GREEN):
+        if chosen := [finding for finding in findings if finding.level is level]:
+            return Finding(level, _joined(item.message for item in chosen), _joined(item.remedy for item in chosen))
+    return _unchecked(facts.options) if isinstance(facts.options, Unknown) else _green("no secret crosses the network")
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, texts)))
+
+
+def _plain_secrets(facts: Facts) -> Iterator[Finding]:
+    if isinstance(facts.options, Unknown):
+        return
+    options, url = facts.options, _delivery_url(facts)
+    if _has_secrets(facts) and not url.startswith("https://") and not is_loopback(url):
+        place = f"from {url}" if url else "because the API has no certificate"
+        remedy = "set api.certificate_file and api.key_file, or an https URL in secret_delivery.url"
+        yield Finding(Level.RED, f"tasks get their secrets unencrypted, {place}", remedy)
+    if options["mesos"]["secret"] and not options["tls"]["enabled"]:
+        yield Finding(Level.YELLOW, "mesos.secret is sent to the master unencrypted", "set tls.enabled")
+
+
+def _delivery_url(facts: Facts) -> str:
+    """Return the URL from which tasks get their secrets; empty: http, host unknown."""
+    assert not isinstance(facts.options, Unknown)
+    if url := str(facts.options["secret_delivery"]["url"]):
+        return url
+    if not isinstance(facts.api, Unknown):
+        return facts.api.url
+    return "https://" if facts.options["api"]["certificate_file"] else ""
+
+
+def _certificate(certificate: CertificateFacts) -> Finding:
+    days, url = certificate.days_left, certificate.url
+    if certificate.problem:
+        remedy = "set DCOS_TENSORFLOW_CA_FILE to the CA's PEM file"
+        return Finding(Level.YELLOW, f"{url}: {certificate.problem}", remedy)
+    if days < _EXPIRES:
+        text = f"the certificate of {url} {f'expires in {days:.0f} days' if days > 0 else 'has expired'}"
+        return Finding(Level.RED if days < _EXPIRES_SOON else Level.YELLOW, text, "renew the certificate")
+    return _green(f"the certificate of {url} is valid for {days:.0f} days")
+
+
+# --- Cluster and service
+
+
+def same_name(facts: Facts) -> Finding:
+    """Another framework of the name runs its tasks next to those of the service."""
+    if isinstance(facts.master, Unknown):
+        return _unchecked(facts.master)
+    if isinstance(facts.options, Unknown):
+        return _unchecked(facts.options)
+    name = str(facts.options["service"]["name"])
+    others = [item.id for item in facts.master.frameworks if item.name == name and item.id != _own_id(facts)]
+    if not others:
+        return _green(f"no other framework has the name {name}")
+    if _own_id(facts):
+        remedy = f"tear the other framework down (docs/operations.md), for example {others[0]}"
+        return Finding(Level.RED, f"other frameworks have the name {name}: {_names(others)}", remedy)
+    remedy = "choose another service.name, or uninstall that service; if it is this service, pass its --url"
+    return Finding(Level.RED, f"a framework of the name {name} is registered: {_names(others)}", remedy)
+
+
+#: Seconds. A Date header has whole seconds.
+MAX_CLOCK_OFFSET = 5.0
+
+
+def clock(facts: Facts) -> Finding:
+    """Clocks that differ make deadlines, tokens and certificates fail."""
+    offsets = {} if isinstance(facts.master, Unknown) else {"the master": facts.master.clock_offset}
+    if not isinstance(facts.agents, Unknown):
+        offsets |= {f"agent {agent.hostname}": agent.clock_offset for agent in facts.agents}
+    offsets = {name: seconds for name, seconds in offsets.items() if seconds is not None}
+    wrong = [
+        f"the clock of {name} is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} this machine's"
+        for name, seconds in offsets.items()
+        if seconds is not None and abs(seconds) > MAX_CLOCK_OFFSET
+    ]
+    own = () if isinstance(facts.service, Unknown) else facts.service.clock_problems
+    if wrong or own:
+        message = f"{_names(wrong)}{'; ' if wrong and own else ''}{'; '.join(own[-_MAX_NAMES:])}"
+        return Finding(Level.RED, message, "synchronize the clocks with NTP, for example with chrony")
+    if not offsets:
+        return _unchecked(facts.master if isinstance(facts.master, Unknown) else Unknown("no server returned its time"))
+    return _green(f"the clocks of {len(offsets)} servers agree with this machine's")
+
+
+def refused_calls(facts: Facts) -> Finding:
+    """Mesos ignores a scheduler whose calls it refuses."""
+    if isinstance(facts.service, Unknown):
+        return _unchecked(facts.service)
+    if facts.service.refused_calls:
+        remedy = "grant the scheduler's principal the permissions that the message names (docs/install.md)"
+        return Finding(Level.RED, f"Mesos refuses calls: {facts.service.refused_calls}", remedy)
+    if facts.service.failed_calls:
+        message = f"calls failed since the subscription: {_joined(facts.service.failed_calls[-_MAX_NAMES:])}"
+        return Finding(Level.YELLOW, message, "check the network to the master, and the load of the master")
+    return _green("Mesos has answered all calls since the subscription")
+
+
+def leftovers(facts: Facts) -> Finding:
+    """A launch that was given up may still run, and write checkpoints."""
+    if isinstance(facts.service, Unknown):
+        return _unchecked(facts.service)
+    if facts.service.may_still_run:
+        remedy = "restart these agents or the connection to them, or mark them as gone (docs/operations.md)"
+        return Finding(Level.RED, _names(facts.service.may_still_run), remedy)
+    return _green("no launch that was given up may still run")
+
+
+#: Default of recovery.avoid_for in seconds.
+_AVOID_FOR = 900.0
+
+
+def failing_agents(facts: Facts) -> Finding:
+    """An agent that drops or loses each launch delays the job."""
+    if isinstance(facts.service, Unknown):
+        return _unchecked(facts.service)
+    agents = facts.service.failing_agents
+    remedy = "read the logs of these agents; drain an agent that does not recover (docs/troubleshooting.md)"
+    if avoided := [f"{host} ({len(failures)} launches)" for host, failures, until in agents if until > facts.now]:
+        return Finding(Level.RED, f"launches keep failing on {_names(avoided)}", remedy)
+    window = _AVOID_FOR if isinstance(facts.options, Unknown) else facts.options["recovery"]["avoid_for"]
+    recent = [host for host, failures, _ in agents if any(at > facts.now - window for at in failures)]
+    if recent:
+        return Finding(Level.YELLOW, f"launches have failed on {_names(recent)} in the last {window:g} s", remedy)
+    return _green("no launch was dropped or lost recently")
+
+
+def artefacts(facts: Facts) -> Finding:
+    """Tasks cannot start without the files of the options."""
+    if isinstance(facts.artefacts, Unknown):
+        return _unchecked(facts.artefacts)
+    if wrong := [f"{item.option}: {item.url}: {item.problem}" for item in facts.artefacts if item.problem]:
+        return Finding(Level.RED, _names(wrong), "upload the file, or correct the option")
+    if skipped := [f"{item.option}: {item.url}" for item in facts.artefacts if not item.is_checked]:
+        return Finding(Level.NOT_CHECKED, f"this machine cannot request {_names(skipped)}")
+    count = len(facts.artefacts)
+    return _green(f"{count} URL{'' if count == 1 else 's'} of the options can be fetched from this machine")
+
+
+# --- Laptop
+
+
+_GIB = 1 << 30
+#: Free bytes of a folder.
+_MIN_FREE, _SCARCE = _GIB, 5 * _GIB
+
+
+def disk(facts: Facts) -> Finding:
+    """Local runs write logs, checkpoints and a 123 MB library."""
+    if isinstance(facts.laptop, Unknown):
+        return _unchecked(facts.laptop)
+    free = facts.laptop.free
+    for level, limit in ((Level.RED, _MIN_FREE), (Level.YELLOW, _SCARCE)):
+        if low := [f"{folder}: {size / _GIB:.1f} GiB free" for folder, size in free.items() if size < limit]:
+            remedy = "free disk space, or set TMPDIR, XDG_STATE_HOME and XDG_CACHE_HOME to another disk"
+            return Finding(level, _names(low), remedy)
+    return _green(f"at least {min(free.values(), default=0) / _GIB:.0f} GiB free")
+
+
+#: Oldest Python of this program (setup.cfg).
+MIN_PYTHON = (3, 10)
+
+
+def python(facts: Facts) -> Finding:
+    """The interpreters of this program and of local tasks."""
+    if isinstance(facts.laptop, Unknown):
+        return _unchecked(facts.laptop)
+    version = ".".join(map(str, facts.laptop.python))
+    if facts.laptop.python < MIN_PYTHON:
+        return Finding(Level.RED, f"Python {version} is too old", "use Python 3.10 or newer")
+    if facts.laptop.missing_programs:
+        message = f"programs of the options do not exist on this machine: {_names(facts.laptop.missing_programs)}"
+        remedy = "correct the option `python`, or run: dcos-tensorflow runtime create NAME"
+        return Finding(Level.RED, message, remedy)
+    return _green(f"Python {version}")
+
+
+def libraries(facts: Facts) -> Finding:
+    """The libraries of this program and of the local Mesos."""
+    if isinstance(facts.laptop, Unknown):
+        return _unchecked(facts.laptop)
+    if facts.laptop.missing_libraries:
+        message = f"missing Python packages: {_names(facts.laptop.missing_libraries)}"
+        return Finding(Level.RED, message, "install the program again with pip")
+    if facts.laptop.no_local_mesos:
+        message = f"no local cluster can run here: {facts.laptop.no_local_mesos}"
+        return Finding(Level.YELLOW, message, "install the packages, or use the master of an existing Mesos")
+    return _green("all libraries are installed")
+
+
+# --- Table
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A line of the output. `name` is stable, for programs."""
+
+    name: str
+    title: str
+    judge: Callable[[Facts], Finding]
+    is_security: bool = False
+
+
+CHECKS = (
+    Check("executor_login", "executor authentication", executor_login, is_security=True),
+    Check("shared_user", "shared user", shared_user, is_security=True),
+    Check("isolation", "root executors, isolation", isolation, is_security=True),
+    Check("zookeeper_acl", "ZooKeeper ACL", zookeeper_acl, is_security=True),
+    Check("open_api", "open API", open_api, is_security=True),
+    Check("tls", "TLS", tls, is_security=True),
+    Check("same_name", "frameworks of the same name", same_name),
+    Check("clock", "clocks", clock),
+    Check("refused_calls", "refused calls", refused_calls),
+    Check("leftovers", "launches that may still run", leftovers),
+    Check("failing_agents", "agents that drop launches", failing_agents),
+    Check("artefacts", "artefacts", artefacts),
+    Check("disk", "disk space", disk),
+    Check("python", "Python", python),
+    Check("libraries", "libraries", libraries),
+)
+
+
+def judge(facts: Facts, *, security: bool = False) -> list[tuple[Check, Finding]]:
+    """Return the finding of each check; `security`: only of the security checks."""
+    return [(check, check.judge(facts)) for check in CHECKS if check.is_security or not security]

@@ -1,0 +1,491 @@
+"""Gather facts from the master, the agents, the state store and the API.
+
+Requests are made in parallel, each with a timeout. A failure becomes an Unknown with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+from dcos_command.client import ServiceClient, api_path
+from dcos_command.errors import CommandError, RefusedError
+from mesos_client.http import clock_offset
+from mesos_client.masters import Leader, ZooKeeperUrl, parse_masters
+from tf_scheduler.errors import SchedulerError
+
+from .facts import (
+    AgentFacts,
+    ApiFacts,
+    ArtefactFacts,
+    CertificateFacts,
+    Facts,
+    FrameworkFacts,
+    LaptopFacts,
+    MasterFacts,
+    ServiceFacts,
+    StoreFacts,
+    Unknown,
+    is_loopback,
+)
+from .files import PARALLEL, TIMEOUT, gather_artefacts, gather_laptop
+
+Document = Mapping[str, Any]
+T = TypeVar("T")
+
+
+#: Maximum number of agents that are asked; those with tasks of the service first.
+_MAX_AGENTS = 200
+_MAX_ANSWER = 256 << 20  # bytes
+_MAX_EVENTS = 1000
+
+
+class FactError(Exception):
+    """A fact cannot be gathered; the text is the reason."""
+
+
+def attempt(gather: Callable[[], T]) -> T | Unknown:
+    """Return the fact, or the reason why it is unknown; raises nothing."""
+    try:
+        return gather()
+    except (FactError, CommandError, SchedulerError) as error:
+        return Unknown(str(error))
+    except Exception as error:  # a check that fails must not hide the others
+        return Unknown(f"{type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What to examine. Options are complete; `laptop` has further facts to gather."""
+
+    options: Document | Unknown
+    #: Address of the master: host:port, several with commas, or zk://...; empty: that of the options.
+    master: str
+    service: ServiceClient | Unknown
+    #: Folders in which commands store files on this machine.
+    folders: Sequence[Path] = ()
+    #: Why no local cluster can run on this machine; empty if that is unknown.
+    local_mesos_problem: str = ""
+    #: Omit the files of the options, and this machine.
+    security_only: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine."""
+        if self.master or isinstance(self.options, Unknown):
+            return not self.master or is_loopback(self.master)
+        return is_loopback(str(self.options["mesos"]["master"]))
+
+
+def gather(subject: Subject) -> Facts:
+    """Gather all facts; raises nothing."""
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        service = pool.submit(attempt, lambda: _service(subject))
+        store = pool.submit(attempt, lambda: _store(subject.options))
+        laptop = pool.submit(attempt, lambda: _laptop(subject))
+        artefacts = pool.submit(attempt, lambda: _artefacts(subject))
+        master = attempt(lambda: _master(subject))
+        agents = attempt(lambda: _agents(_known(master), service.result(), pool))
+        api = attempt(lambda: _api(subject, master))
+        urls = [] if isinstance(subject.service, Unknown) else [subject.service.url]
+        urls += [master.facts.url] if isinstance(master, Cluster) else []
+        certificates = tuple(pool.map(lambda url: _certificate(url, subject), filter(_is_https, urls)))
+        return Facts(
+            time.time(),
+            subject.options,
+            laptop.result(),
+            master.facts if isinstance(master, Cluster) else master,
+            agents,
+            store.result(),
+            api,
+            certificates,
+            service.result(),
+            artefacts.result(),
+        )
+
+
+def _laptop(subject: Subject) -> LaptopFacts:
+    if subject.security_only:
+        raise FactError("not part of --security")
+    options = None if isinstance(subject.options, Unknown) or not subject.is_local else subject.options
+    return gather_laptop(options, subject.folders, subject.local_mesos_problem)
+
+
+def _artefacts(subject: Subject) -> tuple[ArtefactFacts, ...]:
+    if subject.security_only:
+        raise FactError("not part of --security")
+    return gather_artefacts(_known(subject.options), is_local=subject.is_local)
+
+
+def _known(fact: T | Unknown) -> T:
+    if isinstance(fact, Unknown):
+        raise FactError(fact.reason)
+    return fact
+
+
+def _is_https(url: str) -> bool:
+    return url.startswith("https:")
+
+
+# --- HTTP
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Base URL of a server, and how to authenticate."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    context: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReply:
+    """Status, clock offset in seconds, body, and target of a redirect."""
+
+    status: int
+    clock_offset: float | None
+    body: bytes
+    location: str = ""
+
+    def json(self, server: str) -> Any:
+        """Return the body of a successful answer. Raises FactError."""
+        if self.status in (401, 403):
+            raise FactError(f"{server} requires a login (HTTP {self.status})")
+        if self.status != 200:
+            raise FactError(f"{server} returned HTTP {self.status}")
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise FactError(f"{server} did not return JSON") from error
+
+
+def _send(access: Access, path: str, body: bytes | None = None, limit: int = _MAX_ANSWER) -> ServerReply:
+    """Send a GET, or with a body a POST. Raises FactError without an answer."""
+    headers = {"Accept": "application/json", **access.headers}
+    headers |= {} if body is None else {"Content-Type": "application/json"}
+    try:
+        request = urllib.request.Request(f"{access.url}{path}", body, headers)  # noqa: S310 - http(s): the callers
+        with _open(request, access.context) as response:
+            date, status = response.headers.get("Date"), int(response.status)
+            # The header has whole seconds, rounded down.
+            offset = clock_offset(date)
+            offset = None if offset is None else offset + 0.5
+            return ServerReply(status, offset, response.read(limit), response.headers.get("Location", ""))
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise FactError(f"{access.url} does not answer: {getattr(reason, 'strerror', None) or reason}") from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Return redirects as answers: urllib would send the token to the other host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _open(request: urllib.request.Request, context: ssl.SSLContext | None) -> Any:
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), _NoRedirect()]
+    if is_loopback(request.full_url):
+        handlers.append(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
+    try:
+        return urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        return error
+
+
+# --- Master and agents
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The master's facts, and access to its agents: (id, host name, access)."""
+
+    facts: MasterFacts
+    agents: tuple[tuple[str, str, Access], ...]
+
+
+def _master(subject: Subject) -> Cluster:
+    access, reply = _leading([_master_access(subject)] if _is_on_dcos(subject) else _masters(subject))
+    state = reply.json(f"the master at {access.url}")
+    frameworks = tuple(_framework(item) for item in state["frameworks"] if not item.get("completed"))
+    agents = tuple(
+        (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"]))
+        for item in state["slaves"]
+        if item.get("active", True)
+    )
+    return Cluster(MasterFacts(access.url, reply.clock_offset, frameworks), agents)
+
+
+def _framework(item: Document) -> FrameworkFacts:
+    users = frozenset((task.get("user") or item["user"], task["slave_id"]) for task in item["tasks"])
+    return FrameworkFacts(item["id"], item["name"], item.get("webui_url", ""), users)
+
+
+def _is_on_dcos(subject: Subject) -> bool:
+    """Whether the master is asked through Admin Router."""
+    return not (subject.master or isinstance(subject.service, Unknown) or subject.service.direct)
+
+
+def _master_access(subject: Subject) -> Access:
+    """Return access to the master through Admin Router."""
+    cluster = _known(subject.service).cluster
+    token = {"Authorization": f"token={cluster.token.strip()}"} if cluster.token else {}
+    return Access(f"{cluster.url}{_MESOS}", token, cluster.tls())
+
+
+#: Path of the master below Admin Router.
+_MESOS = "/mesos"
+
+
+def _masters(subject: Subject) -> list[Access]:
+    """Return access to each master, or to the leading one. Raises FactError."""
+    options = subject.options
+    if not subject.master and isinstance(options, Unknown):
+        raise FactError("the master is unknown: pass --master or --options")
+    scheme, ca_file, address = "http", "", subject.master
+    if not isinstance(options, Unknown):
+        scheme, ca_file = "https" if options["tls"]["enabled"] else "http", options["tls"]["ca_file"]
+        address = address or str(options["mesos"]["master"])
+    context = _context(ca_file)
+    if ZooKeeperUrl.is_zookeeper(address):
+        return [Access(_leader(ZooKeeperUrl.parse(address)).url(scheme), context=context)]
+    return [Access(url, context=context) for url in parse_masters(address, scheme)]
+
+
+def _leading(masters: Sequence[Access]) -> tuple[Access, ServerReply]:
+    """Return the leading master and its state. Raises FactError if none answers."""
+    problems = []
+    for access in masters:
+        try:
+            reply = _send(access, "/state")
+            if reply.status == _REDIRECTED and reply.location and not access.headers:
+                leader = urlsplit(urljoin(access.url, reply.location))
+                access = replace(access, url=f"{leader.scheme}://{leader.netloc}")
+                reply = _send(access, "/state")
+            return access, reply
+        except FactError as error:
+            problems.append(str(error))
+    raise FactError("; ".join(problems))
+
+
+_REDIRECTED = 307
+
+
+def _context(ca_file: str) -> ssl.SSLContext:
+    """Return a TLS context; the file may exist only on the scheduler's machine."""
+    return ssl.create_default_context(cafile=ca_file if ca_file and Path(ca_file).is_file() else None)
+
+
+def _leader(url: ZooKeeperUrl) -> Leader:
+    from mesos_client.zookeeper_detector import ZooKeeperDetector  # slow import, needed for zk:// only
+
+    answers: list[tuple[Leader | None, str]] = []
+    done, detector = threading.Event(), ZooKeeperDetector(url)
+
+    def found(leader: Leader | None, reason: str) -> None:
+        answers.append((leader, reason))
+        done.set()
+
+    detector.start(found)
+    done.wait(TIMEOUT)
+    detector.stop()
+    leader, reason = answers[-1] if answers else (None, "no answer")
+    if leader is None:
+        raise FactError(f"ZooKeeper at {url} does not name a master: {reason}")
+    return leader
+
+
+def _agent_access(master: Access, agent_id: str, pid: str) -> Access:
+    """Return access to an agent: on DC/OS through Admin Router, else without a login."""
+    if master.url.endswith(_MESOS):
+        return replace(master, url=f"{master.url.removesuffix(_MESOS)}/agent/{agent_id}")
+    return Access(f"{urlsplit(master.url).scheme}://{pid.rpartition('@')[2]}", context=master.context)
+
+
+def _agents(cluster: Cluster, service: ServiceFacts | Unknown, pool: ThreadPoolExecutor) -> tuple[AgentFacts, ...]:
+    own = "" if isinstance(service, Unknown) else service.framework_id
+    used = {agent for item in cluster.facts.frameworks if item.id == own for _, agent in item.users}
+    agents = sorted(cluster.agents, key=lambda agent: (agent[0] not in used, agent[1]))[:_MAX_AGENTS]
+    return tuple(pool.map(lambda agent: _agent(*agent), agents))
+
+
+def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
+    reply = attempt(lambda: _send(access, "/flags"))
+    flags = attempt(lambda: _agent_flags(_known(reply), f"agent {hostname}"))
+    offset = None if isinstance(reply, Unknown) else reply.clock_offset
+    return AgentFacts(agent_id, hostname, flags, offset, runs_as_root(access.url))
+
+
+def _agent_flags(reply: ServerReply, agent: str) -> Mapping[str, str]:
+    flags: Mapping[str, str] = reply.json(agent)["flags"]
+    return flags
+
+
+_LISTENS = "0A"  # state of a socket in /proc/net/tcp
+
+
+def runs_as_root(url: str) -> bool | None:
+    """Return whether root listens at a loopback address; None if unknown."""
+    parts = urlsplit(url)
+    if not is_loopback(url):
+        return None
+    try:
+        address = f"{socket.inet_aton(parts.hostname or '')[::-1].hex().upper()}:{parts.port:04X}"
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    except OSError:  # a name, IPv6, or a system other than Linux
+        return None
+    for line in lines:
+        fields = line.split()
+        if fields[1] == address and fields[3] == _LISTENS:
+            return fields[7] == "0"
+    return None
+
+
+# --- State store
+
+
+def _store(options: Document | Unknown) -> StoreFacts:
+    from tf_scheduler.store.interface import StoreAddressError
+    from tf_scheduler.store.zookeeper import ZooKeeperAddress, is_world_accessible  # slow import
+
+    address = str(_known(options)["scheduler"]["state"])
+    if not address.startswith(("zk://", "zks://")):
+        return StoreFacts(address, is_open=False)
+    try:
+        parsed = ZooKeeperAddress.parse(address)
+    except StoreAddressError as error:
+        # A file with credentials or a key may exist only on the scheduler's machine.
+        raise FactError(str(error).partition("; expected")[0]) from error
+    is_open = is_world_accessible(parsed, str(_known(options)["service"]["name"]), TIMEOUT)
+    return StoreFacts(str(parsed), is_open, bool(parsed.credentials or (parsed.tls and parsed.tls.key)))
+
+
+# --- API
+
+
+def _api(subject: Subject, master: Cluster | Unknown) -> ApiFacts:
+    """Send a write without a token, for a plan that does not exist."""
+    access = _api_access(subject, master)
+    reply = _send(access, f"/v1/plans/doctor-{secrets.token_hex(8)}/start", b"{}", 65_536)
+    return ApiFacts(access.url, reply.status, _is_from_master(access.url, master))
+
+
+def _api_access(subject: Subject, master: Cluster | Unknown) -> Access:
+    """Return the scheduler's own address: Admin Router requires a login."""
+    service = _known(subject.service)
+    if service.direct:
+        return Access(service.url, context=service.cluster.tls())
+    names = {service.name.strip("/")}
+    urls = [item.webui_url for item in _known(master).facts.frameworks if item.name.strip("/") in names]
+    if not urls or not urls[0]:
+        raise FactError(f"the master does not know the address of the API of {service.name}")
+    return Access(urls[0].rstrip("/"), context=service.cluster.tls())
+
+
+def _is_from_master(url: str, master: Cluster | Unknown) -> bool:
+    """Return whether requests to the URL are sent from the master's own address."""
+    if isinstance(master, Unknown) or is_loopback(url):
+        return False
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    with socket.create_connection((parts.hostname or "", port), TIMEOUT) as connection:
+        return bool(connection.getsockname()[0] == urlsplit(master.facts.url).hostname)
+
+
+# --- Certificates
+
+
+def _certificate(url: str, subject: Subject) -> CertificateFacts:
+    """Verify the certificate of a server, and return when it expires."""
+    parts = urlsplit(url)
+    context = _context("" if isinstance(subject.options, Unknown) else subject.options["tls"]["ca_file"])
+    if not isinstance(subject.service, Unknown):
+        context = subject.service.cluster.tls() or context
+    address = parts.hostname or "", parts.port or 443
+    try:
+        with (
+            socket.create_connection(address, TIMEOUT) as connection,
+            context.wrap_socket(connection, server_hostname=parts.hostname) as encrypted,
+        ):
+            end = str((encrypted.getpeercert() or {}).get("notAfter", ""))
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code == _EXPIRED:
+            return CertificateFacts(url, days_left=-1.0)
+        return CertificateFacts(url, problem=f"its certificate cannot be verified: {error.verify_message}")
+    except OSError as error:
+        return CertificateFacts(url, problem=f"no TLS connection: {error}")
+    if not end:
+        return CertificateFacts(url, problem="its certificate is not verified")
+    return CertificateFacts(url, (ssl.cert_time_to_seconds(end) - time.time()) / 86_400)
+
+
+_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+
+
+# --- Service
+
+
+def _service(subject: Subject) -> ServiceFacts:
+    service = _known(subject.service)
+    ids = service.get(api_path("state", "frameworkId"))
+    events = service.get(api_path("events"), limit=str(_MAX_EVENTS))["events"]
+    mesos = _mesos_view(service)
+    refused = mesos["refused_calls"]
+    return ServiceFacts(
+        name=service.name or service.url,
+        url=service.url,
+        framework_id=ids[0] if ids else "",
+        refused_calls="" if refused is None else str(refused["cause"]),
+        failed_calls=tuple(_failed_calls(events)),
+        clock_problems=tuple(_clock_problems(events, mesos["clock_drift"])),
+        may_still_run=tuple(mesos["may_still_run"]),
+        failing_agents=tuple(
+            (item["hostname"], tuple(item["failures"]), item["avoided_until"]) for item in mesos["failing_agents"]
+        ),
+    )
+
+
+def _mesos_view(service: ServiceClient) -> Any:
+    try:
+        return service.get(api_path("debug", "mesos"))
+    except RefusedError as error:
+        if error.http_status != 404:
+            raise
+        raise FactError(f"the scheduler at {service.url} is too old to report its calls") from error
+
+
+def _since(events: Iterable[Document], kind: str) -> list[Document]:
+    """Return the events after the last one of a kind."""
+    latest: list[Document] = []
+    for event in events:
+        latest = [] if event["kind"] == kind else [*latest, event]
+    return latest
+
+
+def _failed_calls(events: Sequence[Document]) -> Iterator[str]:
+    for event in _since(events, "Subscribed"):
+        if event["kind"] in ("CallRefused", "CallFailed"):
+            yield event["message"]
+
+
+def _clock_problems(events: Sequence[Document], drift: float) -> Iterator[str]:
+    if drift:
+        side = "behind" if drift > 0 else "ahead of"
+        yield f"the scheduler's clock is {abs(drift):.0f} s {side} the master's"
+    for event in _since(events, "SchedulerStarted"):
+        if event["kind"] == "ClockStepped" and " set back " in event["message"]:
+            yield event["message"].partition(";")[0].replace("this machine", "the scheduler's machine")

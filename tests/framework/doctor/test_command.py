@@ -1,0 +1,340 @@
+"""The command `doctor` without a cluster: this machine, files, and bad servers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.commands import ENVIRONMENT, run_command
+from kit.http_server import HttpServer, QuietHandler
+from tf_scheduler.cli.main import main
+from tf_scheduler.doctor.files import gather_artefacts, gather_laptop
+from tf_scheduler.doctor.gather import runs_as_root
+from tf_scheduler.options.load import resolve
+
+Lines = dict[str, dict[str, str]]
+
+
+@pytest.fixture
+def doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, Lines]]:
+    """Run `doctor --json` in this process, without the services of this machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("DCOS_DIR", str(tmp_path / "dcos"))
+
+    def run(*arguments: object) -> tuple[int, Lines]:
+        with pytest.raises(SystemExit) as ended:
+            main(["doctor", "--json", *map(str, arguments)])
+        lines = json.loads(capsys.readouterr().out)["checks"]
+        return int(ended.value.code or 0), {line["check"]: line for line in lines}
+
+    return run
+
+
+def an_options_file(folder: Path, **service: str) -> Path:
+    file = folder / "options.json"
+    state = {"state": (folder / "state.db").as_uri()}
+    document = {"service": {"name": "mnist", "command": "true", **service}, "scheduler": state}
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_this_machine_is_checked_without_arguments(doctor) -> None:
+    """Servers are not checked, and the reason says what to pass."""
+    code, lines = doctor()
+
+    assert 0 == code
+    assert ("green", "green") == (lines["python"]["status"], lines["libraries"]["status"])
+    assert "not checked" == lines["executor_login"]["status"]
+    assert "--master or --options" in lines["executor_login"]["message"]
+    assert "--options" in lines["tls"]["message"]
+
+
+def test_security_omits_the_other_checks(doctor) -> None:
+    _, lines = doctor("--security")
+
+    assert ["executor_login", "shared_user", "isolation", "zookeeper_acl", "open_api", "tls"] == list(lines)
+
+
+@pytest.mark.parametrize("arguments", [("--master", "127.0.0.1:1"), ("--url", "http://127.0.0.1:1")])
+def test_servers_that_do_not_answer_exit_with_3(doctor, arguments: tuple[str, str]) -> None:
+    """Nothing that was asked for could be reached."""
+    assert 3 == doctor(*arguments)[0]
+
+
+def test_red_line_wins_over_missing_answer(doctor, tmp_path: Path) -> None:
+    options = an_options_file(tmp_path, python="/no/such/python")
+
+    code, lines = doctor("--options", options, "--master", "127.0.0.1:1")
+
+    assert (1, "red") == (code, lines["python"]["status"])
+    assert "/no/such/python" in lines["python"]["message"]
+
+
+def test_agents_have_their_own_interpreters(doctor, tmp_path: Path) -> None:
+    """An interpreter of a remote agent need not exist on this machine."""
+    options = an_options_file(tmp_path, python="/no/such/python")
+
+    assert "green" == doctor("--options", options)[1]["python"]["status"]
+
+
+def test_invalid_options_are_reported_as_usual(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "options.json").write_text('{"service": {"comand": "x"}}')
+
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--options", str(tmp_path / "options.json")])
+
+    assert 1 == ended.value.code
+    assert "service.comand: unknown option" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, b"", "requires a login"),
+        (500, b"oops", "HTTP 500"),
+        (307, b"", "HTTP 307"),
+        (200, b"<html>", "did not return JSON"),
+        (200, b"[]", "TypeError"),
+        (200, b'{"frameworks": [{}], "slaves": 5}', "KeyError"),
+        (200, b'{"frameworks": [], "slaves": [{"id": 1}]}', "KeyError"),
+        (200, b"[" * 100_000, "RecursionError"),
+    ],
+)
+def test_invalid_answers_are_findings(doctor, status: int, body: bytes, words: str) -> None:
+    """No traceback: the lines of the server say what is wrong with its answer."""
+
+    class Handler(QuietHandler):
+        def respond(self) -> None:
+            self.answer(status, body)
+
+    with HttpServer(Handler) as server:
+        code, lines = doctor("--master", server.address)
+
+    assert words in lines["executor_login"]["message"]
+    assert 3 == code
+
+
+def test_failures_of_servers_are_only_in_findings(tmp_path: Path) -> None:
+    """Libraries log nothing to standard error."""
+    file = tmp_path / "options.json"
+    file.write_text(json.dumps({"service": {"command": "true"}, "scheduler": {"state": "zk://127.0.0.1:1"}}))
+    environment = ENVIRONMENT | {"XDG_STATE_HOME": str(tmp_path / "state"), "DCOS_DIR": str(tmp_path / "dcos")}
+
+    done = run_command("doctor", "--options", file, "--master", "zk://127.0.0.1:1/mesos", "--json", env=environment)
+
+    lines = {line["check"]: line for line in json.loads(done.stdout)["checks"]}
+    assert (3, "") == (done.returncode, done.stderr)
+    assert lines["zookeeper_acl"]["message"].startswith("ZooKeeper at zk://127.0.0.1:1 does not answer")
+    assert "does not name a master" in lines["same_name"]["message"]
+
+
+def test_text_output_has_remedies(doctor, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each check, and a summary."""
+    options = an_options_file(tmp_path, python="/no/such/python")
+
+    with pytest.raises(SystemExit):
+        main(["doctor", "--options", str(options), "--master", "127.0.0.1:1"])
+
+    *_, python, libraries, summary = capsys.readouterr().out.splitlines()
+    assert python.startswith("red ")
+    assert "runtime create" in python
+    assert libraries.startswith(("green", "yellow"))
+    assert summary.startswith("1 red, ")
+
+
+@pytest.mark.parametrize("place", ["localhost:5051", "[::1]:5051", "10.0.0.1:5051", "127.0.0.1:1"])
+def test_user_of_other_agents_is_unknown(place: str) -> None:
+    """Only a listener at an IPv4 loopback address is found."""
+    assert runs_as_root(f"http://{place}") is None
+
+
+def test_user_of_local_agent_is_known() -> None:
+    with HttpServer(QuietHandler) as server:
+        assert (os.geteuid() == 0) == runs_as_root(server.url)
+
+
+# --- Files of the options
+
+DATA = b"a data set\n" * 1000
+
+
+class FileHandler(QuietHandler):
+    """Serves one file."""
+
+    def respond(self) -> None:
+        self.answer(*((200, DATA) if self.path == "/data.bin" else (404, b"")))
+
+
+def artefacts(**service: str) -> dict[str, tuple[str, bool]]:
+    options: dict[str, Any] = resolve({"service": {"command": "true", **service}})
+    facts = gather_artefacts(options, is_local=False)
+    return {item.url: (item.problem, item.is_checked) for item in facts}
+
+
+def test_each_file_is_requested() -> None:
+    with HttpServer(FileHandler) as server:
+        good, missing = f"{server.url}/data.bin", f"{server.url}/missing.zip"
+        found = artefacts(job_url="s3://bucket/job.zip", data=f"{good},{missing}")
+
+    assert {"s3://bucket/job.zip": ("", False), good: ("", True), missing: ("HTTP 404", True)} == found
+    gone = artefacts(data=good)
+    assert "Connection refused" in gone[good][0]
+
+
+def test_digest_of_file_is_compared() -> None:
+    """Every byte counts."""
+    options: dict[str, Any] = resolve({"service": {"command": "true"}})
+    with HttpServer(FileHandler) as server:
+        for content, problem in ((DATA, ""), (DATA[:-1], "has the digest")):
+            digest = hashlib.sha256(content).hexdigest()
+            service = {**options["service"], "job_url": f"{server.url}/data.bin", "job_sha256": digest}
+            (found,) = gather_artefacts({**options, "service": service}, is_local=False)
+            assert found.problem.startswith(problem) if problem else "" == found.problem
+
+
+def test_local_file_counts_on_a_local_cluster(tmp_path: Path) -> None:
+    (tmp_path / "job.py").touch()
+    options: dict[str, Any] = resolve({"service": {"command": "true", "job_url": f"file://{tmp_path}/job.py"}})
+
+    assert [("", True)] == [(item.problem, item.is_checked) for item in gather_artefacts(options, is_local=True)]
+    (tmp_path / "job.py").unlink()
+    (missing,) = gather_artefacts(options, is_local=True)
+    assert "No such file" in missing.problem
+
+
+# --- This machine
+
+
+def statuses(command: list[str], **variables: str) -> Lines:
+    done = subprocess.run(command, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return {line["check"]: line for line in json.loads(done.stdout)["checks"]}
+
+
+def test_full_disk_is_red(tmp_path: Path) -> None:
+    """Of temporary files, on a tmpfs of 16 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    private = ["unshare", "--mount", "--propagation", "private"]
+    if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("mounting a tmpfs in a mount namespace of its own needs root")
+    script = 'mount -t tmpfs -o size=16m tmpfs "$TMPDIR" && exec "$@"'
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "tf_scheduler", "doctor", "--json"]
+
+    lines = statuses([*private, *command], TMPDIR=str(disk), XDG_STATE_HOME=str(tmp_path / "state"))
+
+    assert "red" == lines["disk"]["status"]
+    assert str(disk) in lines["disk"]["message"]
+    assert "TMPDIR" in lines["disk"]["remedy"]
+
+
+def test_missing_library_is_red(tmp_path: Path) -> None:
+    """In an environment like this one, but without pypi-simple."""
+    for entry in Path(str(metadata.distribution("pypi-simple").locate_file(""))).iterdir():
+        if not entry.name.startswith("pypi_simple"):
+            (tmp_path / entry.name).symlink_to(entry)
+    paths = [path for path in sys.path if path and "site-packages" not in path]
+    script = "import sys; from tf_scheduler.cli.start import main; sys.argv[0] = 'dcos-tensorflow'; main()"
+    command = [sys.executable, "-S", "-c", script, "doctor", "--json"]
+
+    lines = statuses(command, PYTHONPATH=os.pathsep.join([*paths, str(tmp_path)]), XDG_STATE_HOME=str(tmp_path / "s"))
+
+    assert "red" == lines["libraries"]["status"], lines["libraries"]
+    assert "pypi-simple" in lines["libraries"]["message"]
+
+
+def test_missing_folder_has_the_space_of_its_parent(tmp_path: Path) -> None:
+    """A folder that a later run creates."""
+    facts = gather_laptop(None, [tmp_path / "not" / "yet"], "")
+
+    assert facts.free[str(tmp_path / "not" / "yet")] > 0
+
+
+def test_unsupported_machine_has_no_local_mesos() -> None:
+    assert "another machine" == gather_laptop(None, [], "another machine").no_local_mesos
+
+
+# --- Ways to the master
+
+
+class FakeCluster:
+    """Admin Router, a master and an agent in one server, which records the requests."""
+
+    def __init__(self, redirect: str = "") -> None:
+        self.requests: list[tuple[str, str]] = []
+        cluster = self
+
+        class Handler(QuietHandler):
+            def respond(self) -> None:
+                cluster.requests.append((self.path, self.headers.get("Authorization", "")))
+                if redirect:
+                    self.answer(307, b"", Location=redirect)
+                else:
+                    self.answer(*cluster.answer(self.path))
+
+        self.server = HttpServer(Handler)
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        framework = {"id": "id-1", "name": "mnist", "user": "x", "webui_url": self.server.url, "tasks": []}
+        agent = {"id": "S0", "hostname": "agent-1", "pid": f"slave(1)@{self.server.address}"}
+        flags = {"flags": {"authenticate_http_executors": "true"}}
+        answers = {
+            "/state": {"frameworks": [framework], "slaves": [agent]},
+            "/flags": flags,
+            "/agent/S0/flags": flags,
+            "/service/mnist/v1/state/frameworkId": ["id-1"],
+            "/service/mnist/v1/events?limit=1000": {"events": [], "next": 0},
+            "/service/mnist/v1/debug/mesos": {
+                "connected": True,
+                "refused_calls": None,
+                "clock_drift": 0.0,
+                "may_still_run": [],
+                "failing_agents": [],
+            },
+        }
+        answer = answers.get(path.removeprefix("/mesos"))
+        return (401, b"") if answer is None else (200, json.dumps(answer).encode())
+
+
+def test_dcos_is_asked_through_admin_router(doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the user's login; the API itself is asked without it."""
+    monkeypatch.setenv("DCOS_ACS_TOKEN", "login")
+    options = an_options_file(tmp_path)
+    with (cluster := FakeCluster()).server as server:
+        _, lines = doctor("--options", options, "--url", f"{server.url}/service/mnist", "--token", "login")
+
+    for name in ("executor_login", "open_api", "same_name", "refused_calls", "leftovers", "failing_agents"):
+        assert "green" == lines[name]["status"], lines[name]
+    tokens = dict(cluster.requests)
+    assert {"token=login"} == {tokens["/mesos/state"], tokens["/agent/S0/flags"]}
+    (write,) = (path for path in tokens if path.startswith("/v1/plans/doctor-"))
+    assert "" == tokens[write]
+
+
+def test_leading_master_is_found(doctor) -> None:
+    """Of several masters one is away, and one redirects to the leader."""
+    with (leader := FakeCluster()).server, FakeCluster(f"//{leader.server.address}/state").server as follower:
+        _, lines = doctor("--master", f"127.0.0.1:1,{follower.address}")
+
+    assert "green" == lines["executor_login"]["status"], lines["executor_login"]
+
+
+def test_login_is_not_sent_to_other_hosts(doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Admin Router never redirects to another host."""
+    monkeypatch.setenv("DCOS_ACS_TOKEN", "login")
+    with (other := FakeCluster()).server, FakeCluster(f"{other.server.url}/state").server as router:
+        _, lines = doctor("--url", f"{router.url}/service/mnist", "--token", "login")
+
+    assert [] == other.requests
+    assert "HTTP 307" in lines["executor_login"]["message"]
