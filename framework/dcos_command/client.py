@@ -10,6 +10,7 @@ from typing import Any, Iterator, Mapping, Optional, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from . import transport
+from .answers import check_answer, has_shape, parse_answer, parse_json
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .transport import ClusterConnection, tls_verification
 
@@ -29,7 +30,7 @@ class HttpErrorBody:
 def parse_error_body(text: str) -> HttpErrorBody:
     """Parse the body of an HTTP error."""
     try:
-        body = json.loads(text)
+        body = parse_json(text)
     except ValueError:
         return HttpErrorBody()
     if not isinstance(body, dict):
@@ -49,11 +50,9 @@ def _problems(data: Any) -> Iterator[str]:
     """Problems that Cosmos lists in an error (dcos/cosmos, rpc/v1/model)."""
     errors = data.get("errors") if isinstance(data, dict) else None
     for error in errors if isinstance(errors, list) else ():
-        if not isinstance(error, dict):
-            continue
-        if "instance" in error:
+        if has_shape(error, {"instance": {"pointer": str}, "message": str}):
             yield f"{error['instance']['pointer'].strip('/').replace('/', '.')}: {error['message']}"
-        else:
+        elif has_shape(error, {"errors?": [str]}):
             yield f"{error.get('path', '')}: {'; '.join(error.get('errors', ()))}"
 
 
@@ -188,15 +187,15 @@ class ServiceClient:
 
     def get_with_status(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> tuple[int, Any]:
         """Return status and JSON at PATH; some answers have no body."""
-        return self._json(f"{self.url}/{path}", "GET", codes, query)
+        return self._json("GET", self.url, path, codes, query)
 
     def post(self, path: str, body: Any = None, **query: str | None) -> Any:
         """Return the JSON answer to a command; `body` None: an empty body."""
-        return self._json(f"{self.url}/{path}", "POST", (), query, body)[1]
+        return self._json("POST", self.url, path, (), query, body)[1]
 
     def put(self, path: str) -> Any:
         """Return the JSON answer to a PUT without a body."""
-        return self._json(f"{self.url}/{path}", "PUT", (), {})[1]
+        return self._json("PUT", self.url, path, (), {})[1]
 
     def cosmos(self, name: str, path: str, body: Any, version: str = "v1") -> Any:
         """Return the answer of Cosmos, the package service of DC/OS."""
@@ -209,7 +208,11 @@ class ServiceClient:
             "Content-Type": _COSMOS.format(name, "request", "v1"),
             "Accept": _COSMOS.format(name, "response", version),
         }
-        return self._json(f"{self.cluster.url}/{path}", "POST", (), {}, body, media)[1]
+        return self._json("POST", self.cluster.url, path, (), {}, body, media)[1]
+
+    def event_content(self, path: str, event: transport.ServerSentEvent) -> Any:
+        """Return the JSON of an event of the stream at PATH."""
+        return parse_answer(f"event {event.name} {path}", f"{self.url}/{path}", event.data)
 
     def events(self, path: str, last: str = "", **query: str | None) -> Iterator[transport.ServerSentEvent]:
         """Yield server-sent events after id `last`; stop when the connection breaks."""
@@ -222,8 +225,9 @@ class ServiceClient:
 
     def _json(
         self,
-        url: str,
         method: str,
+        base: str,
+        path: str,
         codes: tuple[int, ...],
         query: Query,
         body: Any = None,
@@ -232,16 +236,14 @@ class ServiceClient:
         content_type = {} if body is None else {"Content-Type": "application/json"}
         headers = self._headers({"Accept": "application/json", **content_type, **(media or {})})
         content = None if method == "GET" else b"" if body is None else json.dumps(body).encode()
-        request = transport.build_request(method, _with_query(url, query), headers, content)
+        request = transport.build_request(method, _with_query(f"{base}/{path}", query), headers, content)
         status, text = transport.send(request, self.cluster, self.timeout)
         if status not in (*SUCCESS_CODES, *codes):
             raise self._error(status, text)
         if status == ALREADY_REPORTED and method != "GET":
-            return status, {"message": parse_error_body(text).message or text.strip()}
-        try:
-            return status, json.loads(text) if text else {}
-        except ValueError as error:
-            raise CommandError(f"`{url}` did not return JSON: {text[:200]!r}") from error
+            answer = {"message": parse_error_body(text).message or text.strip()}
+            return status, check_answer(f"{method} {path}", f"{base}/{path}", answer)
+        return status, parse_answer(f"{method} {path}", f"{base}/{path}", text)
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         token = self.cluster.token.strip()  # a token file ends with a line end

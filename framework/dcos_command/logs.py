@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -61,10 +60,10 @@ def _show_log(answer: Mapping[str, Any], _params: Params) -> Renderable:
 def _follow_log(service: ServiceClient, params: Params) -> Iterator[Any]:
     path = api_path("tasks", params["task"], "logs")
     for event in follow_stream(service, path, ("end", "error"), file=_file(params), follow="true"):
-        item = json.loads(event.data)
+        item = service.event_content(path, event)
         if event.name == "error":
             raise CommandError(item["error"]["message"])
-        yield {"event": event.name, **item}
+        yield {**item, "event": event.name}
 
 
 def _show_log_item(item: Mapping[str, Any], params: Params) -> Renderable:
@@ -98,8 +97,9 @@ def _follow_events(service: ServiceClient, params: Params) -> Iterator[Any]:
     newest = _events(service, params)
     yield from newest["events"]
     start = {"after": str(newest["next"]), "journal": newest.get("journal"), "task": params.get("task")}
-    for event in follow_stream(service, api_path("events"), (), follow="true", **start):
-        yield json.loads(event.data)
+    path = api_path("events")
+    for event in follow_stream(service, path, (), follow="true", **start):
+        yield service.event_content(path, event)
 
 
 def _show_event(event: Mapping[str, Any], _params: Params) -> Renderable:

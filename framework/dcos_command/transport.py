@@ -123,6 +123,8 @@ def send(request: urllib.request.Request, cluster: ClusterConnection, timeout: f
 def open_stream(request: urllib.request.Request, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
     """Stream status and lines until it breaks. Raise UnreachableError at the start."""
     with _open(request, cluster, _STREAM_TIMEOUT) as response:
+        if response.status == 200 and response.headers.get_content_type() != "text/event-stream":
+            raise UnreachableError(f"{request.full_url} does not answer as a scheduler: not an event stream")
         yield int(response.status), _until_broken(response)
 
 

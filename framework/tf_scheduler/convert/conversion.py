@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +28,8 @@ from .tables import MAX_NODES, Action, Note, TooBigError, collect
 MAX_BYTES = 1_000_000
 #: Maximum digits of a number: parsing takes quadratic time, and Python refuses to print longer ones.
 _MAX_DIGITS = 100
+#: Encoding in the declaration of an XML file.
+_ENCODING = re.compile(rb"""encoding\s*=\s*["']([A-Za-z][\w.-]*)""")
 _KINDS = "a TFJob or PyTorchJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
 
 
@@ -72,6 +75,10 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
         raise OptionsError(
             f"{source}: XML with a DOCTYPE or entities is rejected, because these can make the parser read files"
         ) from error
+    except LookupError as error:  # a codec that Python does not have, or one that does not return text, such as zlib
+        name = _ENCODING.search(data)
+        encoding = name[1].decode() if name else "unknown"
+        raise OptionsError(f"{source}: XML encoding `{encoding}`: not supported; save the file as UTF-8") from error
     except (ElementTree.ParseError, ValueError) as error:
         raise OptionsError(f"{source} is not XML: {error}") from error
     if root.tag != "configuration":

@@ -116,6 +116,7 @@ def test_counts_of_jobs_do_not_conflict() -> None:
     assert (2, 1) == (result.options["worker"]["count"], result.options["parameter_server"]["count"])
 
 
+ENCODED = b'<?xml version="1.0" encoding="%s"?><configuration/>'
 DOCTYPE = """<?xml version="1.0"?>
 <!DOCTYPE configuration {}>
 <configuration><property><name>tony.worker.instances</name><value>2</value></property></configuration>"""
@@ -143,6 +144,10 @@ def test_entities_are_rejected(kind: str) -> None:
     [
         (b"<configuration>", "is not XML"),
         (b"<project/>", "its root element is <project>"),
+        (ENCODED % b"nonsense", "XML encoding `nonsense`: not supported"),
+        (ENCODED % b"zlib", "XML encoding `zlib`: not supported"),
+        (ENCODED % b"hex_codec", "XML encoding `hex_codec`: not supported"),
+        (ENCODED % b"undefined", "is not XML"),
         (b"a: [", "is not valid YAML"),
         (b"!!python/object/apply:os.system ['true']", "is not valid YAML"),
         (b"kind: Pod", "it contains no job"),

@@ -65,6 +65,7 @@ def test_followed_events_name_their_journal(monkeypatch: pytest.MonkeyPatch) -> 
     """A reinstalled service counts from 1 again."""
     monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
     asked = []
+    event = {"number": 8, "time": 1.0, "task": None, "message": "", "warning": False}
 
     async def answer(request):
         if "follow" not in request.query_params:
@@ -73,7 +74,7 @@ def test_followed_events_name_their_journal(monkeypatch: pytest.MonkeyPatch) -> 
             (request.query_params["after"], request.query_params["journal"], request.headers.get("last-event-id"))
         )
         return StreamingResponse(
-            iter(['id: 8-it\nevent: event\ndata: {"number": 8}\n\n']), media_type="text/event-stream"
+            iter([f"id: 8-it\nevent: event\ndata: {json.dumps(event)}\n\n"]), media_type="text/event-stream"
         )
 
     with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
@@ -81,7 +82,7 @@ def test_followed_events_name_their_journal(monkeypatch: pytest.MonkeyPatch) -> 
         (follow,) = (command.follow for command in logs.COMMANDS if command.words == "events")
         assert follow
         events = follow(service, {})
-        assert [{"number": 8}, {"number": 8}] == [next(events), next(events)]
+        assert [event, event] == [next(events), next(events)]
     assert [("7", "it", None), ("7", "it", "8-it")] == asked
 
 

@@ -59,7 +59,7 @@ def test_configured_service_is_the_default(api, capsys):
         (["plan", "list", "--name=other"], 3, "service `other` does not exist"),
         (["--name=401", "plan", "list"], 1, "dcos auth login"),
         (["--name=503", "plan", "list"], 3, "does not answer (HTTP 503): the scheduler is starting"),
-        (["--name=broken", "plan", "list"], 1, "did not return JSON"),
+        (["--name=broken", "plan", "list"], 3, "does not answer as a scheduler: not JSON: "),
     ],
 )
 def test_error_has_message_and_exit_code(dcos, arguments, code, message):

@@ -22,7 +22,7 @@ def a_server(leads_to=""):
         def respond(self) -> None:
             heard.append(self.headers["Authorization"])
             away = leads_to if leads_to.startswith("http") or self.path != leads_to else ""
-            self.answer(302 if away else 200, b"{}", Location=away)
+            self.answer(302 if away else 200, b"[]", Location=away)
 
     with HttpServer(Handler) as server:
         yield server.port, heard
@@ -54,7 +54,7 @@ def test_redirected_post_is_refused() -> None:
     with a_server("/v1/there") as (port, heard):
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", "secret"), "x", direct=True)
 
-        assert {} == service.get("v1/plans")
+        assert [] == service.get("v1/plans")
         with pytest.raises(UnreachableError, match="redirects to"):
             service.post("v1/plans")
 

@@ -23,7 +23,9 @@ def a_plan(status, message):
     last = {"name": LAST_STEP, "status": status, "message": message}
     if message == LOST:
         last["left_behind"] = ["reservation r-1 on agent-2"]
-    return {"phases": [{"steps": [{"name": "x", "status": "COMPLETE", "message": ""}]}, {"steps": [last]}]}
+    part = {"name": "x", "status": "COMPLETE", "strategy": "serial"}
+    steps = [{"name": "x", "status": "COMPLETE", "message": ""}], [last]
+    return {**part, "errors": [], "phases": [{**part, "steps": each} for each in steps]}
 
 
 @pytest.fixture

@@ -1,0 +1,242 @@
+"""All commands against a server whose answers are random JSON."""
+
+import copy
+import io
+import json
+import os
+import random
+import time
+import traceback
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dcos_command import execute, logs, update
+from dcos_command.answers import parse_json
+from dcos_command.client import parse_error_body
+from dcos_command.execute import COMMANDS
+from dcos_command.main import main
+from kit.http_server import HttpServer, QuietHandler
+
+#: Seconds; continuous integration sets more.
+SECONDS = float(os.environ.get("RANDOM_ANSWERS_SECONDS", "4"))
+EXIT_CODES = {0, 1, 2, 3}
+_STEP = {"name": "worker-0", "status": "STARTING", "message": "m"}
+_PHASE = {"name": "worker", "status": "STARTING", "strategy": "serial", "steps": [_STEP]}
+_TASK = {
+    "name": "worker-0",
+    "job": "worker",
+    "status": "RUNNING",
+    "hostname": "a",
+    "address": None,
+    "message": "m",
+    "generation": 1,
+    "healthy": None,
+    "pending": ["no offer"],
+    "resources": {"gpus": 1.0},
+    "tf_config": {},
+    "step": 3,
+    "seconds_left": 4.0,
+    "loss": 0.1,
+    "points": [{"loss": 0.1}, {"loss": None}],
+    "plan": "deploy",
+    "reasons": ["no offer"],
+    "id": "worker-0__1",
+}
+_EVENT = {"message": "m", "time": 1000.0, "task": "worker-0", "warning": True}
+_CHANGE = {"option": "worker.count", "old": 1, "new": 2}
+#: One object with the fields of every answer; a mutation spoils some of them.
+VALID = {
+    "phases": [_PHASE],
+    "errors": ["e"],
+    "strategy": "serial",
+    "status": "STARTING",
+    "name": "worker-0",
+    "tasks": [_TASK],
+    "pods": [{"instances": [{"name": "worker-0", "tasks": [_TASK]}]}],
+    "may_still_run": ["x"],
+    "data": "text",
+    "state": "FINISHED",
+    "id": "worker-0__1",
+    "error": {"message": "m"},
+    "events": [_EVENT],
+    "next": 3,
+    "journal": "j",
+    **_EVENT,
+    "value": 200,
+    "reasons": ["r"],
+    "evaluated_at": 1.0,
+    "offers": 1,
+    "agents": 2,
+    "generation": 1,
+    "verdict": None,
+    "reason": None,
+    "leader": "worker-0",
+    "jobs": {"worker": {"reporting": 1, "step": 3, "total": 9, "steps_per_second": 1.0, "examples_per_second": None}},
+    "refused": [],
+    "changed": [_CHANGE],
+    "restarted": [{"task": "ps-0", "reason": "r"}],
+    "added": ["a"],
+    "removed": [],
+    "options": {"worker": {"count": 1}},
+    "at": 1000.0,
+    "rejected": [],
+    "address": None,
+    "package": {"name": "tensorflow", "version": "1"},
+    "userProvidedOptions": {},
+    "resolvedOptions": {"a": {}},
+    "marathonJson": {"env": {}},
+    "results": [{"appId": "/x"}],
+    "app": {"version": "1", "lastTaskFailure": {}},
+    "acceptedCount": 1,
+    "rejectedCount": 2,
+    "healthy": None,
+    "hostname": "a",
+    "pending": [],
+    "resources": {"gpus": 0},
+}
+_OFFER = {"timestamp": 1000, "explanation": ["no cpus"], "pod-instance-name": "ps-0", "outcome": "fail"}
+_NAMES = ["deploy", "worker-0", "update"]
+_ODD = ("1e999", "NaN", "-1", "1" * 400, "1e308", '"\\ud800"', '"\\u001b]0;x"', "[" * 400 + "]" * 400, "null", "")
+
+
+class Answers:
+    """Random answers; `requests` counts those of one command, which end after some."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.requests = random.Random(seed), 0
+
+    def valid(self, path: str) -> Any:
+        if path.endswith(("/plans", "/pod", "/configurations", "/properties", "Id", "/endpoints")):
+            return list(_NAMES)
+        if path.endswith("/offers"):
+            return {**VALID, "offers": [copy.deepcopy(_OFFER)]}
+        return {"agent": ["ps-0"]} if path.endswith("/reservations") else copy.deepcopy(VALID)
+
+    def text(self, path: str) -> str:
+        """A valid answer, one with up to three odd places, or random JSON."""
+        kind = self.random.random()
+        if kind < 0.2:
+            return self.random.choice((self.odd(), json.dumps(self.value(0))))
+        document = [self.valid(path)]
+        for _ in range(self.random.randrange(4)):
+            self.spoil(document)
+        return json.dumps(document[0]).replace('"ODD"', self.odd())
+
+    def odd(self) -> str:
+        return self.random.choice(_ODD)
+
+    def spoil(self, document: Any) -> None:
+        """Replace or remove something below the document."""
+        while True:
+            keys = list(document) if isinstance(document, dict) else list(range(len(document)))
+            key = self.random.choice(keys)
+            below = document[key]
+            if not isinstance(below, (dict, list)) or not below or self.random.random() < 0.3:
+                break
+            document = below
+        if self.random.random() < 0.3 and isinstance(document, dict):
+            del document[key]
+        else:
+            document[key] = self.random.choice(("ODD", self.value(0)))
+
+    def value(self, depth: int) -> Any:
+        choices: list[Any] = [None, True, 0, -5, 2.5, 10**30, "", "x\ny", [], {}, "\ud800"]
+        if depth < 3:
+            choices += [[self.value(depth + 1)], {self.random.choice(list(VALID)): self.value(depth + 1)}] * 4
+        return self.random.choice(choices)
+
+
+def server(answers: Answers) -> HttpServer:
+    class Handler(QuietHandler):
+        def respond(self) -> None:
+            self.body()
+            answers.requests += 1
+            path = urlsplit(self.path).path
+            if answers.requests > 25:
+                self.answer(503, b"")
+            elif "text/event-stream" in self.headers["Accept"] and answers.random.random() < 0.8:
+                kind = answers.random.choice(("log", "launch", "end", "error", "event", "", "GET"))
+                text = f"id: 1\nevent: {kind}\ndata: {answers.text(path)}\n\n" * 2
+                self.answer(200, text.encode(errors="replace"), Content_Type="text/event-stream")
+            else:
+                codes = [200] * 8 + [202, 205, 206, 208, 400, 404, 500, 777]
+                self.answer(answers.random.choice(codes), answers.text(path).encode(errors="replace"))
+
+    return HttpServer(Handler)
+
+
+class Terminal(io.TextIOWrapper):
+    """Standard output with strict UTF-8, which may be a terminal."""
+
+    def __init__(self, *, interactive: bool) -> None:
+        super().__init__(io.BytesIO(), "utf-8")
+        self._interactive = interactive
+
+    def isatty(self) -> bool:
+        return self._interactive
+
+
+def arguments_of(command: Any, options: Path, chance: random.Random) -> list[str]:
+    """A command line with arguments, and options by chance."""
+    words = command.words.split()
+    words += [each.example for each in command.arguments if each.required or chance.random() < 0.5]
+    flags = [f"--{each.name}" for each in command.options if each.type == "flag" and chance.random() < 0.4]
+    flags = [flag for flag in flags if flag != "--stderr"]
+    flags += ["--options", str(options)] if command.words == "update start" else []
+    flags += ["--timeout", "0"] if command.words == "uninstall" else []
+    return [*words, *flags, *(["--yes"] if command.confirm else []), *(["--json"] if chance.random() < 0.2 else [])]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll without pauses."""
+    for module, name in ((logs, "_RETRY_SECONDS"), (update, "_CHECK_SECONDS"), (update, "_POLL_SECONDS")):
+        monkeypatch.setattr(module, name, 0.0)
+    monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
+
+
+@pytest.mark.usefixtures("quick")
+def test_commands_report_random_answers_without_traceback(tmp_path: Path) -> None:
+    """Another program at the address must not look like a defect of the command."""
+    seed = int(os.environ.get("RANDOM_ANSWERS_SEED", random.randrange(10**6)))
+    print(f"repeat with RANDOM_ANSWERS_SEED={seed}")
+    answers, options = Answers(seed), tmp_path / "options.json"
+    options.write_text('{"worker": {"count": 2}}')
+    codes: set[int] = set()
+    problems: dict[str, tuple[list[str], str]] = {}
+    with server(answers) as live:
+        environment = {"DCOS_URL": f"http://{live.address}", "DCOS_DIR": "/nowhere"}
+        end, runs = time.monotonic() + SECONDS, 0
+        while runs < len(COMMANDS) or time.monotonic() < end:
+            words = arguments_of(COMMANDS[runs % len(COMMANDS)], options, answers.random)
+            answers.requests, runs = 0, runs + 1
+            terminal = Terminal(interactive=answers.random.random() < 0.3)
+            try:
+                with redirect_stdout(terminal), redirect_stderr(io.StringIO()):
+                    codes.add(main(["--name=x", *words], environment))
+            except Exception:
+                text = traceback.format_exc()
+                problems.setdefault(text.splitlines()[-1] + text.splitlines()[-3], (words, text))
+    print(f"{runs} commands")
+
+    assert not problems, "\n".join(f"{words}\n{text}" for words, text in problems.values())
+    assert codes <= EXIT_CODES
+    assert {0, 3} <= codes, "both valid and invalid answers were among them"
+
+
+@pytest.mark.parametrize("answer", ["[" * 100_000, "[" * 400 + "]" * 400, '{"a":' * 400 + "1" + "}" * 400])
+def test_deeply_nested_answer_is_refused(answer: str) -> None:
+    """Printing it would exceed the recursion limit."""
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json(answer)
+    assert parse_error_body(answer).message is None
+
+
+def test_half_characters_are_replaced() -> None:
+    """UTF-8 has no bytes for them, so that `print` would fail."""
+    assert ["?", "\N{GRINNING FACE}"] == parse_json('["\\ud83d", "\\ud83d\\ude00"]')
