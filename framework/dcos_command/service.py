@@ -35,8 +35,17 @@ def sparkline(values: Sequence[float | None], width: int = _CURVE_WIDTH) -> str:
     if not finite:
         return ""
     low = min(finite)
-    span = (max(finite) - low) or 1.0
-    return "".join(_LEVELS[min(7, int((value - low) / span * 8))] for value in finite)
+    span = (max(finite) / 8 - low / 8) or 1.0  # each part divided: the difference may exceed the largest float
+    return "".join(_LEVELS[min(7, int((value / 8 - low / 8) / span * 8))] for value in finite)
+
+
+#: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
+_LARGE = 1e6
+
+
+def format_number(value: float | None, form: str = "") -> str:
+    """Format a number; four digits and an exponent beyond a million; `-` for None."""
+    return _UNKNOWN if value is None else format(value, form if abs(value) <= _LARGE else ".4g")
 
 
 def format_duration(seconds: float | None) -> str:
@@ -47,6 +56,8 @@ def format_duration(seconds: float | None) -> str:
     if whole < 60:
         return f"{whole} s"
     hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours > _LARGE:
+        return f"{format_number(hours)} h"
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
@@ -75,17 +86,13 @@ def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) ->
     return [
         name,
         Word(progress_bar(fraction), "good" if fraction is not None and fraction >= 1 else "busy"),
-        _UNKNOWN if step is None else f"{step}/{total}" if total else str(step),
-        _rate(job["steps_per_second"]),
-        _rate(job["examples_per_second"]),
+        f"{format_number(step)}/{format_number(total)}" if step is not None and total else format_number(step),
+        format_number(job["steps_per_second"], ".1f"),
+        format_number(job["examples_per_second"], ".1f"),
         format_duration(task.get("seconds_left")),
-        _UNKNOWN if task.get("loss") is None else f"{task['loss']:.4g}",
+        format_number(task.get("loss"), ".4g"),
         Word(sparkline(losses), "good"),
     ]
-
-
-def _rate(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.1f}"
 
 
 def _final_result(service: ServiceClient) -> Renderable | None:

@@ -67,18 +67,28 @@ def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]
     return state.with_process(progress=current, last_progress=last)
 
 
+#: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
+_LARGE = 1e6
+
+
+def _short_number(value: float, form: str = "") -> str:
+    """Format a number; beyond a million with four digits and an exponent."""
+    return format(value, form if abs(value) <= _LARGE else ".4g")
+
+
 def describe_progress(progress: Progress) -> str:
     """Return a text such as `step 120 of 500, 32.1 examples/s, loss 0.25, 12 s left`."""
-    steps = f"step {progress.step}" if progress.total is None else f"step {progress.step} of {progress.total}"
+    step, total = (value if value is None else _short_number(value) for value in (progress.step, progress.total))
+    steps = f"step {step}" if total is None else f"step {step} of {total}"
     speed, unit = progress.examples_per_second, "examples"
     if speed is None:
         speed, unit = progress.steps_per_second, "steps"
     left = progress.seconds_left
     parts = (
         "" if progress.step is None else steps,
-        "" if speed is None else f"{speed:.1f} {unit}/s",
+        "" if speed is None else f"{_short_number(speed, '.1f')} {unit}/s",
         "" if progress.loss is None else f"loss {progress.loss:.4g}",
-        "" if left is None else f"{left:.0f} s left",
+        "" if left is None else f"{_short_number(left, '.0f')} s left",
     )
     return ", ".join(part for part in parts if part)
 

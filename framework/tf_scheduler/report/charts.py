@@ -78,6 +78,10 @@ def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> Html:
     return tag("div", tag("table", top, body), class_="scroll")
 
 
+#: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
+LARGE = 1e6
+
+
 def format_duration(value: float | None) -> str:
     """`8.2 s`, `3 min 20 s`, `2 h 5 min`."""
     if value is None:
@@ -89,10 +93,10 @@ def format_duration(value: float | None) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Format a number with four digits."""
+    """Format a number with four digits, or up to `LARGE` as a whole number."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) <= LARGE else f"{value:.4g}"
 
 
 def format_time(value: float) -> str:

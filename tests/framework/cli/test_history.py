@@ -12,7 +12,7 @@ from mesos_local.host.process import ProcessId
 from runs import T0, a_run
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.history.database import RunDatabase
-from tf_scheduler.history.model import encode_line
+from tf_scheduler.history.model import ProgressPoint, encode_line
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import mask_options
 
@@ -97,6 +97,21 @@ def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     assert "warning: python was 3.10; it is now 3." in err
     assert f"warning: sha256 of {tmp_path}/gone.py was 12ab; it is now missing, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
+
+
+def test_absurd_numbers_keep_tables_narrow(run, kept) -> None:
+    """A loss of 1e308 would be 411 characters; JSON has the exact numbers."""
+    curves = {"worker-0": (ProgressPoint(T0 + 3, 2**63, 1e308, 1e308),)}
+    kept.save(a_run(curves=curves))
+    kept.save(a_run(id="other", curves=curves))
+
+    for words in (("history",), ("history", "show", "other"), ("history", "compare", "mnist-1", "other")):
+        code, out, err = run(*words)
+        assert (0, "") == (code, err)
+        assert "9.223e+18" in out
+        assert "1e+308" in out
+        assert 100 >= max(map(len, out.splitlines()))
+    assert 2**63 == json.loads(run("history", "show", "other", "--json")[1])["curves"]["worker-0"][0]["step"]
 
 
 def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> None:

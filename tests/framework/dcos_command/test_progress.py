@@ -41,6 +41,7 @@ def test_bar_has_the_given_width(fraction, width) -> None:
         ([8, 7, 6, 5, 4, 3, 2, 1], "█▇▆▅▄▃▂▁"),
         ([None, 1.0, math.nan, 2.0, math.inf], "▁█"),
         ([9.0] * 30, "▁" * 20),
+        ([1e308, -1e308], "█▁"),
     ],
 )
 def test_sparkline_scales_its_finite_values(values, drawn: str) -> None:
@@ -49,7 +50,16 @@ def test_sparkline_scales_its_finite_values(values, drawn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"), [(None, "-"), (math.inf, "-"), (0.4, "0 s"), (59, "59 s"), (61, "1:01"), (3723, "1:02:03")]
+    ("seconds", "expected"),
+    [
+        (None, "-"),
+        (math.inf, "-"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (61, "1:01"),
+        (3723, "1:02:03"),
+        (1e300, "2.778e+296 h"),
+    ],
 )
 def test_duration_format(seconds: float | None, expected: str) -> None:
     assert expected == format_duration(seconds)
@@ -78,6 +88,22 @@ def test_leader_represents_its_job() -> None:
         [cell_text(cell) for cell in row] for row in table.rows
     ]
     assert "ps" in cell_text(silent.words[0])
+
+
+def test_absurd_numbers_keep_the_table_narrow() -> None:
+    """A task can report any number; large ones have four digits and an exponent."""
+    huge = a_job(step=2**63, total=2**63 - 1, steps_per_second=1e308, examples_per_second=1e308)
+    job = a_task("worker-0", step=2**63, loss=1e308, seconds_left=1e308)
+    (table,) = show_progress({"leader": None, "jobs": {"worker": huge}, "tasks": [job]}, {})
+    exact = a_job(step=999_999, total=1_000_000)
+    (small,) = show_progress({"leader": None, "jobs": {"worker": exact}, "tasks": []}, {})
+
+    assert isinstance(table, Table)
+    assert isinstance(small, Table)
+    texts = [cell_text(cell) for cell in table.rows[0]]
+    assert ["9.223e+18/9.223e+18", "1e+308", "1e+308", "2.778e+304 h", "1e+308"] == texts[2:7]
+    assert 100 >= sum(map(len, texts)) + 2 * len(texts)
+    assert "999999/1000000" == cell_text(small.rows[0][2])
 
 
 def test_slowest_task_represents_a_job_without_leader() -> None:

@@ -116,6 +116,16 @@ POINTS = st.lists(
 )
 
 
+def test_absurd_numbers_stay_short():
+    """A task can report any number; one of 309 digits would hide the rest of the page."""
+    curves = {"worker-0": (ProgressPoint(T0 + 3, 1, 2.0, 1.0), ProgressPoint(T0 + 4, 2**63, 1e308, 1e308))}
+    seen = Reader(render_page(a_run(curves=curves)))
+    numbers = {word for text in seen.text for word in text.split() if word[:1].isdigit() and "e+" in word}
+
+    assert {"9.223e+18", "1e+308"} <= numbers
+    assert 15 >= max(map(len, re.findall(r"[\d,.]+", " ".join(seen.text))))
+
+
 @settings(max_examples=40, deadline=None)
 @given(POINTS, st.floats(0, 1e6), st.floats(-10, 1e6), st.none() | st.floats(-10, 1e6))
 def test_any_recording_can_be_drawn(points, seconds, launched, ended):

@@ -368,6 +368,21 @@ def test_page_fits_and_has_contrast(live, home, visit, scheme, width) -> None:
     assert [] == page.evaluate(SMALL)
 
 
+def test_absurd_numbers_fit(live, home, visit) -> None:
+    """A task can report any number; large ones have four digits and an exponent."""
+    live.deploy()
+    for number, step in enumerate((1, 2**62), 1):
+        huge = Progress(number, float(number), step, 2**63, 1e308 / number, 10**30, 1e300, 1e308)
+        live.backend.observe(event := ProgressReported(live.world.id_of("chief-0"), huge), live.world.step(event))
+    page = visit(home, viewport={"width": 320, "height": 800})
+    expect(page.locator("#charts figure")).to_have_count(2)
+    training = page.get_by_role("region", name="Training")
+    expect(training).to_contain_text("step 4.612e+18 of 9.223e+18, 1e+300 steps/s")
+
+    assert 320 == page.evaluate("document.documentElement.scrollWidth")
+    assert not re.search(r"\d{7}|(,\d{3}){2}", training.inner_text())
+
+
 #: What fingers may miss: less than 24 pixels (WCAG 2.2 AA, 2.5.8). A check box is hit by its label.
 SMALL = """() => [...document.querySelectorAll("button, select, nav a, label.check")]
     .filter((node) => node.checkVisibility())

@@ -31,7 +31,7 @@ from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import mask_options
-from tf_scheduler.report.charts import format_duration, format_number, format_time
+from tf_scheduler.report.charts import LARGE, format_duration, format_number, format_time
 
 from .options import force_option, output_option, print_or_write
 
@@ -103,7 +103,8 @@ def compare(old: str, new: str, as_json: bool) -> None:
         echo_json({"old": before.id, "new": after.id, **differences})
         return
     for name, items in parts.items():
-        rows = [(item.name, _text(item.old), _text(item.new)) for item in items]
+        text = _number_text if name == "results" else _text
+        rows = [(item.name, text(item.old), text(item.new)) for item in items]
         screen().show([f"{name}:", Table(("", before.id, after.id), rows)] if items else [f"{name}: the same"])
 
 
@@ -190,7 +191,7 @@ def _summary(run: Run) -> dict[str, Any]:
 def _run_lines(run: Run) -> Iterator[str]:
     yield f"{run.id}: {run.service} {run.state}: {run.reason}"
     yield f"submitted {format_time(run.submitted)}; logs and checkpoints: {run.folder}"
-    yield from (f"  {name}: {_text(value)}" for name, value in run_results(run).items())
+    yield from (f"  {name}: {_number_text(value)}" for name, value in run_results(run).items())
     yield "tasks:"
     for launch in run.launches:
         why = launch.replaced or launch.message
@@ -200,6 +201,11 @@ def _run_lines(run: Run) -> Iterator[str]:
     yield from (f"  {name}: {value}" for name, value in run.environment.items())
     yield "options:"
     yield from (f"  {line}" for line in json.dumps(run.options, indent=2).splitlines())
+
+
+def _number_text(value: Any) -> str:
+    """A result of a run, where large numbers have an exponent."""
+    return format_number(value) if isinstance(value, (int, float)) and abs(value) > LARGE else _text(value)
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,8 @@
 
 export function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
-  if (value !== 0 && (Math.abs(value) >= 1e9 || Math.abs(value) < 1e-4)) return value.toExponential(2);
+  if (value !== 0 && Math.abs(value) < 1e-4) return value.toExponential(2);
+  if (Math.abs(value) > 1e6) return Number(value.toPrecision(4)).toExponential();
   const whole = Math.abs(value) >= 100 || Number.isInteger(value);
   const options = whole ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: digits };
   return value.toLocaleString("en", options);
@@ -12,7 +13,7 @@ export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   const all = Math.max(0, Math.round(seconds));
   const [days, hours, minutes] = [Math.floor(all / 86400), Math.floor(all / 3600) % 24, Math.floor(all / 60) % 60];
-  if (days) return `${days} d ${hours} h`;
+  if (days) return `${number(days)} d ${hours} h`;
   if (hours) return `${hours} h ${minutes} min`;
   if (minutes) return `${minutes} min ${all % 60} s`;
   return `${all} s`;
