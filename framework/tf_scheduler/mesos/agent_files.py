@@ -18,6 +18,7 @@ from mesos_client.http import SocketHandle
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk
 from tf_scheduler.model.ids import AgentId, executor_of
+from tf_scheduler.model.secrets import SecretAccess
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -32,12 +33,19 @@ _MISSING = "{}: file does not exist in the task's working directory"
 
 
 class AgentFiles:
-    """Thread-safe reader of task files. `master` returns the master's URL, or None."""
+    """Thread-safe reader of task files. `master` returns the master's URL, or None.
+
+    Agents get the credentials only over TLS, or if `access` allows it: any program may answer at an agent's address.
+    """
 
     def __init__(
-        self, master: Callable[[], str | None], credentials: Credentials | None = None, tls: Tls | None = None
+        self,
+        master: Callable[[], str | None],
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+        access: SecretAccess | None = None,
     ) -> None:
-        self._master = master
+        self._master, self._access = master, access or SecretAccess()
         self._credentials, self._tls = credentials or Credentials(), tls
         self._addresses: dict[AgentId, tuple[float, str]] = {}
 
@@ -79,7 +87,12 @@ class AgentFiles:
 
     def _ask(self, agent: str, request: str, name: str, max_size: int = _MAX_RESPONSE) -> Any:
         """Return the agent's answer; errors omit its text, which may contain agent paths."""
-        status, content = self._get(agent, request, f"agent {agent}", max_size)
+        trusted = self._access.agent_credentials_over_http or agent.startswith("https:")
+        credentials = self._credentials if trusted else Credentials()
+        status, content = self._get(agent, request, f"agent {agent}", credentials, max_size)
+        if status == http.client.UNAUTHORIZED and not trusted:
+            hint = "enable TLS, or set mesos.agent_credentials_over_http"
+            raise FileError(502, f"agent {agent} requires a login, but has no TLS; {hint}")
         if status == http.client.NOT_FOUND:
             raise FileError(404, _MISSING.format(name))
         if status != http.client.OK:
@@ -94,7 +107,8 @@ class AgentFiles:
         master = self._master()
         if master is None:
             raise FileError(503, "agent address unknown: no Mesos master is connected")
-        status, content = self._get(master, f"/slaves?slave_id={quote(record.agent_id, safe='')}", "the Mesos master")
+        request = f"/slaves?slave_id={quote(record.agent_id, safe='')}"
+        status, content = self._get(master, request, "the Mesos master", self._credentials)
         agents = _json(status, content, "the Mesos master").get("slaves", ())
         agent = next((agent for agent in agents if agent["id"] == record.agent_id), None)
         if agent is None:
@@ -103,11 +117,13 @@ class AgentFiles:
         self._addresses[record.agent_id] = (time.monotonic(), address)
         return address
 
-    def _get(self, base: str, path: str, server: str, max_size: int = _MAX_RESPONSE) -> tuple[int, bytes]:
+    def _get(
+        self, base: str, path: str, server: str, credentials: Credentials, max_size: int = _MAX_RESPONSE
+    ) -> tuple[int, bytes]:
         parts = urlsplit(base)
         connection = self._connection(parts.scheme, parts.netloc)
         try:
-            header = self._credentials.header()
+            header = credentials.header()
             connection.request("GET", path, headers={"Authorization": header} if header else {})
             response = connection.getresponse()
             return response.status, _content(response, max_size)

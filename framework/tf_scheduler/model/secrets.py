@@ -185,5 +185,7 @@ class SecretAccess:
     dcos_ca_file: str = ""
     #: Source of the principal's secret; empty for no authentication.
     mesos_secret: str = ""
+    #: Whether agents without TLS get the credentials for Mesos.
+    agent_credentials_over_http: bool = False
     #: Values inside the options.
     inline: Mapping[str, HiddenText] = field(default_factory=dict)

@@ -169,6 +169,7 @@ def access_of(options: Document) -> secrets.SecretAccess:
         dcos_url=dcos["url"].rstrip("/"),
         dcos_ca_file=dcos["ca_file"] or options["tls"]["ca_file"],
         mesos_secret=options["mesos"]["secret"],
+        agent_credentials_over_http=options["mesos"]["agent_credentials_over_http"],
         inline={_GCS_OPTION: secrets.HiddenText(options["service"]["gcs_key"]), **_kerberos_values(options)},
     )
 

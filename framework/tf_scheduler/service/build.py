@@ -108,7 +108,7 @@ def _compose(
     # An uninstalling service launches no tasks, so the sources of its secrets may be gone.
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)
-    files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls)
+    files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls, spec.secret_access)
     preview = None if options is None else options.preview
     services = ApiServices(store, values, journal, files, runner, snapshot, preview)
     runner.attach(desk.observe, services.observe, metrics.count)

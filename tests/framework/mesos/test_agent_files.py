@@ -17,6 +17,7 @@ from tf_scheduler.errors import FileError
 from tf_scheduler.mesos import agent_files
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName
+from tf_scheduler.model.secrets import SecretAccess
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -31,10 +32,12 @@ STATE = with_fields(SchedulerState(a_spec()), framework_id=FrameworkId("f"))
 
 
 class Mesos:
-    """Master and agent in one, with a certificate for 127.0.0.1."""
+    """Master and agent in one, with a certificate for 127.0.0.1 (None: without TLS)."""
 
-    def __init__(self, certificates: Certificates) -> None:
+    def __init__(self, certificates: Certificates | None) -> None:
         self.asked: list[tuple[str, str]] = []
+        #: Whether agents require a login.
+        self.login = False
         #: Refused path; whether reads get no answer (`silent`) or an endless one (`slow`).
         self.refuses = self.hangs = ""
         self.end = threading.Event()
@@ -47,7 +50,8 @@ class Mesos:
                 body = json.dumps(mesos.answer(parts.path, parse_qs(parts.query))).encode()
                 if parts.path == "/files/read" and mesos.hangs == "silent":
                     mesos.end.wait()
-                self.send_response(500 if parts.path == mesos.refuses else 200)
+                forbidden = mesos.login and "Authorization" not in self.headers
+                self.send_response(500 if parts.path == mesos.refuses else 401 if forbidden else 200)
                 self.send_header("Content-Length", str(len(body) + (1 << 20 if mesos.hangs else 0)))
                 self.end_headers()
                 while parts.path == "/files/read" and mesos.hangs and not mesos.end.wait(0.01):
@@ -55,7 +59,8 @@ class Mesos:
                 self.wfile.write(body)
 
         self._server = HttpServer(Handler)
-        self._server.encrypt(certificates.server_context())
+        if certificates is not None:
+            self._server.encrypt(certificates.server_context())
         self.address = self._server.address
 
     def answer(self, path: str, query: dict[str, list[str]]) -> object:
@@ -87,6 +92,36 @@ def test_file_is_read_over_tls(mesos, certificates) -> None:
     assert CONTENT.encode() == files.read(STATE, RECORD, "stdout", None, 1000).data
     assert {"/slaves", "/files/browse", "/files/read"} == {path for path, _ in mesos.asked}
     assert {BasicCredentials("me", "secret").header()} == {header for _, header in mesos.asked}
+
+
+@pytest.fixture
+def plain() -> Iterator[Mesos]:
+    """A Mesos without TLS, which records the headers."""
+    made = Mesos(None)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+def test_agent_without_tls_gets_no_credentials(plain, over_http: bool) -> None:
+    """Any listener on the network would have them; an option allows it."""
+    credentials = BasicCredentials("me", "secret")
+    access = SecretAccess(agent_credentials_over_http=over_http)
+    files = AgentFiles(lambda: f"http://{plain.address}", credentials, access=access)
+
+    assert CONTENT.encode() == files.read(STATE, RECORD, "stdout", None, 1000).data
+    assert {"/slaves", "/files/browse", "/files/read"} == {path for path, _ in plain.asked}
+    sent = {header for path, header in plain.asked if path != "/slaves"}
+    assert {credentials.header() if over_http else ""} == sent
+
+
+def test_login_of_agent_without_tls_names_the_option(plain) -> None:
+    plain.login = True
+    files = AgentFiles(lambda: f"http://{plain.address}", BasicCredentials("me", "secret"))
+
+    with pytest.raises(FileError, match=r"requires a login, but has no TLS; .*mesos\.agent_credentials_over_http"):
+        files.read(STATE, RECORD, "stdout", None, 1000)
+    assert [""] == [header for path, header in plain.asked if path != "/slaves"]
 
 
 def test_untrusted_agent_is_not_asked(mesos, certificates) -> None:

@@ -97,6 +97,12 @@ class MesosSection(Section):
         "require the secret. Empty: no secret.",
         examples=["env:MESOS_SECRET"],
     )
+    agent_credentials_over_http = Boolean(
+        "Send the credentials for Mesos (mesos.secret or the login of the service account) to agents without TLS, too. "
+        "Agents need the credentials only to show files of tasks, if they require a login. Any listener on the network "
+        "between scheduler and agent can then read the credentials, and any program that answers at the address of an "
+        "agent gets them."
+    )
 
 
 class TlsSection(Section):
