@@ -169,6 +169,7 @@ STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
     events.AcknowledgeExposures: lambda _: st.builds(events.AcknowledgeExposures),
     events.TornDown: lambda _: st.just(events.TornDown()),
     events.ClockStepped: lambda _: st.builds(events.ClockStepped, NUMBERS),
+    events.SharedUserFound: lambda _: st.builds(events.SharedUserFound, WORDS, st.lists(WORDS).map(tuple)),
     events.Tick: lambda _: st.just(events.Tick()),
 }
 

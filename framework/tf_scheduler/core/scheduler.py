@@ -130,6 +130,7 @@ _ALONE = (
     events.EventSkipped,
     events.FrameworksHidden,
     events.ClockStepped,
+    events.SharedUserFound,
     events.CallsAccepted,
     events.ClockDrifted,
 )

@@ -388,6 +388,7 @@ OutcomeKind = Literal[
     "SecretsRefused",
     "SecretsReloaded",
     "SecretsUnprotected",
+    "SharedUserFound",
     "SizeReduced",
     "SizeRestored",
     "StartIsSlow",

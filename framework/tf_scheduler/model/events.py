@@ -263,6 +263,15 @@ class ClockStepped(ConnectionProblem):
 
 
 @dataclass(frozen=True, slots=True)
+class SharedUserFound(ConnectionProblem):
+    """Other frameworks run tasks as the service's user, where its tasks have secrets."""
+
+    user: str
+    #: Such as `marathon on agent-1`.
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick(Kinded):
     """A deadline of the state is due."""
 
@@ -295,5 +304,6 @@ Event = (
     | AcknowledgeExposures
     | TornDown
     | ClockStepped
+    | SharedUserFound
     | Tick
 )

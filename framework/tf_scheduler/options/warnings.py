@@ -11,8 +11,8 @@ from tf_scheduler.model.spec import AfterFinish
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS
-from .schema.values import Document
-from .spec import secrets_of
+from .schema.values import Document, split_names
+from .spec import image_of, secrets_of
 
 _FOLDER = "CHECKPOINT_DIR"
 
@@ -84,6 +84,25 @@ def agents_without_executor_login(_: Document, options: Document) -> Iterator[Pr
         yield Problem("secret_delivery.executor_authentication", message)
 
 
+def secrets_have_default_user(_: Document, options: Document) -> Iterator[Problem]:
+    """Without an image, only the user separates the tasks of an agent."""
+    service = options["service"]
+    default = next(option.default for option in OPTIONS if str(option) == "service.user")
+    sections = [
+        section
+        for section in JOBS
+        if options[section]["count"]
+        and not image_of(service, options[section]["image"], options[section]["gpus"] > 0)
+        and any(section in (split_names(item["jobs"]) or JOBS) for item in options["secrets"])
+    ]
+    if sections and service["user"] == default:
+        yield Problem(
+            "service.user",
+            f"{default} is the default user of all services, so that tasks of other services on an agent can read "
+            f"the secrets of {', '.join(sections)}; set a user of its own, or an image",
+        )
+
+
 _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
     environment_is_object,
     gcs_key_is_readable,
@@ -92,6 +111,7 @@ _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
     kept_tensorboard_is_disabled,
     checkpoint_dir_is_not_shared,
     agents_without_executor_login,
+    secrets_have_default_user,
 )
 
 

@@ -36,6 +36,7 @@ from tf_scheduler.model.events import (
     FrameworksHidden,
     OfferRescinded,
     OffersReceived,
+    SharedUserFound,
     StatusUpdated,
     StopRequested,
     Subscribed,
@@ -478,6 +479,7 @@ def test_reasons_include_agents_declined_before() -> None:
         (FrameworksHidden("no permission"), "FrameworksHidden", "does not show frameworks: no permission;"),
         (ClockStepped(3600.0), "ClockStepped", "set forward by 3600 s"),
         (ClockStepped(-60.0), "ClockStepped", "set back by 60 s"),
+        (SharedUserFound("nobody", ("marathon on agent-1",)), "SharedUserFound", "as user nobody, which can read"),
     ],
 )
 def test_event_that_is_only_reported_changes_nothing(event, kind: str, part: str) -> None:

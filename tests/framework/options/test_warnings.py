@@ -71,6 +71,25 @@ def test_likely_mistake_warns(service, message: str) -> None:
     assert [] != [line for line in warnings_of(**service) if line.startswith(message)]
 
 
+@pytest.mark.parametrize(
+    ("service", "worker", "warns"),
+    [
+        ({}, {}, True),
+        ({"user": "digits"}, {}, False),
+        ({}, {"image": "my/image"}, False),
+        ({"tf_image": "my/image"}, {}, False),
+        ({}, {"count": 0}, False),
+    ],
+)
+def test_secrets_of_default_user_warn(service, worker, warns: bool) -> None:
+    """Other services with the default user can read them, without images."""
+    job = {"source": "env:A", "env": "A", "jobs": "worker"}
+    more = {"secrets": [job], "worker": {"count": 1, **worker}, "chief": {"count": 1}}
+    lines = [line for line in warnings_of(more, **service) if line.startswith("service.user: nobody is the default")]
+
+    assert warns == any("can read the secrets of worker; set a user of its own" in line for line in lines)
+
+
 def test_keeping_disabled_tensorboard_warns() -> None:
     kept = {"finish": {"then": "keep_tensorboard"}}
 

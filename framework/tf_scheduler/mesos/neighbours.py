@@ -1,0 +1,109 @@
+"""Find tasks of other frameworks that run as the service's user on its agents.
+
+Without an image, only the user separates tasks: /dev/shm and /proc of an agent show them the secrets of each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from mesos_client.results import SendResult, Sent
+from tf_scheduler.model.events import Event, SharedUserFound
+from tf_scheduler.model.spec import ServiceSpec
+
+#: Seconds between two checks, and the minimum after a launch: the master lists the tasks of all frameworks.
+INTERVAL, PAUSE = 600.0, 60.0
+#: Seconds until the master lists the tasks of a launch.
+SETTLE = 3.0
+#: Containers of Docker have their own /proc and /dev/shm.
+_ISOLATED = "DOCKER"
+_RUNNING = ("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_UNREACHABLE")
+
+
+def shares_secrets(spec: ServiceSpec) -> bool:
+    """Whether a task without an image gets secrets."""
+    return any(item.is_for(job.group) for item in spec.secrets for job in spec.jobs if not job.image and job.count)
+
+
+def find_neighbours(
+    tasks: Mapping[str, Any], users: Mapping[str, str], own: str, user: str
+) -> frozenset[tuple[str, str]]:
+    """Return (framework, agent) of the user's tasks, on agents with a task of `own`.
+
+    `tasks`: content of GET_TASKS; `users`: framework -> user of its tasks that name none, which Mesos does not fill in.
+    """
+    running = set(_running(tasks, users))
+    used = {agent for framework, agent, _ in running if framework == own}
+    return frozenset(item[:2] for item in running if item[0] != own and item[1] in used and item[2] == user)
+
+
+def _running(tasks: Mapping[str, Any], users: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield framework, agent and user of each task that may run next to others."""
+    for item in (*tasks.get("tasks", ()), *tasks.get("unreachable_tasks", ())):
+        if item.get("state") in _RUNNING and item.get("container", {}).get("type") != _ISOLATED:
+            framework = item["framework_id"]["value"]
+            yield framework, item["agent_id"]["value"], item.get("user") or users.get(framework, "")
+
+
+class NeighbourWatch:
+    """Thread that checks after launches and from time to time."""
+
+    def __init__(
+        self,
+        user: str,
+        ask: Callable[[str], SendResult],
+        own: Callable[[], str | None],
+        put: Callable[[Callable[[], Event | None]], None],
+    ) -> None:
+        self._user, self._ask, self._own, self._put = user, ask, own, put
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._reported: frozenset[tuple[str, str]] = frozenset()
+        self._thread = threading.Thread(target=self._run, name="neighbours", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop without waiting for an answer of the master."""
+        self._stopped.set()
+        self._wake.set()
+
+    def notice(self) -> None:
+        """Check soon, because tasks were launched."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait(INTERVAL)
+            if self._stopped.wait(SETTLE):
+                return
+            self._wake.clear()
+            self._check()
+            if self._stopped.wait(PAUSE):
+                return
+
+    def _check(self) -> None:
+        frameworks, reply = self._infos("FRAMEWORK"), self._ask("GET_TASKS")
+        if not isinstance(reply, Sent):
+            return
+        users = {key: info.get("user", "") for key, info in frameworks.items()}
+        neighbours = find_neighbours(reply.answer.get("get_tasks", {}), users, self._own() or "", self._user)
+        if added := neighbours - self._reported:
+            agents = self._infos("AGENT")
+            named = (
+                (frameworks.get(framework, {}).get("name", framework), agents.get(agent, {}).get("hostname", agent))
+                for framework, agent in added
+            )
+            places = tuple(f"{framework} on {agent}" for framework, agent in sorted(set(named)))
+            self._put(partial(SharedUserFound, self._user, places))
+        self._reported = neighbours
+
+    def _infos(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """Return id -> FrameworkInfo or AgentInfo, from GET_FRAMEWORKS or GET_AGENTS."""
+        reply, lower = self._ask(f"GET_{kind}S"), kind.lower()
+        listed = reply.answer.get(f"get_{lower}s", {}).get(f"{lower}s", ()) if isinstance(reply, Sent) else ()
+        return {item[f"{lower}_info"]["id"]["value"]: item[f"{lower}_info"] for item in listed}
