@@ -74,6 +74,11 @@ def a_spec(workers: int = 2, ps: int = 1, chief: int = 1, **options: Any) -> Ser
     )
 
 
+def declaring(spec: ServiceSpec, *names: str) -> ServiceSpec:
+    """The spec whose jobs declare these variables, which plans then accept."""
+    return replace(spec, jobs=tuple(replace(job, environment=dict.fromkeys(names, "")) for job in spec.jobs))
+
+
 def a_status(task_id: str, state: TaskState = TaskState.RUNNING, uuid: str = "uuid", **options: Any) -> TaskStatus:
     return TaskStatus(
         **{"id": TaskId(task_id), "state": state, "agent_id": AgentId("agent-1-id"), "uuid": uuid, **options}

@@ -131,6 +131,8 @@ def _route(row: endpoint.Endpoint, backend: Backend, cache: _ViewCache) -> Route
                 return cache.answer(row, params, as_json=as_json)
             assert row.handler is not None, f"{row.path} has no handler"
             body = None if row.body_type is None else await _body(row, request)
+            if isinstance(body, dict):
+                request.scope["api.names"] = [*body]  # for the audit log, which must not contain values
             answer = await row.handler(endpoint.ApiRequest(backend, cache.snapshot(), params, body, headers))
             if row.access is endpoint.EndpointAccess.WRITE:
                 cache.clear()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asgi_client import ask, ask_async
-from builders import a_spec, a_status, with_fields
+from builders import a_spec, a_status, declaring, with_fields
 from kit.api import ServiceLoop, a_record, an_app, registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
@@ -40,7 +40,7 @@ PREVIEW = "/v1/tf/update/preview"
 @pytest.fixture
 def state():
     """A chief and a ps that run; worker-0 lacks CPUs."""
-    spec = a_spec(workers=1)
+    spec = declaring(a_spec(workers=1), "EPOCHS")
     records = {name: a_record(spec, name, generation=2) for name in ("ps-0", "chief-0")}
     why = (AgentRejected("agent-1", (TooSmall((Shortage("cpus", 4000, 2000),)),)),)
     return registered(
@@ -195,6 +195,20 @@ def test_plan_start_passes_parameters(loop) -> None:
 
     assert {"message": "Received cmd: start deploy with parameters: {EPOCHS=3}"} == reply.body
     assert {"EPOCHS": "3"} == loop.state.stored.controls["deploy"].parameters
+
+
+def test_audit_log_names_variables_without_values(loop, caplog: pytest.LogCaptureFixture) -> None:
+    """Also if refused. A line end in a name cannot imitate a second entry."""
+    caplog.set_level("INFO", "tf_scheduler.audit")
+    ask(loop.app, "/v1/plans/deploy/start", "POST", body=b'{"EPOCHS": "12345"}')
+    refused = ask(loop.app, "/v1/plans/deploy/start", "POST", body=b'{"PYTHONWARNINGS": "12345", "a\\nb": "12345"}')
+
+    assert 400 == refused.code
+    path = "audit: POST /v1/plans/deploy/start"
+    assert [f"{path} with EPOCHS by ", f"{path} with PYTHONWARNINGS, a?b by "] == [
+        f"{line.partition(' by ')[0]} by " for line in caplog.messages
+    ]
+    assert "12345" not in caplog.text
 
 
 def test_command_after_end_is_409(state) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from builders import a_spec
+from builders import a_spec, declaring
 from dcos_command.main import main as dcos_main
 from live_api import LiveApi
 from tf_scheduler.cli.main import main as own_main
@@ -14,7 +14,7 @@ from tf_scheduler.cli.main import main as own_main
 @pytest.fixture
 def api():
     """The service dev/digits: a ps, two workers, a chief; not registered yet."""
-    with LiveApi(a_spec(name="dev/digits")) as live:
+    with LiveApi(declaring(a_spec(name="dev/digits"), "EPOCHS", "NOTE")) as live:
         yield live
 
 

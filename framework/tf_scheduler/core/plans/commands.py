@@ -24,6 +24,7 @@ from tf_scheduler.model.plan import (
     Step,
     Verb,
 )
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 
 from .rollout import ALL, latest_launch_number
@@ -33,6 +34,15 @@ from .tables import ALREADY
 from .view import find_plan, plan_definitions, status_at
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Set by the scheduler if `service.hdfs` is configured, not declared in the options.
+_OWN_VARIABLES = frozenset({"HADOOP_CONF_DIR"})
+#: Variables that make loaders, shells, interpreters or libraries run other code.
+_RUNS_CODE = re.compile(
+    "(BASH_|BUNDLE_|DYLD_|GEM_|GIT_|HADOOP_|JAVA_|LD_|LUA_|NCCL_|NPM_|OMPI_|OPENSSL_|PERL|PYTHON|RUBY|XDG_).*"
+    "|BASHOPTS|BROWSER|CDPATH|CLASSPATH|CUDA_INJECTION(32|64)_PATH|CURL_HOME|EDITOR|ENV|GCONV_PATH|GLOBIGNORE|HOME"
+    "|HOSTALIASES|IFS|JDK_JAVA_OPTIONS|LESSCLOSE|LESSOPEN|LOCPATH|MANPAGER|NLSPATH|NODE_OPTIONS|NODE_PATH|PAGER|PATH"
+    "|PROMPT_COMMAND|PS4|SHELL|SHELLOPTS|SSLKEYLOGFILE|TF_PLUGGABLE_DEVICE_LIBRARY_PATH|VISUAL|ZDOTDIR|_JAVA_OPTIONS"
+)
 
 
 def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decision:
@@ -48,7 +58,9 @@ def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decis
     changed = _VERBS[command.verb](_Target(view, plan, control, node, status, command.parameters))
     if changed == control and (why := _no_effect(command, plan, status, displayed)):
         return replace(decide(state), answer=Answer(Reply.ALREADY, why))
-    outcome = Outcome("PlanCommanded", f"operator command: {command.verb.value} {_target_text(command)}")
+    # Only the names: a value may be a secret.
+    names = f" with {', '.join(command.parameters)}" if command.parameters else ""
+    outcome = Outcome("PlanCommanded", f"operator command: {command.verb.value} {_target_text(command)}{names}")
     decision = decide(state, PlanControlled(plan.name, changed), outcomes=(outcome,))
     return replace(decision, answer=Answer(Reply.OK, _received(command)))
 
@@ -74,7 +86,28 @@ def _refused(state: SchedulerState, command: PlanCommand, view: PlanView) -> Ans
         return Answer(Reply.BAD_REQUEST, f"Parameters are allowed for `start` only, not for `{command.verb.value}`")
     # The result is final: only the uninstall plan continues.
     ended = state.stored.result is not None and command.plan != UNINSTALL
-    return _not_found(plan_definitions(state, view), command) or (SERVICE_ENDED if ended else _irrevocable(command))
+    plans = plan_definitions(state, view)
+    return _not_found(plans, command) or (
+        SERVICE_ENDED if ended else _irrevocable(command) or _refused_variable(state.spec, plans, command)
+    )
+
+
+def _refused_variable(spec: ServiceSpec, plans: Iterable[PlanDef], command: PlanCommand) -> Answer | None:
+    """Return why a parameter that the options do not declare is refused.
+
+    A client that may write could otherwise run any code as the service's user, for example with PYTHONWARNINGS.
+    """
+    declared = {name for job in spec.jobs for name in job.environment} - _OWN_VARIABLES
+    is_custom = any(plan.name == command.plan and plan.kind is PlanKind.CUSTOM for plan in plans)
+    for name in command.parameters:
+        if name in declared or (is_custom and not _RUNS_CODE.fullmatch(name)):
+            continue
+        why = (
+            "it can make a program run other code" if is_custom else f"plan {command.plan} accepts declared names only"
+        )
+        message = f"Variable {name} is not allowed: {why}; declare it in service.environment or a job's environment"
+        return Answer(Reply.BAD_REQUEST, message)
+    return None
 
 
 def _irrevocable(command: PlanCommand) -> Answer | None:

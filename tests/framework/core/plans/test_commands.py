@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_running_state, a_spec, with_fields
+from builders import a_running_state, a_spec, declaring, with_fields
 from tf_scheduler.core.plans.commands import handle
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.reducer import apply
@@ -14,7 +14,7 @@ from tf_scheduler.model.events import PlanCommand
 from tf_scheduler.model.plan import Answer, PhaseSpec, PlanControl, PlanSpec, PlanStrategy, Reply, Verb
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 
-SPEC = a_spec()
+SPEC = declaring(a_spec(), "EPOCHS", "A", "B")
 PENDING = SchedulerState(SPEC)
 RUNNING = a_running_state(SPEC)
 TARGET = index_of(SPEC).target
@@ -50,6 +50,59 @@ def test_parameters_require_start_and_valid_names() -> None:
     assert Reply.BAD_REQUEST is send(PENDING, Verb.RESTART, EPOCHS="1").answer.reply
     assert Reply.BAD_REQUEST is send(PENDING, Verb.START, **{"1-x": "1"}).answer.reply
     assert {"EPOCHS": "1"} == control(send(PENDING, Verb.START, EPOCHS="1")).parameters
+
+
+def test_plan_accepts_declared_variables_only() -> None:
+    """A client that may write could otherwise run any code as the service's user."""
+    names = ("PYTHONWARNINGS", "BROWSER", "LD_PRELOAD", "PATH", "BASH_ENV", "HADOOP_CONF_DIR", "RATE")
+    for plan in ("deploy", "update", "recovery"):
+        state = with_fields(RUNNING, controls={"deploy": PlanControl(completed=TARGET)})
+        for name in names:
+            answer = send(state, Verb.START, plan, EPOCHS="1", **{name: "value"}).answer
+            assert Reply.BAD_REQUEST is answer.reply
+            assert name in answer.message
+            assert "value" not in answer.message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LD_PRELOAD",
+        "PYTHONWARNINGS",
+        "PATH",
+        "ENV",
+        "BASH_ENV",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "IFS",
+        "PS4",
+        "PERL5OPT",
+        "RUBYOPT",
+        "NODE_OPTIONS",
+        "BROWSER",
+        "GIT_SSH_COMMAND",
+        "HADOOP_CONF_DIR",
+        "JAVA_TOOL_OPTIONS",
+        "HOME",
+    ],
+)
+def test_user_plan_refuses_variables_that_run_code(name: str) -> None:
+    """Unless the options declare the variable: then their author allows it."""
+    plan = PlanSpec("retune", phases=(PhaseSpec("again", "worker"),))
+
+    def answer(*declared):
+        state = a_running_state(declaring(a_spec(plans={"retune": plan}), *declared))
+        return send(state, Verb.START, "retune", RATE="1", **{name: "x"}).answer
+
+    assert (Reply.BAD_REQUEST, True) == (answer().reply, name in answer().message)
+    if name != "HADOOP_CONF_DIR":  # set by the scheduler itself for HDFS
+        assert Reply.OK is answer(name).reply
+
+
+def test_event_names_variables_without_values() -> None:
+    (outcome,) = send(PENDING, Verb.START, EPOCHS="12345", A="secret").outcomes
+
+    assert "operator command: start plan deploy with EPOCHS, A" == outcome.message
 
 
 def test_ended_job_accepts_only_uninstall_commands() -> None:
