@@ -29,7 +29,13 @@ class Reply:
 
 
 async def ask_async(
-    app: ASGIApp, method: str, path: str, headers: dict[str, str], parts: Iterable[bytes], peer: str | None
+    app: ASGIApp,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    parts: Iterable[bytes],
+    peer: str | None,
+    client: str = "10.1.2.3",
 ) -> Reply:
     reply, waiting = Reply(), list(parts)
     path, _, query = path.partition("?")
@@ -43,7 +49,7 @@ async def ask_async(
         "query_string": query.encode(),
         "root_path": "",
         "headers": [(name.lower().encode(), text.encode()) for name, text in {"Host": "localhost", **headers}.items()],
-        "client": ("10.1.2.3", 4711),
+        "client": (client, 4711),
         "server": ("localhost", 80),
         "state": {} if peer is None else {"peer": peer},
     }
@@ -72,6 +78,7 @@ def ask(
     body: bytes = b"",
     parts: Iterable[bytes] = (),
     peer: str | None = None,
+    client: str = "10.1.2.3",
 ) -> Reply:
     """Send a request; `parts`: chunked body, `peer`: client certificate's common name."""
-    return asyncio.run(ask_async(app, method, path, headers or {}, tuple(parts) or (body,), peer))
+    return asyncio.run(ask_async(app, method, path, headers or {}, tuple(parts) or (body,), peer, client))

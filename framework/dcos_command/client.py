@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Protocol
 from urllib.parse import quote, urlencode, urlsplit
@@ -113,7 +113,7 @@ class CosmosInstallation:
         return self.service.cosmos("package.uninstall", "package/uninstall", body)
 
     def last_failure(self, *, finished: bool) -> str | None:
-        marathon = replace(self.service, name="marathon")
+        marathon = replace(self.service, name="marathon", token="")
         try:
             app = marathon.get(f"v2/apps/{self.service.name.strip('/')}").get("app") or {}
         except RefusedError as error:
@@ -151,6 +151,8 @@ ALREADY_REPORTED = 208
 SUCCESS_CODES = (200, 201, 202, 204, ALREADY_REPORTED)
 #: A 404 of the scheduler with a text, such as `Plan backup not found`; any other is the admin router's.
 _SCHEDULER_NOT_FOUND = re.compile(r"\w+ \S+ not found")
+#: Header and error code of the scheduler's API (docs/api.md).
+_TOKEN_HEADER, _UNAUTHORIZED = "X-TensorFlow-Token", "unauthorized"
 _COSMOS = "application/vnd.dcos.{}-{}+json;charset=utf-8;version={}"
 
 Query = Mapping[str, Optional[str]]
@@ -174,6 +176,8 @@ class ServiceClient:
     timeout: float = 30.0
     #: The program that installed it, if not Cosmos.
     installation: Installation | None = None
+    #: Token of the scheduler's API; empty: none. The login to DC/OS is the cluster's.
+    token: str = field(default="", repr=False)
 
     @property
     def url(self) -> str:
@@ -234,7 +238,9 @@ class ServiceClient:
         media: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
         content_type = {} if body is None else {"Content-Type": "application/json"}
-        headers = self._headers({"Accept": "application/json", **content_type, **(media or {})})
+        # Cosmos must not see the token of the scheduler.
+        client = self if media is None else replace(self, token="")
+        headers = client._headers({"Accept": "application/json", **content_type, **(media or {})})
         content = None if method == "GET" else b"" if body is None else json.dumps(body).encode()
         request = transport.build_request(method, _with_query(f"{base}/{path}", query), headers, content)
         status, text = transport.send(request, self.cluster, self.timeout)
@@ -246,16 +252,24 @@ class ServiceClient:
         return status, parse_answer(f"{method} {path}", f"{base}/{path}", text)
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        token = self.cluster.token.strip()  # a token file ends with a line end
-        if not token:
-            return dict(headers)
-        if not (token.isascii() and token.isprintable()):
-            raise CommandError("invalid token: contains a newline, a control character or a non-ASCII character")
-        return {**headers, "Authorization": f"Bearer {token}" if self.direct else f"token={token}"}
+        # A token file ends with a line end.
+        login, token = self.cluster.token.strip(), self.token.strip()
+        for each in (login, token):
+            if each and not (each.isascii() and each.isprintable()):
+                raise CommandError("invalid token: contains a newline, a control character or a non-ASCII character")
+        if self.direct:
+            own = {"Authorization": f"Bearer {token}"} if token else {}
+        else:
+            # Behind DC/OS, Authorization has the login to DC/OS.
+            own = {
+                **({"Authorization": f"token={login}"} if login else {}),
+                **({_TOKEN_HEADER: token} if token else {}),
+            }
+        return {**headers, **own}
 
     def _error(self, status: int, text: str) -> CommandError:
         if status == 401:
-            return RefusedError(self._login_hint(), status)
+            return RefusedError(self._login_hint(parse_error_body(text)), status)
         body = parse_error_body(text)
         is_unrouted = status == 404 and not _SCHEDULER_NOT_FOUND.match(text)
         if body.message is None and (is_unrouted or status in (502, 503, 504)):
@@ -263,11 +277,12 @@ class ServiceClient:
         message = body.message or text.strip() or f"the service returned HTTP {status}"
         return RefusedError(message, status, body.code, lists_names=body.lists_names)
 
-    def _login_hint(self) -> str:
-        if not self.direct:
+    def _login_hint(self, body: HttpErrorBody) -> str:
+        if not self.direct and body.code != _UNAUTHORIZED:
             return "the cluster requires a login; run: dcos auth login"
-        why = "rejected the token" if self.cluster.token else "requires a token"
-        return f"`{self.url}` {why}; pass an API token with --token or DCOS_TENSORFLOW_TOKEN"
+        why = "rejected the token" if self.token else "requires a token"
+        hint = f"`{self.url}` {why}; pass an API token with --token or DCOS_TENSORFLOW_TOKEN"
+        return f"{hint}\n{body.message}" if body.message and not self.token else hint
 
     def _no_service(self, status: int) -> str:
         if self.direct:
@@ -302,7 +317,7 @@ class ServiceOptions:
 
 
 def client_at(url: str, name: str, environment: Mapping[str, str], program: str) -> ServiceClient:
-    """Client without a token for a scheduler or DC/OS URL. Raise UsageError."""
+    """Client without an API token for a scheduler or DC/OS URL. Raise UsageError."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: `{url}`: must begin with http:// or https://")
     try:
@@ -318,11 +333,11 @@ def client_at(url: str, name: str, environment: Mapping[str, str], program: str)
     if behind is not None:
         url, name = behind[1], behind[2]
     certificate = environment.get(_CERTIFICATE, "")
-    cluster = ClusterConnection(url.rstrip("/"), verify=verify, verified_by=setting, certificate=certificate)
+    login = environment.get("DCOS_ACS_TOKEN", "") if name else ""
+    cluster = ClusterConnection(url.rstrip("/"), login, verify, verified_by=setting, certificate=certificate)
     return ServiceClient(cluster, name, direct=not name, program=program)
 
 
 def with_token(service: ServiceClient, option: str, environment: Mapping[str, str]) -> ServiceClient:
-    """The client with the token of the option, else of the environment, else its own."""
-    token = option or environment.get(TOKEN_VARIABLE) or service.cluster.token
-    return replace(service, cluster=replace(service.cluster, token=token))
+    """The client with the token of the option, else its own, else of the environment."""
+    return replace(service, token=option or service.token or environment.get(TOKEN_VARIABLE, ""))

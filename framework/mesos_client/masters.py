@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 from dataclasses import dataclass, field
 from typing import Callable, Iterable, Sequence
@@ -171,10 +172,28 @@ def _is_server(text: str) -> bool:
     return match is not None and 0 < int(match.group(3) or 2181) < 65536
 
 
+def candidates(children: Iterable[str]) -> dict[int, str]:
+    """Return the masters' nodes among the children of the path, by number."""
+    return {int(match.group(1)): match.group(0) for match in map(_CANDIDATE.fullmatch, children) if match}
+
+
 def leading_candidate(children: Iterable[str]) -> str | None:
     """Return the leader's node among the children of the path; None without one."""
-    candidates = {int(match.group(1)): match.group(0) for match in map(_CANDIDATE.fullmatch, children) if match}
-    return candidates[min(candidates)] if candidates else None
+    nodes = candidates(children)
+    return nodes[min(nodes)] if nodes else None
+
+
+def resolve_hosts(hosts: Iterable[str]) -> frozenset[str]:
+    """Return all IP addresses of the hosts. Raises OSError if none of them resolves."""
+    addresses, failure = set[str](), OSError("no Mesos master is known")
+    for host in hosts:
+        try:
+            addresses |= {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        except (OSError, UnicodeError) as error:
+            failure = OSError(f"{host}: {error}")
+    if not addresses:
+        raise failure
+    return frozenset(addresses)
 
 
 def decode_leader(data: bytes) -> Leader:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
@@ -14,7 +16,17 @@ from kazoo.protocol.states import KazooState
 
 from .connect import connect
 from .http import SocketHandle
-from .masters import Detector, Leader, OnLeader, ZooKeeperUrl, decode_leader, leading_candidate
+from .masters import (
+    Detector,
+    Leader,
+    OnLeader,
+    ZooKeeperUrl,
+    candidates,
+    decode_leader,
+    leading_candidate,
+    parse_masters,
+    resolve_hosts,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +52,17 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, address: tuple[str, int], timeout: float, **_: Any) -> Any:
         return connect(address[0], address[1], timeout, self._handle)
+
+
+def _client(url: ZooKeeperUrl, handle: SocketHandle) -> KazooClient:
+    return KazooClient(
+        url.servers,
+        timeout=SESSION_TIMEOUT,
+        handler=_Handler(handle),
+        auth_data=[("digest", url.credentials)] if url.credentials else None,
+        connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": RETRY_SECONDS},
+        logger=_quiet,
+    )
 
 
 class ZooKeeperDetector(Detector):
@@ -75,7 +98,7 @@ class ZooKeeperDetector(Detector):
             logger.warning("the master detector still waits for a name server; it exits later")
 
     def _run(self) -> None:
-        client = self._client()
+        client = _client(self._url, self._handle)
         client.add_listener(self._changed)
         client.start_async()
         try:
@@ -84,17 +107,6 @@ class ZooKeeperDetector(Detector):
                 self._wake.clear()
         finally:
             self._leave(client)
-
-    def _client(self) -> KazooClient:
-        credentials = self._url.credentials
-        return KazooClient(
-            self._url.servers,
-            timeout=SESSION_TIMEOUT,
-            handler=_Handler(self._handle),
-            auth_data=[("digest", credentials)] if credentials else None,
-            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": RETRY_SECONDS},
-            logger=_quiet,
-        )
 
     def _leave(self, client: KazooClient) -> None:
         """End the session, without waiting for a silent server."""
@@ -168,3 +180,30 @@ class ZooKeeperDetector(Detector):
 
 def _answer(result: Any) -> Any:
     return result.get(timeout=SESSION_TIMEOUT)
+
+
+def master_addresses(master: str) -> frozenset[str]:
+    """Return the IP addresses of all masters of a `--master` value, standbys too.
+
+    Blocks for up to some seconds. Raises OSError or ValueError.
+    """
+    if ZooKeeperUrl.is_zookeeper(master):
+        registered = _registered(ZooKeeperUrl.parse(master))
+        return resolve_hosts(each.ip or each.hostname for each in registered)
+    return resolve_hosts(urlsplit(url).hostname or "" for url in parse_masters(master))
+
+
+def _registered(url: ZooKeeperUrl) -> list[Leader]:
+    """Return the leader and the standbys. Raises OSError."""
+    client, registered = _client(url, SocketHandle()), []
+    try:
+        client.start(timeout=SESSION_TIMEOUT / 2)
+        for name in candidates(client.get_children(url.path)).values():
+            with suppress(NoNodeError, ValueError):  # gone meanwhile, or another program's
+                registered.append(decode_leader(client.get(f"{url.path}/{name}")[0]))
+    except (KazooException, KazooTimeoutError) as error:
+        raise OSError(f"{url}: {type(error).__name__}: {error}") from error
+    finally:
+        client.stop()
+        client.close()
+    return registered

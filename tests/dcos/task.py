@@ -22,8 +22,8 @@ from mesos_local.node import node_command
 
 from .app import App, task_environment
 
-#: Where tasks run and can be reached.
-HOST = "127.0.0.1"
+#: Where tasks run and can be reached; also the address of the server.
+HOST = os.environ.get("LOCAL_DCOS_HOST", "127.0.0.1")
 #: Exit code of what SIGTERM ended, as a shell has it.
 _TERMINATED = 143
 #: Number and length of the output lines in the message about a task that exited by itself.

@@ -10,7 +10,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tf_scheduler.api.http.auth import Policy, Principal
 
-_POLICY = Policy(loopback_only=True)
+from .task import HOST
+
+_POLICY = Policy(loopback_only=HOST == "127.0.0.1")
 _ANYONE = Principal("anyone", can_read=True, can_write=True)
 _JSON = ("application/json", "+json")
 

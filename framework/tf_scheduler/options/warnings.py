@@ -19,7 +19,8 @@ _FOLDER = "CHECKPOINT_DIR"
 
 def find_warnings(document: Document, options: Document) -> list[Problem]:
     """Return the warnings about `document`, whose resolved form is `options`."""
-    return [*ineffective_options(options), *(notice for rule in _RULES for notice in rule(document, options))]
+    notices = (notice for rule in _RULES for notice in rule(document, options))
+    return [*ineffective_options(options), *security_is_weakened(options), *notices]
 
 
 def ineffective_options(options: Document) -> Iterator[Problem]:
@@ -101,6 +102,14 @@ def secrets_have_default_user(_: Document, options: Document) -> Iterator[Proble
             f"{default} is the default user of all services, so that tasks of other services on an agent can read "
             f"the secrets of {', '.join(sections)}; set a user of its own, or an image",
         )
+
+
+def security_is_weakened(options: Document) -> Iterator[Problem]:
+    """Return the options that weaken the default security; health lists them, too."""
+    if options["api"]["authentication"] == "none":
+        user = options["service"]["user"]
+        message = f"none: every client that can connect to the API may run any program as user {user}, with all secrets"
+        yield Problem("api.authentication", message)
 
 
 _RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (

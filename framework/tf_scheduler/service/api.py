@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tf_scheduler.store.operator_files import OperatorFiles
 from tf_scheduler.store.training_history import TrainingHistory, decode_curves
 from tf_scheduler.web.pages import pages
 
-#: Variable that Marathon sets. On DC/OS, Admin Router authenticates the clients.
+#: Variable that Marathon sets. On DC/OS, Admin Router on the masters authenticates the clients.
 _MARATHON = "MARATHON_APP_ID"
 
 
@@ -94,7 +95,10 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
         writers=frozenset(filter(None, (name.strip() for name in api["writers"].split(",")))),
         loopback_only=loopback,
     )
-    if not (policy.is_restricted or loopback or api["authentication"] == "none" or environment.get(_MARATHON)):
+    is_exempt = loopback or api["authentication"] == "none"
+    if not (policy.is_restricted or is_exempt) and environment.get(_MARATHON):
+        policy = replace(policy, find_writers=partial(_master_addresses, options["mesos"]["master"]))
+    elif not (policy.is_restricted or is_exempt):
         message = (
             "required, because the API listens on a network; set it (for readers, also api.read_token), or set "
             "api.client_ca_file, or give all clients access with api.authentication: none"
@@ -103,6 +107,13 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
         policy = _locked(policy)
     tls = ServerTls(api["certificate_file"], api["key_file"], api["client_ca_file"])
     return ApiSettings(policy, tls if api["certificate_file"] else None), problems
+
+
+def _master_addresses(master: str) -> frozenset[str]:
+    # Imported late, because only a service under Marathon needs kazoo here.
+    from mesos_client.zookeeper_detector import master_addresses
+
+    return master_addresses(master)
 
 
 def _locked(policy: Policy) -> Policy:

@@ -101,7 +101,8 @@ def _compose(
     connection = MesosConnection(connect, state.stored.framework_id)
 
     def snapshot() -> Snapshot:
-        return Snapshot(runner.state, settings.uninstalling, retrying.last_error, runner.view, clock())
+        view, error = runner.view, retrying.last_error
+        return Snapshot(runner.state, settings.uninstalling, error, view, clock(), settings.weaknesses)
 
     statsd = statsd_target(settings.statsd, spec.name, settings.environment)
     meter = Meter(metrics, lambda: runner.state, lambda: snapshot().plans(), statsd, __version__)

@@ -24,7 +24,7 @@ from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import load_lenient, resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
-from tf_scheduler.options.warnings import find_warnings
+from tf_scheduler.options.warnings import find_warnings, security_is_weakened
 from tf_scheduler.runner import restore
 from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.records import writes
@@ -72,6 +72,8 @@ class ServiceSettings:
     statsd: str = ""
     #: Stored configurations and updates; None: only `spec` counts.
     options: OptionsHistory | None = None
+    #: What makes the service less secure than by default or than it could be, for the health.
+    weaknesses: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
@@ -107,6 +109,7 @@ def load_settings(
         lost or LostFrameworks(),
         options["metrics"]["statsd"],
         OptionsHistory(options, environment, own_spec, uninstalling),
+        tuple(map(str, security_is_weakened(options))),
     )
 
 

@@ -1,17 +1,19 @@
 """Access control of the API, limits, and the audit log."""
 
+import asyncio
 import base64
 import hmac
 import logging
+import threading
 
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from asgi_client import ask
+from asgi_client import ask, ask_async
 from kit.api import an_app, registered
 from tf_scheduler.api.app import create_app
-from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.auth import Policy, WriterAddresses
 from tf_scheduler.api.http.limits import BODY_LIMIT
 from tf_scheduler.api.views.base import Snapshot
 
@@ -43,6 +45,10 @@ def basic(name, token):
         ({"Authorization": "Basic !"}, 401, 401),
         ({"Authorization": "Bearer"}, 401, 401),
         ({"Authorization": "token=w"}, 401, 401),
+        ({"Authorization": "token=of-dcos", "X-TensorFlow-Token": "r"}, 202, 403),
+        ({"Authorization": "token=of-dcos", "X-TensorFlow-Token": "w"}, 202, DONE),
+        ({**bearer("w"), "X-TensorFlow-Token": "wrong"}, 401, 401),
+        ({"X-TensorFlow-Token": ""}, 401, 401),
     ],
 )
 def test_tokens_read_and_write_separately(headers, reading: int, writing: int) -> None:
@@ -50,6 +56,84 @@ def test_tokens_read_and_write_separately(headers, reading: int, writing: int) -
     app = an_app(read_token="r", write_token="w")
 
     assert (reading, writing) == (ask(app, PATH, headers=headers).code, ask(app, COMMAND, WRITE, headers=headers).code)
+
+
+MASTER, STRANGER = "10.0.0.1", "10.0.0.2"
+
+
+def test_without_token_only_masters_write() -> None:
+    """Admin Router runs there. Headers make no stranger a master; reads are open."""
+    app = an_app(find_writers=lambda: frozenset({MASTER}))
+    pretending = {"X-Forwarded-For": MASTER, "X-Real-IP": MASTER, "Forwarded": f"for={MASTER}", "Host": MASTER}
+
+    refused = ask(app, COMMAND, WRITE, headers=pretending, client=STRANGER)
+
+    assert DONE == ask(app, COMMAND, WRITE, client=MASTER).code
+    assert (401, True) == (refused.code, "set api.write_token" in refused.body["error"]["message"])
+    assert 202 == ask(app, PATH, client=STRANGER).code
+    assert 401 == ask(app, COMMAND, WRITE, headers=bearer(""), client=STRANGER).code
+    assert 403 == ask(app, COMMAND, WRITE, headers={"Sec-Fetch-Site": "cross-site"}, client=MASTER).code
+
+
+def test_token_is_required_from_masters_too() -> None:
+    """If one is configured."""
+    app = an_app(write_token="w", find_writers=lambda: frozenset({MASTER}))
+
+    assert 401 == ask(app, COMMAND, WRITE, client=MASTER).code
+    assert DONE == ask(app, COMMAND, WRITE, headers=bearer("w"), client=STRANGER).code
+
+
+def test_replaced_master_writes_and_failed_lookup_keeps_the_last() -> None:
+    """A stranger is looked up again, but not at each request."""
+    answers: list[frozenset[str] | OSError] = [frozenset({MASTER}), OSError("no name server"), frozenset({STRANGER})]
+    now, lookups = [0.0], []
+
+    def find() -> frozenset[str]:
+        lookups.append(now[0])
+        answer = answers[0] if len(answers) == 1 else answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    async def play() -> list[bool]:
+        writers, results = WriterAddresses(find, lambda: now[0]), []
+        for seconds, address in (
+            (0, MASTER),
+            (1, STRANGER),
+            (31, MASTER),
+            (32, STRANGER),
+            (34, STRANGER),
+            (65, MASTER),
+        ):
+            now[0] = float(seconds)
+            results.append(await writers.includes(address))
+        return results
+
+    assert [True, False, True, False, True, False] == asyncio.run(play())
+    assert [0.0, 31.0, 34.0, 65.0] == lookups
+
+
+def test_slow_lookup_blocks_only_writes() -> None:
+    """The lookup runs in a thread; a hundred writes share one."""
+    started, release, lookups = threading.Event(), threading.Event(), []
+
+    def find() -> frozenset[str]:
+        lookups.append(1)
+        started.set()
+        assert release.wait(30)
+        return frozenset({MASTER})
+
+    app = an_app(find_writers=find)
+
+    async def play() -> tuple[int, set[int]]:
+        writes = [asyncio.create_task(ask_async(app, WRITE, COMMAND, {}, (b"",), None, MASTER)) for _ in range(100)]
+        await asyncio.to_thread(started.wait, 30)
+        read = await ask_async(app, READ, PATH, {}, (b"",), None, STRANGER)
+        release.set()
+        return read.code, {reply.code for reply in await asyncio.gather(*writes)}
+
+    assert (202, {DONE}) == asyncio.run(play())
+    assert 1 == len(lookups)
 
 
 def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +169,7 @@ def test_one_token_restricts_all_access(options, code: int) -> None:
         (
             {"read_token": "r", "client_certificates": True},
             {},
-            "token required: send 'Authorization: Bearer TOKEN'; or use a",
+            "'Authorization: Bearer TOKEN'; or use a client certificate",
         ),
         ({"read_token": "r", "client_certificates": True}, bearer("x"), "invalid token"),
         ({"client_certificates": True}, {}, "client certificate required"),

@@ -7,6 +7,8 @@ import pytest
 from starlette.applications import Starlette
 
 from builders import a_spec
+from dcos_command import transport
+from dcos_command.client import ServiceClient
 from dcos_command.errors import CommandError
 from dcos_command.main import main
 from dcos_command.transport import ClusterConnection
@@ -23,10 +25,11 @@ def api():
 
 
 def test_missing_or_wrong_token_names_the_remedy(own, dcos) -> None:
-    """Behind DC/OS the remedy is its own login."""
+    """Behind DC/OS, too, where another login comes first."""
     assert "requires a token; pass an API token with --token or DCOS_TENSORFLOW_TOKEN" in own("plan", "list").err
     assert "rejected the token" in own("--token", "wrong", "plan", "list").err
-    assert "dcos auth login" in dcos("plan", "list").err
+    assert "requires a token; pass an API token with --token" in dcos("plan", "list", DCOS_ACS_TOKEN="a.b.c").err
+    assert "rejected the token" in dcos("--token=wrong", "plan", "list").err
 
 
 def test_token_is_accepted_before_and_after_the_command(own, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +67,32 @@ def test_read_token_cannot_write(own) -> None:
     assert 1 == refused.code
     assert "read" in refused.err
     assert 0 == own("--token=change", "plan", "pause", "deploy").code
+
+
+def test_token_passes_admin_router_beside_the_login(dcos, api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Admin Router takes `Authorization` for the login to DC/OS."""
+    sent: list[dict[str, str]] = []
+    build = transport.build_request
+    monkeypatch.setattr(transport, "build_request", lambda *request: sent.append(request[2]) or build(*request))
+
+    assert 1 == dcos("--token=look", "plan", "pause", "deploy", DCOS_ACS_TOKEN="a.b.c").code
+    assert 0 == dcos("--token=change", "plan", "pause", "deploy", DCOS_ACS_TOKEN="a.b.c").code
+    assert [("token=a.b.c", "look"), ("token=a.b.c", "change")] == [
+        (headers["Authorization"], headers["X-TensorFlow-Token"]) for headers in sent
+    ]
+
+
+def test_cosmos_does_not_get_the_token_of_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header is for the scheduler alone."""
+    sent: list[dict[str, str]] = []
+    monkeypatch.setattr(transport, "send", lambda request, *_: (sent.append(dict(request.headers)), (200, "{}"))[1])
+    service = ServiceClient(ClusterConnection("http://dcos", "a.b.c"), "x", token="secret")
+
+    service.cosmos("service.describe", "cosmos/service/describe", {})
+    service.get("v1/plans")
+
+    assert ["token=a.b.c", "token=a.b.c"] == [headers["Authorization"] for headers in sent]
+    assert [False, True] == ["X-tensorflow-token" in headers for headers in sent]
 
 
 def test_client_certificate_is_loaded(tmp_path: Path, certificates) -> None:

@@ -34,7 +34,7 @@ def test_token_is_not_sent_to_redirect_target() -> None:
         port, heard = stack.enter_context(a_server())
         for name in ("localhost", "127.0.0.1"):
             first, _ = stack.enter_context(a_server(f"http://{name}:{port}/v1/plans"))
-            service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{first}", "secret"), "x", direct=True)
+            service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{first}"), "x", direct=True, token="secret")
             message = f"http://127.0.0.1:{first}/v1/plans redirects to 'http://{name}:{port}/v1/plans'"
             asks = (
                 lambda it: it.get("v1/plans"),
@@ -52,7 +52,7 @@ def test_token_is_not_sent_to_redirect_target() -> None:
 def test_redirected_post_is_refused() -> None:
     """urllib would turn it into a GET."""
     with a_server("/v1/there") as (port, heard):
-        service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", "secret"), "x", direct=True)
+        service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}"), "x", direct=True, token="secret")
 
         assert [] == service.get("v1/plans")
         with pytest.raises(UnreachableError, match="redirects to"):
@@ -84,8 +84,8 @@ def test_safe_redirect_keeps_host_and_port(here: str, there: str, same: bool) ->
 def test_line_end_of_a_token_is_removed(token) -> None:
     """`$(cat file)` keeps the carriage return of a Windows editor."""
     with a_server() as (port, heard):
-        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", token), "x", direct=True).get("v1/plans")
-        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}", " \r\n"), "x", direct=True).get("v1/plans")
+        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}"), "x", direct=True, token=token).get("v1/plans")
+        ServiceClient(ClusterConnection(f"http://127.0.0.1:{port}"), "x", direct=True, token=" \r\n").get("v1/plans")
 
     assert ["Bearer secret", None] == heard
 
@@ -94,7 +94,8 @@ def test_line_end_of_a_token_is_removed(token) -> None:
 @pytest.mark.parametrize("direct", [True, False])
 def test_invalid_token_is_refused_and_not_shown(token, direct: bool) -> None:
     """Neither by the message nor by the traceback."""
-    service = ServiceClient(ClusterConnection("http://127.0.0.1:1", token), "x", direct=direct)
+    cluster = ClusterConnection("http://127.0.0.1:1", "" if direct else token)
+    service = ServiceClient(cluster, "x", direct=direct, token=token if direct else "")
     for ask in (lambda: service.get("v1/plans"), lambda: service.post("v1/plans"), lambda: next(service.events("v1"))):
         with pytest.raises(CommandError, match="invalid token: contains a newline") as refused:
             ask()

@@ -18,7 +18,7 @@ from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_client import zookeeper_detector
 from mesos_client.masters import Leader, ZooKeeperUrl
 from mesos_client.results import DriverDisconnected, NotConnected
-from mesos_client.zookeeper_detector import ZooKeeperDetector
+from mesos_client.zookeeper_detector import ZooKeeperDetector, master_addresses
 from wire.candidate import GROUP, Candidates, master_info, only
 from wire.peer import PATIENCE, Peer, stream, subscribed
 
@@ -141,6 +141,46 @@ def test_invalid_node_is_reported_and_retried(watch, candidates, monkeypatch: py
     candidates.client.set(node, b'{"hostname": "m", "ip": 0, "port": 5050}')
     leader, _ = looking.next()
     assert leader is not None
+
+
+def test_addresses_of_all_masters_are_found(candidates, ensemble) -> None:
+    """Of the leader and of its standbys; a node that is not of a master is ignored."""
+    url = f"zk://{ensemble.addresses}{GROUP}"
+    with pytest.raises(OSError, match="NoNode"):
+        master_addresses(url)
+    for info in (ONE, TWO):
+        candidates.enter(info)
+    candidates.client.create(f"{GROUP}/json.info_0000009999", b"nonsense")
+    candidates.client.create(f"{GROUP}/log_replicas", b"{}")
+    node = candidates.enter(THREE)
+    assert {"127.0.0.1", "127.0.0.2", "127.0.0.3"} == master_addresses(url)
+    candidates.leave(node)
+    assert {"127.0.0.1", "127.0.0.2"} == master_addresses(url)
+
+
+def test_addresses_of_masters_with_denied_access_raise(candidates, ensemble) -> None:
+    node = candidates.enter(ONE)
+    candidates.client.set_acls(GROUP, only("admin:secret"))
+    with pytest.raises(OSError, match="NoAuth") as refused:
+        master_addresses(f"zk://admin:wrong@{ensemble.addresses}{GROUP}")
+    assert "wrong" not in str(refused.value)
+    assert {"127.0.0.1"} == master_addresses(f"zk://admin:secret@{ensemble.addresses}{GROUP}")
+    candidates.client.set_acls(GROUP, OPEN_ACL_UNSAFE)
+    candidates.leave(node)
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("10.0.0.1:5050, https://10.0.0.2", {"10.0.0.1", "10.0.0.2"}),
+        ("127.0.0.1:5050,no-such-host.invalid", {"127.0.0.1"}),
+    ],
+)
+def test_addresses_of_listed_masters_are_resolved(master: str, expected: set[str]) -> None:
+    """A host that does not resolve does not hide the others."""
+    assert expected == master_addresses(master)
+    with pytest.raises(OSError, match="no-such-host"):
+        master_addresses("no-such-host.invalid")
 
 
 def test_p20_credentials_are_used(watch, candidates, ensemble) -> None:

@@ -10,21 +10,33 @@ from tf_scheduler.options.load import resolve
 from tf_scheduler.service.api import api_settings, uninstall_api_settings
 
 
-def options(folder, api):
-    return resolve({"service": {"command": "x"}, "api": api, "secret_delivery": {"directory": str(folder)}})
+def options(folder, api, master="10.0.0.1:5050"):
+    sections = {"service": {"command": "x"}, "mesos": {"master": master}}
+    return resolve({**sections, "api": api, "secret_delivery": {"directory": str(folder)}})
 
 
-def settings(environment, folder="/nowhere", **api):
-    return api_settings(options(folder, api), environment)
+def settings(environment, folder="/nowhere", master="10.0.0.1:5050", **api):
+    return api_settings(options(folder, api, master), environment)
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [{"HOST": "127.0.0.1"}, {"HOST": "localhost"}, {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/tensorflow"}],
-)
-def test_api_is_open_on_loopback_and_behind_marathon(environment) -> None:
-    """On DC/OS the Admin Router authenticates."""
-    assert not settings(environment).policy.is_restricted
+@pytest.mark.parametrize("environment", [{"HOST": "127.0.0.1"}, {"HOST": "localhost"}])
+def test_api_is_open_on_loopback(environment) -> None:
+    policy = settings(environment).policy
+
+    assert (False, None) == (policy.is_restricted, policy.find_writers)
+
+
+MARATHON = {"HOST": "10.0.0.5", "MARATHON_APP_ID": "/tensorflow"}
+
+
+def test_behind_marathon_only_masters_write_by_default() -> None:
+    """Admin Router on the masters has authenticated the clients."""
+    policy = settings(MARATHON, master="10.0.0.1:5050,10.0.0.2:5050").policy
+
+    assert not policy.is_restricted
+    assert policy.find_writers is not None
+    assert {"10.0.0.1", "10.0.0.2"} == policy.find_writers()
+    assert settings(MARATHON, authentication="none").policy.find_writers is None
 
 
 @pytest.mark.parametrize("environment", [{}, {"HOST": "10.0.0.5"}, {"HOST": "agent-1"}])

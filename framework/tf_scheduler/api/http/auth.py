@@ -8,8 +8,9 @@ import binascii
 import hashlib
 import hmac
 import logging
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Values of `Sec-Fetch-Site` for requests of the API's own page and of the address bar.
 _SAME_SITE = ("same-origin", "none")
 _READ_METHODS = ("GET", "HEAD", "OPTIONS")
+#: Header of the API's own token: behind Admin Router, `Authorization` has the login to DC/OS.
+TOKEN_HEADER = "x-tensorflow-token"  # noqa: S105 - a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +51,15 @@ class Policy:
     writers: frozenset[str] = frozenset()
     #: The server listens on loopback only: reject other names in `Host` (DNS rebinding).
     loopback_only: bool = False
+    #: Without tokens and certificates: returns the addresses of the clients that may write; None: all clients.
+    find_writers: Callable[[], frozenset[str]] | None = field(default=None, compare=False)
 
     @property
     def is_restricted(self) -> bool:
         """Whether clients have to authenticate."""
         return bool(self.read_token or self.write_token or self.client_certificates)
 
-    def authenticate(self, headers: Mapping[str, str], peer: str | None) -> Principal:
+    def authenticate(self, headers: Mapping[str, str], peer: str | None, *, is_writer: bool = False) -> Principal:
         """Return the client with the permissions of both its token and its certificate.
 
         A wrong token removes all permissions.
@@ -62,10 +67,11 @@ class Policy:
         Args:
             headers: Header fields, names in lower case.
             peer: Common name of the verified client certificate.
+            is_writer: The connection is from one of the addresses of `find_writers`.
         """
         if not self.is_restricted:
-            return Principal("anyone", can_read=True, can_write=True)
-        name, token = _credentials(headers.get("authorization", ""))
+            return Principal("anyone", can_read=True, can_write=self.find_writers is None or is_writer)
+        name, token = _credentials(headers)
         # Compare with both tokens, so that the time does not depend on the match.
         reads, writes = _token_matches(token or "", self.read_token), _token_matches(token or "", self.write_token)
         bearer = Principal(name, can_read=reads or writes, can_write=writes)
@@ -83,7 +89,9 @@ class Policy:
         if not reading and _is_cross_site(headers):
             return ApiProblem(403, "cross-site requests cannot write")
         if not principal.can_read:
-            return ApiProblem(401, self._missing("authorization" in headers))
+            return ApiProblem(401, self._missing(_has_credentials(headers)))
+        if not reading and not principal.can_write and not self.is_restricted:
+            return ApiProblem(401, _ONLY_MASTERS)
         if not reading and not principal.can_write:
             return ApiProblem(403, f"{principal.name} has read access only")
         return None
@@ -95,12 +103,28 @@ class Policy:
         if has_token:
             return "invalid token"
         certificate = "; or use a client certificate" if self.client_certificates else ""
-        return f"token required: send 'Authorization: Bearer TOKEN'{certificate}"
+        return f"token required: send 'X-TensorFlow-Token: TOKEN' or 'Authorization: Bearer TOKEN'{certificate}"
 
 
-def _credentials(authorization: str) -> tuple[str, str | None]:
-    """Return name and token of bearer or basic authentication; token None for others."""
-    scheme, _, rest = authorization.partition(" ")
+#: Answer to a write that neither has a token nor comes from a master.
+_ONLY_MASTERS = (
+    "token required: without one the scheduler accepts commands only through DC/OS, from the addresses of the Mesos "
+    "masters; use https://CLUSTER/service/NAME/, or set api.write_token and send the token as X-TensorFlow-Token"
+)
+
+
+def _has_credentials(headers: Mapping[str, str]) -> bool:
+    return "authorization" in headers or TOKEN_HEADER in headers
+
+
+def _credentials(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the client's name and token: of the own header, else bearer or basic.
+
+    The token is None for other forms of authentication.
+    """
+    if TOKEN_HEADER in headers:
+        return "a bearer", headers[TOKEN_HEADER].strip()
+    scheme, _, rest = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return "a bearer", rest.strip()
     if scheme.lower() == "basic":
@@ -153,6 +177,39 @@ _SCRIPT_CHALLENGE = {"www-authenticate": 'Bearer realm="tensorflow"'}
 HEALTH_PATH = "/v1/health"
 
 
+class WriterAddresses:
+    """Cache of the addresses that `find` returns; `find` runs in one thread.
+
+    A failed lookup keeps the last addresses. Use from one event loop.
+    """
+
+    #: Seconds until the addresses are looked up again, also before an unknown address is refused; of one request.
+    MAX_AGE, MIN_AGE, PATIENCE = 30.0, 2.0, 10.0
+
+    def __init__(self, find: Callable[[], frozenset[str]], now: Callable[[], float] = time.monotonic) -> None:
+        self._find, self._now = find, now
+        self._addresses: frozenset[str] = frozenset()
+        self._found_at = float("-inf")
+        self._lookup: asyncio.Task[None] | None = None
+        self._problem = ""
+
+    async def includes(self, address: str) -> bool:
+        """Whether a client at the address may write; waits for a lookup if it is due."""
+        if self._now() - self._found_at > (self.MAX_AGE if address in self._addresses else self.MIN_AGE):
+            self._lookup = self._lookup or asyncio.create_task(self._look_up())
+            await asyncio.wait((self._lookup,), timeout=self.PATIENCE)
+        return address in self._addresses
+
+    async def _look_up(self) -> None:
+        try:
+            self._addresses, problem = await asyncio.to_thread(self._find), ""
+        except (OSError, ValueError) as error:
+            problem = f"the addresses of the Mesos masters, whose clients may write, cannot be looked up: {error}"
+        if problem and problem != self._problem:
+            log.warning("%s", problem)
+        self._problem, self._found_at, self._lookup = problem, self._now(), None
+
+
 class Guard:
     """ASGI middleware: authentication, limits, security headers and audit log.
 
@@ -161,6 +218,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, policy: Policy, is_open: Callable[[str, str], bool]) -> None:
         self._app, self._policy, self._is_open = app, policy, is_open
+        find = None if policy.is_restricted else policy.find_writers
+        self._writers = None if find is None else WriterAddresses(find)
         #: Wrong tokens by client address.
         self._guesses = RateLimiter()
 
@@ -169,7 +228,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        principal = self._policy.authenticate(headers, scope.get("state", {}).get("peer"))
+        # Only the connection counts: any client could set X-Forwarded-For.
+        is_writer = (
+            self._writers is not None
+            and scope["method"] not in _READ_METHODS
+            and await self._writers.includes(_client_host(scope))
+        )
+        principal = self._policy.authenticate(headers, scope.get("state", {}).get("peer"), is_writer=is_writer)
         answer = ResponseRecorder(send)
         problem = self._problem(scope, headers, principal)
         try:
@@ -193,7 +258,7 @@ class Guard:
             return None
         refusal = self._policy.authorize(scope["method"], headers, principal)
         # Count wrong tokens only: a request with a valid token from the same address still works.
-        guesses = refusal is not None and refusal.code == 401 and "authorization" in headers
+        guesses = refusal is not None and refusal.code == 401 and _has_credentials(headers)
         if guesses and not self._guesses.acquire(client_key(_client_host(scope))):
             return ApiProblem(429, "too many wrong tokens from this address; try again later")
         return refusal

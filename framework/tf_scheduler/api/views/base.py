@@ -75,6 +75,8 @@ class Snapshot:
     view: ComputedPlans | None = field(default=None, compare=False, repr=False)
     #: Unix time.
     now: float = field(default=0.0, compare=False)
+    #: Settings that weaken the security of the service.
+    weaknesses: tuple[str, ...] = ()
 
     @property
     def silence(self) -> int:

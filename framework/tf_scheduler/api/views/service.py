@@ -51,7 +51,8 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
         notices += (*connection_problems.messages(snapshot.state), *_unstarted(snapshot))
         if snapshot.state.spec.secret_access.agent_credentials_over_http:
             notices += (_OVER_HTTP,)
-        reasons = (reason, *snapshot.exposures(), *notices, after_job.abandoned_message(snapshot.state))
+        notices += (after_job.abandoned_message(snapshot.state), *snapshot.weaknesses)
+        reasons = (reason, *snapshot.exposures(), *notices)
         body["reasons"] = [text for text in reasons if text]
     return View(body, code)
 

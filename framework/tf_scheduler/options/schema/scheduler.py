@@ -67,7 +67,9 @@ class ExecutorSection(Section):
 class ApiSection(Section):
     authentication = String(
         "Access to the API. auto: clients need a configured token or certificate. Without configured credentials, the "
-        "API starts only on loopback or under Marathon. none: every client has full access.",
+        "API starts only on loopback, or under Marathon, where everybody can read and only clients at the addresses of "
+        "the Mesos masters (DC/OS Admin Router) can write. none: insecure; every client that can connect may run any "
+        "program as service.user, with all secrets.",
         "auto",
         choices=("auto", "none"),
     )

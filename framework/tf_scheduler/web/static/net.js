@@ -31,7 +31,8 @@ addEventListener("hashchange", () => token && keepToken(token));
 function headers(accept) {
   // X-Requested-With suppresses the browser's password dialog.
   const all = { Accept: accept, "X-Requested-With": "XMLHttpRequest" };
-  return token ? { ...all, Authorization: `Bearer ${token}` } : all;
+  // Not Authorization: on DC/OS, Admin Router would take it for a login to DC/OS.
+  return token ? { ...all, "X-TensorFlow-Token": token } : all;
 }
 
 async function ask(path, options) {

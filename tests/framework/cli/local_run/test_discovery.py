@@ -51,10 +51,10 @@ def test_options_override_environment() -> None:
 
     assert ("http://env:1", "env") == (
         resolve_service(ServiceOptions(), environment).url,
-        resolve_service(ServiceOptions(), environment).cluster.token,
+        resolve_service(ServiceOptions(), environment).token,
     )
     service = resolve_service(ServiceOptions(url="http://option:1", token="option"), environment)
-    assert ("http://option:1", "option") == (service.url, service.cluster.token)
+    assert ("http://option:1", "option") == (service.url, service.token)
 
 
 def test_only_local_service_needs_no_option(running) -> None:
