@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mesos_client.credentials import Credentials
 from tf_scheduler import __version__
@@ -22,7 +22,7 @@ from tf_scheduler.core.framework_removal import removal_message
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
 from tf_scheduler.core.scheduler import handle, next_deadline, restored_progress
-from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.errors import JobError, OptionsError, Problem, SchedulerError
 from tf_scheduler.history.record import Recorder
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.mesos.client import MesosDriver
@@ -43,7 +43,7 @@ from tf_scheduler.store.training_history import decode_progress
 from .api import ApiServices, web_server
 from .options import ServiceSettings
 from .secrets import credentials_of, sources_of
-from .store import acquire_leadership, open_store
+from .store import acquire_leadership, open_store, state_weakness
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,11 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
     with ExitStack() as undo:
         opened = open_store(settings.state, settings.spec.name)
         undo.callback(opened.close)
+        if weakness := state_weakness(opened):
+            if settings.requires_state_acl:
+                raise OptionsError([Problem("scheduler.state_acl", f"required, but {weakness}")])
+            log.warning("%s", weakness)
+            settings = replace(settings, weaknesses=(*settings.weaknesses, weakness))
         leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
         clock = SteadyClock()
         process = _compose(settings, SharedStore(opened), leadership, checkpoint, clock)

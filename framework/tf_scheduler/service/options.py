@@ -74,6 +74,8 @@ class ServiceSettings:
     options: OptionsHistory | None = None
     #: What makes the service less secure than by default or than it could be, for the health.
     weaknesses: tuple[str, ...] = ()
+    #: Refuse a state store that everybody can change.
+    requires_state_acl: bool = False
 
     @property
     def url(self) -> str:
@@ -110,6 +112,7 @@ def load_settings(
         options["metrics"]["statsd"],
         OptionsHistory(options, environment, own_spec, uninstalling),
         tuple(map(str, security_is_weakened(options))),
+        options["scheduler"]["state_acl"] == "required" and not uninstalling,
     )
 
 

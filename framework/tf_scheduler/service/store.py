@@ -50,6 +50,20 @@ def state_file(url: str | Path) -> Path | None:
     return Path(path).expanduser()
 
 
+def state_weakness(store: StateStore) -> str:
+    """Return why every client of ZooKeeper can change the state; empty: it cannot.
+
+    Raises StoreUnavailableError if ZooKeeper does not answer.
+    """
+    is_open: Callable[[], bool] | None = getattr(store, "is_open", None)
+    if is_open is None or not is_open():
+        return ""
+    return (
+        f"every client of ZooKeeper can read and change the state at {store.place} (ACL world:anyone); "
+        "set credentials in scheduler.state, and change the ACL of existing nodes"
+    )
+
+
 def acquire_leadership(
     store: StateStore, waiting: Callable[[str], None] | None = None, timeout: float | None = None
 ) -> Leadership:

@@ -1,4 +1,4 @@
-"""Settings that weaken the security are in the log and in the health of a real scheduler."""
+"""Settings that weaken security are in the log and in the health."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kit.commands import SchedulerCommand
-from kit.waiting import wait_until
+from kit.shared import SharedServers
+from kit.waiting import PATIENCE, wait_until
 
 NO_MASTER = "127.0.0.1:9"
 
@@ -46,3 +47,33 @@ def test_open_api_is_reported(start: Start) -> None:
     assert [True] == ["api.authentication: none: every client that can connect" in reason for reason in reasons]
     assert "option api.authentication: none" in log
     assert [] == without
+
+
+@pytest.mark.zookeeper
+def test_open_state_in_zookeeper_is_reported(start: Start, module_servers: SharedServers, tmp_path: Path) -> None:
+    """Every program could change it. With credentials nothing is reported."""
+    address = module_servers.ensemble().addresses
+    (tmp_path / "zk").write_text("me:secret\n")
+
+    open_reasons, open_log = observe(start(scheduler={"state": f"zk://{address}/open"}))
+    private = {"state": f"zk://{address}/private?credentials={tmp_path}/zk", "state_acl": "required"}
+    reasons, log = observe(start(scheduler=private))
+
+    assert [True] == ["ACL world:anyone" in reason for reason in open_reasons]
+    assert f"/open/dcos-service-unit in zk://{address}" in open_reasons[0]
+    assert "every client of ZooKeeper can read and change the state" in open_log
+    assert ([], False) == (reasons, "ACL world:anyone" in log)
+
+
+@pytest.mark.zookeeper
+def test_required_acl_refuses_open_state(start: Start, module_servers: SharedServers, tmp_path: Path) -> None:
+    """Also nodes that are older than the credentials: their ACL did not change."""
+    address = module_servers.ensemble().addresses
+    (tmp_path / "zk").write_text("me:secret\n")
+    observe(start(scheduler={"state": f"zk://{address}/early"}))
+
+    for place in (f"{address}/new", f"{address}/early?credentials={tmp_path}/zk"):
+        command = start(scheduler={"state": f"zk://{place}", "state_acl": "required"})
+        _, log = command.processes[-1].communicate(timeout=PATIENCE)
+        assert command.processes[-1].returncode not in (0, None)
+        assert "scheduler.state_acl: required, but every client of ZooKeeper" in log

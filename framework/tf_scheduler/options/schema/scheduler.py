@@ -28,7 +28,13 @@ class SchedulerSection(Section):
         "zk://master.mesos:2181",
         non_empty=True,
         update=OnUpdate.REJECTED,
-        examples=["zk://10.0.0.1:2181,10.0.0.2:2181/mesos-frameworks"],
+        examples=["zk://10.0.0.1:2181,10.0.0.2:2181/mesos-frameworks", "zk://master.mesos:2181?credentials=/run/zk"],
+    )
+    state_acl = String(
+        "State in ZooKeeper that every client of ZooKeeper can change, because scheduler.state has no credentials. "
+        "warn: start, with a warning in the log and in health. required: do not start.",
+        "warn",
+        choices=("warn", "required"),
     )
 
 

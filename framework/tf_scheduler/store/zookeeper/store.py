@@ -123,6 +123,15 @@ class ZooKeeperStore:
     def place(self) -> str:
         return self._tree.describe(self._tree.path)
 
+    def is_open(self) -> bool:
+        """Whether every client may access the nodes, or the nodes to be created."""
+        session, deadline = self._open()
+        try:
+            acls, _ = session.ask(methodcaller("get_acls_async", self._tree.path), deadline)
+        except (NoNodeError, NoAuthError):
+            acls = session.acl
+        return any(acl.id.scheme == "world" for acl in acls)
+
     def load(self) -> Mapping[str, bytes]:
         session, deadline = self._open()
         with session.translate_errors():

@@ -109,6 +109,10 @@ def test_nodes_without_credentials_are_open(open_at, zookeeper, operator) -> Non
     client = operator(zookeeper)
 
     assert {"world"} == {acl.id.scheme for path in nodes(client, zookeeper.chroot) for acl in client.get_acls(path)[0]}
+    assert open_at(zookeeper).is_open()
+    # Credentials do not change existing nodes.
+    assert open_at(replace(zookeeper, credentials="me:secret")).is_open()
+    assert not open_at(replace(zookeeper, chroot=f"{zookeeper.chroot}/new", credentials="me:secret")).is_open()
 
 
 def test_nodes_with_credentials_are_private(open_at, zookeeper, operator) -> None:
@@ -119,6 +123,7 @@ def test_nodes_with_credentials_are_private(open_at, zookeeper, operator) -> Non
     owner, other = operator(mine, auth_data=[("digest", "me:secret")]), operator(mine)
     paths = nodes(owner, f"{mine.chroot}/{ROOT}")
 
+    assert not store.is_open()
     assert 8 == len(paths)  # the service, head, lock, leader, the folder and three entries
     for path in paths:
         assert [("digest", "ALL")] == [(acl.id.scheme, acl.acl_list[0]) for acl in owner.get_acls(path)[0]]
