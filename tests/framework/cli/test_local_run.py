@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def prepared(document):
         notices: list[Any] = []
-        folder = RunFolder.create("mnist", "0")
+        folder = RunFolder.create("mnist", uuid.uuid4().hex)
         launch = prepare_launch(document, cluster, folder, notify=notices.append)
         assert 0o600 == launch.options.stat().st_mode & 0o777
         return launch, json.loads(launch.options.read_text()), notices
@@ -57,13 +58,35 @@ def test_run_replaces_cluster_options(prepared) -> None:
     assert "127.0.0.1:5050" == options["mesos"]["master"]
     assert "--force-registration" == launch.command[-1]
     assert (launch.folder.parent / "state.db").as_uri() == options["scheduler"]["state"]
-    assert ("nobody", "", sys.executable) == (
-        options["service"]["user"],
-        options["api"]["write_token"],
-        options["service"]["python"],
-    )
-    paths = ("mesos.master", "scheduler.state", "scheduler.python", "service.service_account_secret", "api.write_token")
-    assert {f"notice: {path} is ignored: a local run sets its own value" for path in paths} == set(notices)
+    assert ("nobody", sys.executable) == (options["service"]["user"], options["service"]["python"])
+    paths = ("mesos.master", "scheduler.state", "scheduler.python", "service.service_account_secret")
+    missing = "api.write_token: env:TOKEN: missing variable in the scheduler's environment"
+    expected = {f"notice: {path} is ignored: a local run sets its own value" for path in paths}
+    assert {*expected, f"notice: {missing}; this run has a token of its own"} == set(notices)
+    assert "env:RUN_API_TOKEN" == options["api"]["write_token"]
+
+
+def test_run_has_a_token_of_its_own(prepared) -> None:
+    """In a file of this user and in the scheduler's environment, not in the options."""
+    document = {"service": {"command": "true"}}
+    launch, options, notices = prepared(document)
+    other, _, _ = prepared(document)
+
+    token = Path(launch.token_file)
+    assert (launch.token, 0o600, []) == (token.read_text(), token.stat().st_mode & 0o777, notices)
+    assert launch.token == launch.environment(80, {})[options["api"]["write_token"].removeprefix("env:")]
+    assert launch.token not in json.dumps(options) + " ".join(launch.command)
+    assert launch.token != other.token
+
+
+def test_run_uses_the_token_of_its_options(prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "of the user")
+    launch, options, notices = prepared({"service": {"command": "true"}, "api": {"write_token": "env:TOKEN"}})
+    opened, _, _ = prepared({"service": {"command": "true"}, "api": {"authentication": "none"}})
+
+    assert ("env:TOKEN", "of the user", []) == (options["api"]["write_token"], launch.token, notices)
+    assert "of the user" == Path(launch.token_file).read_text() == launch.environment(80, {})["TOKEN"]
+    assert ("", "") == (opened.token, opened.token_file)
 
 
 def test_run_fills_in_user_and_checkpoints(prepared) -> None:

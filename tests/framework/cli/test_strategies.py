@@ -60,22 +60,27 @@ def test_tensorboard_stays_after_the_job(start, tmp_path: Path) -> None:
 
     process = start("local", "run", options(tmp_path, "true", service, **sections))
     log = []
-    address = kept = api = None
+    address = kept = api = token = None
     for line in iter(process.stderr.readline, ""):
         log.append(line)
         api = api or re.search(r"the API of small is at (http://\S+)/v1", line)
+        token = token or re.search(r"web page: \S+#token=(\S+)", line)
         address = address or re.search(r"tensorboard-0 on \S+ is running: (http://\S+/)", line)
         kept = kept or ("tensorboard-0" in line and "keeps running until the service is stopped" in line)
         if address and kept:
             break
     assert address, "".join(log)
     assert api, "".join(log)
+    assert token, "".join(log)
     answer = wait_for_answer(address[1] + "data/environment")
     through = f"{api[1]}/tensorboard/"
-    with urllib.request.urlopen(through, timeout=PATIENCE) as page:
+    asked = urllib.request.Request(through, headers={"X-TensorFlow-Token": token[1]})
+    with urllib.request.urlopen(asked, timeout=PATIENCE) as page:
         assert b"<title>TensorBoard</title>" in page.read()
         assert page.url != through
-    assert answer == wait_for_answer(through + "any/data/environment")
+        # The key in the path replaces the token.
+        key = page.url
+    assert answer == wait_for_answer(key + "data/environment")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
 

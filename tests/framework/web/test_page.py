@@ -283,6 +283,26 @@ def test_token_is_requested_and_kept(visit) -> None:
         assert "reader" not in json.dumps(page.context.storage_state())
 
 
+def test_address_with_a_token_lets_the_page_in(visit) -> None:
+    """As printed by `local run`. The token leaves the address bar."""
+    sent = []
+    with LiveApi(a_spec(), Policy(write_token="writer/+=")) as live:
+        live.deploy()
+        watch = lambda page: page.on("request", lambda request: sent.append(request.url))  # noqa: E731
+        page = visit(f"{live.url}/#token=writer%2F%2B%3D", prepare=watch)
+        expect(chip(page, "worker-0")).to_contain_text("running")
+        assert f"{live.url}/" == page.url
+        page.reload()
+        expect(chip(page, "worker-0")).to_contain_text("running")
+        expect(page.get_by_role("dialog", name="Token required")).to_be_hidden()
+
+        plans(page).get_by_role("button", name="Restart deploy").click()
+        page.get_by_role("dialog").get_by_role("button", name="Restart").click()
+        expect(page.locator("#said")).to_contain_text("Received cmd: restart")
+        assert "{}" == page.evaluate("JSON.stringify({ ...sessionStorage, ...localStorage })")
+    assert not [url for url in sent if "writer" in url.partition("#")[0]]
+
+
 def test_user_texts_are_not_markup(visit) -> None:
     """In events, logs, states, reasons and options."""
     with LiveApi(a_spec(checkpoint_dir=EVIL)) as live:

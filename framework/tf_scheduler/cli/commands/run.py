@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_urlsafe as new_secret
 from typing import Any
 
 import click
@@ -25,16 +27,18 @@ from tf_scheduler.cli.common.options_file import load_document, load_options, sc
 from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor
 from tf_scheduler.cli.local_run.follow import StopMonitor, collect_signals, follow, run_scheduler
 from tf_scheduler.cli.local_run.ports import port_block
-from tf_scheduler.cli.local_run.process import SchedulerLaunch, secret_variables, with_values
+from tf_scheduler.cli.local_run.process import HOST, SchedulerLaunch, secret_variables, with_values
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
-from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
+from tf_scheduler.errors import JobError, NotRunningError, OptionsError, SchedulerError
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Resource, Value, thousandths
 from tf_scheduler.model.spec import ServiceSpec, Strategy, TaskSpec
 from tf_scheduler.model.state import Verdict
+from tf_scheduler.options.load import resolve
+from tf_scheduler.service.api import api_settings
 
 from .local import clean_up_on_signals, directory_option
 
@@ -44,8 +48,10 @@ _UNLIMITED = thousandths(1e12)
 _MAX_REASONS = 30
 #: Executors exit soon after their agent, because the cluster lives for one run only.
 _AGENT_FLAGS = {"recovery_timeout": "10secs"}
-#: Access to the API: on loopback the scheduler of a run accepts requests without a token.
-_ACCESS = ("read_token", "write_token", "certificate_file", "key_file", "client_ca_file")
+#: Options without effect in a run, whose API listens on loopback only.
+_API_TLS = ("certificate_file", "key_file", "client_ca_file")
+#: Variable of the scheduler with the token of a run whose options set none.
+_TOKEN = "RUN_API_TOKEN"  # noqa: S105 - a name
 
 
 # --- feasibility
@@ -180,7 +186,8 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
     # From here on a signal asks for the end: the result is always reported, and all processes are stopped.
     with collect_signals() as signals:
         submitted, began, console = time.time(), time.monotonic(), not (job.quiet or terminal)
-        with run_scheduler(launch, job.spec.name, cluster.master.address, console=console) as scheduler:
+        master, service = cluster.master.address, job.spec.name
+        with run_scheduler(launch, service, master, console=console, announce=not job.quiet) as scheduler:
             run = start_run(job.document, folder, cluster.specs, submitted)
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
@@ -216,16 +223,44 @@ def prepare_launch(
         "mesos.secret": "",
         "tls.enabled": False,
         "secret_delivery.url": "",
-        **dict.fromkeys((f"api.{name}" for name in _ACCESS), ""),
+        **dict.fromkeys((f"api.{name}" for name in _API_TLS), ""),
     }
     completed = with_values(document, {**defaults, "service.checkpoint_dir": str(folder.checkpoints)})
     completed = with_values(completed, own, notify)
+    completed, token = _with_token(completed, notify)
     folder.scheduler.mkdir(mode=0o700)
     write_private(folder.options, json.dumps(completed, indent=2))
-    secrets = secret_variables(completed)
+    if token:
+        write_private(folder.token, token)
     # Each run has its own state, so runs of one options file may train at the same time.
     arguments = () if state else ("--force-registration",)
-    return SchedulerLaunch(folder.options, folder.scheduler, folder.scheduler_log, folder.recording, secrets, arguments)
+    return SchedulerLaunch(
+        folder.options,
+        folder.scheduler,
+        folder.scheduler_log,
+        folder.recording,
+        {_TOKEN: token, **secret_variables(completed)},
+        arguments,
+        token,
+        str(folder.token) if token else "",
+    )
+
+
+def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tuple[dict[str, Any], str]:
+    """Return the options and the API's token: that of the options, else of this run.
+
+    Without a token every user of this machine could run programs as this user.
+    """
+    api, variables = document.setdefault("api", {}), {**os.environ, "HOST": HOST}
+    try:
+        token = api_settings(resolve(document), variables).policy.write_token
+    except OptionsError as error:  # the token of another machine
+        notify(f"notice: {error}; this run has a token of its own")
+        api["read_token"] = api["write_token"] = token = ""
+    if token or api.get("authentication") == "none":
+        return document, token
+    api["write_token"] = f"env:{_TOKEN}"
+    return document, new_secret()
 
 
 def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:

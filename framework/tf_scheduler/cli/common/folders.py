@@ -37,6 +37,8 @@ class RunFolder:
         self.result, self.store = path / "result.json", path / "state.db"
         #: Options of the scheduler; may hold passwords.
         self.options = path / "options.json"
+        #: Token of the scheduler's API, for the commands of this user.
+        self.token = path / "api-token"
         #: Working directory of the scheduler, with its recording (tf_scheduler.history) until the run is stored.
         self.scheduler = path / "scheduler"
         self.recording = self.scheduler / "recording.jsonl"
@@ -69,8 +71,9 @@ class RunFolder:
         return target
 
     def forget_scheduler(self) -> None:
-        """Remove the options, state and working directory of an exited scheduler."""
+        """Remove the options, token, state and working directory of an exited scheduler."""
         shutil.rmtree(self.scheduler, ignore_errors=True)
         self.options.unlink(missing_ok=True)
+        self.token.unlink(missing_ok=True)
         for path in self.path.glob(f"{self.store.name}*"):
             path.unlink()

@@ -33,7 +33,9 @@ def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> 
 def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) -> ServiceClient:
     url = options.url or environment.get(URL_VARIABLE, "")
     if url:
-        return client_at(url, options.name.strip("/"), environment, PROGRAM)
+        service = client_at(url, options.name.strip("/"), environment, PROGRAM)
+        # A run of this machine, by its address.
+        return replace(service, token=next((note.token for note in advertisements() if note.url == service.url), ""))
     if environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL"):
         return _on_dcos(name, attached_cluster(environment))
     local = list(_local_services(environment))
@@ -60,7 +62,7 @@ def _attached(name: str, local: list[ServiceClient], environment: Mapping[str, s
 
 def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
     for note in advertisements():
-        service = replace(client_at(note.url, "", environment, PROGRAM), name=note.name)
+        service = replace(client_at(note.url, "", environment, PROGRAM), name=note.name, token=note.token)
         if note.folder:
             service = replace(service, installation=LocalInstallation(InstalledService.at(Path(note.folder))))
         yield service

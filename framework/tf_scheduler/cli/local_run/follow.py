@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -60,11 +61,21 @@ class RunScheduler(SupervisedScheduler):
     """The supervised scheduler of a run. Call `refresh` often.
 
     `console`: print the log of the scheduler on standard error; `publish` is called with the URL of the API.
+    `announce`: print the address of the web page on standard error, with the token.
     """
 
-    def __init__(self, launch: SchedulerLaunch, master: str, console: bool, publish: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        launch: SchedulerLaunch,
+        master: str,
+        console: bool,
+        publish: Callable[[str], None],
+        *,
+        announce: bool = False,
+    ) -> None:
         super().__init__(launch)
-        self._master, self._console, self._publish = master, console, publish
+        self._master, self._console, self._publish, self._announce = master, console, publish, announce
+        self._token, self._page = launch.token, ""
         self._log, self._offset, self._own = launch.log, 0, True
         self._last_line = ""
         #: Last response; None before the first one.
@@ -78,9 +89,15 @@ class RunScheduler(SupervisedScheduler):
         return self.overview
 
     def _request_overview(self) -> None:
-        response = get_json(self.address, _PATH) if self.process else None
+        response = get_json(self.address, _PATH, token=self._token) if self.process else None
         if response is not None:
-            self._publish(f"http://{self.address}")
+            url = f"http://{self.address}"
+            self._publish(url)
+            # Browsers do not send the fragment, so the token gets into no log of a server.
+            page = f"{url}/#token={quote(self._token)}" if self._token else f"{url}/"
+            if self._announce and page != self._page:
+                self._page = page
+                click.echo(f"web page: {page}", err=True)
             if response[0] == http.client.OK:
                 self.overview = from_json(response[1])
 
@@ -141,10 +158,12 @@ class RunScheduler(SupervisedScheduler):
 
 
 @contextmanager
-def run_scheduler(launch: SchedulerLaunch, service: str, master: str, *, console: bool) -> Iterator[RunScheduler]:
+def run_scheduler(
+    launch: SchedulerLaunch, service: str, master: str, *, console: bool, announce: bool = False
+) -> Iterator[RunScheduler]:
     """Run the scheduler inside the block, where other commands find it as `service`."""
-    with guarded(launch.folder), advertise(service) as publish:
-        scheduler = RunScheduler(launch, master, console, publish)
+    with guarded(launch.folder), advertise(service, token_file=launch.token_file) as publish:
+        scheduler = RunScheduler(launch, master, console, publish, announce=announce)
         try:
             yield scheduler
         except BaseException:

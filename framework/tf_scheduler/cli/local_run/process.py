@@ -31,15 +31,27 @@ from tf_scheduler.zipapp_builder import build_bundle
 
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """A running service: URL of its API, its name, and its folder if it is installed."""
+    """A running service: URL of its API, its name, and its folder if it is installed.
+
+    `token_file`: file with the token of the API; empty: the API requires none, or the user passes it.
+    """
 
     url: str
     name: str
     folder: str = ""
+    token_file: str = ""
+
+    @property
+    def token(self) -> str:
+        """Token of the API; empty if there is none."""
+        try:
+            return Path(self.token_file).read_text() if self.token_file else ""
+        except OSError:
+            return ""  # the run has just ended
 
 
 @contextmanager
-def advertise(name: str, folder: str = "") -> Iterator[Callable[[str], None]]:
+def advertise(name: str, folder: str = "", token_file: str = "") -> Iterator[Callable[[str], None]]:
     """Let other commands find the service at the URL last passed to the function.
 
     The advertisement is a file that this process locks, so that it is ignored as soon as this process exits.
@@ -50,7 +62,7 @@ def advertise(name: str, folder: str = "") -> Iterator[Callable[[str], None]]:
 
     def publish(url: str) -> None:
         nonlocal written
-        text = json.dumps(asdict(Advertisement(url, name, folder)))
+        text = json.dumps(asdict(Advertisement(url, name, folder, token_file)))
         if text != written:
             os.pwrite(file.fileno(), text.encode(), 0)
             os.ftruncate(file.fileno(), len(text.encode()))
@@ -104,7 +116,8 @@ class SchedulerLaunch:
     """Command line and environment of a scheduler.
 
     `folder` is its working directory, and the mark by which a guard finds the process; `log` receives its output;
-    `secrets` are the variables of this process that the options name as sources of secrets.
+    `secrets` are the variables of this process that the options name as sources of secrets. `token` is the token of the
+    API, also in `token_file`; empty: the API is open to all users of this machine.
     """
 
     options: Path
@@ -114,6 +127,8 @@ class SchedulerLaunch:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: More arguments of `scheduler run`.
     arguments: tuple[str, ...] = ()
+    token: str = field(default="", repr=False)
+    token_file: str = ""
 
     @property
     def command(self) -> list[str]:
@@ -233,14 +248,14 @@ def guarded(folder: Path) -> Iterator[None]:
         guard.end(0)
 
 
-def get_json(address: str, path: str, *, encrypted: bool = False) -> tuple[int, Any] | None:
+def get_json(address: str, path: str, *, token: str = "", encrypted: bool = False) -> tuple[int, Any] | None:
     """GET from a local scheduler; return status and JSON, or None if no response."""
     connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
     if encrypted:  # on loopback, where the certificate has another name
         context = ssl._create_unverified_context()  # noqa: S323
         connection = http.client.HTTPSConnection(address, timeout=_TIMEOUT, context=context)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
         response = connection.getresponse()
         return response.status, json.loads(response.read() or b"null")
     except (OSError, http.client.HTTPException, ValueError):

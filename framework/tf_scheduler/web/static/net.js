@@ -26,7 +26,15 @@ export function keepToken(text) {
   history.replaceState({ [KEPT]: text }, "");
 }
 
-addEventListener("hashchange", () => token && keepToken(token));
+// `local run` prints an address with #token=...; browsers do not send this part. Remove it from the address bar.
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given) history.replaceState(null, "", location.pathname + location.search);
+  if (given || token) keepToken(given || token);
+}
+
+takeToken();
+addEventListener("hashchange", takeToken);
 
 function headers(accept) {
   // X-Requested-With suppresses the browser's password dialog.

@@ -1,7 +1,11 @@
 """Commands that ask a local run, without options."""
 
+import http.client
 import json
+import os
+import re
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,64 @@ def asked(succeed, home, tmp_path: Path):
     """Run a command without DC/OS, which must succeed; return its output."""
     home["DCOS_DIR"] = str(tmp_path / "no-dcos")
     return succeed
+
+
+def as_another_user(ask):
+    """Return what `ask()` returns in a process of another user (65534), as JSON."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writing, json.dumps(ask()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        content = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(content)
+
+
+def status_of(address, method, path, headers):
+    """Return the HTTP status of a request."""
+    with closing(http.client.HTTPConnection(address, timeout=PATIENCE)) as connection:
+        connection.request(method, path, headers=headers)
+        return connection.getresponse().status
+
+
+@pytest.mark.mesos
+def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -> None:
+    """Other users could run any program as this one. Commands find the token."""
+    marker = tmp_path / "up"
+    process = start("local", "run", options(tmp_path, PROGRAM.format(marker=marker)))
+    wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
+    pages = (re.search(r"web page: http://(\S+)/#token=(\S+)", line) for line in iter(process.stderr.readline, ""))
+    address, token = next(filter(None, pages)).groups()
+    (file,) = Path(home["XDG_STATE_HOME"]).glob("dcos-tensorflow/runs/*/api-token")
+
+    def attack():
+        headers = [{}, {"Authorization": "Bearer guess"}, {"X-TensorFlow-Token": ""}, {"Authorization": "Basic Og=="}]
+        paths = ("/v1/plans/deploy/interrupt", "/v1/pod/worker-0/restart", "/v1/plans/deploy/start")
+        writes = {status_of(address, "POST", path, header) for path in paths for header in headers}
+        reads = {status_of(address, "GET", path, {}) for path in ("/v1/plans", "/v1/tasks", "/v1/tf/overview")}
+        return [sorted(writes), sorted(reads), os.access(file, os.R_OK)]
+
+    assert [[401], [401], False] == as_another_user(attack)
+    assert (token, 0o600) == (file.read_text(), file.stat().st_mode & 0o777)
+    assert "worker-0 is restarted" in asked("pod", "restart", "worker-0")
+    assert "worker-1 is restarted" in asked("--url", f"http://{address}", "pod", "restart", "worker-1")
+    assert 200 == status_of(address, "GET", "/v1/plans", {"X-TensorFlow-Token": token})
+    log = (file.parent / "logs" / "scheduler.log").read_text()
+    assert ("audit: POST" in log, token in log) == (True, False)
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    assert not file.exists()
 
 
 @pytest.mark.mesos
