@@ -115,8 +115,7 @@ def _compose(
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)
     files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls, spec.secret_access)
-    preview = None if options is None else options.preview
-    services = ApiServices(store, values, journal, files, runner, snapshot, preview)
+    services = ApiServices(store, values, journal, files, runner, snapshot, options.preview if options else None)
     runner.attach(desk.observe, services.observe, metrics.count)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
     return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
