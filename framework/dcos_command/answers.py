@@ -79,6 +79,12 @@ _PREVIEW = {
     "restarted": [{"task": str, "reason": str}],
     **dict.fromkeys(("added", "removed"), _NAMES),
 }
+_MESOS = {
+    "refused_calls": ({"cause": str}, None),
+    "clock_drift": _number,
+    "may_still_run": _NAMES,
+    "failing_agents": [{"hostname": str, "failures": [_number], "avoided_until": _number}],
+}
 _DESCRIPTION: Mapping[str, Any] = {
     "package": {"name": str, "version": str},
     "userProvidedOptions?": ({}, None),
@@ -118,6 +124,7 @@ _SHAPES: Sequence[tuple[str, Shape]] = (
     ),
     ("POST v1/tf/update/preview", _PREVIEW),
     ("GET v1/debug/reservations", {"*": _NAMES}),
+    ("GET v1/debug/mesos", _MESOS),
     ("GET v2/debug/offers", {"acceptedCount": _number, "rejectedCount": _number, "offers": [_OFFER]}),
     ("(POST|PUT) v1/.+", {}),
     ("POST cosmos/service/describe", _DESCRIPTION),
