@@ -137,7 +137,7 @@ def _fit_service(service: Document, draw: st.DrawFn) -> None:
         service["job_context"] = draw(st.sampled_from(["", "{}", '{"rate": 0.5, "name": "\\u00e4\\""}']))
     if "data" in service:
         service["data"] = draw(st.sampled_from(["", "http://host/a.tgz", "file:///a, https://host/b"]))
-    if service.get("job_name"):
+    if service.get("job_name") or service.get("job_sha256"):
         service["job_url"] = service.get("job_url") or "http://host/job.zip"
     if service.get("service_account_secret") or service.get("service_account"):
         service["service_account"] = service.get("service_account") or "account"
@@ -177,6 +177,8 @@ def _fit_rest(document: Document) -> None:
         plans |= {name: "parallel" for name in ("deploy", "update") if name in plans}
     for place, record in enumerate(plans.get("phases", [])):
         record["plan"] = f"{place} {record['plan']}"
+    if document["service"].get("job_sha256") and "extract" in document.get("executor", {}):
+        document["executor"]["extract"] = "executor"
     _fit_access(document)
     for place, record in enumerate(document.get("volumes", [])):
         record["container_path"] = f"volume-{place}"

@@ -1,5 +1,6 @@
 """Authentication, TLS and the choice of the address."""
 
+import json
 import ssl
 from pathlib import Path
 
@@ -85,7 +86,11 @@ def test_token_passes_admin_router_beside_the_login(dcos, api, monkeypatch: pyte
 def test_cosmos_does_not_get_the_token_of_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The header is for the scheduler alone."""
     sent: list[dict[str, str]] = []
-    monkeypatch.setattr(transport, "send", lambda request, *_: (sent.append(dict(request.headers)), (200, "{}"))[1])
+    description = json.dumps({"package": {"name": "tensorflow", "version": "1"}, "resolvedOptions": {}})
+    answers = iter([description, "[]"])
+    monkeypatch.setattr(
+        transport, "send", lambda request, *_: (sent.append(dict(request.headers)), (200, next(answers)))[1]
+    )
     service = ServiceClient(ClusterConnection("http://dcos", "a.b.c"), "x", token="secret")
 
     service.cosmos("service.describe", "cosmos/service/describe", {})

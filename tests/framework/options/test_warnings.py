@@ -103,8 +103,8 @@ def test_secrets_on_agents_without_executor_login_warn(source: str, expected: in
     secrets = {"secrets": [{"source": source, "env": "KEY"}]}
     warning = "secret_delivery.executor_authentication: on agents without --authenticate_http_executors"
 
-    assert expected == sum(line.startswith(warning) for line in warnings_of({**accepted, **secrets}))
-    assert [] == warnings_of(accepted) == warnings_of(secrets)
+    assert expected == sum(line.startswith(warning) for line in warnings_of({**accepted, **secrets}, user="games"))
+    assert [] == warnings_of(accepted, user="games") == warnings_of(secrets, user="games")
 
 
 @pytest.mark.parametrize("folder", ["", "gs://bucket/models"])
