@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Iterator, Mapping
 
+#: What reading JSON of another form than expected raises.
+MALFORMED = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 #: Maximum characters of an error answer.
 MAX_TEXT = 500
 #: Maximum seconds to connect. The kernel repeats the first packet after 1 s and 3 s; then try another master.
@@ -108,6 +110,29 @@ class SocketHandle:
             with suppress(OSError):
                 # SSLSocket's own shutdown would discard the session that the reading thread uses.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+@contextmanager
+def time_limit(handle: SocketHandle, seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in a block that reads from the handle's socket for longer.
+
+    The timeout of a socket starts again with each byte, and http.client takes a head that is cut for complete.
+    """
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        handle.interrupt()
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if expired.is_set():
+        raise TimeoutError(f"response not complete within {seconds:g} s")
 
 
 def clock_offset(date: str | None) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from mesos_client.credentials import Credentials, Tls
-from mesos_client.http import SocketHandle
+from mesos_client.http import MALFORMED, SocketHandle, time_limit
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk
 from tf_scheduler.model.ids import AgentId, executor_of
@@ -29,6 +29,8 @@ _ADDRESS_TTL = 60.0  # seconds that an agent's address is cached
 _MAX_RESPONSE = 8 * 1024 * 1024
 #: Maximum size of a folder listing in bytes, about 100,000 files.
 _MAX_LISTING = 32 * 1024 * 1024
+#: Maximum characters of an answer in a message.
+_MAX_TEXT = 200
 _MISSING = "{}: file does not exist in the task's working directory"
 
 
@@ -57,6 +59,8 @@ class AgentFiles:
             if error.silent:
                 self._addresses.pop(record.agent_id, None)
             raise
+        except (*MALFORMED, http.client.HTTPException) as error:
+            raise FileError(502, f"the master or the agent of {record.name} returned an invalid answer") from error
 
     def _read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
         agent = self._address(record)
@@ -125,10 +129,14 @@ class AgentFiles:
         try:
             header = credentials.header()
             connection.request("GET", path, headers={"Authorization": header} if header else {})
-            response = connection.getresponse()
-            return response.status, _content(response, max_size)
+            handle = SocketHandle()
+            handle.opened(connection.sock)
+            with time_limit(handle, _RESPONSE_TIMEOUT):
+                response = connection.getresponse()
+                return response.status, _content(response, max_size)
         except (OSError, http.client.HTTPException) as error:
-            raise FileError(502, f"{server} does not answer: {error or type(error).__name__}", silent=True) from error
+            text = str(error)[:_MAX_TEXT] or type(error).__name__
+            raise FileError(502, f"{server} does not answer: {text}", silent=True) from error
         finally:
             connection.close()
 
@@ -141,17 +149,15 @@ class AgentFiles:
 
 def _content(response: http.client.HTTPResponse, max_size: int) -> bytes:
     """Return the body, cut at `max_size` bytes. Raises OSError."""
-    deadline, content = time.monotonic() + _RESPONSE_TIMEOUT, b""
+    content = b""
     while len(content) < max_size and (part := response.read1(max_size - len(content))):
         content += part
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"response not complete within {_RESPONSE_TIMEOUT:g} s")
     return content
 
 
 def _json(status: int, content: bytes, server: str) -> Any:
     if status != http.client.OK:
-        raise FileError(502, f"{server} returned HTTP {status}: {content[:200].decode(errors='replace')}")
+        raise FileError(502, f"{server} returned HTTP {status}: {content[:_MAX_TEXT].decode(errors='replace')}")
     try:
         # Mesos copies a file's bytes unchanged, including invalid UTF-8.
         return json.loads(content.decode(errors="surrogateescape"))

@@ -38,8 +38,10 @@ class Mesos:
         self.asked: list[tuple[str, str]] = []
         #: Whether agents require a login.
         self.login = False
-        #: Refused path; whether reads get no answer (`silent`) or an endless one (`slow`).
+        #: Refused path; whether reads get no answer (`silent`), an endless one (`slow`), or an endless head (`head`).
         self.refuses = self.hangs = ""
+        #: Answers to paths that replace the correct ones.
+        self.wrong: dict[str, object] = {}
         self.end = threading.Event()
         mesos = self
 
@@ -50,6 +52,8 @@ class Mesos:
                 body = json.dumps(mesos.answer(parts.path, parse_qs(parts.query))).encode()
                 if parts.path == "/files/read" and mesos.hangs == "silent":
                     mesos.end.wait()
+                while parts.path == "/files/read" and mesos.hangs == "head" and not mesos.end.wait(0.01):
+                    self.wfile.write(b" ")
                 forbidden = mesos.login and "Authorization" not in self.headers
                 self.send_response(500 if parts.path == mesos.refuses else 401 if forbidden else 200)
                 self.send_header("Content-Length", str(len(body) + (1 << 20 if mesos.hangs else 0)))
@@ -64,6 +68,8 @@ class Mesos:
         self.address = self._server.address
 
     def answer(self, path: str, query: dict[str, list[str]]) -> object:
+        if path in self.wrong:
+            return self.wrong[path]
         if path == self.refuses:
             return "'/var/lib/mesos/slaves/S1/frameworks' is not below it"
         if path == "/slaves":
@@ -158,9 +164,33 @@ def test_agent_error_text_is_dropped(mesos, certificates, endpoint) -> None:
     assert (502, False) == (refused.value.http_status, "/var/lib" in str(refused.value))
 
 
-@pytest.mark.parametrize("how", ["silent", "slow"])
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/slaves", []),
+        ("/slaves", {"slaves": [{}]}),
+        ("/slaves", {"slaves": [{"id": "a", "pid": "slave(1)@127.0.0.1:port"}]}),
+        ("/files/browse", {"path": 1}),
+        ("/files/browse", [{"path": "x"}]),
+        ("/files/read", [[]]),
+        ("/files/read", {"offset": None, "data": ""}),
+        ("/files/read", {"offset": 5, "data": None}),
+    ],
+)
+def test_invalid_answer_is_an_error(mesos, certificates, path, answer) -> None:
+    """Of master and agent: the API would answer 500 otherwise."""
+    files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
+    mesos.wrong = {path: answer}
+
+    with pytest.raises(FileError, match="the master or the agent of worker-0 returned an invalid answer") as refused:
+        files.read(STATE, RECORD, "stdout", None, 1000)
+
+    assert 502 == refused.value.http_status
+
+
+@pytest.mark.parametrize("how", ["silent", "slow", "head"])
 def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silent agent, and one that sends a byte now and then."""
+    """A silent agent, and one that sends a byte of head or body now and then."""
     monkeypatch.setattr(agent_files, "_SOCKET_TIMEOUT" if how == "silent" else "_RESPONSE_TIMEOUT", 0.2)
     files = AgentFiles(lambda: f"https://{mesos.address}", tls=Tls(certificates.ca))
     mesos.hangs = how
