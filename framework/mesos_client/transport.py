@@ -11,6 +11,7 @@ import json
 import select
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import Any, Callable, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -20,6 +21,7 @@ from .credentials import Tls
 from .http import (
     CONNECT_TIMEOUT,
     JSON_HEADERS,
+    MALFORMED,
     MAX_TEXT,
     HttpReply,
     HttpRequest,
@@ -29,18 +31,22 @@ from .http import (
     TransportError,
     clock_offset,
     encode,
+    time_limit,
 )
 from .results import Failed, NotConnected, Rejected, SendResult, Sent
 
 #: Scheme of a URL whose host is the percent-encoded path of a domain socket.
 UNIX_SCHEME = "http+unix"
 _CHUNK = 65536
+#: Maximum bytes and seconds of the answer to a call: far more than a master with 100,000 tasks needs.
+_MAX_ANSWER, _MAX_SECONDS = 1 << 29, 120.0
 #: What http.client raises; ValueError comes from its parsing of chunk lengths.
 _ERRORS = (OSError, http.client.HTTPException, ValueError)
 
 
 def _broken(error: BaseException) -> TransportError:
-    return TransportError(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    text = str(error)[:MAX_TEXT]
+    return TransportError(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 class Stream:
@@ -70,8 +76,9 @@ class Stream:
             raise NotSentError(str(_broken(error))) from error
         try:
             assert self._connection is not None
-            self._connection.request("POST", url.path, request.body, dict(request.headers))
-            self._response = self._connection.getresponse()
+            with time_limit(self._handle, 2 * request.timeout):
+                self._connection.request("POST", url.path, request.body, dict(request.headers))
+                self._response = self._connection.getresponse()
         except _ERRORS as error:
             raise _broken(error) from error
         return self._response
@@ -114,21 +121,29 @@ class Stream:
 
     def text(self) -> str:
         """Return the start of an error response, for messages. Never raises."""
-        body = b""
+        body, end = b"", time.monotonic() + _MAX_SECONDS
         with suppress(TransportError):  # a partial text is enough
             for chunk in self.chunks():
                 body += chunk
-                if len(body) >= MAX_TEXT:
+                if len(body) >= MAX_TEXT or time.monotonic() > end:
                     break
         return HttpReply(0, body).text
 
     def read(self) -> bytes:
         """Return the body and free the connection for reuse. Raises TransportError."""
         assert self._response is not None, "open() first"
+        body, end = bytearray(), time.monotonic() + _MAX_SECONDS
+        for chunk in self.chunks():
+            body += chunk
+            if len(body) > _MAX_ANSWER or time.monotonic() > end:
+                raise TransportError(f"the response does not end within {_MAX_SECONDS:g} s or {_MAX_ANSWER} bytes")
+        if self._response.length:
+            raise TransportError(f"the response ended {self._response.length} bytes early")
         try:
-            return self._response.read()
+            self._response.read()  # only this frees the connection
         except _ERRORS as error:
             raise _broken(error) from error
+        return bytes(body)
 
     def set_silence_limit(self, seconds: float | None) -> None:
         """Set the seconds without a byte after which `chunks` raises; None for unlimited."""
@@ -227,6 +242,6 @@ def result_of(reply: HttpReply) -> SendResult:
         return Rejected(reply.status, reply.text)
     try:
         answer = json.loads(reply.body)
-    except ValueError:
+    except MALFORMED:
         return Sent()
     return Sent(answer) if isinstance(answer, dict) else Sent()

@@ -130,6 +130,8 @@ class Peer:
         self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._closed = False
+        #: Set when the context ends; scripts that send without end watch it.
+        self.is_closed = threading.Event()
         self._tls, self._clock = tls, clock
         self._listener, self.address = _listen(host)
 
@@ -139,6 +141,7 @@ class Peer:
 
     def __exit__(self, *_: object) -> None:
         self._closed = True
+        self.is_closed.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         for connection in list(self._connections):
             _shutdown(connection)

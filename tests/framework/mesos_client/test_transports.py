@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
+from mesos_client import transport as transport_module
 from mesos_client.http import HttpRequest, TransportError
 from mesos_client.stream import RecordDecoder
 from mesos_client.transport import Transport
-from wire.peer import Peer, cut_after, hang, message, status, stream
+from wire.peer import Exchange, Peer, cut_after, hang, message, status, stream
 
 SUBSCRIBE = b'{"type": "SUBSCRIBE"}'
 CALL = b'{"type": "KILL", "secret": "in the body"}'
@@ -148,3 +149,47 @@ def test_proxies_of_the_environment_are_ignored(transport, monkeypatch: pytest.M
     monkeypatch.delenv("no_proxy", raising=False)
     with Peer(stream()) as peer:
         assert transport.post(request_to(peer, CALL)).status == 202
+
+
+def drip(exchange: Exchange) -> None:
+    """Send a head without end, one byte now and then."""
+    exchange.connection.sendall(b"HTTP/1.1 200 OK\r\nA: ")
+    while not exchange.peer.is_closed.wait(0.01):
+        exchange.connection.sendall(b"a")
+
+
+def test_endless_head_ends_call(transport) -> None:
+    """The timeout of a socket starts again with each byte."""
+    with Peer(on_call=drip) as peer, pytest.raises(TransportError):
+        transport.post(request_to(peer, CALL, timeout=0.2))
+
+
+@pytest.mark.parametrize("limit", ["_MAX_ANSWER", "_MAX_SECONDS"])
+def test_endless_answer_ends_call(transport, limit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither memory nor the thread that sends calls is lost to it."""
+
+    def endless(exchange: Exchange) -> None:
+        exchange.begin()
+        while not exchange.peer.is_closed.wait(0.001):
+            exchange.send({"type": "more"})
+
+    monkeypatch.setattr(transport_module, limit, 0.2)
+    with Peer(on_call=endless) as peer, pytest.raises(TransportError, match="does not end"):
+        transport.post(request_to(peer, CALL))
+
+
+def test_cut_answer_fails_call(transport) -> None:
+    """A part of an answer could look like an answer without content."""
+
+    def cut(exchange: Exchange) -> None:
+        exchange.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}")
+        exchange.connection.shutdown(socket.SHUT_RDWR)
+
+    with Peer(on_call=cut) as peer, pytest.raises(TransportError, match="7 bytes early"):
+        transport.post(request_to(peer, CALL))
+
+
+def test_connection_is_reused_after_answer(transport) -> None:
+    """The body is read to its end."""
+    with Peer(on_call=status(200, b"{}")) as peer:
+        assert [b"{}", b"{}"] == [transport.post(request_to(peer, CALL)).body for _ in range(2)]
