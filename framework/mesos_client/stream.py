@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, TypeVar
 
 from .backoff import AttemptRateLimit, Clock
 from .credentials import Credentials
-from .http import JSON_HEADERS, HttpRequest, NotSentError, Subscription, TransportError, clock_offset, encode
+from .http import JSON_HEADERS, MALFORMED, HttpRequest, NotSentError, Subscription, TransportError, clock_offset, encode
 from .results import DriverAborted, DriverState, Failed, NotConnected, Rejected, SendResult
 from .transport import Stream, Transport
 
@@ -79,7 +79,7 @@ def _event(record: bytes) -> dict[str, Any]:
     try:
         # Mesos copies texts of executors unchanged, including invalid UTF-8.
         event = json.loads(record.decode(errors="replace"))
-    except ValueError:
+    except MALFORMED:
         event = None
     if not isinstance(event, dict):
         # The content may include secrets.
@@ -204,15 +204,18 @@ class StreamProcess:
         raise NotImplementedError
 
     def _received(self, event: dict[str, Any], session: Subscription, stream: Stream) -> None:
-        """Handle one event. An exception closes the stream."""
+        """Handle one event. An exception closes the stream. Raises RecordError."""
         kind = event.get("type")
         if kind == "HEARTBEAT":
             return
-        if kind == "SUBSCRIBED":
-            self._subscribed(event, session, stream)
-        self.process_event(event)
-        if kind == "ERROR":
-            self._give_up(str(event.get("error", {}).get("message", "")))
+        try:
+            if kind == "SUBSCRIBED":
+                self._subscribed(event, session, stream)
+            self.process_event(event)
+            if kind == "ERROR":
+                self._give_up(str(event.get("error", {}).get("message", "")))
+        except MALFORMED as error:
+            raise RecordError(f"invalid {kind} event: {type(error).__name__}") from error
 
     def _subscribe_request(self, url: str, body: Mapping[str, Any]) -> HttpRequest:
         headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}

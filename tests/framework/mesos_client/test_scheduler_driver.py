@@ -414,3 +414,37 @@ def test_check_renews_credentials_once(driver_of, recorder) -> None:
         recorder.wait_event("SUBSCRIBED")
         assert ["Bearer a", "Bearer b"] == [call.headers["authorization"] for call in peer.all(QUERY)]
     assert [Rejected(401, "who are you")] == replies
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "SUBSCRIBED"},
+        {"type": "SUBSCRIBED", "subscribed": {"framework_id": 1}},
+        {"type": "SUBSCRIBED", "subscribed": {"framework_id": FRAMEWORK_ID, "heartbeat_interval_seconds": "soon"}},
+        {"type": "SUBSCRIBED", "subscribed": {"framework_id": FRAMEWORK_ID, "heartbeat_interval_seconds": 1e300}},
+        {"type": "ERROR", "error": "none"},
+    ],
+)
+def test_invalid_event_drops_stream(driver_of, event, caplog: pytest.LogCaptureFixture) -> None:
+    """The driver subscribes again, and logs no traceback."""
+    with Peer(stream(event), stream(subscribed())) as peer:
+        driver_of(peer.address).start()
+        peer.wait("SUBSCRIBE", 2)
+    assert f"not subscribed: invalid {event['type']} event" in caplog.text
+    assert [] == [record for record in caplog.records if record.exc_info]
+
+
+def test_deeply_nested_event_drops_stream(driver_of, caplog: pytest.LogCaptureFixture) -> None:
+    """Python's parser has a limit."""
+
+    def nested(exchange) -> None:
+        exchange.begin()
+        record = b"[" * 100_000
+        exchange.connection.sendall(b"%x\r\n%d\n%s\r\n" % (len(record) + 7, len(record), record))
+
+    with Peer(nested, stream(subscribed())) as peer:
+        driver_of(peer.address).start()
+        peer.wait("SUBSCRIBE", 2)
+    assert "not subscribed: a record of 100000 bytes is not a JSON object" in caplog.text
+    assert [] == [record for record in caplog.records if record.exc_info]
