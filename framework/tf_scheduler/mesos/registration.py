@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mesos_client.http import TransportError
+from mesos_client.http import MALFORMED, TransportError
 from mesos_client.results import RegistrationRefusedError, SendResult, Sent
 from mesos_client.scheduler import AskMaster
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted, FrameworksHidden
@@ -85,6 +85,13 @@ def check_registration(
 
     Raises RegistrationRefusedError with what the operator can do, and TransportError to try again later.
     """
+    try:
+        return _check(spec, orders, ask)
+    except MALFORMED as error:
+        raise TransportError(f"the master returned an invalid answer ({type(error).__name__})") from error
+
+
+def _check(spec: ServiceSpec, orders: LostFrameworks, ask: AskMaster) -> FrameworkAdopted | FrameworksHidden | None:
     reply = ask("GET_FRAMEWORKS")
     if not isinstance(reply, Sent):
         if orders.adopt:
@@ -114,9 +121,12 @@ def find_filter(reply: SendResult, own: str) -> FrameworksHidden | None:
     """Return that ACLs hide frameworks: GET_FRAMEWORKS lacks even the scheduler's own."""
     if not isinstance(reply, Sent):
         return None
-    listed = reply.answer.get("get_frameworks", {}).get("frameworks", ())
-    if any(item["framework_info"]["id"]["value"] == own for item in listed):
-        return None
+    try:
+        listed = reply.answer.get("get_frameworks", {}).get("frameworks", ())
+        if any(item["framework_info"]["id"]["value"] == own for item in listed):
+            return None
+    except MALFORMED:
+        return FrameworksHidden("its answer is invalid")
     return FrameworksHidden(f"its answer lacks this new framework {own}")
 
 

@@ -11,7 +11,7 @@ from builders import a_spec
 from kit.master_answers import MasterAnswers, a_framework, a_task
 from mesos_client.http import TransportError
 from mesos_client.results import RegistrationRefusedError
-from tf_scheduler.mesos.registration import LostFrameworks, check_registration
+from tf_scheduler.mesos.registration import LostFrameworks, check_registration, find_filter
 from tf_scheduler.model.events import FrameworkAdopted, FrameworksHidden
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.task import TaskState
@@ -240,3 +240,22 @@ def test_reset_and_further_frameworks_are_in_the_event() -> None:
 
     assert check(answers, RESET).reset
     assert (False, ("framework-2",)) == (check(answers, ADOPT).reset, check(answers, ADOPT).others)
+
+
+@pytest.mark.parametrize(
+    "frameworks",
+    [
+        None,
+        {"frameworks": 1},
+        {"frameworks": [{}]},
+        {"frameworks": [{"framework_info": {"id": "x", "name": "digits"}}]},
+    ],
+)
+def test_invalid_answer_of_master_is_asked_again(frameworks) -> None:
+    """The driver retries; it neither registers a framework nor logs a traceback."""
+    answers = MasterAnswers()
+    answers.frameworks = frameworks
+
+    with pytest.raises(TransportError, match="the master returned an invalid answer"):
+        check(answers)
+    assert FrameworksHidden("its answer is invalid") == find_filter(answers("GET_FRAMEWORKS"), "framework-1")
