@@ -114,10 +114,12 @@ class TaskRunner:
     # Events from the agent.
 
     def _on_agent_event(self, event: Mapping[str, Any]) -> None:
-        kind = event["type"]
-        handler = self._HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, event.get(kind.lower(), {}))
+        kind = str(event.get("type"))
+        handler, body = self._HANDLERS.get(kind), event.get(kind.lower(), {})
+        if handler is not None and not wire.is_valid(kind, body):
+            log.error("invalid %s event of the agent ignored", kind)
+        elif handler is not None:
+            handler(self, body)
 
     def _subscribed(self, body: Mapping[str, Any]) -> None:
         self._step(events.AgentConnected(wire.supports_killing(body)))

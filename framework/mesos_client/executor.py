@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ._pymesos import MesosExecutorDriver
 from .backoff import Clock
 from .credentials import Credentials, Tls, Verify
-from .http import HttpRequest, Subscription, decode_data, encode_data
+from .http import MALFORMED, HttpRequest, Subscription, decode_data, encode_data
 from .results import DriverDisconnected, Rejected, SendResult
 from .stream import OnEvent, OnState, StreamLoss, StreamProcess
 from .transport import UNIX_SCHEME, Stream, Transport
@@ -236,7 +236,10 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
 
     def process_event(self, event: dict[str, Any]) -> None:
         """Pass on one event."""
-        self._contained(self._note, event)
+        try:
+            self._note(event)
+        except MALFORMED as error:
+            logger.warning("invalid %s event: %s", event.get("type"), type(error).__name__)
         super().process_event(event)
 
     def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:  # noqa: ARG002

@@ -56,3 +56,26 @@ def test_status_carries_health_and_reason() -> None:
 
 def test_status_without_message_is_bare() -> None:
     assert {"task_id": {"value": "t1"}, "state": "TASK_RUNNING"} == wire.status("t1", SendReport("TASK_RUNNING"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("SUBSCRIBED", {"framework_info": None}),
+        ("LAUNCH", {}),
+        ("LAUNCH", {"task": {"task_id": {"value": 1}}}),
+        ("LAUNCH", {"task": {"task_id": {"value": "t"}, "max_completion_time": {"nanoseconds": float("inf")}}}),
+        ("KILL", {"task_id": {"value": "t"}, "kill_policy": []}),
+        ("ACKNOWLEDGED", {"uuid": None}),
+        ("MESSAGE", {"data": 1}),
+        ("ERROR", []),
+    ],
+)
+def test_invalid_event_is_recognized(kind: str, body: object) -> None:
+    """The executor ignores it instead of killing its task."""
+    assert not wire.is_valid(kind, body)
+
+
+@pytest.mark.parametrize("kind", ["SUBSCRIBED", "SHUTDOWN", "MESSAGE", "ERROR"])
+def test_event_without_optional_fields_is_valid(kind: str) -> None:
+    assert wire.is_valid(kind, {})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping
 
 from mesos_client.executor import AgentEnvironment, parse_duration
-from mesos_client.http import decode_data, encode_data
+from mesos_client.http import MALFORMED, decode_data, encode_data
 
 from .events import SendReport
 from .reports import NO_END
@@ -34,6 +34,25 @@ def task_launch(info: Mapping[str, Any]) -> TaskLaunch:
     return TaskLaunch(
         info["task_id"]["value"], message(info), kill_grace(info), _seconds(info.get("max_completion_time"))
     )
+
+
+def is_valid(kind: str, body: Any) -> bool:
+    """Return whether the body of an agent's event has what the executor reads of it."""
+    try:
+        if kind == "SUBSCRIBED":
+            supports_killing(body)
+        elif kind == "LAUNCH":
+            return isinstance(task_launch(body["task"]).id, str)
+        elif kind == "KILL":
+            kill_grace(body)
+            return isinstance(body["task_id"]["value"], str)
+        elif kind == "MESSAGE":
+            message(body)
+        elif kind == "ACKNOWLEDGED":
+            return isinstance(body["uuid"], str)
+        return isinstance(body, dict)
+    except MALFORMED:
+        return False
 
 
 def message(body: Mapping[str, Any]) -> bytes:
