@@ -14,6 +14,12 @@ from .host.errors import MesosLocalError
 from .node import AgentNode, Node
 
 _TIMEOUT = 10.0  # seconds for one call
+#: Maximum bytes of an answer; a local cluster has a few agents.
+_MAX_ANSWER = 1 << 28
+#: Maximum characters of an answer in a message.
+_MAX_TEXT = 300
+#: What an answer of another form raises.
+_MALFORMED = (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 class MasterUnavailableError(MesosLocalError):
@@ -27,15 +33,24 @@ def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
     try:
         connection.request("POST", "/api/v1", json.dumps({"type": kind, **content}), headers)
         response = connection.getresponse()
-        answer = response.read()
+        answer = response.read(_MAX_ANSWER)
     except (OSError, http.client.HTTPException) as error:
-        raise MasterUnavailableError(f"the master at {address} does not answer: {error!r}") from error
+        raise MasterUnavailableError(f"the master at {address} does not answer: {repr(error)[:_MAX_TEXT]}") from error
     finally:
         connection.close()
     if response.status not in (http.client.OK, http.client.ACCEPTED):
-        raise MasterUnavailableError(f"the master at {address} returned HTTP {response.status}: {answer!r}")
-    result: dict[str, Any] = json.loads(answer)[kind.lower()] if answer else {}
+        raise MasterUnavailableError(f"the master at {address} returned HTTP {response.status}: {answer[:_MAX_TEXT]!r}")
+    try:
+        result: dict[str, Any] = json.loads(answer)[kind.lower()] if answer else {}
+    except _MALFORMED as error:
+        raise _invalid(address, kind, error) from error
     return result
+
+
+def _invalid(address: str, kind: str, error: Exception) -> MasterUnavailableError:
+    return MasterUnavailableError(
+        f"the master at {address} returned an invalid answer to {kind}: {type(error).__name__}"
+    )
 
 
 def teardown(address: str, framework_id: str) -> None:
@@ -96,6 +111,13 @@ class ClusterStatus:
 def read_status(master: str, zookeeper: str | None = None) -> ClusterStatus:
     """Return the status from the master at "IP:PORT". Raises MasterUnavailableError."""
     state = call(master, "GET_STATE")
+    try:
+        return _status(state, master, zookeeper)
+    except _MALFORMED as error:
+        raise _invalid(master, "GET_STATE", error) from error
+
+
+def _status(state: Mapping[str, Any], master: str, zookeeper: str | None) -> ClusterStatus:
     agents = sorted(map(_agent, state["get_agents"].get("agents", ())), key=lambda agent: agent.hostname)
     hostnames = {agent.agent_id: agent.hostname for agent in agents}
     tasks = state["get_tasks"]
