@@ -7,22 +7,27 @@ import getpass
 import hashlib
 import http.client
 import json
+import os
+import pwd
 import queue
+import resource
+import shutil
 import ssl
 import subprocess
 import sys
 import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from kit.certificates import Certificates
-from kit.commands import scheduler_environment, start_scheduler
+from kit.commands import ENVIRONMENT, run_command, scheduler_environment, start_scheduler
 from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
@@ -31,6 +36,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
 from mesos_local.master_api import read_status
+from tf_scheduler.zipapp_builder import build_bundle
 from tls_proxy import TlsProxy
 from wire.process import FRAMEWORK
 
@@ -46,6 +52,11 @@ SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 PRINCIPAL, PASSWORD = "tf", "pässwörd-4c1e"
 USER = getpass.getuser()
 STRANGER = "daemon" if USER == "nobody" else "nobody"
+#: Only a root agent runs tasks as other users: one with secrets, and its neighbour.
+IS_ROOT = os.geteuid() == 0
+OWNER, NEIGHBOUR = ("games", "news") if IS_ROOT else (USER, USER)
+#: A Python that other users may execute.
+PYTHON = "/usr/bin/python3" if IS_ROOT else sys.executable
 
 
 def permitted(kind: str, *values: str) -> list[dict[str, object]]:
@@ -55,9 +66,13 @@ def permitted(kind: str, *values: str) -> list[dict[str, object]]:
 
 
 ACLS = {
-    "register_frameworks": permitted("roles", "good-role", "bad-role", "poor-role"),
-    "run_tasks": permitted("users", USER),
+    "register_frameworks": permitted("roles", *(f"{name}-role" for name in ("good", "bad", "poor", "ill", "nosy"))),
+    "run_tasks": permitted("users", USER, OWNER, NEIGHBOUR),
 }
+SECRETS = [
+    {"source": "file:team/key", "env": "KEY"},
+    {"source": "file:team/key", "env": "KEY_FILE", "file": "certs/key", "reload": "hup"},
+]
 COMMANDS = (
     "config target",
     "tasks",
@@ -74,6 +89,8 @@ PROGRAM = (
     "(os.environb[b'KEY'], open(os.environ['KEY_FILE'], 'rb').read())))\"; "
     "while ! test -e {go}; do sleep 0.1; done; {last}; exit {code}"
 )
+#: The neighbour: waits for the file `go`, which has its search program, and then searches.
+SEARCHING = "while ! test -s {go}; do sleep 0.1; done; . {go}"
 #: Its last output, which is part of the message about its end.
 SAYS = (
     "python -c \"import base64, os, sys, urllib.parse as url; key = os.environb[b'KEY']; text = key.decode(); "
@@ -100,6 +117,12 @@ def forms(name: str, text: str) -> dict[str, bytes]:
     return {f"{name}, {form}": needle for form, needle in needles.items()}
 
 
+def masked(needles: Mapping[str, bytes]) -> str:
+    """Standard input of search.py."""
+    hidden = {name: bytes(byte ^ 0x55 for byte in text) for name, text in needles.items()}
+    return json.dumps({name: base64.b64encode(text).decode() for name, text in hidden.items()})
+
+
 FORMS = forms("canary", CANARY) | forms("second", SECOND) | forms("password", PASSWORD)
 
 
@@ -119,13 +142,23 @@ def found_below(folder: Path) -> list[str]:
 class SecretScheduler:
     """A process, as Marathon would run it."""
 
-    def __init__(self, folder: Path, name: str, master: str, state: str, code: int, **more: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        master: str,
+        state: str,
+        code: int,
+        variables: Mapping[str, str] | None = None,
+        **more: object,
+    ) -> None:
         self.folder, self.name = folder / name, name
         self.folder.mkdir()
         (self.folder / "secrets" / "team").mkdir(parents=True)
         (self.folder / "secrets" / "team" / "key").write_text(CANARY)
         (self.folder / "secrets" / "mesos").write_text(PASSWORD)
         self.go = self.folder / "go"
+        (self.folder / "search.py").write_text((Path(__file__).parent / "search.py").read_text())
         self.port = free_ports(1)[0]
         document: dict[str, Any] = {
             "service": {
@@ -143,10 +176,7 @@ class SecretScheduler:
             "mesos": {"master": master, "secret": "file:mesos"},
             "scheduler": {"state": state},
             "secret_delivery": {"directory": str(self.folder / "secrets"), "reload_seconds": 1},
-            "secrets": [
-                {"source": "file:team/key", "env": "KEY"},
-                {"source": "file:team/key", "env": "KEY_FILE", "file": "certs/key", "reload": "hup"},
-            ],
+            "secrets": SECRETS,
         }
         for section, values in more.items():
             document[section] = {**document.get(section, {}), **values} if isinstance(values, dict) else values
@@ -155,7 +185,8 @@ class SecretScheduler:
         options = self.folder / "options.json"
         options.write_text(json.dumps(document))
         self._options = options
-        self._environment = scheduler_environment(self.port, RECORDING_FILE=str(self.folder / "recording"))
+        recording = str(self.folder / "recording")
+        self._environment = scheduler_environment(self.port, **{"RECORDING_FILE": recording, **(variables or {})})
         self.log = self.folder / "log"
         self.start()
 
@@ -218,9 +249,43 @@ class SecretScheduler:
         self.process.wait()
 
 
+def crashing(folder: Path, master: str, bao: Any) -> SecretScheduler:
+    """Return the scheduler of a program that crashes, with secrets of OpenBao."""
+    bao.root.secrets.kv.v2.create_or_update_secret("team/ill", secret={"key": CANARY})
+    source = "vault:secret/team/ill#key"
+    return SecretScheduler(
+        folder,
+        "ill",
+        master,
+        (folder / "ill.db").as_uri(),
+        0,
+        {"VAULT_TOKEN": bao.token(), "EXECUTOR_URI": (folder / "executor.pyz").as_uri()},
+        service={
+            "user": OWNER,
+            "python": PYTHON,
+            "command": PROGRAM.format(go=folder / "ill" / "go", last="kill -SEGV $$", code=0),
+        },
+        executor={"python": PYTHON},
+        restart={"max_uncounted": 1},  # a signal may be the infrastructure's
+        vault={"address": bao.address},
+        secrets=[{**entry, "source": source} for entry in SECRETS],
+    )
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that tasks of other users can pass.
+
+    Each start of pytest closes pytest's own folders to them.
+    """
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    agents = [AgentSpec("agent-1", "cpus:2;mem:1024;ports:[31940-31949]")]
+    agents = [AgentSpec("agent-1", "cpus:4;mem:2048;ports:[31940-31949]")]
     credentials = tmp_path / "credentials.json"
     credentials.write_text(json.dumps({"credentials": [{"principal": PRINCIPAL, "secret": PASSWORD}]}))
     flags = {
@@ -229,9 +294,16 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         "credentials": str(credentials),
         "acls": json.dumps(ACLS),
     }
-    with LocalCluster(agents, tmp_path / "cluster", flags, zookeeper=True, die_with_parent=True) as cluster:
-        credentials.unlink()
-        yield cluster
+    build_bundle(tmp_path / "executor.pyz")
+    # The agent allows core files; the executor does not, by default.
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        with LocalCluster(agents, tmp_path / "cluster", flags, zookeeper=True, die_with_parent=True) as cluster:
+            credentials.unlink()
+            yield cluster
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
 @pytest.fixture
@@ -249,12 +321,13 @@ def tls_master(cluster: LocalCluster, certificates: Certificates) -> Iterator[st
 
 @pytest.fixture
 def schedulers(
-    cluster: LocalCluster, tls_master: str, certificates: Certificates, tmp_path: Path
+    cluster: LocalCluster, tls_master: str, certificates: Certificates, bao: Any, tmp_path: Path
 ) -> Iterator[list[SecretScheduler]]:
     """One succeeds and keeps its state in SQLite, one fails and keeps it in ZooKeeper.
 
     The first reads new values on request, the second by itself. The second uses TLS with a private authority for both
-    directions. Two more are denied something: one its user, the other its role.
+    directions. The first has a variable as a further source, a third, which crashes, has a server of Vault's API. Then
+    a neighbour of the third. Two more are denied something: one its user, the other its role.
     """
     master, zookeeper = cluster.master.address, f"zk://{cluster.zookeeper.address}/tf"
     names = {"certificate_file": certificates.path("server.pem"), "key_file": certificates.path("server.key")}
@@ -262,8 +335,29 @@ def schedulers(
     tls = {"tls": {"enabled": True, **trust}, "api": names, "secret_delivery": trust}
     state = lambda name: (tmp_path / f"{name}.db").as_uri()  # noqa: E731
     made = [
-        SecretScheduler(tmp_path, "good", master, state("state"), 0, secret_delivery={"reload_seconds": 86_400}),
+        SecretScheduler(
+            tmp_path,
+            "good",
+            master,
+            state("state"),
+            0,
+            {"SOURCE": CANARY},
+            secret_delivery={"reload_seconds": 86_400},
+            secrets=[*SECRETS, {"source": "env:SOURCE", "env": "OF_ENVIRONMENT"}],
+        ),
         SecretScheduler(tmp_path, "bad", tls_master, zookeeper, 3, **tls),
+        crashing(tmp_path, master, bao),
+        SecretScheduler(
+            tmp_path,
+            "nosy",
+            master,
+            state("nosy"),
+            0,
+            {"EXECUTOR_URI": (tmp_path / "executor.pyz").as_uri()},
+            service={"user": NEIGHBOUR, "python": PYTHON, "command": SEARCHING.format(go=tmp_path / "nosy" / "go")},
+            executor={"python": PYTHON},
+            secrets=[],
+        ),
         SecretScheduler(tmp_path, "poor", master, state("poor"), 0, service={"user": STRANGER}),
         SecretScheduler(tmp_path, "ugly", master, state("ugly"), 0),
     ]
@@ -272,15 +366,18 @@ def schedulers(
         one.end()
 
 
-def processes() -> list[str]:
-    """Hits in arguments and environments of all processes but the training process."""
+def processes(configured: Collection[int] = ()) -> list[str]:
+    """Hits in arguments and environments of all processes but the training process.
+
+    A scheduler among `configured` has a secret in its own environment.
+    """
     hits: list[str] = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             hits += found_in(f"{folder}/cmdline", (folder / "cmdline").read_bytes())
             environment = (folder / "environ").read_bytes()
             # The training process and what it starts; neither the executor nor the agent has this one.
-            if b"TASK_NAME=worker-0" not in environment.split(b"\0"):
+            if b"TASK_NAME=worker-0" not in environment.split(b"\0") and int(folder.name) not in configured:
                 hits += found_in(f"{folder}/environ", environment)
     return hits
 
@@ -308,11 +405,74 @@ def fetched(address: str, path: str, body: bytes | None = None) -> bytes:
             return error.read()
 
 
+def sandbox_of(cluster: LocalCluster, one: SecretScheduler) -> Path:
+    """The working directory of the task."""
+    (framework,) = (item for item in read_status(cluster.master.address).frameworks if item.name == one.name)
+    assert cluster.directory is not None
+    found = cluster.directory.rglob(f"{framework.framework_id}/executors/*/runs/latest")
+    # Below `meta` the agent keeps what it needs to recover.
+    (sandbox,) = {path.resolve() for path in found if "meta" not in path.parts}
+    return sandbox
+
+
+def search_as_owner(folder: Path) -> set[str]:
+    """Where the user of the task finds its secrets: the control of the search."""
+    command = [PYTHON, "-I", str(folder / "search.py")]
+    identity: Any = {"user": OWNER, "group": pwd.getpwnam(OWNER).pw_gid, "extra_groups": []} if IS_ROOT else {}
+    run = subprocess.run(command, input=masked(FORMS).encode(), capture_output=True, check=True, cwd="/", **identity)
+    return {kind for kind, _, _ in json.loads(run.stdout)["found"]}
+
+
+def neighbour_search(nosy: SecretScheduler, cluster: LocalCluster) -> dict[str, Any]:
+    """The result of the search of a task of another user, while the others run."""
+    output = sandbox_of(cluster, nosy) / "found"
+    (nosy.folder / "needles").write_text(masked(FORMS))
+    command = f"{PYTHON} -I {nosy.folder}/search.py < {nosy.folder}/needles > found"
+    (nosy.folder / "new").write_text(command + "\n")
+    (nosy.folder / "new").rename(nosy.go)
+    wait_until(lambda: "the API stays" in nosy.log.read_text(), "the neighbour does not end")
+    assert "has finished: exit code 0" in nosy.log.read_text()
+    result: dict[str, Any] = json.loads(output.read_text())
+    return result
+
+
+def crash(ill: SecretScheduler, cluster: LocalCluster) -> None:
+    """Let the program crash; the agent allows core files, but there is none."""
+    ill.go.touch()
+    wait_until(lambda: "the API stays" in ill.log.read_text(), "the crashed job does not end")
+    assert "SIGSEGV" in ill.log.read_text()
+    assert cluster.directory is not None
+    assert [] == list(cluster.directory.rglob("core*"))
+    if Path("/proc/sys/kernel/core_pattern").read_text().startswith("core"):
+        # The control: the same crash with the limit that the executor sets aside.
+        folder = ill.folder / "dumped"
+        folder.mkdir()
+        subprocess.run(["sh", "-c", "kill -SEGV $$"], env={"KEY": CANARY}, cwd=folder, check=False)
+        assert [] != found_below(folder)
+        shutil.rmtree(folder)
+
+
+def back_up(one: SecretScheduler) -> None:
+    """Export the state, and write history and report of the run."""
+    options, environment = one.folder / "options.json", {**ENVIRONMENT, "XDG_STATE_HOME": str(one.folder / "history")}
+    place = json.loads(options.read_text())["scheduler"]["state"]
+    for line in (
+        ["state", "export", place, "--service", one.name, "--output", one.folder / "backup.json"],
+        ["history", "add", one.folder / "recording", "--options", options],
+        ["history", "show", "last", "--report", one.folder / "report.html"],
+    ):
+        run = run_command(*line, env=environment)
+        assert 0 == run.returncode, run.stderr
+        assert [] == found_in("the output", (run.stdout + run.stderr).encode())
+    names = {path.name for path in one.folder.rglob("*")}
+    assert {"backup.json", "history.db", "report.html"} <= names
+
+
 def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretScheduler], tmp_path: Path) -> None:
     """Search plain, base64, URL, JSON and hex forms, during and after the run."""
     proofs = (tmp_path / "cluster").rglob
     sandboxes = lambda: [path.parent for path in proofs("runs/*/proof") if path.stat().st_size]  # noqa: E731
-    *schedulers, poor, ugly = schedulers
+    *schedulers, ill, nosy, poor, ugly = schedulers
     missing = "dcos:mesos:master:framework:role:ugly-role create"
     wait_until(
         lambda: missing in ugly.log.read_text(), "the master does not refuse the role, or the log does not report it"
@@ -322,14 +482,20 @@ def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretSche
         lambda: missing_too in poor.log.read_text(),
         "the master does not refuse the user, or the log does not report it",
     )
-    wait_until(lambda: len(sandboxes()) >= 2, "the programs do not run")
+    wait_until(lambda: len({path.resolve() for path in sandboxes()}) >= 3, "the programs do not run")
     proof = " ".join([hashlib.sha256(CANARY.encode()).hexdigest()] * 2)
-    places = {path.resolve() for path in sandboxes()}
+    places, place_of_ill = {path.resolve() for path in sandboxes()}, sandbox_of(cluster, ill)
     assert {proof} == {(place / "proof").read_text() for place in places}
 
     links = [place / "certs" / "key" for place in places]
     assert {CANARY} == {link.read_text() for link in links}
-    assert [] == processes()
+    assert [] == processes(configured=[schedulers[0].process.pid])
+    assert {"environ", "mem", "shm"} <= search_as_owner(nosy.folder)
+    if IS_ROOT:
+        search = neighbour_search(nosy, cluster)
+        assert [] == search["found"]
+        # It saw all processes.
+        assert search["counts"]["cmdline"] > 10
     assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
     # The agent's own file API does not follow the link out of the sandbox.
     agent = cluster.agents["agent-1"]
@@ -349,6 +515,9 @@ def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretSche
     assert [] == [hit for name, data in outputs.items() for hit in found_in(name, data)]
     assert "worker-0" in outputs[next(name for name in outputs if name.endswith(" tasks"))].decode()
 
+    crash(ill, cluster)
+    places.remove(place_of_ill)
+    links = [place / "certs" / "key" for place in places]
     for one in schedulers:
         one.renew(SECOND)
     assert b"Requested that worker-0 read secrets again" in schedulers[0].command("secrets", "refresh")
@@ -370,12 +539,44 @@ def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretSche
     assert [] == [hit for one in schedulers for path, data in one.answers().items() for hit in found_in(path, data)]
     assert [] == [hit for name, data in mesos(cluster).items() for hit in found_in(name, data)]
     # Everything on disk but the two files that it came from: state in SQLite and ZooKeeper, work folders, logs.
-    folders = [one.folder / "secrets" for one in (*schedulers, poor, ugly)]
+    for one in (*schedulers, ill):
+        back_up(one)
+    folders = [one.folder / "secrets" for one in (*schedulers, ill, nosy, poor, ugly)]
     sources = {f"second, plain in {folder / 'team' / 'key'}" for folder in folders[:2]}
     sources |= {f"canary, plain in {folder / 'team' / 'key'}" for folder in folders[2:]}
     sources |= {f"password, plain in {folder / 'mesos'}" for folder in folders}
     # What a program prints is in its output as it is.
     assert sources == {hit for hit in found_below(tmp_path) if not hit.endswith("/stderr")}
+
+
+def test_local_run_does_not_leak(tmp_path: Path) -> None:
+    """A run that fails: its folder, result, report and history."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "key").write_text(CANARY)
+    document = {
+        "service": {"name": "canary", "command": f"{SAYS}; exit 3"},
+        "parameter_server": {"count": 0},
+        "worker": {"count": 1, **SMALL},
+        "restart": {"max_failures": 0},
+        "secret_delivery": {"directory": str(tmp_path / "secrets")},
+        "secrets": [{"source": "env:SOURCE", "env": "KEY"}, {"source": "file:key", "file": "certs/key"}],
+    }
+    options, agents = tmp_path / "options.json", tmp_path / "agents.json"
+    options.write_text(json.dumps(document))
+    agents.write_text(json.dumps([{"hostname": "agent-1", "resources": "cpus:2;mem:1024"}]))
+    environment = {**ENVIRONMENT, "XDG_STATE_HOME": str(tmp_path / "state"), "SOURCE": CANARY}
+    page, folder = tmp_path / "report.html", tmp_path / "cluster"
+    run = run_command(
+        *("local", "run", options, "--agents", agents, "--dir", folder, "--report", page), env=environment
+    )
+    assert 1 == run.returncode, run.stderr
+    listed = run_command("history", "show", "last", "--json", env=environment)
+    assert "exit code 3" in listed.stdout
+    assert [] == found_in("the output", (run.stdout + run.stderr + listed.stdout).encode())
+    assert {"history.db", "result.json", "report.html"} <= {path.name for path in tmp_path.rglob("*")}
+    source = f"canary, plain in {tmp_path / 'secrets' / 'key'}"
+    # What a program prints is in its output, unchanged.
+    assert [source] == [hit for hit in found_below(tmp_path) if not hit.endswith("stderr")]
 
 
 def read(path: Path) -> str:
