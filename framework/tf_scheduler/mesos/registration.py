@@ -99,7 +99,7 @@ def _check(spec: ServiceSpec, orders: LostFrameworks, ask: AskMaster) -> Framewo
         if orders.uninstall:
             raise RegistrationRefusedError(f"tasks of {spec.name}, if any: the master shows no frameworks ({reply})")
         return FrameworksHidden(str(reply))
-    content = reply.answer.get("get_frameworks", {})
+    content = reply.answer["get_frameworks"]
     frameworks = [_framework(item) for item in content.get("frameworks", ())]
     live = [item for item in frameworks if item.is_of(spec)]
     others = tuple(item.id for item in live)

@@ -10,7 +10,7 @@ import pytest
 from builders import a_spec
 from kit.master_answers import MasterAnswers, a_framework, a_task
 from mesos_client.http import TransportError
-from mesos_client.results import RegistrationRefusedError
+from mesos_client.results import RegistrationRefusedError, Sent
 from tf_scheduler.mesos.registration import LostFrameworks, check_registration, find_filter
 from tf_scheduler.model.events import FrameworkAdopted, FrameworksHidden
 from tf_scheduler.model.ids import FrameworkId
@@ -259,3 +259,9 @@ def test_invalid_answer_of_master_is_asked_again(frameworks) -> None:
     with pytest.raises(TransportError, match="the master returned an invalid answer"):
         check(answers)
     assert FrameworksHidden("its answer is invalid") == find_filter(answers("GET_FRAMEWORKS"), "framework-1")
+
+
+def test_answer_without_frameworks_is_not_an_empty_list() -> None:
+    """A proxy may answer with a page; a second framework would start the job again."""
+    with pytest.raises(TransportError, match="the master returned an invalid answer"):
+        check_registration(a_spec(), LostFrameworks(), lambda _: Sent())
