@@ -21,8 +21,8 @@ from dcos_command.execute import COMMANDS
 from dcos_command.main import main
 from kit.http_server import HttpServer, QuietHandler
 
-#: Seconds; continuous integration sets more.
-SECONDS = float(os.environ.get("RANDOM_ANSWERS_SECONDS", "4"))
+#: Seconds of the fuzzer, as in kit.fuzzing.
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
 EXIT_CODES = {0, 1, 2, 3}
 _STEP = {"name": "worker-0", "status": "STARTING", "message": "m"}
 _PHASE = {"name": "worker", "status": "STARTING", "strategy": "serial", "steps": [_STEP]}
@@ -201,10 +201,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_commands_report_random_answers_without_traceback(tmp_path: Path) -> None:
+def test_fuzz_answers_to_commands(tmp_path: Path) -> None:
     """Another program at the address must not look like a defect of the command."""
-    seed = int(os.environ.get("RANDOM_ANSWERS_SEED", random.randrange(10**6)))
-    print(f"repeat with RANDOM_ANSWERS_SEED={seed}")
+    seed = int(os.environ.get("FUZZ_SEED", random.randrange(10**6)))
+    print(f"repeat with FUZZ_SEED={seed}")
     answers, options = Answers(seed), tmp_path / "options.json"
     options.write_text('{"worker": {"count": 2}}')
     codes: set[int] = set()
