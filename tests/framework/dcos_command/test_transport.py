@@ -90,7 +90,7 @@ def test_line_end_of_a_token_is_removed(token) -> None:
     assert ["Bearer secret", None] == heard
 
 
-@pytest.mark.parametrize("token", ["sec\rret", "sec\nX-Other: ret", "sec\0ret", "secrét€", "\ufeffsecret"])
+@pytest.mark.parametrize("token", ["q9zx\rw7kj", "q9zx\nX-Other: w7kj", "q9zx\0w7kj", "q9zxéw7kj€", "\ufeffq9zxw7kj"])
 @pytest.mark.parametrize("direct", [True, False])
 def test_invalid_token_is_refused_and_not_shown(token, direct: bool) -> None:
     """Neither by the message nor by the traceback."""
@@ -101,8 +101,8 @@ def test_invalid_token_is_refused_and_not_shown(token, direct: bool) -> None:
             ask()
 
         text = "".join(traceback.format_exception(refused.value))
-        assert "sec" not in text.replace("secrets", "")
-        assert "ret" not in text.replace("return", "")
+        assert "q9zx" not in text
+        assert "w7kj" not in text
 
 
 def test_invalid_header_is_not_shown() -> None:
