@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from builders import a_spec
+from builders import a_spec, with_fields
 from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_scheduler.core.framework_removal import on_removed
 from tf_scheduler.model.effects import FrameworkRegistered, Suppress
 from tf_scheduler.model.events import CallFailed, ClockDrifted, ResetRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Status, Verb
-from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.state import SchedulerState, Verdict
 from tf_scheduler.model.task import TaskState
 from tf_scheduler.store.records import writes
 
@@ -171,3 +172,11 @@ def test_uninstall_of_removed_framework_completes() -> None:
     play(world, send.stop(), expect.quiet())
 
     assert world.state.process.finished
+
+
+def test_removal_of_unknown_or_removed_framework_changes_nothing() -> None:
+    """Mesos may repeat the message, also to a scheduler that was never registered."""
+    fresh = SchedulerState(a_spec())
+    removed = with_fields(fresh, framework_id="fw-1", removed=True)
+
+    assert [(), ()] == [on_removed(state).changes for state in (fresh, removed)]

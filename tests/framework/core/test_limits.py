@@ -67,6 +67,7 @@ NUMBERS = (
     (matching, "MAX_LISTED_AGENTS", 20),
     (scheduling, "CANARIES", 2),
     (connection_problems, "MAX_CAUSES", 16),
+    (connection_problems, "_MAX_PLACES", 5),
     (connection_problems, "_MAX_CAUSE", 200),
     (failure_causes, "_FORGOTTEN_TOGETHER", 10),
     (reconcile, "MAX_ABANDONED", 1000),

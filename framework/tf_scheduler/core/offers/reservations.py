@@ -132,7 +132,7 @@ def use(task: TaskSpec, agent: Agent, reservation: Reservation, executor: Needs)
     entries = agent.reserved[reservation.id]
     free = tuple(_without_reservation(entry) for entry in entries)
     for_executor, rest = consume(free, executor) if not shortages(free, executor) else ((), ())
-    if not for_executor or shortages(rest, task.job.needs):
+    if shortages(rest, task.job.needs):
         return None
     for_task, _ = consume(rest, task.job.needs)
     why = "its resources are reserved there"

@@ -174,7 +174,7 @@ class ChildStatuses:
     all: AbstractSet[Status]
     #: Statuses of the incomplete children that are due.
     turn: AbstractSet[Status]
-    interrupted: bool = False
+    interrupted: bool
 
 
 #: Status, condition, description; the first that applies (dcos-commons, PlanUtils.getAggregateStatus).

@@ -253,3 +253,11 @@ def test_declined_agent_that_would_do_is_not_listed() -> None:
 
     rejected = [why.hostname for why in result.reasons["worker-0"] if isinstance(why, AgentRejected)]
     assert ["small"] == rejected
+
+
+def test_twenty_agents_are_all_listed() -> None:
+    spec = a_spec(workers=1, ps=0, chief=0)
+
+    reasons = match(spec, *(an_offer(f"offer-{n}", f"agent-{n:02}", cpus=0.2) for n in range(20))).reasons["worker-0"]
+
+    assert 20 + 1 == len(reasons)

@@ -173,7 +173,9 @@ def test_error_of_program_that_had_begun_is_not_remembered() -> None:
     assert [("", True)] * 3 == [(item["worker-0"].last_end, item["worker-0"].has_begun) for item in items]
 
 
-@pytest.mark.parametrize(("seconds", "has_begun"), [(recover.EARLY_SECONDS, True), (10.0, False)])
+@pytest.mark.parametrize(
+    ("seconds", "has_begun"), [(recover.EARLY_SECONDS, True), (recover.EARLY_SECONDS - 1.0, False)]
+)
 def test_silence_does_not_count_as_training(seconds, has_begun) -> None:
     record = STATE.stored.tasks["worker-0"]
     silent = a_status(record.id, TaskState.UNREACHABLE, timestamp=record.launched_at + seconds)
