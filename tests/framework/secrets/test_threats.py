@@ -12,7 +12,8 @@ _TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
 def test_every_threat_has_an_existing_test() -> None:
-    rows = _ROW.findall((HOME / "docs" / "security.md").read_text())
+    _, _, threats = (HOME / "docs" / "security.md").read_text().partition("\n## Secrets of tasks\n")
+    rows = _ROW.findall(threats)
     assert len(rows) > 20
     assert [] == [threat for threat, _, proof in rows if not _TEST.search(proof)]
     named = {(path, name) for _, _, proof in rows for path, name in _TEST.findall(proof)}
