@@ -48,7 +48,7 @@ class Handler(QuietHandler):
             ("Set-Cookie", "stolen=1"),
             ("Service-Worker-Allowed", "/"),
             ("Link", "</v1/plans>; rel=prefetch"),
-            ("Content-Security-Policy", "object-src 'none'"),
+            ("Content-Security-Policy", "script-src 'none'"),
             ("Transfer-Encoding", "chunked"),
         ):
             self.send_header(name, value)
@@ -100,23 +100,35 @@ def test_proxy_drops_credentials_and_cookies(place: str) -> None:
     assert not {"set-cookie", "link", "service-worker-allowed", "transfer-encoding"} & reply.headers.keys()
     policy = reply.headers["content-security-policy"]
     assert "'self'" not in policy.partition("default-src")[2].partition(";")[0]
-    assert "sandbox allow-scripts allow-same-origin" in policy
-    assert policy.endswith(", object-src 'none'")
-    assert not {"allow-popups", "allow-forms", "allow-top-navigation"} & set(policy.split())
+    assert policy.endswith("sandbox allow-scripts allow-downloads")
+    assert not {"allow-popups", "allow-forms", "allow-top-navigation", "allow-same-origin", "allow-modals"} & set(
+        policy.split()
+    )
 
 
-def test_content_security_policy(place: str) -> None:
-    """Each word of the policy; the browser's tests show its effect."""
-    reply = ask(an_app(a_state(place)), "/tensorboard/any/")
+@pytest.mark.parametrize(
+    ("headers", "hosts"),
+    [
+        ({"Host": "tf.example.com:8080"}, ["tf.example.com:8080"]),
+        ({"Host": "10.0.0.1", "X-Forwarded-Host": "dcos"}, ["10.0.0.1", "dcos"]),
+        ({"Host": "a; script-src *"}, []),
+        ({"Host": "*"}, []),
+    ],
+)
+def test_content_security_policy(place: str, headers, hosts) -> None:
+    """Each word of the policy, for the requested host alone; a browser tests it."""
+    reply = ask(an_app(a_state(place)), "/tensorboard/any/", headers=headers)
     ours = reply.headers["content-security-policy"].partition(", ")[0].split(";")
     rules = {rule.split()[0]: rule.split()[1:] for rule in ours}
     name = a_state(place).spec.name
 
-    own = ["*:*/tensorboard/", f"*:*/service/{quote(name)}/tensorboard/"]
+    paths = "/tensorboard/", f"/service/{quote(name)}/tensorboard/"
+    own = [f"{host}{path}" for host in hosts for path in paths]
     assert {
         "default-src": [*own, "data:", "blob:", "'unsafe-inline'", "'unsafe-eval'"],
-        **{key: ["'none'"] for key in ("frame-src", "object-src", "form-action", "base-uri", "frame-ancestors")},
-        "sandbox": ["allow-scripts", "allow-same-origin", "allow-downloads", "allow-modals"],
+        **{key: ["'none'"] for key in ("frame-src", "object-src", "form-action", "base-uri")},
+        "frame-ancestors": hosts or ["'none'"],
+        "sandbox": ["allow-scripts", "allow-downloads"],
     } == rules
 
 
@@ -128,6 +140,32 @@ def test_path_key_is_compared_in_constant_time(place: str, monkeypatch: pytest.M
     assert 401 == ask(app, path).code
 
 
+def test_only_key_allows_the_sandbox_to_read(place: str) -> None:
+    """Any site can make a page with the origin `null`; it does not know the key."""
+    app = an_app(a_state(place))
+    path = "/" + ask(app, "/v1/tf/tensorboard").body["path"]
+    for method in ("GET", "POST", "OPTIONS"):
+        mine = ask(app, f"{path}data", method, headers={"Origin": "null"})
+        other = ask(app, "/tensorboard/any/data", method, headers={"Origin": "null"})
+        assert "null" == mine.headers["access-control-allow-origin"]
+        assert "access-control-allow-origin" not in other.headers
+        assert mine.code in (200, 204)
+
+
+@pytest.mark.parametrize(("rest", "location"), [("", "framed"), ("data/x", "../framed")])
+def test_board_itself_is_only_shown_in_frame(place: str, rest: str, location: str) -> None:
+    """Only the scheduler's page around it says whose page it is."""
+    app = an_app(a_state(place))
+
+    shown = ask(app, f"/tensorboard/any/{rest}", headers={"Sec-Fetch-Dest": "document"})
+    frame = ask(app, "/tensorboard/any/framed", headers={"Host": "a:1", "Sec-Fetch-Dest": "document"})
+
+    assert (307, location) == (shown.code, shown.headers["location"])
+    assert 200 == ask(app, f"/tensorboard/any/{rest}", headers={"Sec-Fetch-Dest": "iframe"}).code
+    assert "enter no\ntoken or password" in frame.text
+    assert "frame-src a:1/tensorboard/ a:1/service/digits/tensorboard/;" in frame.headers["content-security-policy"]
+
+
 def test_path_key_replaces_token(place: str) -> None:
     """Browsers send no token when they follow a link. The key gives no other access."""
     app = an_app(a_state(place), **TOKENS)
@@ -137,7 +175,7 @@ def test_path_key_replaces_token(place: str) -> None:
     body = ask(app, "/v1/tf/tensorboard", headers=READER).body
     assert ("tensorboard-0", place, True) == (body["task"], body["address"], body["running"])
     lead = ask(app, "/tensorboard/", headers=READER)
-    assert (307, body["path"]) == (lead.code, "tensorboard/" + lead.headers["location"])
+    assert (307, f"{body['path']}framed") == (lead.code, "tensorboard/" + lead.headers["location"])
 
     assert 200 == ask(app, "/" + body["path"]).code
     assert 200 == ask(app, f"/{body['path']}data", "POST", headers={"Sec-Fetch-Site": "same-origin"}).code

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import html
 import logging
+import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -29,6 +31,9 @@ from tf_scheduler.model.task import TaskRecord, TaskState
 #: Timeouts in seconds: connection, head of the answer, next chunk of the body.
 CONNECT_TIMEOUT, HEAD_TIMEOUT, READ_TIMEOUT = 5.0, 60.0, 60.0
 _PIECE = 64 * 1024
+
+#: A name or address with an optional port, as Content-Security-Policy accepts it.
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?")
 
 Headers = Sequence[tuple[str, str]]
 
@@ -133,6 +138,37 @@ _RESPONSE_HEADERS = (
 )
 
 
+#: Name of the scheduler's own page that shows TensorBoard in a frame.
+FRAMED = "framed"
+#: The sandbox has an opaque origin, where storages and cookies raise, and workers start from blobs only. TensorBoard
+#: needs them all.
+_STORAGE = b"""<!doctype html><script>{
+const values = new Map();
+const storage = {
+  getItem: (key) => values.get(String(key)) ?? null,
+  setItem: (key, value) => void values.set(String(key), String(value)),
+  removeItem: (key) => void values.delete(String(key)), clear: () => values.clear(),
+  key: (at) => [...values.keys()][at] ?? null, get length() { return values.size; },
+};
+for (const name of ["localStorage", "sessionStorage"]) Object.defineProperty(window, name, { value: storage });
+Object.defineProperty(document, "cookie", { get: () => "", set: () => {} });
+window.Worker = class extends Worker {
+  constructor(url, options) {
+    const script = `importScripts(${JSON.stringify(new URL(url, location).href)})`;
+    super(URL.createObjectURL(new Blob([script], { type: "text/javascript" })), options);
+  }
+};
+}</script>"""
+_FRAMED = """<!doctype html><html lang="en"><meta charset="utf-8"><title>TensorBoard of {0}</title>
+<meta name="viewport" content="width=device-width">
+<style>html,body{{height:100%;margin:0}}body{{display:flex;flex-direction:column;font:14px system-ui,sans-serif}}
+p{{margin:0;padding:6px 12px;background:#fff3cd;color:#3d2f00}}iframe{{flex:1;border:0}}</style>
+<p role="note">TensorBoard of <b>{0}</b>. Programs of this service make the page below, not the scheduler: enter no
+token or password in it.</p><iframe title="TensorBoard" sandbox="{1}" src="./"></iframe></html>
+"""
+_SANDBOX = "allow-scripts allow-downloads"
+
+
 class TensorBoardProxy:
     """Routes of the proxy and its address; the path's random key authorizes browsers."""
 
@@ -154,7 +190,8 @@ class TensorBoardProxy:
         """Return the routes of the proxy, for use behind the guard."""
         return (
             Route(f"/{FOLDER}/", self._redirect, methods=["GET"]),
-            Route(f"/{FOLDER}/{{key}}/{{rest:path}}", self._serve, methods=["GET", "POST"]),
+            Route(f"/{FOLDER}/{{key}}/{FRAMED}", self._frame, methods=["GET"]),
+            Route(f"/{FOLDER}/{{key}}/{{rest:path}}", self._serve, methods=["GET", "POST", "OPTIONS"]),
         )
 
     def _status(self, snapshot: Snapshot, _params: Mapping[str, object]) -> ApiAnswer:
@@ -166,7 +203,22 @@ class TensorBoardProxy:
 
     async def _redirect(self, _request: Request) -> Response:
         target = find_tensorboard(self._look().state)
-        return respond(target, as_json=True) if isinstance(target, ApiProblem) else RedirectResponse(f"{self._key}/")
+        if isinstance(target, ApiProblem):
+            return respond(target, as_json=True)
+        return RedirectResponse(f"{self._key}/{FRAMED}")
+
+    async def _frame(self, request: Request) -> Response:
+        """Return the page around TensorBoard, which says who makes the content.
+
+        The displayed address stays this page's, and `frame-src` also limits where the frame can navigate.
+        """
+        request.scope["api.quiet"] = True
+        service = self._look().state.spec.name
+        places = " ".join(_places(service, _hosts(request)))
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; frame-src {places}; base-uri 'none'; "
+        policy += "form-action 'none'; frame-ancestors 'none'"
+        headers = {"content-security-policy": policy, "cache-control": "no-store"}
+        return Response(_FRAMED.format(html.escape(service), _SANDBOX), headers=headers, media_type="text/html")
 
     async def _serve(self, request: Request) -> Response:
         # Excluded from the audit log: the request changes nothing, and its path has the key.
@@ -174,6 +226,13 @@ class TensorBoardProxy:
         if "service-worker" in request.headers:
             # A service worker could answer requests to the scheduler without its security headers.
             return respond(ApiProblem(403, "TensorBoard pages cannot install a service worker"), as_json=True)
+        if request.headers.get("sec-fetch-dest") == "document":
+            return RedirectResponse("../" * request.path_params["rest"].count("/") + FRAMED)
+        # The sandboxed page has the origin `null`. The key in the path lets it read: other sites do not know the key.
+        shared = {"access-control-allow-origin": "null"} if self.is_authorized_path(_below(request)) else {}
+        if request.method == "OPTIONS":
+            # TensorBoard sends headers of its own, about which browsers ask first.
+            return Response(status_code=204, headers={**shared, "access-control-allow-headers": "*"})
         snapshot = self._look()
         target = find_tensorboard(snapshot.state)
         if isinstance(target, ApiProblem):
@@ -192,8 +251,12 @@ class TensorBoardProxy:
             answer.close()
             self._requests.release()
 
-        headers = _response_headers(answer, snapshot.state.spec.name)
-        return LimitedStream(_pieces(answer), end, status_code=answer.status, headers=headers)
+        headers = {**_response_headers(answer, snapshot.state.spec.name, _hosts(request)), **shared}
+        is_plain = headers.get("content-encoding", "identity") == "identity"
+        is_start = (answer.status, request.path_params["rest"]) == (200, "") and is_plain
+        is_page = is_start and headers.get("content-type", "").startswith("text/html")
+        pieces = _pieces(answer, _STORAGE if is_page else b"")
+        return LimitedStream(pieces, end, status_code=answer.status, headers=headers)
 
     async def _forward(self, request: Request, record: TaskRecord) -> UpstreamResponse:
         try:
@@ -206,6 +269,8 @@ class TensorBoardProxy:
             (name, value)
             for name, value in request.headers.items()
             if name in _REQUEST_HEADERS or name.startswith(_OWN_PREFIX)
+            # The page is not compressed, because `_STORAGE` precedes it.
+            if name != "accept-encoding" or request.path_params["rest"]
         ]
         answer = await fetch(record.address, request.method, target, headers, body)
         if answer.status in _REDIRECTS:
@@ -214,15 +279,28 @@ class TensorBoardProxy:
         return answer
 
 
-def _response_headers(answer: UpstreamResponse, service: str) -> dict[str, str]:
+def _below(request: Request) -> str:
+    """Return the path without the prefix at which the app is mounted."""
+    return f"/{FOLDER}/{request.path_params['key']}/"
+
+
+def _hosts(request: Request) -> list[str]:
+    """Return the hosts that the request names, also the one of a proxy."""
+    named = (request.headers.get("host", ""), request.headers.get("x-forwarded-host", ""))
+    return [host for host in dict.fromkeys(named) if _HOST.fullmatch(host)]
+
+
+def _response_headers(answer: UpstreamResponse, service: str, hosts: Sequence[str]) -> dict[str, str]:
     """Return the headers without Content-Length, so that clients detect truncation."""
     fields = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
-    theirs = answer.headers.get("content-security-policy")
-    return {**fields, "content-security-policy": ", ".join(filter(None, (content_security_policy(service), theirs)))}
+    # TensorBoard's own policy is dropped: it refuses the script and the workers of `_STORAGE`.
+    return {**fields, "content-security-policy": content_security_policy(service, hosts)}
 
 
-async def _pieces(answer: UpstreamResponse) -> AsyncIterator[bytes]:
+async def _pieces(answer: UpstreamResponse, prefix: bytes = b"") -> AsyncIterator[bytes]:
     left = MAX_BYTES
+    if prefix:
+        yield prefix
     try:
         async with aclosing(answer.chunks()) as pieces:
             async for piece in pieces:
@@ -250,16 +328,22 @@ def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
     return record
 
 
-def content_security_policy(service: str) -> str:
+def _places(service: str, hosts: Sequence[str]) -> list[str]:
+    """Return the paths of TensorBoard as sources; without a valid host, none."""
+    return [f"{host}{path}" for host in hosts for path in (f"/{FOLDER}/", f"/service/{quote(service)}/{FOLDER}/")]
+
+
+def content_security_policy(service: str, hosts: Sequence[str]) -> str:
     """Return the Content-Security-Policy that limits TensorBoard's pages to its path.
 
-    Sources are paths instead of 'self', because other paths of this origin can command the scheduler. The host is a
-    wildcard, because the scheduler does not know its name behind a proxy. Frames are forbidden: after a redirect, paths
-    are not matched (W3C CSP 3, 7.6).
+    Sources are paths of the requested host instead of 'self', because other paths of it can command the scheduler, and
+    other hosts could receive what a viewer types, or redirect to any path: after a redirect, paths are not matched (W3C
+    CSP 3, 7.6). Frames are forbidden for this reason. The sandbox's origin is opaque, so that the page has no right of
+    this origin. It can still change its own address (`pushState`), which only the page around it does not show.
     """
-    places = f"*:*/{FOLDER}/ *:*/service/{quote(service)}/{FOLDER}/"
+    places, viewers = " ".join(_places(service, hosts)), " ".join(hosts) or "'none'"
     return (
         f"default-src {places} data: blob: 'unsafe-inline' 'unsafe-eval'; frame-src 'none'; object-src 'none'; "
-        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'; "
-        "sandbox allow-scripts allow-same-origin allow-downloads allow-modals"
+        f"form-action 'none'; base-uri 'none'; frame-ancestors {viewers}; "
+        f"sandbox {_SANDBOX}"
     )

@@ -128,7 +128,7 @@ function head(overview) {
   const framework = overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos";
   const { board, left } = picture;
   byId("about").textContent = overview.refused || [framework, ...left].join("; ");
-  const there = board?.running && el("a", { href: board.path, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard");
+  const there = board?.running && el("a", { href: `${board.path}framed`, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard");
   show(byId("links"), there || "", el("a", { href: "v1/openapi.json" }, "API"));
   byId("foot").textContent = `As of ${clock(seen / 1000)}`;
 }
