@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from mesos_client.credentials import Credentials, Tls
-from mesos_client.http import SocketHandle
+from mesos_client.http import SocketHandle, time_limit
 from tf_scheduler.errors import SchedulerError
 
 #: Flag of an agent that requires a login from executors. Without it, any process that can connect to the agent may
@@ -68,17 +67,10 @@ def _get(agent: str, credentials: Credentials, tls: Tls | None) -> tuple[int, by
         connection = http.client.HTTPConnection(parts.netloc, timeout=_SOCKET_TIMEOUT)
     try:
         connection.request("GET", "/flags", headers=headers)
-        response = connection.getresponse()
-        return response.status, _content(response)
+        handle = SocketHandle()
+        handle.opened(connection.sock)
+        with time_limit(handle, _ANSWER_TIMEOUT):
+            response = connection.getresponse()
+            return response.status, response.read(_MAX_ANSWER)
     finally:
         connection.close()
-
-
-def _content(response: http.client.HTTPResponse) -> bytes:
-    """Return the body, cut at the maximum size. Raises TimeoutError if it is slow."""
-    deadline, content = time.monotonic() + _ANSWER_TIMEOUT, b""
-    while len(content) < _MAX_ANSWER and (part := response.read1(_MAX_ANSWER - len(content))):
-        content += part
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"answer not complete within {_ANSWER_TIMEOUT:g} s")
-    return content

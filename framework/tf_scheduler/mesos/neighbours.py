@@ -5,14 +5,18 @@ Without an image, only the user separates tasks: /dev/shm and /proc of an agent 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from mesos_client.http import MALFORMED
 from mesos_client.results import SendResult, Sent
 from tf_scheduler.model.events import Event, SharedUserFound
 from tf_scheduler.model.spec import ServiceSpec
+
+log = logging.getLogger(__name__)
 
 #: Seconds between two checks, and the minimum after a launch: the master lists the tasks of all frameworks.
 INTERVAL, PAUSE = 600.0, 60.0
@@ -57,7 +61,10 @@ class NeighbourWatch:
         ask: Callable[[str], SendResult],
         own: Callable[[], str | None],
         put: Callable[[Callable[[], Event | None]], None],
+        settle: float = SETTLE,
+        pause: float = PAUSE,
     ) -> None:
+        self._settle, self._pause = settle, pause
         self._user, self._ask, self._own, self._put = user, ask, own, put
         self._wake, self._stopped = threading.Event(), threading.Event()
         self._reported: frozenset[tuple[str, str]] = frozenset()
@@ -79,11 +86,14 @@ class NeighbourWatch:
     def _run(self) -> None:
         while True:
             self._wake.wait(INTERVAL)
-            if self._stopped.wait(SETTLE):
+            if self._stopped.wait(self._settle):
                 return
             self._wake.clear()
-            self._check()
-            if self._stopped.wait(PAUSE):
+            try:
+                self._check()
+            except MALFORMED:
+                log.warning("the master did not list tasks, frameworks and agents as expected", exc_info=True)
+            if self._stopped.wait(self._pause):
                 return
 
     def _check(self) -> None:

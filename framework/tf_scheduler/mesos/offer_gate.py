@@ -39,6 +39,8 @@ class _HeldOffers:
     offers: list[Json]
     #: Addresses (IP:PORT) of the agents without an answer.
     unanswered: set[str]
+    #: Answers by address, kept while the offers wait for others.
+    answers: dict[str, ExecutorLogin]
 
 
 class OfferGate:
@@ -76,7 +78,9 @@ class OfferGate:
         now = time.monotonic()
         with self._lock:
             self._answers = {key: item for key, item in self._answers.items() if now < item[0]}
-            held = _HeldOffers(offers, {_address(offer) for offer in offers} - self._answers.keys() - {""})
+            addresses = {_address(offer) for offer in offers} - {""}
+            known = {address: self._answers[address][1] for address in addresses & self._answers.keys()}
+            held = _HeldOffers(offers, addresses - known.keys(), known)
             self._held.append(held)
             unasked = held.unanswered - self._asked
             self._asked |= unasked
@@ -106,7 +110,9 @@ class OfferGate:
             self._answers[address] = (time.monotonic() + seconds, login)
             self._asked.discard(address)
             for held in tuple(self._held):
-                held.unanswered.discard(address)
+                if address in held.unanswered:
+                    held.unanswered.discard(address)
+                    held.answers[address] = login
                 if not held.unanswered:
                     self._release(held)
 
@@ -114,8 +120,8 @@ class OfferGate:
         """Enqueue the offers with the answers, under the lock: no RESCIND may overtake."""
         self._held.remove(held)
         if held.offers:
-            answers = ((offer, self._answers.get(_address(offer))) for offer in held.offers)
-            logins = {_part(offer, "agent_id", "value"): answer[1] for offer, answer in answers if answer}
+            answers = ((offer, held.answers.get(_address(offer))) for offer in held.offers)
+            logins = {_part(offer, "agent_id", "value"): answer for offer, answer in answers if answer}
             self._put(partial(_decoded, held.offers, logins))
 
 

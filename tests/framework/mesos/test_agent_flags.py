@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from kit.certificates import Certificates
 from kit.http_server import HttpServer, QuietHandler
 from mesos_client.credentials import BasicCredentials, Tls
+from tf_scheduler.mesos import agent_flags
 from tf_scheduler.mesos.agent_flags import AgentFlagsError, authenticates_executors, read_flags
 
 CREDENTIALS = BasicCredentials("tf", "password")
@@ -90,3 +92,22 @@ def test_absent_agent_is_an_error() -> None:
 )
 def test_only_true_flag_authenticates(flags: dict[str, str], expected: bool) -> None:
     assert authenticates_executors(flags) is expected
+
+
+def test_answer_that_arrives_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timeout of a socket starts again with each byte, also in the head of an answer."""
+    monkeypatch.setattr(agent_flags, "_ANSWER_TIMEOUT", 0.3)
+    end = threading.Event()
+
+    class Slow(QuietHandler):
+        def respond(self) -> None:
+            with suppress(OSError):  # the client has left
+                while not end.wait(0.02):
+                    self.wfile.write(b" ")
+
+    with HttpServer(Slow) as agent:
+        try:
+            with pytest.raises(AgentFlagsError, match="does not answer"):
+                read_flags(agent.url)
+        finally:
+            end.set()

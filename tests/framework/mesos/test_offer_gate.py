@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tf_scheduler.mesos import offer_gate
 from tf_scheduler.mesos.agent_flags import AgentFlagsError
 from tf_scheduler.mesos.offer_gate import OfferGate
 from tf_scheduler.model.events import OffersReceived
@@ -144,3 +145,18 @@ def test_ipv6_address_has_brackets(agents: Agents) -> None:
     agents.offers(a="2001:db8::1:5051")
     agents.received()
     assert ["[2001:db8::1]:5051"] == agents.asked
+
+
+def test_answer_that_expires_while_another_is_awaited_still_counts(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the offer of an agent that was asked would be refused as unsafe."""
+    monkeypatch.setattr(offer_gate, "ANSWER_SECONDS", 0.0)
+    agents.slow = {"10.0.0.2:5051"}
+    agents.flags = dict.fromkeys(("10.0.0.1:5051", "10.0.0.2:5051", "10.0.0.3:5051"), SAFE)
+    agents.offers(a="10.0.0.1:5051", b="10.0.0.2:5051")
+    agents.offers(c="10.0.0.3:5051")
+    assert ["c"] == [offer.agent_id for offer in agents.received()]
+    agents.go.set()
+
+    assert [ExecutorLogin(True)] * 2 == [offer.login for offer in agents.received()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -16,7 +17,7 @@ import pytest
 from builders import a_job, a_spec
 from kit.commands import SMALL, SchedulerCommand
 from kit.waiting import wait_until
-from mesos_client.results import Failed, Sent
+from mesos_client.results import Failed, SendResult, Sent
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_scheduler.mesos.neighbours import NeighbourWatch, find_neighbours, shares_secrets
@@ -160,6 +161,27 @@ def test_only_secrets_without_image_are_shared(image: str, jobs: str, shared: bo
 
     assert shared == shares_secrets(a_spec(jobs=(job,), secrets=(secret,)))
     assert not shares_secrets(a_spec(jobs=(job,)))
+
+
+def test_watch_continues_after_a_malformed_answer(caplog: pytest.LogCaptureFixture) -> None:
+    asked, wrong = threading.Event(), Sent({"get_tasks": {"tasks": [{"state": "TASK_RUNNING"}]}})
+
+    def ask(kind: str) -> SendResult:
+        if kind != "GET_TASKS":
+            return Failed("timeout")
+        asked.set()
+        return wrong
+
+    watch = NeighbourWatch("nobody", ask, lambda: "own", list[Any]().append, settle=0.0, pause=0.0)
+    watch.start()
+    try:
+        for _ in range(2):
+            watch.notice()
+            assert asked.wait(10)
+            asked.clear()
+    finally:
+        watch.stop()
+    assert "did not list tasks" in caplog.text
 
 
 def test_watch_reports_each_neighbour_once() -> None:
