@@ -255,9 +255,9 @@ def detect_exposure(state: SchedulerState, record: TaskRecord, stored: TaskStatu
 
 def _exposed(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Decision:
     before = state.stored.exposures.get(record.agent_id)
-    if before is not None and before.launch == record.id:
-        return decide(state)
     names = {item.name for item in scheduler_secrets(state.spec, record.group)}
+    if before is not None and names <= set(before.secrets) and before.at >= record.launched_at:
+        return decide(state)  # reported since the launch; requests in turn for two launches must not repeat it
     names |= set() if before is None else set(before.secrets)
     exposure = SecretExposure(record.agent_id, record.hostname, tuple(sorted(names)), record.id, why, now)
     outcome = Outcome("SecretsExposed", str(exposure), record.name, warning=True)

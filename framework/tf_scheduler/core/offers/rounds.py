@@ -7,7 +7,7 @@ a back-off, so that other frameworks can use them. Every offer is answered once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, repeat, starmap
 
@@ -259,6 +259,7 @@ def on_offers(state: SchedulerState, event: OffersReceived, now: float, new_id: 
     offers = event.offers
     state = state.with_session(no_offers_since=None) if offers else state
     state = reservations.detect_lost(record_offers(state, offers, now), offers, now)
+    state = _without_unprotected(state, {offer.agent_id for offer in offers if offer.login.is_required})
     decision = unreserve_unneeded(state, offers, view.gangs, now)
     answered = {offer_id for call in decision.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
     rest = tuple(offer for offer in offers if offer.id not in answered)
@@ -276,10 +277,15 @@ def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
     rejected_offers = {key: offer for key, offer in state.session.rejected_offers.items() if key != agent_id}
     snapshots = {key: item for key, item in state.session.agent_snapshots.items() if key != agent_id}
     after = state.with_session(rejected_offers=rejected_offers, agent_snapshots=snapshots)
-    if agent_id in state.process.unprotected_agents:
-        left = {key: name for key, name in state.process.unprotected_agents.items() if key != agent_id}
-        after = after.with_process(unprotected_agents=left)
+    after = _without_unprotected(after, {agent_id})
     return decide(after, outcomes=(Outcome("AgentRemoved", f"agent {agent_id} was removed", warning=True),))
+
+
+def _without_unprotected(state: SchedulerState, agents: Collection[AgentId]) -> SchedulerState:
+    """Forget that these agents may not authenticate executors."""
+    known = state.process.unprotected_agents
+    left = {key: name for key, name in known.items() if key not in agents}
+    return state.with_process(unprotected_agents=left) if len(left) < len(known) else state
 
 
 def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: float, new_id: NewId) -> Decision:

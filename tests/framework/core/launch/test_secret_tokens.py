@@ -25,6 +25,7 @@ from tf_scheduler.model.effects import (
     TaskLaunched,
 )
 from tf_scheduler.model.events import AcknowledgeExposures, ReloadSecrets, SecretsRequested, StatusUpdated
+from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
@@ -253,6 +254,23 @@ def test_token_of_two_clients_exposes_secrets_once() -> None:
     assert ["SecretsRefused", "SecretsExposed"] == [outcome.kind for outcome in refused.outcomes]
     assert ["SecretsRefused"] == [outcome.kind for outcome in again.outcomes]
     assert [] == ends(world, TaskState.DROPPED)
+
+
+def test_second_launch_on_the_agent_repeats_no_report() -> None:
+    """Requests in turn for both would store and report one each time; a later launch is reported."""
+    world = Launched()
+    assert world.gets_secrets(nonce="theirs")
+    world.ask(nonce="mine")
+    (exposure,) = world.state.stored.exposures.values()
+    other = SecretsExposed(replace(exposure, launch=TaskId("worker-1__x")))
+    later = SecretsExposed(replace(exposure, launch=TaskId("worker-1__x"), at=exposure.at - 1000.0))
+
+    kinds = []
+    for change in (other, later):
+        world.state = apply(world.state, change)
+        kinds.append([outcome.kind for outcome in world.ask(nonce="mine").outcomes])
+
+    assert [["SecretsRefused"], ["SecretsRefused", "SecretsExposed"]] == kinds
 
 
 def test_exposure_stays_until_it_is_acknowledged() -> None:

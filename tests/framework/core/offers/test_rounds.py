@@ -443,3 +443,12 @@ def test_offer_without_executor_login_costs_no_match(login, is_matched: bool) ->
 
     assert is_matched is (after.session.failed_match is None)
     assert is_matched is (len(after.process.evaluations) == 2)
+
+
+def test_agent_that_authenticates_executors_now_is_not_reported_any_more() -> None:
+    """It was restarted with the flag, or did not answer before."""
+    first = receive(a_service_with_secret(requires_executor_login=False), an_offer(login=OPEN)).state
+
+    again = receive(first, an_offer("offer-2", login=LOGIN)).state
+
+    assert ({"agent-1-id": "agent-1"}, {}) == (first.process.unprotected_agents, again.process.unprotected_agents)
