@@ -102,7 +102,7 @@ def test_replaced_master_writes_and_failed_lookup_keeps_the_last() -> None:
             (1, STRANGER),
             (31, MASTER),
             (32, STRANGER),
-            (34, STRANGER),
+            (42, STRANGER),
             (65, MASTER),
         ):
             now[0] = float(seconds)
@@ -110,7 +110,27 @@ def test_replaced_master_writes_and_failed_lookup_keeps_the_last() -> None:
         return results
 
     assert [True, False, True, False, True, False] == asyncio.run(play())
-    assert [0.0, 31.0, 34.0, 65.0] == lookups
+    assert [0.0, 31.0, 42.0, 65.0] == lookups
+
+
+def test_lookup_that_fails_unexpectedly_is_repeated() -> None:
+    """Libraries raise errors of their own."""
+    answers: list[frozenset[str] | Exception] = [ZeroDivisionError(), frozenset({MASTER})]
+    now = [0.0]
+
+    def find() -> frozenset[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def play() -> list[bool]:
+        writers = WriterAddresses(find, lambda: now[0])
+        first = await writers.includes(MASTER)
+        now[0] = 11.0
+        return [first, await writers.includes(MASTER)]
+
+    assert [False, True] == asyncio.run(play())
 
 
 def test_slow_lookup_blocks_only_writes() -> None:

@@ -195,7 +195,9 @@ class WriterAddresses:
 
     async def includes(self, address: str) -> bool:
         """Whether a client at the address may write; waits for a lookup if it is due."""
-        if self._now() - self._found_at > (self.MAX_AGE if address in self._addresses else self.MIN_AGE):
+        # A failed lookup may have taken as long as a request waits.
+        unknown_age = self.PATIENCE if self._problem else self.MIN_AGE
+        if self._now() - self._found_at > (self.MAX_AGE if address in self._addresses else unknown_age):
             self._lookup = self._lookup or asyncio.create_task(self._look_up())
             await asyncio.wait((self._lookup,), timeout=self.PATIENCE)
         return address in self._addresses
@@ -203,8 +205,9 @@ class WriterAddresses:
     async def _look_up(self) -> None:
         try:
             self._addresses, problem = await asyncio.to_thread(self._find), ""
-        except (OSError, ValueError) as error:
-            problem = f"the addresses of the Mesos masters, whose clients may write, cannot be looked up: {error}"
+        except Exception as error:  # of any library: otherwise no later request would look them up again
+            why = str(error) or type(error).__name__
+            problem = f"the addresses of the Mesos masters, whose clients may write, cannot be looked up: {why}"
         if problem and problem != self._problem:
             log.warning("%s", problem)
         self._problem, self._found_at, self._lookup = problem, self._now(), None
