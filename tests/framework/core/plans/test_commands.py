@@ -83,6 +83,10 @@ def test_plan_accepts_declared_variables_only() -> None:
         "GIT_SSH_COMMAND",
         "HADOOP_CONF_DIR",
         "JAVA_TOOL_OPTIONS",
+        "AWS_CONFIG_FILE",
+        "MPLBACKEND",
+        "PIP_INDEX_URL",
+        "SSH_ASKPASS",
         "HOME",
     ],
 )
