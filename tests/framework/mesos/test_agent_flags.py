@@ -95,7 +95,7 @@ def test_only_true_flag_authenticates(flags: dict[str, str], expected: bool) -> 
 
 
 def test_answer_that_arrives_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timeout of a socket starts again with each byte, also in the head of an answer."""
+    """The timeout of a socket starts again with each byte, also of the head."""
     monkeypatch.setattr(agent_flags, "_ANSWER_TIMEOUT", 0.3)
     end = threading.Event()
 

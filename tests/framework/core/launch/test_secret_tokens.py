@@ -257,7 +257,7 @@ def test_token_of_two_clients_exposes_secrets_once() -> None:
 
 
 def test_second_launch_on_the_agent_repeats_no_report() -> None:
-    """Requests in turn for both would store and report one each time; a later launch is reported."""
+    """Requests in turn for both would report each time; a later launch counts."""
     world = Launched()
     assert world.gets_secrets(nonce="theirs")
     world.ask(nonce="mine")
