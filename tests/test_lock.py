@@ -209,6 +209,21 @@ def test_setup_refuses_forged_pip(tmp_path: Path) -> None:
     assert "ORIGIN" in installed.read_text()
 
 
+def test_setup_makes_half_made_environment_again(tmp_path: Path) -> None:
+    """As an interrupted `venv` leaves it.
+
+    The setup ends soon after, because there are no packages.
+    """
+    home = a_checkout(tmp_path / "home")
+    python = home / ".venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / ".venv"], check=True)
+
+    result = run("scripts/setup", folder=home, wheels=tmp_path)
+
+    assert "No matching distribution" in result.stderr
+    assert 0 == run(python, "-m", "pip", "--version", folder=home, wheels=tmp_path).returncode
+
+
 @pytest.mark.parametrize("path", ["Dockerfile", ".ci/run", "scripts/setup", "scripts/release"])
 def test_packages_are_installed_from_the_lock_only(path: str) -> None:
     """By scripts/install-locked, which the tests above attack."""
