@@ -114,6 +114,13 @@ def test_unaffected_pins_pass(tmp_path: Path, advisory: dict[str, Any]) -> None:
     assert (0, "") == (result.returncode, result.stderr)
 
 
+@pytest.mark.parametrize("withdrawn", [None, "null"], ids=["json", "yaml"])
+def test_withdrawn_without_time_hides_nothing(tmp_path: Path, withdrawn: str | None) -> None:
+    """The `null` of YAML arrives as text."""
+    hole = an_advisory(versions=[pinned("h11")]) | {"withdrawn": withdrawn}
+    assert 1 == audit(a_snapshot(tmp_path / "snapshot", hole)).returncode
+
+
 def test_versions_in_yaml_stay_text(tmp_path: Path) -> None:
     """In pypa/advisory-database 1.10 is not 1.1. Its other YAML files are ignored."""
     lock, snapshot = tmp_path / "lock", tmp_path / "snapshot" / "vulns" / "Some_Package"
@@ -146,6 +153,8 @@ def no_data(folder: Path, case: str) -> Path:
         path.rmdir()
     elif case == "old":
         a_snapshot(path, an_advisory("not-in-the-lock", age=31, versions=["1"]))
+    elif case == "future":
+        a_snapshot(path, an_advisory("not-in-the-lock", age=-2, versions=["1"]))
     elif case == "other-ecosystem":
         advisory = harmless()
         advisory["affected"][0]["package"]["ecosystem"] = "npm"
@@ -162,7 +171,7 @@ def no_data(folder: Path, case: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "case", ["missing", "empty", "old", "other-ecosystem", "damaged", "damaged-archive", "invalid-range"]
+    "case", ["missing", "empty", "old", "future", "other-ecosystem", "damaged", "damaged-archive", "invalid-range"]
 )
 def test_audit_without_data_fails(tmp_path: Path, case: str) -> None:
     """Exit code 3, and a sentence that cannot be taken for a good result."""
@@ -171,6 +180,31 @@ def test_audit_without_data_fails(tmp_path: Path, case: str) -> None:
     assert 3 == result.returncode
     assert result.stderr.startswith("no data: ")
     assert "The packages are NOT audited." in result.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"affected": None},
+        {"affected": ["h11"]},
+        {"affected": [{"package": None}]},
+        {"affected": [{"package": {"ecosystem": "PyPI"}}]},
+        an_advisory(versions="PINNED"),
+        an_advisory(ranges=None),
+        an_advisory(ranges=[{"type": "ECOSYSTEM", "events": [None]}]),
+        an_advisory(ranges=[{"type": "ECOSYSTEM", "events": [{"introduced": 0}]}]),
+        {"withdrawn": "yes"},
+    ],
+    ids=["null", "text", "package", "no-name", "versions", "ranges", "events", "introduced", "withdrawn"],
+)
+def test_malformed_advisory_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    """It may be about any package; exit code 1 would mean that one is vulnerable."""
+    advisory = json.dumps(an_advisory() | change).replace("PINNED", pinned("h11"))
+
+    result = audit(a_snapshot(tmp_path / "snapshot", harmless(), json.loads(advisory)))
+
+    assert 3 == result.returncode
+    assert result.stderr.startswith("no data: PYSEC-2999-1")
 
 
 def test_age_limit_can_be_changed(tmp_path: Path) -> None:
