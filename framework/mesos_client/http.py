@@ -126,7 +126,9 @@ def time_limit(handle: SocketHandle, seconds: float) -> Iterator[None]:
 
     timer = threading.Timer(seconds, expire)
     timer.daemon = True
-    timer.start()
+    # Fails at the limit of threads. Then only the timeout of the socket remains.
+    with suppress(RuntimeError):
+        timer.start()
     try:
         yield
     finally:

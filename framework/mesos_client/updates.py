@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -14,9 +15,11 @@ from .http import decode_data, encode_data
 
 #: Seconds until an accepted but unacknowledged update is resent. Agents detect duplicates by uuid.
 RESEND_SECONDS = 10.0
-#: Seconds between retries of a failed update.
-RETRY_SECONDS = 1.0
+#: Seconds between retries of a failed update, and maximum seconds while sending it raises.
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 _BAD_REQUEST = 400
+
+logger = logging.getLogger(__name__)
 
 
 class StatusUpdates:
@@ -84,13 +87,22 @@ class StatusUpdates:
 
     def deliver(self, send: Callable[[Mapping[str, Any]], SendResult]) -> None:
         """Send due updates in order until closed; runs in the sender's thread."""
+        delay = RETRY_SECONDS
         while True:
             identity = self._next_due()
             if identity is None:
                 return
             status = self._updates.get(identity)
-            if status is not None:
-                self._settle(identity, send(status))
+            if status is None:
+                continue
+            try:
+                result, delay = send(status), RETRY_SECONDS
+            except Exception:  # this thread must survive: it sends how the task ends
+                logger.exception("status update not sent; retrying in %g s", delay)
+                self._pause(delay)
+                delay = min(2 * delay, MAX_RETRY_SECONDS)
+            else:
+                self._settle(identity, result)
 
     def _next_due(self) -> uuid.UUID | None:
         with self._changed:
@@ -121,4 +133,8 @@ class StatusUpdates:
                 self._updates.pop(identity, None)
                 self._changed.notify_all()
             else:
-                self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
+                self._pause(RETRY_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, seconds)

@@ -164,6 +164,17 @@ def test_endless_head_ends_call(transport) -> None:
         transport.post(request_to(peer, CALL, timeout=0.2))
 
 
+def test_call_is_sent_at_the_limit_of_threads(transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a container, for example."""
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Peer(on_call=status(200, b"{}")) as peer:
+        monkeypatch.setattr(threading.Timer, "start", start)
+        assert b"{}" == transport.post(request_to(peer, CALL)).body
+
+
 @pytest.mark.parametrize("limit", ["_MAX_ANSWER", "_MAX_SECONDS"])
 def test_endless_answer_ends_call(transport, limit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither memory nor the thread that sends calls is lost to it."""

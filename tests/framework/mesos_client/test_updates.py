@@ -62,6 +62,22 @@ def test_update_rejected_as_invalid_is_dropped(kept):
     assert Agent(kept, 2, Rejected(400, "x")).serve() == ["A", "B"]
 
 
+def test_update_is_sent_after_an_exception(kept, caplog: pytest.LogCaptureFixture):
+    """The thread that sends survives, and the log names the cause."""
+    add(kept, "A", "B")
+    kept.online()
+    agent, failures = Agent(kept, 2), [RuntimeError("can't start new thread"), MemoryError()]
+
+    def send(status):
+        if failures:
+            raise failures.pop(0)
+        return agent.send(status)
+
+    kept.deliver(send)
+    assert ["A", "B"] == agent.states
+    assert "can't start new thread" in caplog.text
+
+
 def test_announced_updates_are_not_resent(kept):
     """Later updates are sent."""
     add(kept, "A")
