@@ -19,9 +19,9 @@ from urllib.parse import quote
 from ._pymesos import MesosExecutorDriver
 from .backoff import Clock
 from .credentials import Credentials, Tls, Verify
-from .http import MALFORMED, HttpRequest, Subscription, decode_data, encode_data
+from .http import HttpRequest, Subscription, decode_data, encode_data
 from .results import DriverDisconnected, Rejected, SendResult
-from .stream import OnEvent, OnState, StreamLoss, StreamProcess
+from .stream import OnEvent, OnState, RecordError, StreamLoss, StreamProcess, reading
 from .transport import UNIX_SCHEME, Stream, Transport
 from .updates import StatusUpdates
 
@@ -238,8 +238,10 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
         """Pass on one event."""
         try:
             self._note(event)
-        except MALFORMED as error:
-            logger.warning("invalid %s event: %s", event.get("type"), type(error).__name__)
+        except RecordError as error:
+            logger.warning("%s", error)
+        except Exception:
+            logger.exception("%s event not recorded after an internal error", event.get("type"))
         super().process_event(event)
 
     def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:  # noqa: ARG002
@@ -250,15 +252,20 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
         self._updates.online()
 
     def _note(self, event: Mapping[str, Any]) -> None:
-        kind = event.get("type")
-        if kind == "LAUNCH":
-            self._updates.launched(event["launch"]["task"])
-        elif kind == "LAUNCH_GROUP":
-            for task in event["launch_group"]["task_group"]["tasks"]:
-                self._updates.launched(task)
-        elif kind == "ACKNOWLEDGED":
-            body = event["acknowledged"]
-            self._updates.acknowledged(body["task_id"]["value"], uuid.UUID(bytes=decode_data(body["uuid"])))
+        kind, tasks, acknowledged = event.get("type"), [], []
+        with reading(event):
+            if kind == "LAUNCH":
+                tasks = [event["launch"]["task"]]
+            elif kind == "LAUNCH_GROUP":
+                tasks = event["launch_group"]["task_group"]["tasks"]
+            elif kind == "ACKNOWLEDGED":
+                body = event["acknowledged"]
+                acknowledged = [(str(body["task_id"]["value"]), uuid.UUID(bytes=decode_data(body["uuid"])))]
+            tasks = list({task["task_id"]["value"]: task for task in tasks}.values())
+        for task in tasks:
+            self._updates.launched(task)
+        for task_id, identity in acknowledged:
+            self._updates.acknowledged(task_id, identity)
 
     def _lost(self, loss: StreamLoss) -> float | None:
         self._updates.offline()

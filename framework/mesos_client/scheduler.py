@@ -16,7 +16,7 @@ from .credentials import Credentials, Tls
 from .http import HttpReply, HttpRequest, Subscription, TransportError
 from .masters import Detector, Leader, MasterList, ZooKeeperUrl, parse_masters
 from .results import DriverDisconnected, Failed, NotConnected, RegistrationRefusedError, SendResult
-from .stream import UNAUTHORIZED, OnEvent, OnState, StreamLoss, StreamProcess
+from .stream import UNAUTHORIZED, OnEvent, OnState, StreamLoss, StreamProcess, reading
 from .transport import Stream, Transport, result_of
 
 #: Maximum consecutive redirects to follow without delay; more mean that masters point at each other.
@@ -304,10 +304,11 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         return True
 
     def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
-        info = event["subscribed"]
-        self._framework["id"] = {"value": info["framework_id"]["value"]}
-        interval = info.get("heartbeat_interval_seconds") or HEARTBEAT_SECONDS
-        stream.set_silence_limit(HEARTBEATS_MISSED * interval)
+        with reading(event):
+            info = event["subscribed"]
+            self._framework["id"] = {"value": info["framework_id"]["value"]}
+            interval = info.get("heartbeat_interval_seconds") or HEARTBEAT_SECONDS
+            stream.set_silence_limit(HEARTBEATS_MISSED * interval)
         self._retry.subscribed(self._clock.now())
         self._moving = None
         self._establish(session)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Mapping, TypeVar
+from typing import Any, Callable, Iterator, Mapping, TypeVar
 
 from .backoff import AttemptRateLimit, Clock
 from .credentials import Credentials
@@ -85,6 +86,15 @@ def _event(record: bytes) -> dict[str, Any]:
         # The content may include secrets.
         raise RecordError(f"a record of {len(record)} bytes is not a JSON object")
     return event
+
+
+@contextmanager
+def reading(event: Mapping[str, Any]) -> Iterator[None]:
+    """Raise RecordError if the event has another form than the block expects."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise RecordError(f"invalid {event.get('type')} event: {type(error).__name__}") from error
 
 
 _T = TypeVar("_T")
@@ -208,14 +218,13 @@ class StreamProcess:
         kind = event.get("type")
         if kind == "HEARTBEAT":
             return
-        try:
-            if kind == "SUBSCRIBED":
-                self._subscribed(event, session, stream)
-            self.process_event(event)
-            if kind == "ERROR":
-                self._give_up(str(event.get("error", {}).get("message", "")))
-        except MALFORMED as error:
-            raise RecordError(f"invalid {kind} event: {type(error).__name__}") from error
+        if kind == "SUBSCRIBED":
+            self._subscribed(event, session, stream)
+        self.process_event(event)
+        if kind == "ERROR":
+            with reading(event):
+                reason = str(event.get("error", {}).get("message", ""))
+            self._give_up(reason)
 
     def _subscribe_request(self, url: str, body: Mapping[str, Any]) -> HttpRequest:
         headers = {**JSON_HEADERS, **authorization(self._credential()), "Connection": "close"}

@@ -18,7 +18,7 @@ from mesos_client.results import (
     Rejected,
     Sent,
 )
-from mesos_client.scheduler import SchedulerDriver
+from mesos_client.scheduler import SchedulerDriver, SubscribeRetry
 from wire.peer import FRAMEWORK_ID, Peer, cut_after, message, status, stream, subscribed, update, vanish
 from wire.process import FRAMEWORK
 
@@ -433,6 +433,20 @@ def test_invalid_event_drops_stream(driver_of, event, caplog: pytest.LogCaptureF
         peer.wait("SUBSCRIBE", 2)
     assert f"not subscribed: invalid {event['type']} event" in caplog.text
     assert [] == [record for record in caplog.records if record.exc_info]
+
+
+def test_internal_error_is_not_an_invalid_event(driver_of, monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The traceback shows where this project is wrong."""
+
+    def defect(*_: object) -> None:
+        raise KeyError("defect")
+
+    monkeypatch.setattr(SubscribeRetry, "subscribed", defect)
+    with Peer(stream(subscribed()), stream()) as peer:
+        driver_of(peer.address).start()
+        peer.wait("SUBSCRIBE", 2)
+    assert "invalid SUBSCRIBED event" not in caplog.text
+    assert "KeyError: 'defect'" in caplog.text
 
 
 def test_deeply_nested_event_drops_stream(driver_of, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,10 @@ import threading
 import pytest
 
 from mesos_client import updates as module
+from mesos_client.executor import ExecutorDriver
 from mesos_client.results import Failed, Rejected, Sent
 from mesos_client.updates import StatusUpdates
+from wire.process import ENVIRON
 
 TASK = {"task_id": {"value": "t"}}
 
@@ -76,6 +78,25 @@ def test_update_is_sent_after_an_exception(kept, caplog: pytest.LogCaptureFixtur
     kept.deliver(send)
     assert ["A", "B"] == agent.states
     assert "can't start new thread" in caplog.text
+
+
+def test_internal_error_is_not_an_invalid_event(monkeypatch, caplog: pytest.LogCaptureFixture):
+    """The traceback shows where this project is wrong; the event is passed on."""
+
+    def defect(*_: object) -> None:
+        raise KeyError("defect")
+
+    events: list[object] = []
+    driver = ExecutorDriver(on_event=events.append, on_state=print, environ={**ENVIRON, "MESOS_AGENT_ENDPOINT": "a:1"})
+    monkeypatch.setattr(StatusUpdates, "launched", defect)
+    driver.process_event({"type": "LAUNCH"})
+    assert "invalid LAUNCH event: KeyError" in caplog.text
+    assert "Traceback" not in caplog.text
+    caplog.clear()
+    driver.process_event({"type": "LAUNCH", "launch": {"task": TASK}})
+    assert "invalid LAUNCH event" not in caplog.text
+    assert "KeyError: 'defect'" in caplog.text
+    assert 2 == len(events)
 
 
 def test_announced_updates_are_not_resent(kept):
