@@ -6,9 +6,11 @@ import http.client
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,8 +37,15 @@ call("DELETE", str(rank))
 """
 
 
-def ask(port: int, method: str, path: str, body: bytes | None = None, source: str = "127.0.0.1") -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(source, 0))
+def ask(
+    port: int,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    source: str = "127.0.0.1",
+    host: str = "127.0.0.1",
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(host, port, timeout=60, source_address=(source, 0))
     try:
         connection.request(method, path, body)
         answer = connection.getresponse()
@@ -106,8 +115,9 @@ def test_invalid_length_is_refused(header: str, status: int, capfd: pytest.Captu
     assert ("", "") == capfd.readouterr()
 
 
-def test_only_hosts_of_the_cluster_are_served() -> None:
+def test_only_hosts_of_the_cluster_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names count, too; without hosts, as of older schedulers, all are served."""
+    monkeypatch.setattr(rendezvous, "_LOOKUP_SECONDS", 0.2)
     for hosts in (["127.0.0.2"], ["no-such-host.invalid", "localhost"]):
         with RendezvousServer(0, hosts, "127.0.0.1") as served:
             assert 200 == ask(served.port, "PUT", "/global/0", b"right", "127.0.0.1")[0]
@@ -119,6 +129,56 @@ def test_only_hosts_of_the_cluster_are_served() -> None:
         assert 200 == ask(served.port, "PUT", "/global/0", b"right", "127.0.0.2")[0]
     with RendezvousServer(0, host="127.0.0.1") as served:
         assert 200 == ask(served.port, "PUT", "/global/0", b"right", "127.0.0.3")[0]
+
+
+class Names:
+    """Name server that knows a name only after some look-ups, or when it may answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, misses: int = 0) -> None:
+        self.misses, self.may_answer, self._real = misses, threading.Event(), socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self.look_up)
+
+    def look_up(self, host: Any, *arguments: Any, **options: Any) -> Any:
+        if host != "worker-1.example":
+            return self._real(host, *arguments, **options)
+        if options.get("flags"):
+            raise socket.gaierror("not an address")
+        assert self.may_answer.wait(60)
+        self.misses -= 1
+        if self.misses >= 0:
+            raise socket.gaierror("not known yet")
+        return self._real("127.0.0.2", *arguments, **options)
+
+
+def test_host_whose_name_appears_late_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a virtual network. Horovod gives up after a few errors."""
+    Names(monkeypatch, misses=2).may_answer.set()
+    with RendezvousServer(0, ["worker-1.example"], "127.0.0.1") as served:
+        assert 404 == ask(served.port, "GET", "/a", source="127.0.0.2")[0]
+        assert 403 == ask(served.port, "GET", "/a", source="127.0.0.3")[0]
+
+
+def test_all_clients_wait_for_a_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also more clients than there are places for other hosts."""
+    names = Names(monkeypatch)
+    with RendezvousServer(0, ["worker-1.example"], "127.0.0.1") as served, ExitStack() as stack:
+        stack.callback(names.may_answer.set)
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 60, ("127.0.0.2", 0)))
+            for _ in range(2 * rendezvous.MAX_OTHER_CONNECTIONS)
+        ]
+        for client in clients:
+            client.sendall(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+        # An answer shows that all earlier connections were accepted.
+        assert 404 == ask(served.port, "GET", "/a")[0]
+        names.may_answer.set()
+        assert {b"HTTP/1.0 404"} == {client.recv(12) for client in clients}
+
+
+def test_client_on_the_host_of_the_server_is_served() -> None:
+    """Debian gives its name 127.0.1.1; connections to it come from 127.0.0.1."""
+    with RendezvousServer(0, ["127.0.1.1"], "127.0.1.1") as served:
+        assert 404 == ask(served.port, "GET", "/a", host="127.0.1.1")[0]
 
 
 #: Server in a process of its own. Prints its port, and ends with stdin.

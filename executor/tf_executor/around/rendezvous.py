@@ -27,8 +27,12 @@ MAX_CONNECTIONS, MAX_OTHER_CONNECTIONS = 64, 8
 CONNECTION_SECONDS = 10.0
 #: Seconds that a new connection waits for the end of another one.
 _WAIT_SECONDS, _CHECK_SECONDS = 1.0, 0.1
-#: Seconds between two look-ups of host names.
-_LOOKUP_INTERVAL = 5.0
+#: Minimum seconds between two look-ups of host names while some are unknown, and afterwards.
+_RETRY_INTERVAL, _LOOKUP_INTERVAL = 0.5, 5.0
+#: Maximum seconds that an unknown client waits for look-ups. Horovod gives up after a few errors.
+_LOOKUP_SECONDS = 5.0
+#: Source of connections to any address of the loopback network.
+_LOOPBACK = "127.0.0.1"
 #: Maximum number of refused addresses in the log.
 _LOGGED_ADDRESSES = 20
 
@@ -45,6 +49,7 @@ class RendezvousServer:
         """
         self._server = _Server((host, port), hosts)
         self._thread = threading.Thread(target=self._server.serve_forever, name="rendezvous", daemon=True)
+        self._resolver = threading.Thread(target=self._server.look_up, name="rendezvous-names", daemon=True)
 
     @property
     def port(self) -> int:
@@ -53,12 +58,15 @@ class RendezvousServer:
 
     def __enter__(self) -> RendezvousServer:
         self._thread.start()
+        self._resolver.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._server.stop_look_ups()
+        self._resolver.join(_WAIT_SECONDS)  # a look-up cannot be interrupted
 
 
 class _Server(ThreadingHTTPServer):
@@ -73,9 +81,10 @@ class _Server(ThreadingHTTPServer):
         #: Connection -> whether its client is known to be in the ClusterSpec, and when to close it.
         self._connections: dict[Any, tuple[bool, float]] = {}
         self._changed = threading.Condition()
-        self._hosts, self._looked_up = hosts, float("-inf")
-        #: Those of the hosts that are addresses, and of the names after a look-up.
-        self._addresses = frozenset(hosts)
+        self._hosts = hosts
+        #: Host -> its addresses; none for a name before a look-up.
+        self._addresses = {host: _addresses(host, socket.AI_NUMERICHOST) for host in hosts}
+        self._looked_up, self._is_wanted, self._is_closed = float("-inf"), True, False
         self._refused: set[str] = set()
 
     # Connections.
@@ -83,7 +92,9 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread, unless there are too many."""
         is_known = self._is_known(client_address[0], request.getsockname()[0])
-        limit, wait = (MAX_CONNECTIONS, _WAIT_SECONDS) if is_known else (MAX_OTHER_CONNECTIONS, 0.0)
+        wait = _WAIT_SECONDS if is_known else 0.0
+        # While a name is not looked up, other clients may be hosts of the ClusterSpec, too.
+        limit = MAX_CONNECTIONS if is_known or self._has_unknown_name() else MAX_OTHER_CONNECTIONS
         with self._changed:
             until = time.monotonic() + wait
             while self._count(is_known) >= limit:
@@ -120,26 +131,55 @@ class _Server(ThreadingHTTPServer):
     # Hosts.
 
     def _is_known(self, client: str, own: str) -> bool:
-        return not self._hosts or client == own or client in self._addresses
+        return (
+            not self._hosts
+            or client in (own, _LOOPBACK)
+            or any(client in addresses for addresses in self._addresses.values())
+        )
+
+    def _has_unknown_name(self) -> bool:
+        return not all(self._addresses.values())
+
+    def look_up(self) -> None:
+        """Look up the hosts at the start, and for unknown clients; runs in a thread.
+
+        The names of a virtual network may appear late.
+        """
+        while not self._is_closed:
+            for host in self._addresses:
+                found = _addresses(host)
+                with self._changed:
+                    # A name server may be away for a moment.
+                    self._addresses[host] = found or self._addresses[host]
+                    self._changed.notify_all()
+            with self._changed:
+                self._looked_up, self._is_wanted = time.monotonic(), False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._is_closed, _RETRY_INTERVAL)
+                self._changed.wait_for(lambda: self._is_closed or self._is_wanted)
+
+    def stop_look_ups(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
 
     def admits(self, client: str, own: str) -> bool:
-        """Return whether a client may use the values. `own`: address that it connected to.
-
-        Names are looked up again, because those of a virtual network may appear late.
-        """
-        if self._is_known(client, own):
-            return True
+        """Return whether a client may use the values. `own`: address that it connected to."""
+        until = time.monotonic() + _LOOKUP_SECONDS
         with self._changed:
-            is_due = time.monotonic() > self._looked_up + _LOOKUP_INTERVAL
-            self._looked_up = time.monotonic() if is_due else self._looked_up
-        if is_due:
-            self._addresses = frozenset(address for host in self._hosts for address in _addresses(host))
+            while not self._is_known(client, own) and time.monotonic() < until and self._is_look_up_due():
+                self._is_wanted = True
+                self._changed.notify_all()
+                self._changed.wait(_CHECK_SECONDS)
         if self._is_known(client, own):
             return True
         if client not in self._refused and len(self._refused) < _LOGGED_ADDRESSES:
             self._refused.add(client)
             log.warning("rendezvous: %s refused: not a host of the ClusterSpec (%s)", client, ", ".join(self._hosts))
         return False
+
+    def _is_look_up_due(self) -> bool:
+        return self._has_unknown_name() or time.monotonic() > self._looked_up + _LOOKUP_INTERVAL
 
     # Values.
 
@@ -167,10 +207,10 @@ def _cost(key: str, size: int) -> int:
     return len(key) + size + _OVERHEAD
 
 
-def _addresses(host: str) -> set[str]:
+def _addresses(host: str, flags: int = 0) -> set[str]:
     try:
-        return {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET)}
-    except OSError:
+        return {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET, flags=flags)}
+    except (OSError, UnicodeError):  # not found; not a name
         return set()
 
 
