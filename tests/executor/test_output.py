@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -129,6 +130,43 @@ def test_link_of_the_archive_is_replaced(tmp_path: Path) -> None:
     with rotated(tmp_path / "stdout", 10, 1) as file:
         file.write(b"line 1\n")
     assert {"stdout": b"line 1\n", "other": b"root's"} == contents(tmp_path)
+
+
+def test_pipe_of_the_archive_is_replaced(tmp_path: Path) -> None:
+    """Writes would block without a reader."""
+    os.mkfifo(tmp_path / "stdout")
+    with rotated(tmp_path / "stdout", 10, 1) as file:
+        file.write(b"line 1\n")
+    assert (tmp_path / "stdout").is_file()
+    assert {"stdout": b"line 1\n"} == contents(tmp_path)
+
+
+def test_output_of_before_is_kept_if_it_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example at the limit of open files."""
+    (tmp_path / "stdout").write_bytes(b"before\n")
+    real = os.open
+
+    def fail(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if path == "stdout" and not flags & os.O_EXCL:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(path, flags, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(OSError, match="Too many"):
+        RotatedFile(tmp_path / "stdout", 10, 1)
+    assert {"stdout": b"before\n"} == contents(tmp_path)
+
+
+@pytest.mark.parametrize("backups", [1, 2])
+def test_output_continues_if_a_backup_cannot_be_made(tmp_path: Path, backups: int) -> None:
+    """The program may put a folder in its place."""
+    with rotated(tmp_path / "stdout", 10, backups) as file:
+        for number in range(1, backups + 1):
+            (tmp_path / f"stdout.{number}").mkdir()
+            (tmp_path / f"stdout.{number}" / "file").touch()
+        for number in range(5):
+            file.write(b"line %d\n" % number)
+        assert b"line 4\n" == (tmp_path / "stdout").read_bytes()
 
 
 def test_folder_renamed_by_the_program_is_kept(tmp_path: Path) -> None:

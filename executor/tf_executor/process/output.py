@@ -40,11 +40,11 @@ class RotatedFile:
     def __init__(self, path: Path, limit: int, backups: int) -> None:
         self._name, self._limit, self._backups = path.name, max(1, limit), backups
         self._folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._file = self._open(self._name, self._OUTPUT)
-        except OSError:  # a link, which the job's archive may contain
-            os.unlink(self._name, dir_fd=self._folder)
-            self._file = self._open(self._name, self._OUTPUT | os.O_EXCL)
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(self._name, dir_fd=self._folder, follow_symlinks=False).st_mode):
+                # A link or a pipe, which the job's archive may contain.
+                os.unlink(self._name, dir_fd=self._folder)
+        self._file = self._open(self._name, self._OUTPUT)
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
@@ -76,12 +76,15 @@ class RotatedFile:
 
     def _rotate(self) -> None:
         for number in range(self._backups - 1, 0, -1):
-            # Renames follow no link.
-            with suppress(FileNotFoundError):
+            # Renames follow no link. They fail if a backup is missing, or if the program put a folder in its place.
+            with suppress(OSError):
                 old, new = self._backup(number), self._backup(number + 1)
                 os.replace(old, new, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         if self._backups:
-            self._copy_to(self._backup(1))
+            try:
+                self._copy_to(self._backup(1))
+            except OSError as error:
+                log.warning("%s: output is not kept: %s", self._backup(1), error)
         if not self._renew():
             os.ftruncate(self._file, 0)
         self._size = 0
