@@ -47,6 +47,8 @@ COPY requirements requirements
 COPY scripts/install-locked scripts/install-locked
 RUN python -m venv /opt/tensorflow \
     && scripts/install-locked /opt/tensorflow/bin/python tensorflow
+# Mesos starts tasks in an image's working directory if that is set.
+WORKDIR /
 ENV PATH=/opt/tensorflow/bin:$PATH PYTHONUNBUFFERED=1
 USER 65534:65534
 # Mesos and the executor watch tasks; an engine's own check would only be in their way.

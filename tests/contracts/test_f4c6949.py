@@ -42,8 +42,9 @@ PRINTED = re.compile(r"(?<=^printf '%s\\n' ).*(?=; while :;)", re.DOTALL)
 RANDOM_PART = re.compile(r"(?<=new-)\d+|(?<=tensorboard/)[\w-]{22}(?=/)")
 #: Labels of tasks since then.
 NEW_LABELS = frozenset({"record"})
-#: The version of a payload is higher since new executors must understand more, and they extract archives themselves.
-NEW_VALUES = ("> data > version", "> extract")
+#: The version of a payload is higher since new executors must understand more. They extract archives themselves, and
+#: their command changes to the sandbox first.
+NEW_VALUES = ("> data > version", "> extract", "> executor > command > value")
 #: Endpoints of f4c6949 that were removed on purpose.
 GONE = frozenset({"/v1/artifacts/template/{id}/{pod}/{task}/{name}"})
 

@@ -50,6 +50,7 @@ def test_images_run_unprivileged_with_a_health_check(name: str) -> None:
 
     assert "65534:65534" == stage.values("USER")[-1]
     assert stage.values("HEALTHCHECK")
+    assert ["/"] == (stage.values("WORKDIR") or ["/"])[-1:], "Mesos would start tasks there, not in their sandbox"
 
 
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)

@@ -233,6 +233,10 @@ def _labels(record: TaskRecord) -> dict[str, str]:
     return {"generation": str(record.generation), RECORD_LABEL: stored}
 
 
+#: An image may have another working directory; the agent sets the variable, inside and outside images.
+_TO_SANDBOX = 'cd "${MESOS_SANDBOX:-.}" || exit; '
+
+
 def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
     """Return ExecutorInfo: the agent runs the bundle with the configured interpreter.
 
@@ -249,7 +253,7 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
         "name": launch.record.name,
         "command": {
             "shell": True,
-            "value": f"{check}exec {shlex.quote(executor.python)} -I -S {shlex.quote(bundle)}",
+            "value": f"{_TO_SANDBOX}{check}exec {shlex.quote(executor.python)} -I -S {shlex.quote(bundle)}",
             "uris": [_uri(uri, executor.agents_extract) for uri in uris],
             **_references(launch.references),
         },

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_accept_call_is_complete() -> None:
             "name": "worker-0",
             "command": {
                 "shell": True,
-                "value": "exec python3 -I -S executor.pyz",
+                "value": 'cd "${MESOS_SANDBOX:-.}" || exit; exec python3 -I -S executor.pyz',
                 "uris": [{"value": "file:///tmp/executor.pyz", "extract": False, "executable": False}],
             },
             "resources": [
@@ -211,6 +212,29 @@ def test_bundle_with_digest_is_checked_before_it_runs(tmp_path: Path) -> None:
     assert (65, "") == (bad.returncode, bad.stdout)
     assert f"{bundle.name}: wrong SHA-256 digest {actual}; expected {digest}\n" == bad.stderr
     assert [bundle] == list(tmp_path.iterdir())
+
+
+def test_command_starts_in_sandbox(tmp_path: Path) -> None:
+    """An image with a working directory of its own moves the command there."""
+    sandbox = tmp_path / "the sandbox"
+    sandbox.mkdir()
+    (sandbox / "executor.pyz").write_text("true")
+    digest = hashlib.sha256(b"true").hexdigest()
+    executor = replace(a_spec().executor, uri="http://h/executor.pyz", python=str(sandbox / "show"), sha256=digest)
+    (sandbox / "show").write_text("#!/bin/sh\npwd; cat executor.pyz\n")
+    (sandbox / "show").chmod(0o755)
+    launch = effects.Launch(a_record(a_spec(), "worker-0"), (), (), executor, (), 31000, 5.0, b"")
+    command = ["/bin/sh", "-c", encode.executor_info(launch, "fw-1")["command"]["value"]]
+
+    def run(sandbox: Path) -> subprocess.CompletedProcess[str]:
+        variables = {"PATH": os.environ["PATH"], "MESOS_SANDBOX": str(sandbox)}
+        return subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True, check=False)
+
+    done = run(sandbox)
+    assert (0, f"{sandbox}\ntrue", "") == (done.returncode, done.stdout, done.stderr)
+    lost = run(tmp_path / "missing")
+    assert "missing" in lost.stderr
+    assert lost.returncode not in (0, 65)
 
 
 def test_label_has_the_record_without_secret_token() -> None:
