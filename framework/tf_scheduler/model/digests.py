@@ -25,7 +25,13 @@ def split_data(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def digest_check(file: str, digest: str) -> str:
-    """Return shell commands that go on only if the file has the digest (lower case)."""
-    message = f"printf '%s: wrong SHA-256 digest %s; expected %s\\n' {shlex.quote(file)} \"${{d%% *}}\" {digest} >&2"
+    """Return shell commands that go on only if the file has the digest.
+
+    `digest` is in lower case. Only one that was read and differs is final; after exit code 1 another try may succeed.
+    """
+    name = shlex.quote(file)
+    unread = f"printf 'cannot compute the SHA-256 digest of %s: sha256sum failed\\n' {name} >&2; exit 1"
+    message = f"printf '%s: wrong SHA-256 digest %s; expected %s\\n' {name} \"${{d%% *}}\" {digest} >&2"
     is_wrong = f'[ "${{d%% *}}" != {digest} ]'
-    return f"d=$(sha256sum < {shlex.quote(file)}); if {is_wrong}; then {message}; exit {WRONG_DIGEST}; fi; "
+    read = f"d=$(sha256sum < {name}) || {{ {unread}; }}"
+    return f"{read}; if {is_wrong}; then {message}; exit {WRONG_DIGEST}; fi; "

@@ -422,6 +422,8 @@ def test_executor_with_wrong_digest_fails_job() -> None:
     world = EventSender(replace(a_spec(), executor=executor)).deployed()
     launch = world.state.stored.tasks["worker-0"].id
 
+    late = world.send(ExecutorFailed("agent-1-id", "worker-0__replaced", 65 << 8))
+    assert not late.outcomes, "of an earlier launch"
     decision = world.send(ExecutorFailed("agent-1-id", launch, 65 << 8))
 
     assert world.state.stored.result.verdict is Verdict.FAILED

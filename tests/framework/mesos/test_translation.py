@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.mesos import decode, encode
 from tf_scheduler.model import effects, events
+from tf_scheduler.model.digests import digest_check
 from tf_scheduler.model.ids import AgentId, OperationId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.placement import AgentLocation, Constraint, GangMode, GangSpec, Operator, PlacementSpec
@@ -212,6 +214,23 @@ def test_bundle_with_digest_is_checked_before_it_runs(tmp_path: Path) -> None:
     assert (65, "") == (bad.returncode, bad.stdout)
     assert f"{bundle.name}: wrong SHA-256 digest {actual}; expected {digest}\n" == bad.stderr
     assert [bundle] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("lack", ["file", "program", "failing program"])
+def test_digest_that_cannot_be_read_is_no_wrong_digest(tmp_path: Path, lack: str) -> None:
+    """Exit code 65 ends the job; another agent may have sha256sum and a complete file."""
+    if lack != "file":
+        (tmp_path / "e.pyz").touch()
+    if lack == "failing program":
+        (tmp_path / "sha256sum").write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "sha256sum").chmod(0o755)
+    command = ["/bin/sh", "-c", f"{digest_check('e.pyz', 'a' * 64)}echo started"]
+    variables = {"PATH": os.environ["PATH"] if lack == "file" else str(tmp_path)}
+
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert done.stderr.endswith("cannot compute the SHA-256 digest of e.pyz: sha256sum failed\n")
 
 
 def test_command_starts_in_sandbox(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS as COLLATERAL_SEC
 from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Decision, Outcome
-from tf_scheduler.model.ids import NewId, TaskId, name_of
+from tf_scheduler.model.ids import NewId, TaskId, executor_of, name_of
 from tf_scheduler.model.spec import RestartWhen, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
@@ -134,7 +134,7 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
 def on_executor_refused(state: SchedulerState, event: events.ExecutorFailed, now: float) -> Decision:
     """Fail the job if the agent has fetched another executor than the options name."""
     record, executor = state.stored.tasks.get(name_of(TaskId(event.executor_id))), state.spec.executor
-    if record is None or state.stored.result is not None:
+    if record is None or executor_of(record.id) != event.executor_id or state.stored.result is not None:
         return decide(state)
     why = (
         f"{record.name} on {record.hostname} failed: {executor.uri}: wrong SHA-256 digest; expected {executor.sha256}; "
