@@ -185,6 +185,30 @@ def test_fetched_module_does_not_replace_check(executor: Any, module: str) -> No
     assert "attacked" not in message
 
 
+def test_file_of_agent_is_checked_before_another_is_fetched(executor: Any, tmp_path: Path) -> None:
+    """Fetching imports the program's fsspec, with the sandbox in its path."""
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    (executor.sandbox / "fsspec.py").write_text("import os\nos.write(2, b'attacked')\nos._exit(0)\n")
+    job = hashlib.sha256((tmp_path / "train.py").read_bytes()).hexdigest()
+    digests = {"fsspec.py": "0" * 64, "train.py": job}
+    executor.launch("true", fetch=[f"local://{tmp_path}/train.py"], digests=digests, python=sys.executable)
+    status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
+    assert "REASON_TASK_INVALID" == status["reason"]
+    assert "fsspec.py: wrong SHA-256 digest" in status["message"]
+    assert "attacked" not in status["message"]
+
+
+def test_digests_of_both_ways_are_checked(executor: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    (executor.sandbox / "data.txt").write_text("data")
+    files = (tmp_path / "train.py", executor.sandbox / "data.txt")
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    fetched = [f"local://{tmp_path}/train.py"]
+    executor.launch("python train.py", fetch=fetched, digests=digests, python=sys.executable)
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert "hello\n" == executor.output()
+
+
 def test_other_files_need_no_stage(executor: Any) -> None:
     executor.launch("true", unpack=["train.py"])
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")

@@ -235,11 +235,23 @@ _FINISH = (
 
 
 def _fetch(payload: Payload, sandbox: str) -> str:
-    """Fetch with the program's packages; check and extract with the executor's Python."""
-    files = json.dumps({"digests": dict(payload.digests), "unpack": _archives(payload)})
-    finish = [sys.executable, "-I", "-S", "-c", _FINISH, str(Path(sandbox).absolute() / PACKAGE_FOLDER), files]
-    line = f"exec {shlex.join(finish)}"
-    return f"python -m tf_executor.fetch {shlex.join(payload.fetch)} && {line}" if payload.fetch else line
+    """Fetch with the program's packages; finish with the executor's Python.
+
+    The program's packages may be shadowed by files of the agent, so these are checked before.
+    """
+    folder = str(Path(sandbox).absolute() / PACKAGE_FOLDER)
+
+    def finish(digests: Mapping[str, str], archives: Sequence[str]) -> str:
+        files = json.dumps({"digests": digests, "unpack": archives})
+        return shlex.join([sys.executable, "-I", "-S", "-c", _FINISH, folder, files])
+
+    last = f"exec {finish(dict(payload.digests), _archives(payload))}"
+    if not payload.fetch:
+        return last
+    later = {fetch.file_name(url) for url in payload.fetch}
+    early = {name: digest for name, digest in payload.digests.items() if name not in later}
+    check = f"{finish(early, [])} && " if early else ""
+    return f"{check}python -m tf_executor.fetch {shlex.join(payload.fetch)} && {last}"
 
 
 def _archives(payload: Payload) -> list[str]:
