@@ -60,17 +60,23 @@ def test_unknown_fields_are_ignored() -> None:
     assert payload == Payload.decode(json.dumps(newer).encode())
 
 
-def test_payload_of_an_older_scheduler_is_read() -> None:
+@pytest.mark.parametrize("version", [3, 4])
+def test_payload_of_an_older_scheduler_is_read(version: int) -> None:
     """Operators may publish the new executor before they update the scheduler."""
     values = json.loads(a_payload().encode())
-    for name in ("service", "serial", "launched_at", "stall_grace", "frozen_after"):
+    for name in ("service", "serial", "launched_at", "stall_grace", "frozen_after", "unpack", "digests"):
         del values[name]
-    assert a_payload(version=3) == Payload.decode(json.dumps({**values, "version": 3}).encode())
+    assert a_payload(version=version) == Payload.decode(json.dumps({**values, "version": version}).encode())
+
+
+def test_executor_that_ignores_digests_refuses_payload() -> None:
+    """Earlier builds with version 4 would have run unchecked files."""
+    assert json.loads(a_payload(digests={"a.zip": "0" * 64}).encode())["version"] > 4
 
 
 def test_other_version_is_reported() -> None:
     fields = json.loads(a_payload().encode())
-    with pytest.raises(PayloadError, match=f"version `7` .*: this executor requires 3 or {VERSION}; use the"):
+    with pytest.raises(PayloadError, match=f"version `7` .*: this executor requires 3 or 4 or {VERSION}; use the"):
         Payload.decode(json.dumps({**fields, "version": 7}).encode())
 
 

@@ -11,9 +11,9 @@ from typing import Any, Mapping, Sequence
 
 #: Incremented when an older executor could not run the payload correctly. Executors ignore unknown fields; those of
 #: 0.1.0 (version 3) refuse them.
-VERSION = 4
+VERSION = 5
 #: Versions that this executor reads. A field that an older scheduler does not send has its default.
-_READABLE = (3, VERSION)
+_READABLE = (3, 4, VERSION)
 #: Message to the executor: fetch the reloadable secrets now.
 RENEW_SECRETS = b"renew secrets"
 #: `Liveness.kind`.
