@@ -239,7 +239,7 @@ class Uri:
     @property
     def file_name(self) -> str:
         """Name in the sandbox, with a query as in Mesos; decoded for local files."""
-        name = self.value.rpartition("/")[2]
+        name = self.value.rstrip("/").rpartition("/")[2]
         return self.output_file or (unquote(name) if self.value.startswith("file:") else name)
 
 

@@ -328,7 +328,7 @@ def _uris(service: Document) -> Iterator[model.Uri]:
 def _digests(service: Document) -> Iterator[tuple[str, str]]:
     """Yield the name of each fetched file that has a digest, with its digest."""
     if service["job_sha256"]:
-        yield model.Uri(service["job_url"].rstrip("/")).file_name, service["job_sha256"].lower()
+        yield model.Uri(service["job_url"]).file_name, service["job_sha256"].lower()
     yield from ((model.Uri(url).file_name, digest) for url, digest in split_data(service["data"]) if digest)
 
 

@@ -189,6 +189,14 @@ def test_agents_extract_no_file() -> None:
     assert {"a.tgz": "a" * 64} == payload.digests
 
 
+def test_slash_at_the_end_is_not_part_of_the_name() -> None:
+    """As in the fetcher of Mesos."""
+    uris, payload = launched({"service": {"job_url": "http://h/dir/job.zip/", "job_sha256": "a" * 64}})
+
+    assert "job.zip" == uris[1]["output_file"]
+    assert ({"job.zip": "a" * 64}, ("job.zip",)) == (payload.digests, payload.unpack)
+
+
 def test_agents_extract_files_if_chosen() -> None:
     uris, payload = launched(BY_MESOS)
 
@@ -217,7 +225,7 @@ def test_bundle_with_digest_is_checked_before_it_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lack", ["file", "program", "failing program"])
-def test_digest_that_cannot_be_read_is_no_wrong_digest(tmp_path: Path, lack: str) -> None:
+def test_digest_that_cannot_be_read_is_not_wrong(tmp_path: Path, lack: str) -> None:
     """Exit code 65 ends the job; another agent may have sha256sum and a complete file."""
     if lack != "file":
         (tmp_path / "e.pyz").touch()

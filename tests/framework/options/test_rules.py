@@ -95,6 +95,10 @@ BROKEN = {
         {"service": {"data": "http://host/a.tgz, s3://bucket/b"}},
         "service.data: must be URLs with the scheme http, https, ftp, ftps or file, not",
     ),
+    "files_have_different_names": (
+        {"service": {"data": "http://h/train/data.tgz, http://h/test/data.tgz"}},
+        'service.data: "http://h/train/data.tgz" and "http://h/test/data.tgz" have the same file name "data.tgz"',
+    ),
     "job_digest_needs_job_url": ({"service": {"job_sha256": "a" * 64}}, "service.job_url: required with"),
     "digests_need_extraction_by_executor": (
         {"service": {"data": f"http://host/a#sha256={'A' * 64}"}, "executor": {"extract": "mesos"}},
@@ -317,6 +321,18 @@ def test_secret_file_must_not_overwrite_other_files(file: str) -> None:
 
     with pytest.raises(OptionsError, match=r"secrets\.0\.file: must not be"):
         resolve({"service": {**service, "job_path": "code/train.py"}, "secrets": [{"source": "a", "file": file}]})
+
+
+@pytest.mark.parametrize("job_url", ["http://h/a/job.zip", "http://h/a/job.zip/", "s3://bucket/job.zip"])
+def test_data_must_not_replace_job(job_url: str) -> None:
+    service = {"command": "true", "job_url": job_url, "data": "file:///d/job.zip"}
+    with pytest.raises(OptionsError, match=r'have the same file name "job\.zip"'):
+        resolve({"service": service}, {})
+
+
+def test_same_file_may_occur_twice() -> None:
+    url = "http://h/job.zip"
+    resolve({"service": {"command": "true", "job_url": url, "data": f"{url}, http://h/b.zip"}}, {})
 
 
 def test_deeply_nested_json_is_reported() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tf_scheduler.errors import Problem
+from tf_scheduler.model.digests import split_data
+from tf_scheduler.model.spec import Uri
 from tf_scheduler.options.schema.fields import json_excerpt
 from tf_scheduler.options.schema.values import Document, split_names
 
@@ -64,6 +66,17 @@ def data_has_fetchable_urls(options: Document) -> Iterator[Problem]:
         if urlsplit(url).scheme not in ("http", "https", "ftp", "ftps", "file"):
             allowed = "must be URLs with the scheme http, https, ftp, ftps or file"
             yield Problem("service.data", f"{allowed}, not {json_excerpt(url)}")
+
+
+def files_have_different_names(options: Document) -> Iterator[Problem]:
+    """All are written to the sandbox; the same file twice does no harm."""
+    service, seen = options["service"], dict[str, tuple[str, str]]()
+    job = ((service["job_url"], service["job_sha256"].lower()),) if service["job_url"] else ()
+    for url, digest in (*job, *split_data(service["data"])):
+        name = Uri(url).file_name
+        if (other := seen.setdefault(name, (url, digest))) != (url, digest):
+            why = f"{json_excerpt(other[0])} and {json_excerpt(url)} have the same file name {json_excerpt(name)}"
+            yield Problem("service.data", f"{why}; names of the files of service.job_url and service.data must differ")
 
 
 def job_digest_needs_job_url(options: Document) -> Iterator[Problem]:
