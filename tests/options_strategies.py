@@ -137,6 +137,8 @@ def _fit_service(service: Document, draw: st.DrawFn) -> None:
         service["job_context"] = draw(st.sampled_from(["", "{}", '{"rate": 0.5, "name": "\\u00e4\\""}']))
     if "data" in service:
         service["data"] = draw(st.sampled_from(["", "http://host/a.tgz", "file:///a, https://host/b"]))
+    if "job_url" in service:
+        service["job_url"] = draw(st.sampled_from(["", "train.py", "http://host/\u00e4 b.zip?c={{d}}"]))
     if service.get("job_name") or service.get("job_sha256"):
         service["job_url"] = service.get("job_url") or "http://host/job.zip"
     if service.get("service_account_secret") or service.get("service_account"):

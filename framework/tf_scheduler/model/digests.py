@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 
@@ -17,10 +18,12 @@ def split_data(text: str) -> tuple[tuple[str, str], ...]:
 
     Digests are in lower case, and empty without one. Raises ValueError.
     """
-    entries = [url.strip().partition(_MARK) for url in text.split(",") if url.strip()]
-    wrong = [digest for _, mark, digest in entries if mark and not re.fullmatch(DIGEST_PATTERN, digest)]
+    urls = [url.strip() for url in text.split(",") if url.strip()]
+    wrong = [url for url in urls if not re.fullmatch(f"[^#]*({_MARK}{DIGEST_PATTERN})?", url)]
     if wrong:
-        raise ValueError(f"the digest after `{_MARK}` must be {DIGEST_EXPECTED}, not `{wrong[0][:80]}`")
+        allowed = f"only `{_MARK}DIGEST` may follow a URL, with a DIGEST of {DIGEST_EXPECTED}"
+        raise ValueError(*(f"{allowed}, not {json.dumps(url[:200], ensure_ascii=False)}" for url in wrong))
+    entries = (url.partition(_MARK) for url in urls)
     return tuple((url, digest.lower()) for url, _, digest in entries)
 
 

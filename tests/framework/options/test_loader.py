@@ -16,6 +16,7 @@ from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy, Uri
 
 COMMAND = {"service": {"command": "python train.py"}}
+DIGEST = "0" * 64
 
 
 def problems(document):
@@ -151,7 +152,18 @@ def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> N
         ({"executor": {"extract": "tar"}}, "executor.extract: must be one of executor, mesos"),
         (
             {"service": {"data": "http://h/a, http://h/b#sha256=12"}},
-            "service.data: the digest after `#sha256=` must be 64 hexadecimal digits, as sha256sum prints them",
+            "service.data: only `#sha256=DIGEST` may follow a URL, with a DIGEST of 64 hexadecimal digits",
+        ),
+        ({"service": {"data": "http://h/a, http://h/b#sha256=12"}}, 'not "http://h/b#sha256=12"'),
+        ({"service": {"data": f"http://h/a#SHA256={DIGEST}"}}, f'not "http://h/a#SHA256={DIGEST}"'),
+        ({"service": {"data": f"http://h/a, http://h/b#sha512={DIGEST * 2}"}}, 'not "http://h/b#sha512='),
+        ({"service": {"data": f"http://h/a#x&sha256={DIGEST}"}}, f'not "http://h/a#x&sha256={DIGEST}"'),
+        ({"service": {"data": f"http://h/a#x#sha256={DIGEST}"}}, f'not "http://h/a#x#sha256={DIGEST}"'),
+        ({"service": {"data": f"http://h/a#sha256={DIGEST}#"}}, f'not "http://h/a#sha256={DIGEST}#"'),
+        ({"service": {"data": "http://h/a#"}}, 'not "http://h/a#"'),
+        (
+            {"service": {"job_url": f"http://h/job.sh#sha256={DIGEST}"}},
+            "service.job_url: must be a URL or path without `#` (the digest belongs in service.job_sha256), not",
         ),
         ({"gang": {"hold_seconds": -1}}, "gang.hold_seconds: must be a number from 0 to 60"),
     ],

@@ -26,6 +26,9 @@ class ProgramOptions(Section):
         "and file URLs; the task's Python fetches all others, for example s3, gs and hdfs, with fsspec. Empty: none.",
         update=OnUpdate.RESTART,
         variable="JOB_URL",
+        # A digest after the URL, as in service.data, would be ignored.
+        pattern="[^#]*",
+        expected="a URL or path without `#` (the digest belongs in service.job_sha256)",
         form_required=True,
         examples=["https://example.com/jobs/mnist.zip", "train.py"],
     )
