@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -273,7 +274,55 @@ def test_huge_member_name_is_not_read(tmp_path: Path, folder: Path, kind: bytes)
     head = member("././@LongLink", kind)
     head.size = 10 << 30
     (tmp_path / "a.tar").write_bytes(head.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
-    assert "a name or extended header has 10737418240 bytes" in refused(tmp_path / "a.tar", folder)
+    assert "names and extended headers of a member have 10737418240 bytes" in refused(tmp_path / "a.tar", folder)
+
+
+HEADER = "of a member have"
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE])
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [([60_000], ""), ([70_000], HEADER), ([40_000, 40_000], HEADER), ([4_000] * 20, HEADER)],
+    ids=["short", "long", "two", "many"],
+)
+def test_long_headers_of_member_are_refused(
+    tmp_path: Path, folder: Path, kind: bytes, sizes: list[int], reason: str
+) -> None:
+    """Each is read before the member, together with all global ones."""
+    headers = (extended({f"comment{n}": "x" * size}, kind) for n, size in enumerate(sizes))
+    (tmp_path / "a.tar").write_bytes(b"".join(headers) + member("a").tobuf() + bytes(1024))
+    if reason:
+        assert reason in refused(tmp_path / "a.tar", folder)
+    else:
+        assert extract(tmp_path / "a.tar", folder)
+
+
+def extended(headers: dict[str, str], kind: bytes) -> bytes:
+    return tarfile.TarInfo._create_pax_generic_header(headers, kind, "utf-8")  # type: ignore[attr-defined, no-any-return]
+
+
+def test_global_headers_of_all_members_are_counted(tmp_path: Path, folder: Path) -> None:
+    parts = [extended({f"k{n}": "x" * 4000}, tarfile.XGLTYPE) + member(str(n)).tobuf() for n in range(20)]
+    (tmp_path / "a.tar").write_bytes(b"".join(parts) + bytes(1024))
+    assert HEADER in refused(tmp_path / "a.tar", folder)
+
+
+def test_headers_of_many_members_do_not_fill_memory(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """400 comments of 60 kB; they are forgotten one by one, and limited in all."""
+    packed = tmp_path / "a.tgz"
+    parts = (extended({"comment": "x" * 60_000}, tarfile.XHDTYPE) + member("a").tobuf() for _ in range(400))
+    packed.write_bytes(gzip.compress(b"".join(parts) + bytes(1024)))
+    tracemalloc.start()
+    try:
+        assert extract(packed, folder)
+        assert tracemalloc.get_traced_memory()[1] < 6 << 20
+    finally:
+        tracemalloc.stop()
+    monkeypatch.setattr("tf_executor.user.archive._MAX_HEADERS", 10 << 20)
+    assert "all names and extended headers have more than 10485760 bytes" in refused(packed, folder)
 
 
 def test_zip_with_wrong_sizes_fails(tmp_path: Path, folder: Path) -> None:
@@ -365,7 +414,7 @@ def attacks(folder: Path) -> dict[str, str]:
         "escape.zip": OUTSIDE,
         "pipe.tar": "special is not a file, folder or link",
         "bomb.tar": "bytes that are free on the disk",
-        "name.tar": "a name or extended header has 10737418240 bytes",
+        "name.tar": "names and extended headers of a member have 10737418240 bytes",
         "damaged.tgz": "damaged.tgz: cannot extract",
     }
 

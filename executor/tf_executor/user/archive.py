@@ -18,8 +18,8 @@ TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _MAX_LINKS = 40
 #: Maximum bytes and depth of a path; for longer ones lstat fails (PATH_MAX).
 _MAX_PATH, _MAX_DEPTH = 4000, 255
-#: Maximum bytes of a name or extended header, which tarfile reads into memory.
-_MAX_HEADER = 1 << 20
+#: Maximum bytes of names and extended headers, which tarfile reads into memory: of a member, and of an archive.
+_MAX_HEADER, _MAX_HEADERS = 1 << 16, 1 << 27
 _CHUNK = 1 << 20
 
 
@@ -74,13 +74,26 @@ class _Budget:
         self._bomb = max(limits.small, limits.ratio * packed)
         self._free = shutil.disk_usage(str(folder)).free
         self._max_members, self._members, self._bytes = limits.members, 0, 0
+        self._header, self._global, self._headers = 0, 0, 0
 
     def member(self, size: int) -> None:
         """Count a member of `size` bytes."""
         self._members += 1
         if self._members > self._max_members:
             raise _RefusalError(f"more than {self._max_members} members")
+        self._header = self._global  # global headers stay in memory
         self.take(size)
+
+    def header(self, size: int, is_global: bool) -> None:
+        """Count a name or extended header of the next member, or of all later ones."""
+        self._header += size
+        self._headers += size
+        self._global += size if is_global else 0
+        if self._header > _MAX_HEADER:
+            what = "names and extended headers of a member have"
+            raise _RefusalError(f"{what} {self._header} bytes; the maximum is {_MAX_HEADER}")
+        if self._headers > _MAX_HEADERS:
+            raise _RefusalError(f"all names and extended headers have more than {_MAX_HEADERS} bytes")
 
     def take(self, size: int) -> None:
         """Count bytes."""
@@ -168,20 +181,23 @@ _BEHIND = "lies below a symbolic link"
 class _Info(tarfile.TarInfo):
     """A header with a length limit, because tarfile reads long names into memory."""
 
+    budget: _Budget
+
     @classmethod
     def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> Any:
         """Parse a header block, see tarfile."""
         info = super().frombuf(buf, encoding, errors)
-        if info.size > _MAX_HEADER and info.type in b"LKxgX":
-            raise _RefusalError(f"a name or extended header has {info.size} bytes; the maximum is {_MAX_HEADER}")
+        if info.type in b"LKxgX":
+            cls.budget.header(max(0, info.size), info.type == tarfile.XGLTYPE)
         return info
 
 
 def _tar(archive: Path, folder: Path, budget: _Budget) -> None:
-    with tarfile.open(str(archive), tarinfo=_Info) as tar:
+    with tarfile.open(str(archive), tarinfo=type("_CountedInfo", (_Info,), {"budget": budget})) as tar:
         members: List[tarfile.TarInfo] = []
         for member in tar:
             budget.member(max(0, member.size))
+            member.pax_headers = {}  # already applied; comments would fill the memory
             members.append(member)
         resolver = _Resolver(folder)
         for member in members:
