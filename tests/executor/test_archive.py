@@ -325,6 +325,13 @@ def test_headers_of_many_members_do_not_fill_memory(
     assert "all names and extended headers have more than 10485760 bytes" in refused(packed, folder)
 
 
+def test_file_in_place_of_folder_fails(tmp_path: Path, folder: Path) -> None:
+    """No rule forbids it: the first member may stay."""
+    with pytest.raises(ArchiveError, match=r"a\.tar: cannot extract: "):
+        extract(tar(tmp_path / "a.tar", member("f"), member("f/g")), folder)
+    assert {"f"} >= {path.name for path in folder.iterdir()}
+
+
 def test_zip_with_wrong_sizes_fails(tmp_path: Path, folder: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("zeros", bytes(1 << 20))

@@ -43,7 +43,8 @@ def extract(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> bool
     """Extract an archive with a suffix that Mesos knows, such as .zip or .tar.gz.
 
     Return False for names other than .zip, .tar, .tar.gz, .tgz, .tar.bz2, .tbz2, .tar.xz, .txz and .gz. Raises
-    ArchiveError; nothing is written then, except from a .gz file or a damaged archive.
+    ArchiveError. An archive that breaks a rule, other than a .gz file, writes nothing; one that cannot be extracted,
+    for example a damaged one or one with members `f` and `f/g`, may leave files.
     """
     name = archive.name
     unpack = _extractor(name)
