@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import re
+import socket
 import ssl
+import threading
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping
@@ -113,19 +115,92 @@ def build_request(method: str, url: str, headers: dict[str, str], body: bytes | 
         raise CommandError(f"`{url}`: invalid URL: {error}") from error
 
 
+class TimeLimit:
+    """Maximum seconds for a whole request.
+
+    A socket's own timeout starts again with each byte. In its block, requests through `handler` are cut off at the
+    limit; then the block raises TimeoutError.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._expired = seconds, False
+        self._socket: Any = None
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+
+    def handler(self, context: ssl.SSLContext | None) -> urllib.request.BaseHandler:
+        """Return the handler of http and https requests."""
+        return _LimitedHandler(self, context)
+
+    def opened(self, current: Any) -> None:
+        """Register the socket in use."""
+        self._socket = current
+        if self._expired:
+            raise self._error()
+
+    def __enter__(self) -> TimeLimit:
+        self._timer.start()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._timer.cancel()
+        # http.client takes an answer that is cut off for complete, or raises another error.
+        if self._expired and (error is None or isinstance(error, (OSError, http.client.HTTPException))):
+            raise self._error() from error
+
+    def _error(self) -> TimeoutError:
+        return TimeoutError(f"answer not complete within {self._seconds:g} s")
+
+    def _expire(self) -> None:
+        self._expired = True
+        if self._socket is not None:
+            with suppress(OSError):  # closed before
+                # SSLSocket's own shutdown would discard the session that the reading thread uses.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+class _LimitedHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Registers each connection with a time limit."""
+
+    def __init__(self, limit: TimeLimit, context: ssl.SSLContext | None) -> None:
+        super().__init__(context=context)
+        self._limit = limit
+
+    def do_open(self, http_class: Any, req: Any, **arguments: Any) -> Any:
+        def make(*args: Any, **options: Any) -> Any:
+            connection = http_class(*args, **options)
+            connect = connection.connect
+
+            def connect_and_register() -> None:
+                connect()
+                self._limit.opened(connection.sock)
+
+            connection.connect = connect_and_register
+            return connection
+
+        return super().do_open(make, req, **arguments)
+
+
 def send(request: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> tuple[int, str]:
-    """Return status and body. `timeout` in seconds. Raise UnreachableError."""
-    with _open(request, cluster, timeout) as response:
+    """Return status and body. Raise UnreachableError.
+
+    `timeout`: seconds for each wait; the limit of all together is twice that.
+    """
+    limit = TimeLimit(2 * timeout)
+    with _errors_in_words(request, cluster), limit, _open(request, cluster, timeout, limit) as response:
         return int(response.status), response.read().decode(errors="replace")
 
 
 @contextmanager
 def open_stream(request: urllib.request.Request, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
     """Stream status and lines until it breaks. Raise UnreachableError at the start."""
-    with _open(request, cluster, _STREAM_TIMEOUT) as response:
+    with _errors_in_words(request, cluster), TimeLimit(_STREAM_TIMEOUT) as limit:
+        response = _open(request, cluster, _STREAM_TIMEOUT, limit)
+        error = [] if response.status == 200 else [response.read()]
+    with response:
         if response.status == 200 and response.headers.get_content_type() != "text/event-stream":
             raise UnreachableError(f"{request.full_url} does not answer as a scheduler: not an event stream")
-        yield int(response.status), _until_broken(response)
+        yield int(response.status), iter(error) if error else _until_broken(response)
 
 
 def _until_broken(response: Any) -> Iterator[bytes]:
@@ -135,25 +210,27 @@ def _until_broken(response: Any) -> Iterator[bytes]:
         return
 
 
-@contextmanager
-def _open(request: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> Iterator[Any]:
-    handlers: list[urllib.request.BaseHandler] = [
-        urllib.request.HTTPSHandler(context=cluster.tls()),
-        _RedirectHandler(),
-    ]
+def _open(request: urllib.request.Request, cluster: ClusterConnection, timeout: float, limit: TimeLimit) -> Any:
+    """Return the response once its head has arrived, also one with an error status."""
+    handlers = [limit.handler(cluster.tls()), _RedirectHandler()]
     try:
         if _is_loopback(request.full_url):
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
-        response = urllib.request.build_opener(*handlers).open(request, timeout=timeout)
+        return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
-        response = error
+        return error
+    except ValueError:  # its text may quote a header, such as the token
+        raise CommandError(f"`{request.full_url}`: invalid URL or header") from None
+
+
+@contextmanager
+def _errors_in_words(request: urllib.request.Request, cluster: ClusterConnection) -> Iterator[None]:
+    """Raise UnreachableError if the connection fails."""
+    try:
+        yield
     except (OSError, http.client.HTTPException) as error:
         advice = _advice(getattr(error, "reason", error), request.type == "https", cluster)
         raise UnreachableError(f"{request.full_url} does not answer: {_reason(error)}{advice}") from error
-    except ValueError:  # its text may quote a header, such as the token
-        raise CommandError(f"`{request.full_url}`: invalid URL or header") from None
-    with response:
-        yield response
 
 
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):

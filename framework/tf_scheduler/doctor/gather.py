@@ -23,6 +23,7 @@ from urllib.parse import urljoin, urlsplit
 
 from dcos_command.client import ServiceClient, api_path
 from dcos_command.errors import CommandError, RefusedError
+from dcos_command.transport import TimeLimit
 from mesos_client.http import clock_offset
 from mesos_client.masters import Leader, ZooKeeperUrl, parse_masters
 from tf_scheduler.errors import SchedulerError
@@ -51,6 +52,7 @@ T = TypeVar("T")
 _MAX_AGENTS = 200
 _MAX_ANSWER = 256 << 20  # bytes
 _MAX_EVENTS = 1000
+_ANSWER_TIMEOUT = 2 * TIMEOUT
 
 
 class FactError(Exception):
@@ -179,7 +181,7 @@ def _send(access: Access, path: str, body: bytes | None = None, limit: int = _MA
     headers |= {} if body is None else {"Content-Type": "application/json"}
     try:
         request = urllib.request.Request(f"{access.url}{path}", body, headers)  # noqa: S310 - http(s): the callers
-        with _open(request, access.context) as response:
+        with TimeLimit(_ANSWER_TIMEOUT) as time_limit, _open(request, time_limit.handler(access.context)) as response:
             date, status = response.headers.get("Date"), int(response.status)
             # The header has whole seconds, rounded down.
             offset = clock_offset(date)
@@ -197,8 +199,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _open(request: urllib.request.Request, context: ssl.SSLContext | None) -> Any:
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context), _NoRedirect()]
+def _open(request: urllib.request.Request, handler: urllib.request.BaseHandler) -> Any:
+    handlers: list[urllib.request.BaseHandler] = [handler, _NoRedirect()]
     if is_loopback(request.full_url):
         handlers.append(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
     try:

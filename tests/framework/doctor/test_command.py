@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,34 @@ def test_invalid_answers_are_findings(doctor, status: int, body: bytes, words: s
 
     assert words in lines["executor_login"]["message"]
     assert 3 == code
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("option", ["--master", "--url"])
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n[", b"HTTP/1.1 200 OK\r\nx: "])
+def test_answer_that_drips_is_cut_off(doctor, option: str, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte restarts the timeout of the socket."""
+    monkeypatch.setattr("tf_scheduler.doctor.gather._ANSWER_TIMEOUT", 1.0)
+    monkeypatch.setattr("tf_scheduler.cli.commands.doctor.TIMEOUT", 0.5)
+    ended = threading.Event()
+
+    class Handler(QuietHandler):
+        def respond(self) -> None:
+            self.wfile.write(start)
+            with suppress(OSError):
+                while not ended.wait(0.1):
+                    self.wfile.write(b" ")
+            self.close_connection = True
+
+    with HttpServer(Handler) as server:
+        try:
+            code, lines = doctor(option, server.url)
+        finally:
+            ended.set()
+
+    assert 3 == code
+    line = lines["executor_login" if option == "--master" else "refused_calls"]
+    assert "answer not complete within 1 s" in line["message"]
 
 
 def test_failures_of_servers_are_only_in_findings(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.doctor.checks import Check, Finding, Level, judge
 from tf_scheduler.doctor.facts import Unknown
+from tf_scheduler.doctor.files import TIMEOUT
 from tf_scheduler.doctor.gather import Document, Subject, attempt, gather
 from tf_scheduler.options.load import resolve
 
@@ -82,7 +84,7 @@ def _service(selected: ServiceOptions, document: Document | None) -> ServiceClie
     if document is not None and not selected.name and not selected.url:
         selected = ServiceOptions(str(document["service"]["name"]), "", selected.token)
     try:
-        return resolve_service(selected, os.environ)
+        return replace(resolve_service(selected, os.environ), timeout=TIMEOUT)
     except UsageError:
         raise
     except CommandError as error:
