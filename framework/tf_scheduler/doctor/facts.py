@@ -138,11 +138,6 @@ class Facts:
     service: ServiceFacts | Unknown
     artefacts: tuple[ArtefactFacts, ...] | Unknown
 
-    @property
-    def was_anything_reached(self) -> bool:
-        """Whether any server of the cluster or the service answered."""
-        return any(not isinstance(fact, Unknown) for fact in (self.master, self.store, self.api, self.service))
-
 
 def is_loopback(url: str) -> bool:
     """Whether a URL or HOST:PORT names this machine."""

@@ -74,6 +74,53 @@ def test_servers_that_do_not_answer_exit_with_3(doctor, arguments: tuple[str, st
     assert 3 == doctor(*arguments)[0]
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "words"),
+    [
+        (401, b'{"error": {"code": "unauthorized", "message": "x"}}', {}, "rejected the token"),
+        (200, b"<html>", {}, "does not answer as a scheduler"),
+        (200, b"[]", {}, "does not answer as a scheduler"),
+        (302, b"", {"Location": "http://127.0.0.1:1/"}, "redirects to"),
+    ],
+)
+@pytest.mark.parametrize("is_master_reached", [False, True])
+def test_answer_of_another_server_is_none(
+    doctor, status: int, body: bytes, headers: dict[str, str], words: str, is_master_reached: bool
+) -> None:
+    """Nothing of the service could be checked, whatever the master answers."""
+
+    class Handler(QuietHandler):
+        def respond(self) -> None:
+            self.answer(status, body, **headers)
+
+    with HttpServer(Handler) as server, FakeCluster().server as master:
+        others = ("--master", master.address) if is_master_reached else ()
+        code, lines = doctor("--url", server.url, "--token", "wrong", *others)
+
+    assert 3 == code
+    assert words in lines["refused_calls"]["message"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", " ", ":::", "a:b", "10.0.0.1:5050\n", "10.0.\n0.1:5050", "a b:5050", "h\u00f6st", "ftp://x", "zk://"],
+)
+def test_invalid_master_is_wrong_usage(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--master", address])
+
+    assert 2 == ended.value.code
+    assert "invalid address; expected host:port, several with commas, or zk://" in capsys.readouterr().err
+
+
+def test_password_of_invalid_master_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["doctor", "--master", "http://user:password@host:5050"])
+
+    assert "`host:5050`" in (error := capsys.readouterr().err)
+    assert "password" not in error
+
+
 def test_red_line_wins_over_missing_answer(doctor, tmp_path: Path) -> None:
     options = an_options_file(tmp_path, python="/no/such/python")
 

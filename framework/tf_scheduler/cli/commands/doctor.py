@@ -16,6 +16,7 @@ from dcos_command.client import ServiceClient, ServiceOptions
 from dcos_command.errors import CommandError, UsageError
 from dcos_command.main import common_options, service_options
 from dcos_command.output import Table, Word
+from mesos_client.masters import ZooKeeperUrl, parse_masters
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.libmesos.download import check_platform, default_cache
 from tf_scheduler.cli.common.folders import state_home
@@ -33,6 +34,24 @@ _MEANINGS = {Level.RED: "bad", Level.YELLOW: "wait", Level.GREEN: "good", Level.
 _UNREACHABLE = 3
 
 
+def _valid_master(_context: click.Context, _parameter: click.Parameter, address: str | None) -> str:
+    """Return the address; empty: not given. Raises UsageError."""
+    if address is None:
+        return ""
+    try:
+        if not (address.isascii() and address.isprintable()) or " " in address.replace(", ", ","):
+            raise ValueError
+        if ZooKeeperUrl.is_zookeeper(address):
+            ZooKeeperUrl.parse(address)
+        else:
+            parse_masters(address)
+    except ValueError as error:
+        shown = ascii(address.rpartition("@")[2])[1:-1]  # without a password
+        expected = "host:port, several with commas, or zk://host:port/path"
+        raise UsageError(f"--master: `{shown}`: invalid address; expected {expected}") from error
+    return address
+
+
 @click.command()
 @examples(
     "doctor",
@@ -40,7 +59,9 @@ _UNREACHABLE = 3
     "doctor --url http://10.0.0.5:8080 --security",
 )
 @click.option("--options", "file", type=click.Path(path_type=Path), metavar="FILE", help="Options file of the service.")
-@click.option("--master", default="", metavar="ADDRESS", help="Mesos master. Default: the option mesos.master.")
+@click.option(
+    "--master", callback=_valid_master, metavar="ADDRESS", help="Mesos master. Default: the option mesos.master."
+)
 @click.option("--security", is_flag=True, help="Run only the security checks.")
 @click.pass_context
 def doctor(context: click.Context, /, file: Path | None, master: str, security: bool, **params: Any) -> None:
@@ -49,7 +70,8 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
     Run this command before an installation with --options, and after it. Without options and service, it checks this
     machine. Each line is red, yellow, green or not checked, with the reason and what to do.
 
-    Exit code 0: nothing is red. 1: at least one line is red. 3: neither --master nor --url answered.
+    Exit code 0: nothing is red. 1: at least one line is red. 3: a server named with --master, --url or --name did
+    not answer, or not as expected.
     """
     # Without a handler, Python prints the warnings of kazoo; the findings have the reasons.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -72,8 +94,10 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
         _show(results)
     if any(finding.level is Level.RED for _, finding in results):
         sys.exit(1)
-    is_asked = bool(master or selected.url or selected.name)
-    sys.exit(_UNREACHABLE if is_asked and not facts.was_anything_reached else 0)
+    is_lost = (bool(master) and isinstance(facts.master, Unknown)) or (
+        bool(selected.url or selected.name) and isinstance(facts.service, Unknown)
+    )
+    sys.exit(_UNREACHABLE if is_lost else 0)
 
 
 doctor.params += common_options()
