@@ -225,9 +225,7 @@ def _master(subject: Subject) -> Cluster:
     state = reply.json(f"the master at {access.url}")
     frameworks = tuple(_framework(item) for item in state["frameworks"] if not item.get("completed"))
     agents = tuple(
-        (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"]))
-        for item in state["slaves"]
-        if item.get("active", True)
+        (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"])) for item in state["slaves"]
     )
     return Cluster(MasterFacts(access.url, reply.clock_offset, frameworks), agents)
 

@@ -407,6 +407,26 @@ def test_leading_master_is_found(doctor) -> None:
     assert "green" == lines["executor_login"]["status"], lines["executor_login"]
 
 
+def test_inactive_agents_are_not_green(doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that is disconnected is asked, and named if it does not answer; its tasks may still run."""
+    answer = FakeCluster.answer
+
+    def with_inactive_agent(self: FakeCluster, path: str) -> tuple[int, bytes]:
+        status, body = answer(self, path)
+        if path != "/state":
+            return status, body
+        state = json.loads(body)
+        gone = {"id": "S1", "hostname": "agent-2", "pid": "slave(1)@127.0.0.1:1", "active": False}
+        return status, json.dumps({**state, "slaves": [*state["slaves"], gone]}).encode()
+
+    monkeypatch.setattr(FakeCluster, "answer", with_inactive_agent)
+    with FakeCluster().server as server:
+        _, lines = doctor("--master", server.address)
+
+    assert "yellow" == lines["executor_login"]["status"]
+    assert "no flags from agent-2: http://127.0.0.1:1 does not answer" in lines["executor_login"]["message"]
+
+
 def test_login_is_not_sent_to_other_hosts(doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Admin Router never redirects to another host."""
     monkeypatch.setenv("DCOS_ACS_TOKEN", "login")
