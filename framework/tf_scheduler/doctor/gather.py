@@ -15,8 +15,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -24,7 +25,7 @@ from urllib.parse import urljoin, urlsplit
 from dcos_command.client import ServiceClient, api_path
 from dcos_command.errors import CommandError, RefusedError
 from dcos_command.transport import TimeLimit
-from mesos_client.http import clock_offset
+from mesos_client.http import MALFORMED, clock_offset
 from mesos_client.masters import Leader, ZooKeeperUrl, parse_masters
 from tf_scheduler.errors import SchedulerError
 
@@ -65,6 +66,8 @@ def attempt(gather: Callable[[], T]) -> T | Unknown:
         return gather()
     except (FactError, CommandError, SchedulerError) as error:
         return Unknown(str(error))
+    except MALFORMED:
+        return Unknown("a server returned an invalid answer")
     except Exception as error:  # a check that fails must not hide the others
         return Unknown(f"{type(error).__name__}: {error}")
 
@@ -132,6 +135,15 @@ def _artefacts(subject: Subject) -> tuple[ArtefactFacts, ...]:
     return gather_artefacts(_known(subject.options), is_local=subject.is_local)
 
 
+@contextmanager
+def _reading(server: str) -> Iterator[None]:
+    """Raise FactError if an answer does not have the expected form."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise FactError(f"{server} returned an invalid answer") from error
+
+
 def _known(fact: T | Unknown) -> T:
     if isinstance(fact, Unknown):
         raise FactError(fact.reason)
@@ -171,7 +183,7 @@ class ServerReply:
             raise FactError(f"{server} returned HTTP {self.status}")
         try:
             return json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FactError(f"{server} did not return JSON") from error
 
 
@@ -188,6 +200,8 @@ def _send(access: Access, path: str, body: bytes | None = None, limit: int = _MA
             offset = None if offset is None else offset + 0.5
             return ServerReply(status, offset, response.read(limit), response.headers.get("Location", ""))
     except (OSError, HTTPException, ValueError) as error:
+        if isinstance(error, (ValueError, InvalidURL)) and not isinstance(error, OSError):
+            raise FactError(f"{access.url!a}: invalid address or token") from error
         reason = getattr(error, "reason", error)
         raise FactError(f"{access.url} does not answer: {getattr(reason, 'strerror', None) or reason}") from error
 
@@ -222,7 +236,13 @@ class Cluster:
 
 def _master(subject: Subject) -> Cluster:
     access, reply = _leading([_master_access(subject)] if _is_on_dcos(subject) else _masters(subject))
-    state = reply.json(f"the master at {access.url}")
+    server = f"the master at {access.url}"
+    state = reply.json(server)
+    with _reading(server):
+        return _cluster(access, reply, state)
+
+
+def _cluster(access: Access, reply: ServerReply, state: Any) -> Cluster:
     frameworks = tuple(_framework(item) for item in state["frameworks"] if not item.get("completed"))
     agents = tuple(
         (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"])) for item in state["slaves"]
@@ -273,7 +293,8 @@ def _leading(masters: Sequence[Access]) -> tuple[Access, ServerReply]:
         try:
             reply = _send(access, "/state")
             if reply.status == _REDIRECTED and reply.location and not access.headers:
-                leader = urlsplit(urljoin(access.url, reply.location))
+                with _reading(access.url):
+                    leader = urlsplit(urljoin(access.url, reply.location))
                 access = replace(access, url=f"{leader.scheme}://{leader.netloc}")
                 reply = _send(access, "/state")
             return access, reply
@@ -331,8 +352,9 @@ def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
 
 
 def _agent_flags(reply: ServerReply, agent: str) -> Mapping[str, str]:
-    flags: Mapping[str, str] = reply.json(agent)["flags"]
-    return flags
+    answer = reply.json(agent)
+    with _reading(agent):
+        return {str(name): str(value) for name, value in answer["flags"].items()}
 
 
 _LISTENS = "0A"  # state of a socket in /proc/net/tcp
@@ -441,6 +463,11 @@ _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 
 def _service(subject: Subject) -> ServiceFacts:
     service = _known(subject.service)
+    with _reading(f"the scheduler at {service.url}"):
+        return _service_facts(service)
+
+
+def _service_facts(service: ServiceClient) -> ServiceFacts:
     ids = service.get(api_path("state", "frameworkId"))
     events = service.get(api_path("events"), limit=str(_MAX_EVENTS))["events"]
     mesos = _mesos_view(service)
