@@ -19,6 +19,9 @@ import pytest
 
 from kit.commands import ENVIRONMENT, run_command
 from kit.http_server import HttpServer, QuietHandler
+from mesos_local.agents import AgentSpec
+from mesos_local.host.process import spawn
+from mesos_local.record import ClusterRecord, ClusterSettings, NodeRecord
 from tf_scheduler.cli.main import main
 from tf_scheduler.doctor.files import gather_artefacts, gather_laptop
 from tf_scheduler.doctor.gather import runs_as_root
@@ -399,6 +402,24 @@ def test_dcos_is_asked_through_admin_router(doctor, tmp_path: Path, monkeypatch:
     assert {"token=login"} == {tokens["/mesos/state"], tokens["/agent/S0/flags"]}
     (write,) = (path for path in tokens if path.startswith("/v1/plans/doctor-"))
     assert "" == tokens[write]
+
+
+def test_local_cluster_is_found(doctor, tmp_path: Path) -> None:
+    """Without arguments, while its master runs."""
+    folder = tmp_path / "state" / "dcos-tensorflow" / "local"
+    folder.mkdir(parents=True)
+    process = spawn([sys.executable, "-c", "import signal; signal.pause()"], {}, tmp_path / "log")
+    try:
+        with FakeCluster().server as server:
+            settings = ClusterSettings("/lib.so", (AgentSpec("a", "cpus:1"),), {}, {}, zookeeper=False, temporary=False)
+            nodes = {"master": NodeRecord(server.address, process), "a": NodeRecord("127.0.0.1:1", None)}
+            ClusterRecord(settings, nodes, process, "id").write(folder)
+
+            assert "green" == doctor()[1]["executor_login"]["status"]
+            process.end(0)
+            assert "the master is unknown" in doctor()[1]["executor_login"]["message"]
+    finally:
+        process.end(0)
 
 
 def test_leading_master_is_found(doctor) -> None:

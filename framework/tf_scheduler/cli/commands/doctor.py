@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from dcos_command.output import Table, Word
 from mesos_client.masters import ZooKeeperUrl, parse_masters
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.libmesos.download import check_platform, default_cache
+from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document
@@ -60,7 +62,10 @@ def _valid_master(_context: click.Context, _parameter: click.Parameter, address:
 )
 @click.option("--options", "file", type=click.Path(path_type=Path), metavar="FILE", help="Options file of the service.")
 @click.option(
-    "--master", callback=_valid_master, metavar="ADDRESS", help="Mesos master. Default: the option mesos.master."
+    "--master",
+    callback=_valid_master,
+    metavar="ADDRESS",
+    help="Mesos master. Default: mesos.master, else local up.",
 )
 @click.option("--security", is_flag=True, help="Run only the security checks.")
 @click.pass_context
@@ -80,7 +85,7 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
     service = _service(selected, document)
     subject = Subject(
         options=attempt(lambda: _installed_options(service)) if document is None else document,
-        master=master,
+        master=master or (_local_master() if document is None and isinstance(service, Unknown) else ""),
         service=service,
         folders=(state_home(), default_cache()),
         local_mesos_problem=_local_mesos_problem(),
@@ -113,6 +118,15 @@ def _service(selected: ServiceOptions, document: Document | None) -> ServiceClie
         raise
     except CommandError as error:
         return Unknown(str(error).partition("\n")[0].rstrip("."))
+
+
+def _local_master() -> str:
+    """Return the address of the master of `local up`; empty if none runs."""
+    with suppress(MesosLocalError):  # a damaged record
+        record = read_record(state_home() / "local")
+        if record and record.nodes["master"].alive():
+            return record.nodes["master"].address
+    return ""
 
 
 def _installed_options(service: ServiceClient | Unknown) -> Document:
