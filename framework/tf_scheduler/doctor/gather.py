@@ -5,27 +5,21 @@ Requests are made in parallel, each with a timeout. A failure becomes an Unknown
 
 from __future__ import annotations
 
-import json
 import secrets
 import socket
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from http.client import HTTPException, InvalidURL
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from dcos_command.client import ServiceClient, api_path
 from dcos_command.errors import CommandError, RefusedError
-from dcos_command.transport import TimeLimit
-from mesos_client.http import MALFORMED, clock_offset
+from mesos_client.http import MALFORMED
 from mesos_client.masters import Leader, ZooKeeperUrl, parse_masters
 from tf_scheduler.errors import SchedulerError
 
@@ -44,6 +38,7 @@ from .facts import (
     is_loopback,
 )
 from .files import PARALLEL, TIMEOUT, gather_artefacts, gather_laptop
+from .requests import Access, FactError, ServerReply, reading, send
 
 Document = Mapping[str, Any]
 T = TypeVar("T")
@@ -51,13 +46,7 @@ T = TypeVar("T")
 
 #: Maximum number of agents that are asked; those with tasks of the service first.
 _MAX_AGENTS = 200
-_MAX_ANSWER = 256 << 20  # bytes
 _MAX_EVENTS = 1000
-_ANSWER_TIMEOUT = 2 * TIMEOUT
-
-
-class FactError(Exception):
-    """A fact cannot be gathered; the text is the reason."""
 
 
 def attempt(gather: Callable[[], T]) -> T | Unknown:
@@ -135,15 +124,6 @@ def _artefacts(subject: Subject) -> tuple[ArtefactFacts, ...]:
     return gather_artefacts(_known(subject.options), is_local=subject.is_local)
 
 
-@contextmanager
-def _reading(server: str) -> Iterator[None]:
-    """Raise FactError if an answer does not have the expected form."""
-    try:
-        yield
-    except MALFORMED as error:
-        raise FactError(f"{server} returned an invalid answer") from error
-
-
 def _known(fact: T | Unknown) -> T:
     if isinstance(fact, Unknown):
         raise FactError(fact.reason)
@@ -152,75 +132,6 @@ def _known(fact: T | Unknown) -> T:
 
 def _is_https(url: str) -> bool:
     return url.startswith("https:")
-
-
-# --- HTTP
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Base URL of a server, and how to authenticate."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    context: ssl.SSLContext | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerReply:
-    """Status, clock offset in seconds, body, and target of a redirect."""
-
-    status: int
-    clock_offset: float | None
-    body: bytes
-    location: str = ""
-
-    def json(self, server: str) -> Any:
-        """Return the body of a successful answer. Raises FactError."""
-        if self.status in (401, 403):
-            raise FactError(f"{server} requires a login (HTTP {self.status})")
-        if self.status != 200:
-            raise FactError(f"{server} returned HTTP {self.status}")
-        try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError) as error:
-            raise FactError(f"{server} did not return JSON") from error
-
-
-def _send(access: Access, path: str, body: bytes | None = None, limit: int = _MAX_ANSWER) -> ServerReply:
-    """Send a GET, or with a body a POST. Raises FactError without an answer."""
-    headers = {"Accept": "application/json", **access.headers}
-    headers |= {} if body is None else {"Content-Type": "application/json"}
-    try:
-        request = urllib.request.Request(f"{access.url}{path}", body, headers)  # noqa: S310 - http(s): the callers
-        with TimeLimit(_ANSWER_TIMEOUT) as time_limit, _open(request, time_limit.handler(access.context)) as response:
-            date, status = response.headers.get("Date"), int(response.status)
-            # The header has whole seconds, rounded down.
-            offset = clock_offset(date)
-            offset = None if offset is None else offset + 0.5
-            return ServerReply(status, offset, response.read(limit), response.headers.get("Location", ""))
-    except (OSError, HTTPException, ValueError) as error:
-        if isinstance(error, (ValueError, InvalidURL)) and not isinstance(error, OSError):
-            raise FactError(f"{access.url!a}: invalid address or token") from error
-        reason = getattr(error, "reason", error)
-        raise FactError(f"{access.url} does not answer: {getattr(reason, 'strerror', None) or reason}") from error
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Return redirects as answers: urllib would send the token to the other host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _open(request: urllib.request.Request, handler: urllib.request.BaseHandler) -> Any:
-    handlers: list[urllib.request.BaseHandler] = [handler, _NoRedirect()]
-    if is_loopback(request.full_url):
-        handlers.append(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
-    try:
-        return urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        return error
 
 
 # --- Master and agents
@@ -238,7 +149,7 @@ def _master(subject: Subject) -> Cluster:
     access, reply = _leading([_master_access(subject)] if _is_on_dcos(subject) else _masters(subject))
     server = f"the master at {access.url}"
     state = reply.json(server)
-    with _reading(server):
+    with reading(server):
         return _cluster(access, reply, state)
 
 
@@ -291,12 +202,12 @@ def _leading(masters: Sequence[Access]) -> tuple[Access, ServerReply]:
     problems = []
     for access in masters:
         try:
-            reply = _send(access, "/state")
+            reply = send(access, "/state")
             if reply.status == _REDIRECTED and reply.location and not access.headers:
-                with _reading(access.url):
+                with reading(access.url):
                     leader = urlsplit(urljoin(access.url, reply.location))
                 access = replace(access, url=f"{leader.scheme}://{leader.netloc}")
-                reply = _send(access, "/state")
+                reply = send(access, "/state")
             return access, reply
         except FactError as error:
             problems.append(str(error))
@@ -345,7 +256,7 @@ def _agents(cluster: Cluster, service: ServiceFacts | Unknown, pool: ThreadPoolE
 
 
 def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
-    reply = attempt(lambda: _send(access, "/flags"))
+    reply = attempt(lambda: send(access, "/flags"))
     flags = attempt(lambda: _agent_flags(_known(reply), f"agent {hostname}"))
     offset = None if isinstance(reply, Unknown) else reply.clock_offset
     return AgentFacts(agent_id, hostname, flags, offset, runs_as_root(access.url))
@@ -353,7 +264,7 @@ def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
 
 def _agent_flags(reply: ServerReply, agent: str) -> Mapping[str, str]:
     answer = reply.json(agent)
-    with _reading(agent):
+    with reading(agent):
         return {str(name): str(value) for name, value in answer["flags"].items()}
 
 
@@ -402,7 +313,7 @@ def _store(options: Document | Unknown) -> StoreFacts:
 def _api(subject: Subject, master: Cluster | Unknown) -> ApiFacts:
     """Send a write without a token, for a plan that does not exist."""
     access = _api_access(subject, master)
-    reply = _send(access, f"/v1/plans/doctor-{secrets.token_hex(8)}/start", b"{}", 65_536)
+    reply = send(access, f"/v1/plans/doctor-{secrets.token_hex(8)}/start", b"{}", 65_536)
     return ApiFacts(access.url, reply.status, _is_from_master(access.url, master))
 
 
@@ -463,7 +374,7 @@ _EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 
 def _service(subject: Subject) -> ServiceFacts:
     service = _known(subject.service)
-    with _reading(f"the scheduler at {service.url}"):
+    with reading(f"the scheduler at {service.url}"):
         return _service_facts(service)
 
 

@@ -184,7 +184,7 @@ def test_invalid_answers_are_findings(doctor, status: int, body: bytes, words: s
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n[", b"HTTP/1.1 200 OK\r\nx: "])
 def test_answer_that_drips_is_cut_off(doctor, option: str, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte restarts the timeout of the socket."""
-    monkeypatch.setattr("tf_scheduler.doctor.gather._ANSWER_TIMEOUT", 1.0)
+    monkeypatch.setattr("tf_scheduler.doctor.requests._ANSWER_TIMEOUT", 1.0)
     monkeypatch.setattr("tf_scheduler.cli.commands.doctor.TIMEOUT", 0.5)
     ended = threading.Event()
 
@@ -431,7 +431,7 @@ def test_leading_master_is_found(doctor) -> None:
 
 
 def test_inactive_agents_are_not_green(doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that is disconnected is asked, and named if it does not answer; its tasks may still run."""
+    """A disconnected agent is asked, and named if it does not answer."""
     answer = FakeCluster.answer
 
     def with_inactive_agent(self: FakeCluster, path: str) -> tuple[int, bytes]:
