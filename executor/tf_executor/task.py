@@ -65,7 +65,7 @@ class TaskProcess:
         self._limits = supervisor.ProcessLimits()
         self._gpus = TaskGpus(payload, environ, sandbox, self._supervisor)
         self._progress: ProgressReader | None = None
-        self.secrets = TaskSecrets(payload, task_id, environ, sandbox)
+        self.secrets = TaskSecrets(payload, task_id, environ, sandbox, watch)
         self._rendezvous = ExitStack()
         self._fence = fence_of(payload, task_id, environ, put)
         #: The stage, which leads a session, and processes of other sessions.

@@ -75,9 +75,13 @@ class TaskSecrets:
         task_id: str,
         environ: Mapping[str, str],
         sandbox: str,
+        watch_folder: Callable[[str], None],
         get: Callable[..., Sequence[Secret]] | None = None,
     ) -> None:
-        """`environ`: the executor's environment. `get`: test double of `fetch_secrets`."""
+        """`environ`: the executor's environment. `watch_folder`: see MemoryFiles.
+
+        `get`: test double of `fetch_secrets`.
+        """
         self._request = SecretRequest(
             payload.secrets_url, task_id, payload.secrets_token, uuid.uuid4().hex, payload.secrets_ca
         )
@@ -86,7 +90,7 @@ class TaskSecrets:
         self._sandbox, self._get = sandbox, get or fetch_secrets
         self._interval = payload.secrets_reload
         self._lock = threading.Lock()
-        self._files = MemoryFiles()
+        self._files = MemoryFiles(watch_folder=watch_folder)
         self._secrets: Sequence[Secret] = ()
         #: Replaced secrets: the program's output may still contain them.
         self._former: list[Secret] = []

@@ -45,8 +45,9 @@ def remove_orphans(where: Path, prefix: str) -> None:
                 os.close(lock)
 
 
-# In-memory files. Each executor has its own folder in a tmpfs; the next executor of the host removes orphans. The
-# sandbox contains links, which the agent's file API does not follow.
+# In-memory files. Each executor has its own folder in a tmpfs; the watchdog removes the folder of a killed one, the
+# next executor of the same user, or of root, the folder of one that was killed together with its watchdog. The sandbox
+# contains links, which the agent's file API does not follow.
 
 
 #: POSIX shared memory: a tmpfs on every Linux, also in containers.
@@ -61,8 +62,9 @@ Owner = Optional[Tuple[int, int]]
 class MemoryFiles:
     """Files of one task in a tmpfs. Not thread-safe."""
 
-    def __init__(self, memory: Path = SHARED_MEMORY) -> None:
-        self._memory = memory
+    def __init__(self, memory: Path = SHARED_MEMORY, watch_folder: Callable[[str], None] = lambda _: None) -> None:
+        """`watch_folder`: the result of `start_watchdog`."""
+        self._memory, self._watch_folder = memory, watch_folder
         self._folder: Path | None = None
         #: Descriptor of the folder; holds its lock.
         self._lock = -1
@@ -80,6 +82,8 @@ class MemoryFiles:
         if not os.path.ismount(self._memory):
             raise OSError(f"{self._memory} is not a tmpfs, so secrets would be written to disk; mount a tmpfs")
         self._folder, self._lock = make_locked_folder(self._memory, PREFIX)
+        with suppress(OSError):  # without the watchdog
+            self._watch_folder(str(self._folder))
         for number, (name, content) in enumerate(contents.items()):
             self._names[name] = f"{number}-{Path(name).name}"
             _write(self._names[name], content, owner, self._lock)

@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,11 +17,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kit.commands import SMALL, request, run_command
+from jobs import gone
+from kit.commands import ENVIRONMENT, SMALL, request, run_command
 from kit.waiting import wait_until
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId, free_ports
 from mesos_local.master_api import read_status
+from mesos_local.record import read_record
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.errors import JobError
 
@@ -311,6 +314,42 @@ def test_down_ends_installed_services(tmp_path: Path, job) -> None:
     assert {"options.json", "scheduler.json", "supervisor.json", "scheduler.log"} <= {path.name for path in kept}
     assert [False, False] == [process.alive(), supervisor.alive()]
     assert set() == find_orphans(folder)
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize("end", ["down", "down without agent", "owner killed"])
+def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> None:
+    """Not even of a program that ignores SIGTERM, so that its executor is killed."""
+    folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
+    agents.write_text(
+        json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31980-31999]"}}])
+    )
+    (tmp_path / "key").write_text("canary-5be1")
+    secrets = {
+        "secrets": [{"source": "file:key", "file": "key"}],
+        "secret_delivery": {"directory": str(tmp_path)},
+    }
+    options = job("leaves", command="trap '' TERM; touch ready; while :; do sleep 1000; done", **secrets)
+    up = ["local", "up", "--foreground", "--agents", str(agents), "--dir", str(folder)]
+    command = [sys.executable, "-m", "tf_scheduler", *up]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as owner:
+        try:
+            while "Ctrl-C" not in owner.stdout.readline():
+                assert owner.poll() is None
+            assert 0 == run("install", "--options", options, "--dir", folder).returncode
+            sandboxes = wait_until(lambda: len(found := list(folder.rglob("runs/*-*/ready"))) == 2 and found)
+            kept = {(ready.with_name("key")).readlink() for ready in sandboxes}
+            assert ["canary-5be1"] * 2 == [path.read_text() for path in kept]
+            if end == "down without agent":
+                read_record(folder).nodes["only"].process.signal(signal.SIGKILL)
+            if end == "owner killed":
+                owner.kill()
+            else:
+                assert 0 == run("down", "--dir", folder).returncode
+            assert all(gone(path.parent) for path in kept)
+        finally:
+            run("down", "--dir", folder)
+            owner.kill()
 
 
 @pytest.mark.mesos
