@@ -117,8 +117,16 @@ def is_a(kind: type[Event]) -> Callable[[Event], bool]:
 @pytest.mark.parametrize("code", [400, 401, 403, 503])
 def test_refused_calls_are_answered_for(code: int) -> None:
     """Health tells it, launches end, and a new subscription gives the offers back."""
+    is_refusing = threading.Event()
+
+    def answer(exchange: Exchange) -> None:
+        # An earlier refusal could end the subscription before its offers are used.
+        if exchange.received.type == "ACCEPT":
+            is_refusing.set()
+        (status(code, b"no\x07 way") if is_refusing.is_set() else ACCEPTED)(exchange)
+
     with (
-        Peer(stream(subscribed(), offers()), stream(subscribed()), on_call=status(code, b"no\x07 way")) as peer,
+        Peer(stream(subscribed(), offers()), stream(subscribed()), on_call=answer) as peer,
         Service(peer, REGISTERED) as running,
     ):
         running.wait(is_failed("Accept"))
