@@ -10,13 +10,12 @@ import struct
 import subprocess
 import tarfile
 import tempfile
-import threading
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +24,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kit.http_server import HttpServer
 from tf_executor.user.archive import LIMITS, ArchiveError, ArchiveLimits, extract
 
 SYM, HARD, FOLDER = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
@@ -430,12 +430,8 @@ def attacks(folder: Path) -> dict[str, str]:
 def web(tmp_path: Path) -> Iterator[str]:
     """The address of a web server for the files of `tmp_path`."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with HttpServer(handler) as server:
+        yield server.url
 
 
 @pytest.mark.mesos

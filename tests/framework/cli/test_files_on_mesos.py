@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-import threading
 import urllib.request
 import zipfile
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from jobs import options
+from kit.http_server import HttpServer
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_scheduler.zipapp_builder import build_bundle
@@ -35,12 +35,8 @@ def web(tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
         archive.writestr("train.py", "print('trained')")
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with HttpServer(handler) as server:
+        yield server.url
 
 
 def digest_of(path: Path) -> str:
