@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tf_scheduler.model.digests import split_data
+
 from .facts import ArtefactFacts, LaptopFacts
 
 Document = Mapping[str, Any]
@@ -42,9 +44,7 @@ def _urls(options: Document) -> Iterator[tuple[str, str, str]]:
         ("service.job_url", service["job_url"], service.get("job_sha256", "")),
         ("executor.url", executor["url"], executor.get("sha256", "")),
     ]
-    for entry in service["data"].split(","):
-        url, _, digest = entry.strip().partition("#sha256=")
-        named.append(("service.data", url, digest))
+    named += [("service.data", url, digest) for url, digest in split_data(service["data"])]
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         named += [("service.hdfs.config_uri", f"{folder}/{name}", "") for name in ("core-site.xml", "hdfs-site.xml")]
     yield from (item for item in named if item[1])
