@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from click.testing import CliRunner
 
 from kit.waiting import wait_until
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.main import cli
-from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
+from tf_scheduler.package.artefacts import sha256
+from tf_scheduler.package.sources import read_sources
+from tf_scheduler.package.universe import check_and_fill
 from tf_scheduler.store.sqlite import SqliteStore
 
 pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
@@ -99,7 +102,9 @@ def test_describe_shows_the_files_of_the_package(dcos) -> None:
     package = json.loads(succeeded(dcos("package", "describe", "tensorflow")))["package"]
 
     assert read_sources().config["properties"].keys() == config["properties"].keys()
-    assert (PACKAGE_FOLDER / "marathon.json.mustache").read_text() == template
+    artefacts = package["resource"]["assets"]["uris"].values()
+    digests = {address.rpartition("/")[2]: sha256(requests.get(address, timeout=60).content) for address in artefacts}
+    assert check_and_fill(read_sources(), digests=digests).template == template
     assert read_sources().package["preInstallNotes"] == package["preInstallNotes"]
     assert {"linux", "darwin"} == package["resource"]["cli"]["binaries"].keys()
     assert '[\n  "0.1.0"\n]\n' == succeeded(dcos("package", "describe", "tensorflow", "--package-versions"))
