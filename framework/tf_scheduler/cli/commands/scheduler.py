@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 
 from tf_scheduler.cli.common.options_file import read_bytes
-from tf_scheduler.cli.common.signals import handle_signals
+from tf_scheduler.cli.common.signals import handle_signals_in_thread
 from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.options.environment import to_document
@@ -87,7 +87,8 @@ def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
     settings = load_settings(document, os.environ, LostFrameworks(adopt, reset, force))
     process = build_scheduler(settings)
-    with handle_signals(partial(_stop, process), signal.SIGTERM, signal.SIGINT):
+    # `stop` sets an event that the main thread may just be waiting for, with its lock held.
+    with handle_signals_in_thread(partial(_stop, process), signal.SIGTERM, signal.SIGINT):
         process.run()
 
 
