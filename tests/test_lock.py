@@ -82,6 +82,14 @@ def test_groups_share_one_version(python: str) -> None:
     assert {} == {name: several for name, several in versions.items() if len(several) > 1}
 
 
+def test_bundled_libraries_do_not_depend_on_python() -> None:
+    """Else each Python would build another one-file scheduler. backports has compiled code, which is never bundled."""
+    packed = {python: pins("scheduler", python) for python in PYTHONS}
+    for versions in packed.values():
+        versions.pop("backports-datetime-fromisoformat", None)
+    assert [packed[PYTHONS[0]]] * len(PYTHONS) == list(packed.values())
+
+
 def closure(group: str) -> set[str]:
     """Return what the group requires on this Python, by the installed metadata."""
     todo = [Requirement(line) for line in [*DIRECT[group], *(["tf-keras"] if group == "tensorflow" else [])]]
