@@ -1,6 +1,7 @@
 """Build reproducible one-file programs for `python3 FILE`, such as the executor.
 
-The zip has sources and the byte code of the Python that builds it, so that the same Python compiles nothing at start.
+The zip has sources without byte code, which another Python could not read, and without compression, whose bytes depend
+on the installed zlib: every Python builds the same file.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import importlib.metadata
 import importlib.util
 import io
 import os
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -19,8 +18,6 @@ from pathlib import Path
 
 from .errors import SchedulerError
 
-#: Entry with the digest of the content.
-DIGEST_ENTRY = "digest.txt"
 #: Earliest time of the zip format: a real time would make each build different.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SHEBANG = b"#!/usr/bin/env python3\n"
@@ -56,35 +53,24 @@ def licences(distribution: str) -> dict[str, bytes]:
     return files
 
 
-def digest(files: Files) -> str:
-    """Return the digest of all content and of the byte code format."""
-    total = hashlib.sha256(importlib.util.MAGIC_NUMBER)
-    for name in sorted(files):
-        total.update(f"{name}\0{len(files[name])}\0".encode())
-        total.update(files[name])
-    return total.hexdigest()
-
-
-def build(files: Files, target: Path, what: str) -> Path:
-    """Write sources and byte code to an outdated `target`. BundleError names `what`."""
-    expected = digest(files)
-    if _digest_of(target) != expected:
-        write(pack({**files, **_compiled(files, what), DIGEST_ENTRY: expected.encode()}), target, what)
-    return target
-
-
-def pack(files: Files, compression: int = zipfile.ZIP_DEFLATED, *, runnable: bool = True) -> bytes:
-    """Return the zip. With ZIP_STORED its bytes do not depend on the installed zlib."""
+def pack(files: Files, *, runnable: bool = True) -> bytes:
+    """Return the zip: entries in order, with a fixed time and mode."""
     buffer = io.BytesIO()
     buffer.write(_SHEBANG if runnable else b"")
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EPOCH)
-            # Byte code is read at every start, sources only for tracebacks.
-            entry.compress_type = zipfile.ZIP_STORED if name.endswith(".pyc") else compression
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[name])
     return buffer.getvalue()
+
+
+def write_changed(content: bytes, target: Path, what: str, mode: int = 0o644) -> bool:
+    """Write a file unless it has this content; return whether it changed."""
+    changed = not target.is_file() or target.read_bytes() != content
+    if changed:
+        write(content, target, what, mode)
+    return changed
 
 
 def write(content: bytes, target: Path, what: str, mode: int = 0o755) -> None:
@@ -98,38 +84,6 @@ def write(content: bytes, target: Path, what: str, mode: int = 0o755) -> None:
         draft.replace(target)
     except OSError as error:
         raise BundleError(f"cannot write {what} {target}: {error.strerror}") from error
-
-
-def _digest_of(bundle: Path) -> str | None:
-    """Return the digest of an existing bundle; None for a missing or foreign file."""
-    try:
-        with zipfile.ZipFile(bundle) as archive:
-            return archive.read(DIGEST_ENTRY).decode()
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return None
-
-
-def _compiled(files: Files, what: str) -> dict[str, bytes]:
-    """Return unchecked byte code next to each source, where zipimport looks for it.
-
-    A fresh interpreter with a fixed hash seed compiles, because byte code depends on the strings in memory.
-    """
-    names = sorted(name for name in files if name.endswith(".py"))
-    with tempfile.TemporaryDirectory(prefix="tf-pyz-") as folder:
-        for name in names:
-            path = Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(files[name])
-        _compile_all(folder, what)
-        return {f"{name}c": Path(folder, f"{name}c").read_bytes() for name in names}
-
-
-def _compile_all(folder: str, what: str) -> None:
-    command = [sys.executable, "-S", "-m", "compileall", "-q", "-b", "--invalidation-mode", "unchecked-hash"]
-    environment = {"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
-    run = subprocess.run([*command, "-s", folder, folder], env=environment, capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        raise BundleError(f"the sources of {what} do not compile: {run.stdout}{run.stderr}")
 
 
 #: Packages of the executor and of pymesos. http_parser imports httptools only when used, which the executor never does.
@@ -162,5 +116,7 @@ def build_bundle(output: Path | None = None) -> Path:
     for distribution in DISTRIBUTIONS:
         files.update(licences(distribution))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dcos-tensorflow", "executor")
-    target = output or cache / f"tf_executor-{digest(files)[:16]}.pyz"
-    return build(files, target, _NAME)
+    content = pack(files)
+    target = output or cache / f"tf_executor-{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    write_changed(content, target, _NAME, 0o755)
+    return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,3 +31,8 @@ def output_of(command: Sequence[str | Path], folder: Path, **environment: str) -
     result = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
     assert (0, "") == (result.returncode, result.stderr)
     return result.stdout
+
+
+def library_path() -> str:
+    """Return PYTHONPATH with this project and its libraries, but without this Python's standard library."""
+    return os.pathsep.join(path for path in sys.path if path and not path.startswith(sys.base_prefix))

@@ -1,6 +1,7 @@
 """Build the package's files, from the scheduler to the bill of materials.
 
-Each artefact is one file. Builds are reproducible: the same sources give the same bytes.
+Each artefact is one file. Builds are reproducible: the same sources and the same versions of the libraries give the
+same bytes, whichever Python builds.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ import importlib.metadata
 import importlib.util
 import json
 import re
-import sys
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_scheduler.zipapp_builder import build, build_bundle, licences, pack, package_files, write
+from tf_scheduler.zipapp_builder import build_bundle, licences, pack, package_files, write_changed
 
 SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
 COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
@@ -38,6 +37,12 @@ _DISTRIBUTIONS = (
     "starlette",
     "uvicorn",
 )
+#: Compiled, so that a file for each Python cannot contain it; marshmallow does without it, below Python 3.11.
+_EXTENSIONS = ("backports-datetime-fromisoformat",)
+#: Oldest Python of this project; patterns of the oldest one of a distribution, and of the first without a requirement.
+_MINIMUM = (3, 10)
+_OLDEST_PYTHON = re.compile(r">= *(\d+)\.(\d+)")
+_OLDER_PYTHONS = re.compile(r"; *python_(?:full_)?version *< *['\"](\d+)\.(\d+)['\"]$")
 #: Files besides Python: the certificates that requests trusts, the files of the web page.
 _DATA_SUFFIXES = (".pem",)
 _SOURCE_SUFFIXES = (".py", ".css", ".html", ".js", ".svg")
@@ -91,19 +96,31 @@ def sha256(content: bytes) -> str:
 
 
 def build_scheduler(target: Path) -> Path:
-    """Build the scheduler with its imports, uncompiled: `python3 FILE run`.
+    """Build the scheduler with its imports, uncompiled: `python3 FILE run`."""
+    names = _closure(_DISTRIBUTIONS)
+    minimum = _minimum_python(names)
+    main = _MAIN.format(minimum=minimum, text=".".join(map(str, minimum)))
+    files = {"__main__.py": main.encode(), **dict(_scheduler_files(names))}
+    write_changed(pack(files), target, _DESCRIPTION, 0o755)
+    return target
 
-    It runs on the Python that built it, and newer ones: the required distributions depend on the version.
+
+def _minimum_python(names: set[str]) -> tuple[int, int]:
+    """Return the oldest Python that has all that these distributions require.
+
+    Below it, one of them does not run, or requires a distribution that is not installed here.
     """
-    minimum = sys.version_info[:2]
-    main = _MAIN.format(minimum=tuple(minimum), text=".".join(map(str, minimum)))
-    return build({"__main__.py": main.encode(), **dict(_scheduler_files())}, target, _DESCRIPTION)
+    lines = [line for name in names for line in importlib.metadata.requires(name) or ()]
+    absent = [line for line in lines if _name(line) not in {*names, *_EXTENSIONS}]
+    bounds = [importlib.metadata.metadata(name)["Requires-Python"] or "" for name in names]
+    matches = [*map(_OLDER_PYTHONS.search, absent), *map(_OLDEST_PYTHON.search, bounds)]
+    return max([_MINIMUM, *((int(match[1]), int(match[2])) for match in matches if match)])
 
 
-def _scheduler_files() -> Iterator[tuple[str, bytes]]:
+def _scheduler_files(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     for package in _PACKAGES:
         yield from package_files(package, _DESCRIPTION, _SOURCE_SUFFIXES)
-    for name in sorted(_closure(_DISTRIBUTIONS)):
+    for name in sorted(names):
         yield from licences(name).items()
         for path in importlib.metadata.files(name) or ():
             text = path.as_posix()
@@ -118,7 +135,7 @@ def _closure(names: tuple[str, ...]) -> set[str]:
     closure: set[str] = set()
     left = list(names)
     while left:
-        if (name := left.pop()) not in closure:
+        if (name := left.pop()) not in closure and name not in _EXTENSIONS:
             with suppress(importlib.metadata.PackageNotFoundError):
                 left += [_name(line) for line in importlib.metadata.requires(name) or () if "extra ==" not in line]
                 closure.add(name)
@@ -132,11 +149,11 @@ def _name(requirement: str) -> str:
 
 
 def command_bytes() -> bytes:
-    """The sub-command `dcos tensorflow` with click; uncompressed for a fixed digest."""
+    """The sub-command `dcos tensorflow` with click."""
     files = {
         name: content for package in ("dcos_command", "click") for name, content in package_files(package, COMMAND)
     }
-    return pack({"__main__.py": _COMMAND_MAIN, **files, **licences("click")}, zipfile.ZIP_STORED)
+    return pack({"__main__.py": _COMMAND_MAIN, **files, **licences("click")})
 
 
 def examples_bytes(folder: Path) -> bytes:
@@ -145,14 +162,6 @@ def examples_bytes(folder: Path) -> bytes:
         path.relative_to(folder.parent).as_posix(): path.read_bytes() for path in sorted(folder.glob("*/*.*"))
     }
     return pack(files, runnable=False)
-
-
-def write_changed(content: bytes, target: Path, what: str, mode: int = 0o644) -> bool:
-    """Write a file unless it has this content; return whether it changed."""
-    changed = not target.is_file() or target.read_bytes() != content
-    if changed:
-        write(content, target, what, mode)
-    return changed
 
 
 def sbom_bytes(artefacts: list[Artefact], version: str) -> bytes:

@@ -20,10 +20,10 @@ from typing import Any
 
 from tf_scheduler.errors import PackageError
 from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, digest_check
-from tf_scheduler.zipapp_builder import write
+from tf_scheduler.zipapp_builder import write, write_changed
 
 from . import sources as package_sources
-from .artefacts import COMMAND, Artefact, build_artefacts, command_bytes, sha256, write_changed
+from .artefacts import COMMAND, Artefact, build_artefacts, command_bytes, sha256
 from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, PackageSources
 from .validate import validate
 

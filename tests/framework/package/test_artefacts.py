@@ -1,14 +1,17 @@
 """The package's artefacts."""
 
+import importlib.metadata
 import json
 import os
 import subprocess
 import sys
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from kit.interpreters import interpreters, library_path
 from tf_scheduler.errors import PackageError
 from tf_scheduler.package import artefacts, universe
 from tf_scheduler.package.render import render_app
@@ -86,10 +89,35 @@ def test_second_build_writes_nothing(folder) -> None:
     assert before == {name: ((folder / name).stat().st_mtime_ns, (folder / name).read_bytes()) for name in before}
 
 
-def test_scheduler_file_is_reproducible(folder, tmp_path: Path) -> None:
-    again = artefacts.build_scheduler(tmp_path / "other.pyz")
+@pytest.mark.parametrize("python", interpreters(10, 14), ids=lambda path: path.name)
+def test_every_python_builds_same_bytes(folder, tmp_path: Path, python: Path) -> None:
+    """From the libraries of this environment, which are read, not imported."""
+    program = (
+        "from pathlib import Path; from tf_scheduler.package.artefacts import build_artefacts;"
+        f"build_artefacts(Path({str(tmp_path)!r}), Path({str(PACKAGE_FOLDER)!r}))"
+    )
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": library_path()}
+    subprocess.run([python, "-S", "-c", program], env=environment, check=True)
 
-    assert again.read_bytes() == (folder / artefacts.SCHEDULER).read_bytes()
+    built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != universe.SUMS} == built
+
+
+def test_scheduler_file_names_oldest_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It contains no library that needs a newer one, and all that older ones require."""
+    metadata = {
+        "new": {"Requires-Python": ">=3.12"},
+        "user": {"Requires-Python": ">=3.8,!=3.9.0", "Requires-Dist": 'absent>=1; python_full_version < "3.11"'},
+        "old": {"Requires-Dist": 'colorama; platform_system == "Windows"'},
+        "optional": {"Requires-Dist": 'backports.datetime-fromisoformat; python_version < "3.11"'},
+    }
+    monkeypatch.setattr(importlib.metadata, "metadata", lambda name: defaultdict(str, metadata[name]))
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: [metadata[name].get("Requires-Dist", "")])
+
+    minima = {name: artefacts._minimum_python({name}) for name in metadata}
+
+    assert {"new": (3, 12), "user": (3, 11), "old": (3, 10), "optional": (3, 10)} == minima
+    assert (3, 12) == artefacts._minimum_python(set(metadata))
 
 
 def test_examples_can_be_extracted(folder, tmp_path: Path) -> None:
