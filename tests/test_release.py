@@ -1,0 +1,59 @@
+"""What is published: metadata, README, sdist and wheel."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+import tf_scheduler
+
+HOME = Path(__file__).resolve().parent.parent
+CONFIG = configparser.ConfigParser()
+CONFIG.read(HOME / "setup.cfg")
+URLS = dict(line.split(" = ") for line in CONFIG["metadata"]["project_urls"].split("\n") if line)
+SOURCE = URLS["Source"]
+RAW = SOURCE.replace("github.com", "raw.githubusercontent.com")
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of the repository that an address of the published sources names; None for another address."""
+    match = re.fullmatch(rf"{SOURCE}/(?:blob|tree)/main/(.+?)(?:#.*)?|{RAW}/main/(.+)", url)
+    return HOME / (match[1] or match[2]) if match else None
+
+
+def tokens(text: str) -> list[Token]:
+    """Return all tokens of a Markdown text with tables, those inside paragraphs included."""
+    blocks = MarkdownIt("commonmark").enable("table").parse(text)
+    return [token for block in blocks for token in (block, *(block.children or ()))]
+
+
+def test_readme_links_work_on_an_index() -> None:
+    """An index resolves no relative link, and shows a reference without a definition as text."""
+    parts = tokens((HOME / "README.md").read_text())
+    links = {str(part.attrs["href"]) for part in parts if part.type == "link_open"}
+    images = {str(part.attrs["src"]) for part in parts if part.type == "image"}
+
+    assert len(links) > 30
+    assert {f"{RAW}/main/docs/page.png"} == images
+    assert [] == [url for url in links | images if not url.startswith("https://")]
+    assert [] == [url for url in links | images if (file := file_of(url)) and not file.exists()]
+    assert [] == [url for url in links | images if file_of(url) is None]
+    assert [] == [part.content for part in parts if part.type == "text" and re.search(r"\[[\w .-]+\]", part.content)]
+
+
+def test_metadata_links_lead_to_files() -> None:
+    assert {"Documentation", "Source", "Changelog", "Issues"} == URLS.keys()
+    assert (HOME / "docs", HOME / "CHANGELOG.md") == (file_of(URLS["Documentation"]), file_of(URLS["Changelog"]))
+    assert f"{SOURCE}/issues" == URLS["Issues"]
+
+
+def test_changelog_has_versions_with_dates() -> None:
+    """The newest dated section is that of this version."""
+    headings = re.findall(r"(?m)^## (.+)$", (HOME / "CHANGELOG.md").read_text())
+
+    assert [] == [text for text in headings if not re.fullmatch(r"Unreleased|\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", text)]
+    assert tf_scheduler.__version__ == next(text.split(" ")[0] for text in headings if text != "Unreleased")
