@@ -27,7 +27,8 @@ def licence(name: str) -> str:
     """Return the licence expression, else the classifiers, else the text."""
     about = distribution(name).metadata
     classifiers = [one for one in about.get_all("Classifier") or () if one.startswith("License")]
-    return about["License-Expression"] or " ".join(classifiers) or about["License"] or ""
+    texts = [*(about.get_all("License-Expression") or ()), " ".join(classifiers), *(about.get_all("License") or ())]
+    return next(filter(None, texts), "")
 
 
 def brought_along() -> set[str]:

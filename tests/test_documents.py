@@ -16,7 +16,12 @@ _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """Return tracked and new pages of the repository, not those of ignored folders."""
+    """Return tracked and new pages of the repository, not those of ignored folders.
+
+    An sdist has no repository.
+    """
+    if not (HOME / ".git").exists():
+        return [path for path in HOME.rglob("*.md") if ".venv" not in path.parts]
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
         cwd=HOME,

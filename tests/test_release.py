@@ -20,19 +20,19 @@ RAW = SOURCE.replace("github.com", "raw.githubusercontent.com")
 
 
 def file_of(url: str) -> Path | None:
-    """Return the file of the repository that an address of the published sources names; None for another address."""
+    """Return the file that an address of the published sources names."""
     match = re.fullmatch(rf"{SOURCE}/(?:blob|tree)/main/(.+?)(?:#.*)?|{RAW}/main/(.+)", url)
     return HOME / (match[1] or match[2]) if match else None
 
 
 def tokens(text: str) -> list[Token]:
-    """Return all tokens of a Markdown text with tables, those inside paragraphs included."""
+    """Return all tokens of a Markdown text, those inside paragraphs included."""
     blocks = MarkdownIt("commonmark").enable("table").parse(text)
     return [token for block in blocks for token in (block, *(block.children or ()))]
 
 
 def test_readme_links_work_on_an_index() -> None:
-    """An index resolves no relative link, and shows a reference without a definition as text."""
+    """It resolves no relative link, and shows undefined references as text."""
     parts = tokens((HOME / "README.md").read_text())
     links = {str(part.attrs["href"]) for part in parts if part.type == "link_open"}
     images = {str(part.attrs["src"]) for part in parts if part.type == "image"}

@@ -344,6 +344,8 @@ def test_zip_with_wrong_sizes_fails(tmp_path: Path, folder: Path) -> None:
 
 
 @PYTHONS
+# Python 3.12 and 3.13 have the filter and warn if it is not used.
+@pytest.mark.filterwarnings("ignore:Python 3.14 will, by default, filter:DeprecationWarning")
 def test_special_permissions_are_dropped(
     tmp_path: Path, folder: Path, has_filter: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

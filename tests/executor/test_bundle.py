@@ -59,7 +59,7 @@ def test_bundle_contains_third_party_licences(bundle: Path) -> None:
 
 @pytest.mark.parametrize("python", interpreters(10, 14), ids=lambda path: path.name)
 def test_every_python_builds_same_bytes(python: Path, bundle: Path, tmp_path: Path) -> None:
-    """Agents compare the digest, whoever builds. The modules of this environment are read, not imported."""
+    """They read the modules of this environment."""
     program = """
 import sys
 import mesos_client, six.moves

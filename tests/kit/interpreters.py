@@ -34,5 +34,5 @@ def output_of(command: Sequence[str | Path], folder: Path, **environment: str) -
 
 
 def library_path() -> str:
-    """Return PYTHONPATH with this project and its libraries, but without this Python's standard library."""
+    """Return sys.path without this Python's standard library, for another Python."""
     return os.pathsep.join(path for path in sys.path if path and not path.startswith(sys.base_prefix))

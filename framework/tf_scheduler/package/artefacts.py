@@ -112,7 +112,7 @@ def _minimum_python(names: set[str]) -> tuple[int, int]:
     """
     lines = [line for name in names for line in importlib.metadata.requires(name) or ()]
     absent = [line for line in lines if _name(line) not in {*names, *_EXTENSIONS}]
-    bounds = [importlib.metadata.metadata(name)["Requires-Python"] or "" for name in names]
+    bounds = [_field(importlib.metadata.metadata(name), "Requires-Python") for name in names]
     matches = [*map(_OLDER_PYTHONS.search, absent), *map(_OLDEST_PYTHON.search, bounds)]
     return max([_MINIMUM, *((int(match[1]), int(match[2])) for match in matches if match)])
 
@@ -189,6 +189,11 @@ def sbom_bytes(artefacts: list[Artefact], version: str) -> bytes:
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
+def _field(about: importlib.metadata.PackageMetadata, name: str) -> str:
+    """Return a field of the metadata; empty if missing."""
+    return next(iter(about.get_all(name) or ()), "")
+
+
 def _bom_ref(name: str) -> str:
     return f"{name}=={importlib.metadata.version(name)}"
 
@@ -201,8 +206,8 @@ def _component(name: str) -> dict[str, Any]:
     # A distribution built from a folder is not the project of that name on the package index.
     if distribution.read_text("direct_url.json") is None:
         component["purl"] = f"pkg:pypi/{name}@{version}"
-    if expression := about["License-Expression"]:
+    if expression := _field(about, "License-Expression"):
         return {**component, "licenses": [{"expression": expression}]}
     classifiers = [line.split(" :: ")[-1] for line in about.get_all("Classifier") or () if line.startswith("License")]
-    kinds = classifiers or (about["License"] or "").splitlines()[:1]
+    kinds = classifiers or _field(about, "License").splitlines()[:1]
     return {**component, "licenses": [{"license": {"name": kind}} for kind in kinds]}
