@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+import tf_scheduler
+
 HOME = Path(__file__).parents[1]
 LATER = "9999"
 URL = "https://files.example.com/dcos-tensorflow"
@@ -248,22 +250,34 @@ def test_release_needs_a_clean_audit(tmp_path: Path, case: str, code: int) -> No
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("path", ["Dockerfile", "package/resource.json"])
-def test_release_needs_images_with_digests(tmp_path: Path, path: str) -> None:
-    """A tag can name another image tomorrow."""
-    home = tmp_path / "home"
-    for name in ("Dockerfile", "package/resource.json", "scripts/release"):
+def release(home: Path, path: str, old: str, new: str) -> subprocess.CompletedProcess[str]:
+    """Run scripts/release on a commit in which one file is changed."""
+    files = ("CHANGELOG.md", "Dockerfile", "framework/tf_scheduler/__init__.py", "package/resource.json")
+    for name in (*files, "scripts/release"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(HOME / name, home / name)
     text = (home / path).read_text()
-    (home / path).write_text(text.replace("@sha256:", "#"))
+    assert old in text
+    (home / path).write_text(text.replace(old, new))
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "a commit"]):
         identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", *identity, *arguments], cwd=home, check=True)
-    command: list[str | Path] = [home / "scripts" / "release", tmp_path / "out", URL]
+    command: list[str | Path] = [home / "scripts" / "release", home / "out", URL]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+@pytest.mark.parametrize("path", ["Dockerfile", "package/resource.json"])
+def test_release_needs_images_with_digests(tmp_path: Path, path: str) -> None:
+    """A tag can name another image tomorrow."""
+    result = release(tmp_path, path, "@sha256:", "#")
 
     assert 1 == result.returncode
     assert "no release: an image without a digest" in result.stderr
     assert Path(path).name in result.stdout
+
+
+def test_release_needs_date_of_version(tmp_path: Path) -> None:
+    result = release(tmp_path, "framework/tf_scheduler/__init__.py", f'"{tf_scheduler.__version__}"', '"7.8.9"')
+
+    assert (1, "") == (result.returncode, result.stdout)
+    assert "no release: CHANGELOG.md: missing heading `## 7.8.9 (YYYY-MM-DD)`\n" == result.stderr
