@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from tf_scheduler.api.http.endpoint import parse_body
 from tf_scheduler.errors import CosmosError
-from tf_scheduler.package.sources import content_type
+from tf_scheduler.package.sources import VERSIONS, content_type
 
 from . import logs
 from .app import App
@@ -70,7 +70,7 @@ def _repository(request: Request, folder: Folder) -> Response:
     """A repository document with the media type of its version."""
     version = request.path_params["version"]
     path = folder.universe / f"universe-{version}.json"
-    if version not in ("v3", "v4", "v5") or not path.is_file():
+    if version not in VERSIONS or not path.is_file():
         return PlainTextResponse("Not Found", 404)
     return Response(path.read_bytes(), media_type=content_type(version))
 

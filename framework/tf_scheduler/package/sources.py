@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,11 +72,11 @@ def _document(name: str, text: str, problems: list[Problem]) -> dict[str, Any]:
 
 # --- repository
 # Repository documents, which Cosmos fetches after `dcos package repo add`: one object per package with its four files.
-# Versions of the media type and their packaging versions: v3 (DC/OS up to 1.9) 2.0 and 3.0, v4 (up to 1.11) also 4.0,
-# v5 (from 1.12) also 5.0.
+# Versions of the media type: v4 (DC/OS 1.10 and 1.11) has packaging version 4.0, v5 (from 1.12) also 5.0. Older DC/OS
+# reads v3 only, with packaging version 3.0; minDcosReleaseVersion of package.json excludes it.
 
 
-VERSIONS = ("v3", "v4", "v5")
+VERSIONS = ("v4", "v5")
 
 
 def content_type(version: str) -> str:
@@ -95,17 +94,6 @@ def repository_entry(sources: PackageSources, release: int) -> dict[str, Any]:
         "resource": sources.resource,
         "marathon": {"v2AppMustacheTemplate": template},
     }
-
-
-def repository_document(packages: list[dict[str, Any]], version: str) -> dict[str, Any]:
-    """Return a repository document of one of VERSIONS."""
-    return {"packages": [_packaging_3(package) if version == "v3" else package for package in packages]}
-
-
-def _packaging_3(package: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert to packaging version 3.0, which has no lists of upgrades."""
-    kept = {name: value for name, value in package.items() if name not in ("upgradesFrom", "downgradesTo")}
-    return {**kept, "packagingVersion": "3.0"}
 
 
 # --- options_block

@@ -1,7 +1,7 @@
 """Build universe/ from package/: Universe files and repository documents.
 
     DIR/repo/packages/T/tensorflow/0/   the four files, addresses and digests filled in
-    DIR/universe-v3.json ...            repository documents, see sources.py
+    DIR/universe-v4.json, -v5.json      repository documents, see sources.py
     DIR/artefacts/                      the files they refer to, with SHA256SUMS; only where artefacts are built
 
 Placeholders of resource.json: `{{artefacts-url}}`, and `{{sha256:FILE}}` for the digest of the sub-command. Comments of
@@ -79,8 +79,8 @@ def universe_files(sources: PackageSources) -> dict[str, bytes]:
         f"{home}/{RESOURCE}": _json(sources.resource),
         f"{home}/{TEMPLATE}": sources.template.encode(),
     }
-    documents = {v: package_sources.repository_document(packages(sources), v) for v in package_sources.VERSIONS}
-    return files | {f"universe-{version}.json": _json(document) for version, document in documents.items()}
+    document = _json({"packages": packages(sources)})
+    return files | {f"universe-{version}.json": document for version in package_sources.VERSIONS}
 
 
 def build_universe(

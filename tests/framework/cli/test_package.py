@@ -63,9 +63,7 @@ def test_build_writes_repository(run, tmp_path: Path) -> None:
     """Without artefacts, no digests are printed."""
     notice = "notice: without artefacts the package does not check their digests\n"
     assert (0, "", f"{notice}built {tmp_path / 'out'}\n") == run("build", "--out", tmp_path / "out", "--no-artefacts")
-    assert {"repo", "universe-v3.json", "universe-v4.json", "universe-v5.json"} == {
-        path.name for path in (tmp_path / "out").iterdir()
-    }
+    assert {"repo", "universe-v4.json", "universe-v5.json"} == {path.name for path in (tmp_path / "out").iterdir()}
 
 
 def test_build_and_render_fill_in_digests(run, tmp_path: Path) -> None:

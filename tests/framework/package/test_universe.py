@@ -2,7 +2,11 @@
 
 import base64
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +31,11 @@ SOURCES = universe.check_and_fill(read_sources())
 IMAGE = PACKAGE["resource"]["assets"]["container"]["docker"]["scheduler"]
 #: What Marathon 1.7 does not know yet.
 NEW_IN_MARATHON = ("check", "role", "resourceLimits")
+
+#: Repositories that the Universe makes (its script gen_universe.py): DC/OS -> version of the media type.
+UNIVERSE_REPOSITORIES = {"1.8": "v3", "1.9": "v3", "1.10": "v4", "1.11": "v4", "1.12": "v5", "1.13": "v5", "2.0": "v5"}
+#: A checkout of github.com/mesosphere/universe. Its scripts need Python 3.11 or older, jsonschema and pystache.
+UNIVERSE = Path(os.environ.get("UNIVERSE_CHECKOUT", "/nonexistent"))
 
 #: The options that the documentation of the original package shows, and what its users deploy.
 ORIGINAL = {
@@ -65,6 +74,12 @@ ORIGINAL = {
     "no image": {"scheduler": {"containerized": False, "python": "/opt/python/bin/python3"}},
     "own image": {"scheduler": {"image": "registry.example.com/python:3.13"}},
 }  # fmt: skip
+
+
+def numbers(version):
+    return [int(part) for part in version.split(".")]
+
+
 EXAMPLES = {path.parent.name: json.loads(path.read_text()) for path in (ROOT / "examples").glob("*/options*.json")}
 
 
@@ -88,11 +103,40 @@ def test_sources_are_valid() -> None:
 
 @pytest.mark.parametrize("version", package_sources.VERSIONS)
 def test_documents_match_universe_schemas(fits, version) -> None:
-    """v3 for DC/OS up to 1.9, v4 up to 1.11, v5 from 1.12."""
+    """v4 for DC/OS 1.10 and 1.11, v5 from 1.12."""
     document = json.loads(universe.universe_files(SOURCES)[f"universe-{version}.json"])
 
     assert [] == fits(document, f"universe/{version}-repo-schema.json")
-    assert "3.0" if version == "v3" else "4.0" == document["packages"][0]["packagingVersion"]
+    assert ["4.0"] == [package["packagingVersion"] for package in document["packages"]]
+
+
+def test_each_claimed_dcos_has_a_document() -> None:
+    """And no other DC/OS: the Universe would leave the package out of its repositories."""
+    minimum = numbers(PACKAGE["minDcosReleaseVersion"])
+
+    claimed = {version for dcos, version in UNIVERSE_REPOSITORIES.items() if numbers(dcos) >= minimum}
+
+    assert set(package_sources.VERSIONS) == claimed
+
+
+@pytest.mark.skipif(not UNIVERSE.is_dir(), reason="needs a copy of mesosphere/universe in UNIVERSE_CHECKOUT")
+def test_universe_accepts_the_package(tmp_path: Path) -> None:
+    """By its own validator, and its generator puts the package into the repositories that are published."""
+    for name in ("scripts", "repo/meta"):
+        shutil.copytree(UNIVERSE / name, tmp_path / name)
+    shutil.copytree(ROOT / "universe" / "repo" / "packages", tmp_path / "repo" / "packages")
+    (tmp_path / "target").mkdir()
+    python = os.environ.get("UNIVERSE_PYTHON", sys.executable)
+
+    generate = ["gen_universe.py", f"--repository={tmp_path / 'repo' / 'packages'}", f"--out-dir={tmp_path / 'target'}"]
+    for command in (["validate_packages.py"], generate):
+        subprocess.run([python, tmp_path / "scripts" / command[0], *command[1:]], check=True)
+
+    for dcos, version in UNIVERSE_REPOSITORIES.items():
+        document = json.loads((tmp_path / "target" / f"repo-up-to-{dcos}.json").read_text())
+        media_type = (tmp_path / "target" / f"repo-up-to-{dcos}.content_type").read_text()
+        assert package_sources.content_type(version) == media_type
+        assert {"packages": [PACKAGE] if version in package_sources.VERSIONS else []} == document
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,8 @@ def render(options: Path | None, app_id: str | None, digests: Path | None, sourc
 def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
     """Build package repository and artefacts; print their sha256.
 
-    Publish artefacts/ at ARTEFACTS_URL/<version>/. Publish universe-v3.json (DC/OS up to 1.9), -v4 (up to 1.11) or -v5
-    at any URL. Then run: dcos package repo add --index=0 tensorflow <URL>
+    Publish artefacts/ at ARTEFACTS_URL/<version>/. Publish universe-v4.json (DC/OS 1.10 and 1.11) or -v5 (from 1.12) at
+    any URL. Then run: dcos package repo add --index=0 tensorflow <URL>
     """
     files, built = read_sources(sources), []
     universe.check_and_fill(files, url)  # an invalid package is not built
