@@ -17,6 +17,29 @@ from .schema.fields import VARIABLE_PATTERN, Boolean, Environment, Integer, Inte
 
 Json = dict[str, Any]
 
+#: Words of option names that titles spell in another way.
+_WORDS = {
+    **{word: word.upper() for word in ("acl", "api", "ca", "gpu", "hdfs", "http", "id", "kdc", "tls", "uri", "url")},
+    "count": "number of tasks",
+    "cpus": "CPU",
+    "dcos": "DC/OS",
+    "dir": "folder",
+    "env": "environment variable",
+    "gcs": "Google Cloud",
+    "gpus": "GPUs",
+    "grace": "grace period",
+    "max": "maximum",
+    "mem": "memory",
+    "mesos": "Mesos",
+    "min": "minimum",
+    "nice": "niceness",
+    "python": "Python interpreter",
+    "sha256": "SHA-256 digest",
+    "statsd": "StatsD server",
+    "tensorboard": "TensorBoard",
+    "tf": "TensorFlow",
+}
+
 
 def config_schema() -> Json:
     """Return the content of config.json."""
@@ -39,8 +62,9 @@ def json_type(field: fields.Field[Any]) -> Json:
             kind = "integer" if isinstance(field, Integer) else "number"
             return {"type": kind, "minimum": field.minimum, "maximum": field.maximum}
         case Environment():
-            name = {"type": "string", "pattern": _whole(VARIABLE_PATTERN, non_empty=True)}
-            return {"type": "array", "items": _entry({"name": name, "value": {"type": "string"}}, ["name", "value"])}
+            name = {"title": "Name", "type": "string", "pattern": _whole(VARIABLE_PATTERN, non_empty=True)}
+            value = {"title": "Value", "type": "string"}
+            return {"type": "array", "items": _entry({"name": name, "value": value}, ["name", "value"])}
         case IntegerList():
             return {"type": "array", "items": json_type(field.item)}
         case RecordList():
@@ -69,16 +93,25 @@ def _entry(properties: Json, required: list[str]) -> Json:
 
 def _property(name: str, field: fields.Field[Any]) -> Json:
     if isinstance(field, fields.Nested):
-        return {"description": field.metadata["description"], **_object(field.schema)}
+        return {"title": _title(name, field), "description": field.metadata["description"], **_object(field.schema)}
     option = Option((name,), field)
     unit = f" In {option.metadata('unit')}." if option.metadata("unit") else ""
     default = None if field.required else json_default(option)
     return {
+        "title": _title(name, field),
         "description": f"{option.description}{unit}",
         **json_type(field),
         **({"default": default} if default is not None else {}),
         **({"media": field.metadata["media"]} if "media" in field.metadata else {}),
     }
+
+
+def _title(name: str, field: fields.Field[Any]) -> str:
+    """Return the label of an option or a section in a form, with the unit."""
+    unit = field.metadata.get("unit", "")
+    words = [_WORDS.get(word, word) for word in name.removesuffix(f"_{unit}").split("_")]
+    text = field.metadata.get("title") or " ".join(words)
+    return f"{text[0].upper()}{text[1:]}{f' ({unit})' if unit else ''}"
 
 
 def _whole(pattern: str, non_empty: bool) -> str:

@@ -209,6 +209,15 @@ def the_files_have_the_universes_shape(sources: PackageSources) -> Iterator[Prob
     yield from _misfits(RESOURCE, sources.resource, RESOURCE_SHAPE)
 
 
+def the_catalogue_has_complete_metadata(sources: PackageSources) -> Iterator[Problem]:
+    """All that the catalogue of DC/OS shows before and after an installation."""
+    for name in ("website", "scm", "licenses", "preInstallNotes", "postInstallNotes", "postUninstallNotes"):
+        if not sources.package.get(name):
+            yield Problem(f"{PACKAGE}: {name}", "missing; the catalogue shows it")
+    if not re.search("@|://", str(sources.package.get("maintainer"))):
+        yield Problem(f"{PACKAGE}: maintainer", "must contain an address: an e-mail address or a URL")
+
+
 def config_json_is_a_draft_4_schema(sources: PackageSources) -> Iterator[Problem]:
     from jsonschema import Draft4Validator, SchemaError  # slow to import, as in options_check
 
@@ -235,6 +244,14 @@ def every_option_is_described(sources: PackageSources) -> Iterator[Problem]:
     for path, option in option_paths(sources.config):
         if not option.get("description"):
             yield Problem(f"{CONFIG}: {path}", "has no description")
+
+
+def every_property_has_a_title(sources: PackageSources) -> Iterator[Problem]:
+    """Without a title, the DC/OS form shows the bare name."""
+    for path, section in _objects(sources.config):
+        for name, option in section["properties"].items():
+            if not option.get("title"):
+                yield Problem(f"{CONFIG}: {path}.{name}".replace(": .", ": "), "has no title")
 
 
 def unknown_options_are_refused(sources: PackageSources) -> Iterator[Problem]:
@@ -279,10 +296,12 @@ def marathon_accepts_the_default_app(sources: PackageSources) -> Iterator[Proble
 
 RULES: tuple[Rule, ...] = (
     the_files_have_the_universes_shape,
+    the_catalogue_has_complete_metadata,
     config_json_is_a_draft_4_schema,
     the_template_is_mustache,
     every_default_fits,
     every_option_is_described,
+    every_property_has_a_title,
     unknown_options_are_refused,
     the_template_uses_only_known_names,
     every_option_is_used,
@@ -301,7 +320,7 @@ def _objects(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
     if "properties" in schema:
         yield prefix, schema
     for name, option in schema.get("properties", {}).items():
-        yield from _objects(option, f"{prefix}.{name}".strip("."))
+        yield from _objects(option.get("items", option), f"{prefix}.{name}".strip("."))
 
 
 def _resource_names(value: Any, prefix: str = "resource") -> Iterator[str]:

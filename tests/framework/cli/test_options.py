@@ -186,7 +186,7 @@ def test_schema_prints_schema_and_template(run) -> None:
     [
         ("worker.cpu", "did you mean worker.cpus?"),
         ("wroker.cpus", "did you mean worker.cpus?"),
-        ("cpus", "did you mean chief.cpus"),
+        ("cpus", "did you mean worker.cpus"),
         ("qqq", "`options schema` prints all options"),
     ],
 )

@@ -18,6 +18,7 @@ from options_strategies import documents
 from tf_scheduler.errors import OptionsMismatchError, PackageError
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import merge, resolve
+from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.package import sources as package_sources
 from tf_scheduler.package import universe
 from tf_scheduler.package.artefacts import COMMAND, command_bytes, sha256
@@ -111,7 +112,7 @@ def test_documents_match_universe_schemas(fits, version) -> None:
 
 
 def test_each_claimed_dcos_has_a_document() -> None:
-    """And no other DC/OS: the Universe would leave the package out of its repositories."""
+    """No other DC/OS: the Universe leaves the package out of its repository."""
     minimum = numbers(PACKAGE["minDcosReleaseVersion"])
 
     claimed = {version for dcos, version in UNIVERSE_REPOSITORIES.items() if numbers(dcos) >= minimum}
@@ -121,7 +122,7 @@ def test_each_claimed_dcos_has_a_document() -> None:
 
 @pytest.mark.skipif(not UNIVERSE.is_dir(), reason="needs a copy of mesosphere/universe in UNIVERSE_CHECKOUT")
 def test_universe_accepts_the_package(tmp_path: Path) -> None:
-    """By its own validator, and its generator puts the package into the repositories that are published."""
+    """Its generator uses the package for the published repositories only."""
     for name in ("scripts", "repo/meta"):
         shutil.copytree(UNIVERSE / name, tmp_path / name)
     shutil.copytree(ROOT / "universe" / "repo" / "packages", tmp_path / "repo" / "packages")
@@ -213,6 +214,25 @@ def test_secrets_and_images_are_optional() -> None:
     assert (
         "registry.example.com/python:3.13" == render_app(PACKAGE, ORIGINAL["own image"])["container"]["docker"]["image"]
     )
+
+
+def test_notes_name_the_image_and_what_is_open() -> None:
+    notes = PACKAGE["preInstallNotes"]
+
+    assert IMAGE.partition("@")[0] in notes
+    options = re.findall(r"\b(?:api|scheduler)\.\w+", notes)
+    assert {"api.write_token", "scheduler.state", "scheduler.containerized"} <= set(options)
+    assert set(options) <= set(map(str, OPTIONS))
+
+
+def test_form_begins_with_the_usual_sections() -> None:
+    sections = PACKAGE["config"]["properties"]
+
+    assert ["service", "worker", "gpu_worker", "parameter_server"] == list(sections)[:4]
+    assert ["name", "user", "strategy", "command"] == list(sections["service"]["properties"])[:4]
+    assert ["count", "cpus", "mem"] == list(sections["worker"]["properties"])[:3]
+    titles = [sections["worker"]["properties"][name]["title"] for name in ("count", "cpus", "mem", "kill_grace")]
+    assert ["Number of tasks", "CPU (cores)", "Memory (MB)", "Kill grace period (seconds)"] == titles
 
 
 def test_labels_for_dcos() -> None:

@@ -51,6 +51,8 @@ def test_package_has_no_problem(folder) -> None:
         ("package.json", lambda d: d.pop("maintainer"), '(["maintainer"])'),
         ("package.json", lambda d: d.update(tags=["machine learning"]), "package.json: tags.0: "),
         ("package.json", lambda d: d.update(licenses=[{"name": "x", "url": "ftp://x"}]), "licenses.0.url: "),
+        ("package.json", lambda d: d.pop("website"), "package.json: website: missing"),
+        ("package.json", lambda d: d.update(maintainer="us"), "package.json: maintainer: must contain an address"),
         ("resource.json", lambda d: d["images"].update(icon="x"), 'images: object instance has properties'),
         ("resource.json", lambda d: d["cli"]["binaries"].clear(), "resource.json: cli.binaries: "),
         ("config.json", lambda d: d["properties"].update(x={"type": "text"}), "config.json: properties.x.type: "),
@@ -59,6 +61,17 @@ def test_package_has_no_problem(folder) -> None:
             "config.json",
             lambda d: d["properties"]["worker"]["properties"]["count"].pop("description"),
             "config.json: worker.count: has no description",
+        ),
+        (
+            "config.json",
+            lambda d: d["properties"]["worker"]["properties"]["count"].pop("title"),
+            "config.json: worker.count: has no title",
+        ),
+        ("config.json", lambda d: d["properties"]["tls"].pop("title"), "config.json: tls: has no title"),
+        (
+            "config.json",
+            lambda d: d["properties"]["secrets"]["items"]["properties"]["env"].pop("title"),
+            "config.json: secrets.env: has no title",
         ),
         (
             "config.json",

@@ -24,42 +24,48 @@ from .service import ServiceSection
 
 
 class Options(Section):
-    """Root of an options document."""
+    """Root of an options document; the DC/OS form has the same order."""
 
     service = section(ServiceSection, "Settings of the service, and default values for its jobs.")
-    chief = section(jobs.ChiefSection, "The task that leads the training.")
-    parameter_server = section(jobs.ParameterServerSection, "Tasks that store the variables of the model.")
-    worker = section(jobs.WorkerSection, "Tasks that train.")
+    worker = section(jobs.WorkerSection, "Tasks that train.", "Workers")
     gpu_worker = section(
-        jobs.GpuWorkerSection, "Additional workers with GPUs. Their indexes follow the indexes of worker."
+        jobs.GpuWorkerSection,
+        "Additional workers with GPUs. Their indexes follow the indexes of worker.",
+        "GPU workers",
     )
+    parameter_server = section(
+        jobs.ParameterServerSection, "Tasks that store the variables of the model.", "Parameter servers"
+    )
+    chief = section(jobs.ChiefSection, "The task that leads the training.")
     evaluator = section(jobs.EvaluatorSection, "The task that evaluates checkpoints, outside the training cluster.")
     tensorboard = section(jobs.TensorBoardSection, "TensorBoard, enabled by service.use_tensorboard.")
     data_service = section(jobs.DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
-    gang = section(GangSection, "All-or-nothing launches of tasks that need each other.")
-    placement = section(PlacementSection, "Selection of agents for tasks.")
-    plans = section(jobs.PlansSection, "Order in which tasks are launched and updated (docs/plans.md).")
-    restart = section(RestartSection, "Restarts of failed tasks.")
-    recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
-    health = section(HealthSection, "Health checks of running tasks.")
-    finish = section(FinishSection, "End of the job, and actions after it.")
     secrets = RecordList(SecretRecord, "Confidential values for tasks.")
-    secret_delivery = section(SecretDeliverySection, "Delivery of secrets from the scheduler to the tasks.")
-    vault = section(VaultSection, "HashiCorp Vault as a source of secrets.")
-    dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.")
     volumes = RecordList(
         VolumeRecord,
         "Folders and files on agents, mounted into tasks. The agents need the Mesos isolator filesystem/linux. DC/OS "
         "enables the isolator; the local cluster does not have it.",
         update=OnUpdate.RESTART,
     )
+    finish = section(FinishSection, "End of the job, and actions after it.", "End of the job")
+    restart = section(RestartSection, "Restarts of failed tasks.")
+    recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
+    health = section(HealthSection, "Health checks of running tasks.", "Health checks")
+    plans = section(jobs.PlansSection, "Order in which tasks are launched and updated (docs/plans.md).")
+    gang = section(GangSection, "All-or-nothing launches of tasks that need each other.", "Gang scheduling")
+    placement = section(PlacementSection, "Selection of agents for tasks.")
+    scheduler = section(SchedulerSection, "The scheduler's process, run by Marathon.")
     executor = section(
         ExecutorSection, "The program that runs a task on an agent. New values apply to tasks launched afterwards."
     )
-    scheduler = section(SchedulerSection, "The scheduler's process, run by Marathon.")
     api = section(ApiSection, "Access control and encryption of the scheduler's HTTP API.")
     mesos = section(MesosSection, "Connection to Mesos.")
-    tls = section(TlsSection, "TLS of the connection to Mesos. The files are on the scheduler's machine.")
+    tls = section(
+        TlsSection, "TLS of the connection to Mesos. The files are on the scheduler's machine.", "TLS to Mesos"
+    )
+    secret_delivery = section(SecretDeliverySection, "Delivery of secrets from the scheduler to the tasks.")
+    vault = section(VaultSection, "HashiCorp Vault as a source of secrets.")
+    dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.", "DC/OS Enterprise")
     metrics = section(MetricsSection, "Export of metrics.")
 
 

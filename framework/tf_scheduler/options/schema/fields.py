@@ -61,6 +61,7 @@ class OptionField(fields.Field[_T]):
     Args:
         default: Value of an omitted option; None for an option without a default.
         required: In a list of objects: the field has no default.
+        title: Label in the DC/OS form, without the unit; empty: the words of the name.
         variable: Name of the scheduler's variable, if not the path in capitals.
         media: Hint for the DC/OS form.
         form_required: Required by the original package, although the option has a default.
@@ -76,6 +77,7 @@ class OptionField(fields.Field[_T]):
         unit: str = "",
         update: OnUpdate = OnUpdate.NEXT_LAUNCH,
         examples: Sequence[Any] = (),
+        title: str = "",
         variable: str = "",
         media: str = "",
         required: bool = False,
@@ -86,6 +88,7 @@ class OptionField(fields.Field[_T]):
         values = {
             "unit": unit,
             "examples": tuple(examples),
+            "title": title,
             "environment": variable,
             "media": media,
             "required": form_required,
@@ -335,9 +338,10 @@ class Section(Schema):
         unknown = RAISE
 
 
-def section(schema: type[Section], description: str) -> fields.Nested:
+def section(schema: type[Section], description: str, title: str = "") -> fields.Nested:
     """Return a field for a nested section; without it, its options have defaults."""
-    return fields.Nested(schema, load_default=lambda: schema().load({}), metadata={"description": description})
+    metadata = {"description": description, "title": title}
+    return fields.Nested(schema, load_default=lambda: schema().load({}), metadata=metadata)
 
 
 #: Limits of setrlimit(2) on Linux.

@@ -63,8 +63,8 @@ _PORT = "tasks use ports from Mesos offers, because two services may share an ag
 _VOLUME = "tasks store files in their working directory; keep permanent files in checkpoint_dir"
 
 
-class JobSection(JobPolicySection):
-    """Options of every training job."""
+class JobOptions(Section):
+    """Options of every training job, except its policies."""
 
     count = Integer("Number of tasks.", 0, maximum=100_000, update=OnUpdate.SCALE, form_required=True)
     cpus = Cores("CPUs of each task.", 1.0, update=OnUpdate.RESTART, form_required=True)
@@ -96,11 +96,13 @@ class JobSection(JobPolicySection):
         "Append --ps_hosts, --worker_hosts, --job_name and --task_index to the command.", update=OnUpdate.RESTART
     )
     pre_command = String(
-        f"Command to run before the program, for example to fetch data; empty: none. {NEXT_LAUNCH_ONLY}"
+        f"Command to run before the program, for example to fetch data; empty: none. {NEXT_LAUNCH_ONLY}",
+        title="Command before the program",
     )
     post_command = String(
         "Command to run after the program exits by itself, for example to upload the model; empty: none. "
-        f"{NEXT_LAUNCH_ONLY}"
+        f"{NEXT_LAUNCH_ONLY}",
+        title="Command after the program",
     )
     hook_timeout = Seconds(
         f"Maximum duration of pre_command, of post_command, and of fetching and extracting files. {NEXT_LAUNCH_ONLY}",
@@ -121,8 +123,14 @@ class JobSection(JobPolicySection):
         examples=["nofile=65536", "core=0:unlimited,nproc=4096"],
     )
     gpu_check = Boolean(
-        f"Before the program starts, check that TensorFlow sees all GPUs. {NEXT_LAUNCH_ONLY}", default=True
+        f"Before the program starts, check that TensorFlow sees all GPUs. {NEXT_LAUNCH_ONLY}",
+        default=True,
+        title="Check GPUs",
     )
+
+
+class JobSection(JobPolicySection, JobOptions):
+    """Options of every training job: policies last, see ServiceSection."""
 
 
 class VolumeSection(JobSection):
@@ -192,6 +200,7 @@ class DataServiceSection(Section):
         0,
         maximum=100_000,
         update=OnUpdate.SCALE,
+        title="Number of workers",
     )
     cpus = Cores("CPUs of each worker.", 1.0, update=OnUpdate.RESTART)
     mem = Memory("Memory of each worker.", 2048, update=OnUpdate.RESTART)
@@ -218,7 +227,8 @@ class PhaseRecord(Section):
     tasks = String("Indexes of the phase's tasks in launch order, separated by commas; empty: all tasks.")
     after = String(
         "Phases of the plan that must complete before this phase, separated by commas; empty: none. If `after` is empty"
-        " in all phases of a plan, plans.deploy or plans.update sets their order; a custom plan runs them one by one."
+        " in all phases of a plan, plans.deploy or plans.update sets their order; a custom plan runs them one by one.",
+        title="After phases",
     )
 
 

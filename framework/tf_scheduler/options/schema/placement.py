@@ -21,8 +21,11 @@ class PlacementSection(Section):
         "Fields of agents (@region, @zone or attributes), from the largest area to the smallest, separated by commas. "
         "Workers are placed on agents with equal values of the fields, if possible. Empty: no preference.",
         "@zone,rack",
+        title="Place near",
     )
-    draining_seconds = Seconds("How long before its maintenance an agent stops getting new tasks.", 86_400.0)
+    draining_seconds = Seconds(
+        "How long before its maintenance an agent stops getting new tasks.", 86_400.0, title="Time before maintenance"
+    )
 
 
 ADDRESSING = ("host", "named")
@@ -54,7 +57,9 @@ class NetworkOptions(Section):
 
 
 class GangSection(Section):
-    hold_seconds = Seconds("Maximum time to hold offers until they fit a whole gang.", 5.0, maximum=60.0)
+    hold_seconds = Seconds(
+        "Maximum time to hold offers until they fit a whole gang.", 5.0, maximum=60.0, title="Hold offers for"
+    )
     mode = choice(
         "What to do with offers that fit only a part of a gang. launch: hold the offers, then decline them; reserve: "
         "reserve the resources until the gang is complete.",

@@ -29,6 +29,7 @@ class RestartSection(Section):
         "0: unlimited.",
         20,
         maximum=100_000,
+        title="Maximum uncounted failures",
     )
 
 
@@ -39,14 +40,24 @@ class RecoverySection(Section):
         "other tasks respond. A task that exceeds the limit counts as lost. 0: unlimited.",
         600.0,
     )
-    shrink_after = Seconds("Time to wait until all workers fit; afterwards worker.min_count workers suffice.", 60.0)
+    shrink_after = Seconds(
+        "Time to wait until all workers fit; afterwards worker.min_count workers suffice.",
+        60.0,
+        title="Shrink the cluster after",
+    )
     avoid_after = Integer(
         "Number of failed launches on an agent, within recovery.avoid_for, after which the scheduler avoids the agent. "
         "A failed launch was lost or did not start. 0: never avoid an agent.",
         3,
         maximum=100_000,
+        title="Failed launches before avoiding an agent",
     )
-    avoid_for = Seconds("Time to avoid an agent, or less if the other agents are insufficient.", 900.0, minimum=1.0)
+    avoid_for = Seconds(
+        "Time to avoid an agent, or less if the other agents are insufficient.",
+        900.0,
+        minimum=1.0,
+        title="Avoid an agent for",
+    )
 
 
 class HealthSection(Section):
@@ -55,11 +66,13 @@ class HealthSection(Section):
         f"status from 200 to 399. progress: the program reports progress. {NEXT_LAUNCH_ONLY}",
         "none",
         choices=("none", *(kind.value for kind in LivenessKind)),
+        title="Liveness check",
     )
     target = String(
         "Command line or URL to check; required if health.liveness is command or http. The task's port "
         f"replaces {{port}}. {NEXT_LAUNCH_ONLY}",
         examples=["http://127.0.0.1:{port}/health"],
+        title="Check target",
     )
     interval = Seconds(f"Time between two checks. {NEXT_LAUNCH_ONLY}", 10.0, minimum=0.1, maximum=86_400.0)
     timeout = Seconds(
@@ -78,6 +91,7 @@ class HealthSection(Section):
         3,
         minimum=1,
         maximum=1000,
+        title="Failed checks",
     )
     jobs = String(
         f"Sections whose tasks are checked, separated by commas; empty: all sections. {NEXT_LAUNCH_ONLY}",
@@ -89,6 +103,7 @@ class HealthSection(Section):
         "parameter servers, and workers if service.strategy is parameter_server. "
         f"{NEXT_LAUNCH_ONLY}",
         0.0,
+        title="Replace stalled tasks after",
     )
     frozen_after = Seconds(
         "Time without output and progress after which a frozen task is replaced; 0: never. A task is frozen if one "
@@ -96,6 +111,7 @@ class HealthSection(Section):
         "none uses CPU time. "
         f"All tasks are checked. A frozen task is reported within 60 s. {NEXT_LAUNCH_ONLY}",
         900.0,
+        title="Replace frozen tasks after",
     )
 
 
@@ -105,11 +121,13 @@ class FinishSection(Section):
         "chief counts as a worker. default: all_workers if service.strategy is independent, pytorch_ddp or horovod; "
         "otherwise chief.",
         SuccessPolicy.DEFAULT,
+        title="Success of the job",
     )
     clean_up = choice(
         "Tasks to stop when the job ends. running: all running tasks. all: same as running, because finished tasks "
         "have no processes on Mesos. none: tasks keep running for finish.keep_seconds.",
         CleanupPolicy.RUNNING,
+        title="Tasks to stop",
     )
     deadline = Seconds(
         "Maximum time from the first launch to the end of the job; then the job fails. 0: unlimited.", 0.0
@@ -118,6 +136,13 @@ class FinishSection(Section):
         "Action after the job. teardown: leave Mesos. keep_tensorboard: run TensorBoard for finish.keep_seconds, then "
         "leave Mesos. idle: stay registered without tasks until the service is stopped.",
         AfterFinish.TEARDOWN,
+        title="Action after the job",
     )
-    keep_seconds = Seconds("Time to keep tasks running after the job; 0: until the service is stopped.", 3600.0)
-    evaluator_seconds = Seconds("Time for the evaluator to process the last checkpoint after the job succeeds.", 60.0)
+    keep_seconds = Seconds(
+        "Time to keep tasks running after the job; 0: until the service is stopped.", 3600.0, title="Keep tasks for"
+    )
+    evaluator_seconds = Seconds(
+        "Time for the evaluator to process the last checkpoint after the job succeeds.",
+        60.0,
+        title="Time for the evaluator",
+    )

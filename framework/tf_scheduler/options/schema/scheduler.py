@@ -10,7 +10,11 @@ from .fields import NEXT_LAUNCH_ONLY, Boolean, Cores, Integer, OnUpdate, Section
 class SchedulerSection(Section):
     cpus = Cores("CPUs of the scheduler.", 0.5, maximum=64.0)
     mem = Integer("Memory of the scheduler.", 512, minimum=128, maximum=65_536, unit="MB")
-    containerized = Boolean("Run the scheduler in a container image; false: use the agent's Python.", default=True)
+    containerized = Boolean(
+        "Run the scheduler in a container image; false: use the agent's Python.",
+        default=True,
+        title="Run in a container",
+    )
     image = String(
         "Container image of the scheduler (Python 3.12 or newer); empty: the image named in the package.",
         examples=["python:3.13-slim-bookworm"],
@@ -29,6 +33,7 @@ class SchedulerSection(Section):
         non_empty=True,
         update=OnUpdate.REJECTED,
         examples=["zk://10.0.0.1:2181,10.0.0.2:2181/mesos-frameworks", "zk://master.mesos:2181?credentials=/run/zk"],
+        title="State store",
     )
     state_acl = String(
         "State in ZooKeeper that every client of ZooKeeper can change, because scheduler.state has no credentials. "
@@ -52,6 +57,7 @@ class ExecutorSection(Section):
         "without limits; the executor still extracts a job_url that agents cannot fetch, such as s3.",
         "executor",
         choices=("executor", "mesos"),
+        title="Extract archives with",
     )
     python = String("Python interpreter of the executor on the agents (3.8 or newer).", "python3", non_empty=True)
     cpus = Cores("CPUs of each executor.", 0.1, maximum=64.0)
@@ -61,11 +67,15 @@ class ExecutorSection(Section):
         minimum=1 << 16,
         maximum=1 << 40,
         unit="bytes",
+        title="Maximum size of an output file",
     )
-    output_backups = Integer("Number of old files to keep for each of the two outputs.", 3, maximum=100)
+    output_backups = Integer(
+        "Number of old files to keep for each of the two outputs.", 3, maximum=100, title="Old output files"
+    )
     new_privileges = Boolean(
         "Allow programs to gain privileges by set-user-id files and file capabilities, for example by sudo, fusermount "
-        f"or nvidia-modprobe. false: they run with the privileges of the task's user. {NEXT_LAUNCH_ONLY}"
+        f"or nvidia-modprobe. false: they run with the privileges of the task's user. {NEXT_LAUNCH_ONLY}",
+        title="Allow new privileges",
     )
     mem = Integer("Memory of each executor.", 64, minimum=32, maximum=65_536, unit="MB")
 
@@ -89,7 +99,9 @@ class ApiSection(Section):
     key_file = String("File with the private key of api.certificate_file.")
     client_ca_file = String("File with the CA certificates of API clients; empty: client certificates are not used.")
     writers = String(
-        "Common names of client certificates with write access, separated by commas; empty: all.", examples=["alice,ci"]
+        "Common names of client certificates with write access, separated by commas; empty: all.",
+        examples=["alice,ci"],
+        title="Certificates with write access",
     )
 
 

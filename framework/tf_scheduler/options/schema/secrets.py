@@ -36,12 +36,17 @@ class SecretDeliverySection(Section):
         f"the authorities of their agents. {NEXT_LAUNCH_ONLY}"
     )
     expires_seconds = Seconds(
-        "Time after its launch in which a task can fetch its secrets once.", 600.0, minimum=1.0, maximum=86_400.0
+        "Time after its launch in which a task can fetch its secrets once.",
+        600.0,
+        minimum=1.0,
+        maximum=86_400.0,
+        title="Time to fetch",
     )
     from_agent_only = Boolean(
         "Deliver the secrets of a task only to its agent's address or, on a virtual network, to its container's "
         "address. Disable this option if agents are behind NAT.",
         default=True,
+        title="Deliver to agents only",
     )
     executor_authentication = String(
         "Agents for tasks with secrets. required: only agents with the flag --authenticate_http_executors, which the "
@@ -51,7 +56,11 @@ class SecretDeliverySection(Section):
         choices=("required", "optional"),
     )
     reload_seconds = Seconds(
-        "Interval at which a task checks its reloadable secrets for changes.", 60.0, minimum=1.0, maximum=86_400.0
+        "Interval at which a task checks its reloadable secrets for changes.",
+        60.0,
+        minimum=1.0,
+        maximum=86_400.0,
+        title="Reload interval",
     )
     directory = String(
         "Folder on the scheduler's machine for sources file:NAME, one file per value.", "/run/secrets", non_empty=True

@@ -46,12 +46,14 @@ class ProgramOptions(Section):
         update=OnUpdate.RESTART,
         parse=split_data,
         examples=["http://example.com/data/mnist.tgz"],
+        title="Data files",
     )
     data_cache = Boolean(
         "Cache the files of service.data on the agents. A cached file is never refreshed. false: every task fetches "
         "the files again.",
         default=True,
         update=OnUpdate.RESTART,
+        title="Cache data files",
     )
     job_path = String(
         "Folder in the job's archive with the module that service.job_name names; empty: the top folder.",
@@ -63,6 +65,7 @@ class ProgramOptions(Section):
         update=OnUpdate.RESTART,
         variable="JOB_NAME",
         form_required=True,
+        title="Job module",
     )
     job_context = String(
         "JSON object, as text: argument `context` for main in the module that service.job_name names.",
@@ -185,6 +188,17 @@ class IdentityOptions(Section):
         variable="FRAMEWORK_USER",
         form_required=True,
     )
+    strategy = choice(
+        "Distribution strategy of the training program.",
+        Strategy.BETWEEN_GRAPH,
+        update=OnUpdate.REJECTED,
+        title="Distribution strategy",
+    )
+
+
+class AccountOptions(Section):
+    """Role, accounts and logs of `service`."""
+
     role = String("Mesos role of the service; empty: <name>-role, with '__' instead of '/'.", update=OnUpdate.REJECTED)
     region = String(
         "Region of all tasks; empty: the region of the Mesos master.",
@@ -205,9 +219,6 @@ class IdentityOptions(Section):
         "Path of the secret with the private key of the service account. The scheduler gets the key as "
         "DCOS_SERVICE_ACCOUNT_CREDENTIAL and logs in to DC/OS with it. Empty: no login."
     )
-    strategy = choice(
-        "Distribution strategy of the training program.", Strategy.BETWEEN_GRAPH, update=OnUpdate.REJECTED
-    )
     failover_timeout = Seconds("Time for which tasks of a disconnected scheduler keep running.", 604_800.0)
     log_level = String("Log level of the scheduler.", "INFO", choices=LOG_LEVELS, variable="FRAMEWORK_LOG_LEVEL")
     log_format = String(
@@ -224,5 +235,5 @@ class IdentityOptions(Section):
     )
 
 
-class ServiceSection(NetworkOptions, StorageOptions, ProgramOptions, IdentityOptions):
+class ServiceSection(AccountOptions, NetworkOptions, StorageOptions, ProgramOptions, IdentityOptions):
     """All options of `service`; marshmallow lists the fields of the last base first."""
