@@ -2,7 +2,7 @@
 #
 #   docker build --target scheduler -t dcos-tensorflow/scheduler:0.1.0 .
 #   docker build --target executor  -t dcos-tensorflow/executor:0.1.0 .
-#   docker build --target artefacts --output universe-out .
+#   docker build --target artefacts --build-arg ARTEFACTS_URL=https://files.example.com/dcos-tensorflow --output universe-out .
 #
 # The digest names the index of all platforms, as published in docker-library/repo-info. A tag alone could be moved.
 ARG PYTHON=python:3.12.14-slim-bookworm@sha256:0f5b26b9518d002b6173fd61daad821fa340635ebfec5bba471013f9ca114579
@@ -18,9 +18,11 @@ COPY framework framework
 COPY executor executor
 COPY package package
 COPY examples examples
+# Where the files of the stage `artefacts` will be published; the default is a placeholder.
+ARG ARTEFACTS_URL=https://example.com/dcos-tensorflow
 RUN python -m venv /opt/dcos-tensorflow \
     && scripts/install-locked /opt/dcos-tensorflow/bin/python scheduler -- ./compat/http-parser . \
-    && /opt/dcos-tensorflow/bin/dcos-tensorflow package build --sources package --out /out
+    && /opt/dcos-tensorflow/bin/dcos-tensorflow package build --sources package --out /out --artefacts-url "$ARTEFACTS_URL"
 
 # What is to be published; see docs/install.md.
 FROM scratch AS artefacts

@@ -40,7 +40,7 @@ _DISTRIBUTIONS = (
 #: Compiled, so that a file for each Python cannot contain it; marshmallow does without it, below Python 3.11.
 _EXTENSIONS = ("backports-datetime-fromisoformat",)
 #: Oldest Python of this project; patterns of the oldest one of a distribution, and of the first without a requirement.
-_MINIMUM = (3, 10)
+MINIMUM_PYTHON = (3, 10)
 _OLDEST_PYTHON = re.compile(r">= *(\d+)\.(\d+)")
 _OLDER_PYTHONS = re.compile(r"; *python_(?:full_)?version *< *['\"](\d+)\.(\d+)['\"]$")
 #: Files besides Python: the certificates that requests trusts, the files of the web page.
@@ -97,12 +97,16 @@ def sha256(content: bytes) -> str:
 
 def build_scheduler(target: Path) -> Path:
     """Build the scheduler with its imports, uncompiled: `python3 FILE run`."""
-    names = _closure(_DISTRIBUTIONS)
-    minimum = _minimum_python(names)
+    names, minimum = _closure(_DISTRIBUTIONS), scheduler_python()
     main = _MAIN.format(minimum=minimum, text=".".join(map(str, minimum)))
     files = {"__main__.py": main.encode(), **dict(_scheduler_files(names))}
     write_changed(pack(files), target, _DESCRIPTION, 0o755)
     return target
+
+
+def scheduler_python() -> tuple[int, int]:
+    """Return the oldest Python that runs a scheduler built here."""
+    return _minimum_python(_closure(_DISTRIBUTIONS))
 
 
 def _minimum_python(names: set[str]) -> tuple[int, int]:
@@ -114,7 +118,7 @@ def _minimum_python(names: set[str]) -> tuple[int, int]:
     absent = [line for line in lines if _name(line) not in {*names, *_EXTENSIONS}]
     bounds = [_field(importlib.metadata.metadata(name), "Requires-Python") for name in names]
     matches = [*map(_OLDER_PYTHONS.search, absent), *map(_OLDEST_PYTHON.search, bounds)]
-    return max([_MINIMUM, *((int(match[1]), int(match[2])) for match in matches if match)])
+    return max([MINIMUM_PYTHON, *((int(match[1]), int(match[2])) for match in matches if match)])
 
 
 def _scheduler_files(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:

@@ -4,9 +4,10 @@
     DIR/universe-v4.json, -v5.json      repository documents, see sources.py
     DIR/artefacts/                      the files they refer to, with SHA256SUMS; only where artefacts are built
 
-Placeholders of resource.json: `{{artefacts-url}}`, and `{{sha256:FILE}}` for the digest of the sub-command. Comments of
+Placeholders of resource.json: `{{artefacts-url}}`, and `{{sha256:FILE}}` for the digest of the sub-command. Of
+preInstallNotes in package.json: the scheduler's `{{image}}`, and the oldest `{{python}}` that runs it. Comments of
 marathon.json.mustache: `{{! sha256 FILE }}` for the digest of an artefact, and `{{! check FILE }}` for shell commands
-that check it. They stay comments if the artefacts are not built: the digests depend on the build machine.
+that check it. They stay comments if the artefacts are not built: the digests depend on the installed libraries.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, digest_c
 from tf_scheduler.zipapp_builder import write, write_changed
 
 from . import sources as package_sources
-from .artefacts import COMMAND, Artefact, build_artefacts, command_bytes, sha256
+from .artefacts import COMMAND, MINIMUM_PYTHON, SCHEDULER, Artefact, build_artefacts, command_bytes, sha256
 from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, PackageSources
 from .validate import validate
 
@@ -33,20 +34,43 @@ PLACEHOLDER_URL = "https://example.com/dcos-tensorflow"
 RELEASE = 0
 ARTEFACTS, SUMS = "artefacts", "SHA256SUMS"
 _DIGEST = re.compile(r"\{\{sha256:([^{}]+)\}\}")
+#: A version of Python in the name of an image; other images are not checked.
+_IMAGE_PYTHON = re.compile(r"\bpython:(\d+)\.(\d+)")
 _COMMENT = re.compile(r"\{\{! (sha256|check) ([^ {}]+) \}\}")
 
 
 def check_and_fill(
-    sources: PackageSources, url: str = PLACEHOLDER_URL, digests: Mapping[str, str] = MappingProxyType({})
+    sources: PackageSources,
+    url: str = PLACEHOLDER_URL,
+    digests: Mapping[str, str] = MappingProxyType({}),
+    python: tuple[int, int] = MINIMUM_PYTHON,
 ) -> PackageSources:
-    """Fill in addresses and digests. Raises PackageError for a violated rule."""
+    """Fill in addresses and digests. Raises PackageError for a violated rule.
+
+    `python`: the oldest Python that runs the scheduler.
+    """
     if problems := validate(sources):
         raise PackageError("\n".join(map(str, problems)))
     home = f"{url.rstrip('/')}/{sources.package['version']}"
     text = json.dumps(sources.resource).replace("{{artefacts-url}}", home)
     resource = json.loads(_DIGEST.sub(_digest, text))
     template = _COMMENT.sub(lambda comment: _filled(comment, digests), sources.template)
-    return PackageSources(sources.package, sources.config, resource, template)
+    return PackageSources(_with_notes(sources, python), sources.config, resource, template)
+
+
+def _with_notes(sources: PackageSources, python: tuple[int, int]) -> dict[str, Any]:
+    """Fill in the notes. Raises PackageError for an image with an older Python."""
+    image = sources.resource["assets"]["container"]["docker"]["scheduler"]
+    needed = ".".join(map(str, python))
+    match = _IMAGE_PYTHON.search(image)
+    if match is not None and (int(match[1]), int(match[2])) < python:
+        raise PackageError(
+            f"{RESOURCE}: assets.container.docker.scheduler: `{image}`: {SCHEDULER} with the installed libraries needs "
+            f"Python {needed}; install the versions of the lock (docs/install.md), or name a newer image"
+        )
+    notes = sources.package["preInstallNotes"]
+    filled = notes.replace("{{image}}", image.partition("@")[0]).replace("{{python}}", needed)
+    return {**sources.package, "preInstallNotes": filled}
 
 
 def _filled(comment: re.Match[str], digests: Mapping[str, str]) -> str:
@@ -88,9 +112,10 @@ def build_universe(
     folder: Path,
     url: str = PLACEHOLDER_URL,
     digests: Mapping[str, str] = MappingProxyType({}),
+    python: tuple[int, int] = MINIMUM_PYTHON,
 ) -> list[str]:
     """Write universe/; return the changed files. Raises PackageError, BundleError."""
-    return _write_changed(universe_files(check_and_fill(sources, url, digests)), folder)
+    return _write_changed(universe_files(check_and_fill(sources, url, digests, python)), folder)
 
 
 def generate_sources(folder: Path) -> list[str]:

@@ -62,7 +62,12 @@ def test_validate_prints_problems(run, broken: Path) -> None:
 def test_build_writes_repository(run, tmp_path: Path) -> None:
     """Without artefacts, no digests are printed."""
     notice = "notice: without artefacts the package does not check their digests\n"
-    assert (0, "", f"{notice}built {tmp_path / 'out'}\n") == run("build", "--out", tmp_path / "out", "--no-artefacts")
+    arguments = "build", "--out", tmp_path / "out", "--no-artefacts"
+    assert (0, "", f"{notice}built {tmp_path / 'out'}\n") == run(*arguments, "--artefacts-url", "https://x.example.net")
+    _, _, err = run(*arguments)
+    assert err.startswith(
+        "warning: without --artefacts-url all addresses in the package are placeholders at https://ex"
+    )
     assert {"repo", "universe-v4.json", "universe-v5.json"} == {path.name for path in (tmp_path / "out").iterdir()}
 
 
@@ -77,6 +82,16 @@ def test_build_and_render_fill_in_digests(run, tmp_path: Path) -> None:
     assert 0 == code
     assert f'"EXECUTOR_URI_SHA256": "{digests[str(folder / "tensorflow-executor.pyz")]}"' in template
     assert f"!= {digests[str(folder / 'tensorflow-scheduler.pyz')]} ]" in json.loads(rendered)["cmd"]
+
+
+def test_build_rejects_image_with_older_python(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it writes anything."""
+    monkeypatch.setattr("tf_scheduler.cli.commands.package.scheduler_python", lambda: (3, 99))
+
+    code, _, err = run("build", "--out", tmp_path / "out")
+
+    assert (1, True) == (code, "needs Python 3.99; install the versions of the lock" in err)
+    assert not (tmp_path / "out").exists()
 
 
 def test_build_rejects_invalid_package(run, tmp_path: Path, broken: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kit.interpreters import interpreters, library_path
+from tf_scheduler import __version__
 from tf_scheduler.errors import PackageError
 from tf_scheduler.package import artefacts, universe
 from tf_scheduler.package.render import render_app
@@ -101,6 +102,26 @@ def test_every_python_builds_same_bytes(folder, tmp_path: Path, python: Path) ->
 
     built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != universe.SUMS} == built
+
+
+@pytest.mark.parametrize("python", interpreters(8, 14), ids=lambda path: path.name)
+def test_scheduler_file_runs_or_refuses_on_each_python(folder, python: Path) -> None:
+    """The installed libraries decide which one is the oldest that it runs on."""
+    minimum, version = artefacts.scheduler_python(), tuple(map(int, python.name.removeprefix("python").split(".")))
+    command = [python, "-I", "-S", folder / artefacts.SCHEDULER, "--version"]
+    result = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
+
+    if version >= minimum:
+        assert (0, f"tensorflow-scheduler, version {__version__}\n", "") == (
+            result.returncode,
+            result.stdout,
+            result.stderr,
+        )
+    else:
+        text = (
+            f"tensorflow-scheduler needs Python {minimum[0]}.{minimum[1]} or later, this is {version[0]}.{version[1]}."
+        )
+        assert (1, "", True) == (result.returncode, result.stdout, result.stderr.startswith(text))
 
 
 def test_scheduler_file_names_oldest_python(monkeypatch: pytest.MonkeyPatch) -> None:

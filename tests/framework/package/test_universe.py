@@ -95,7 +95,14 @@ def test_repository_has_no_other_files() -> None:
         path.relative_to(ROOT / "universe").as_posix() for path in (ROOT / "universe").rglob("*") if path.is_file()
     }
 
-    assert set(universe.universe_files(SOURCES)) == committed
+    assert {*universe.universe_files(SOURCES), "README.md"} == committed
+
+
+def test_readme_says_that_addresses_are_placeholders() -> None:
+    readme = (ROOT / "universe" / "README.md").read_text()
+
+    assert universe.PLACEHOLDER_URL.split("/")[2] in readme
+    assert "cannot be installed" in readme
 
 
 def test_sources_are_valid() -> None:
@@ -219,7 +226,7 @@ def test_secrets_and_images_are_optional() -> None:
 def test_notes_name_the_image_and_what_is_open() -> None:
     notes = PACKAGE["preInstallNotes"]
 
-    assert IMAGE.partition("@")[0] in notes
+    assert f"Python 3.10 or newer and runs in the image {IMAGE.partition('@')[0]};" in notes
     options = re.findall(r"\b(?:api|scheduler)\.\w+", notes)
     assert {"api.write_token", "scheduler.state", "scheduler.containerized"} <= set(options)
     assert set(options) <= set(map(str, OPTIONS))
@@ -281,6 +288,20 @@ def test_invalid_package_is_not_built(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match=r"package.json: version: "):
         universe.build_universe(broken, tmp_path)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_image_with_older_python_is_refused() -> None:
+    """The scheduler would exit in it; the Python of other images is unknown."""
+    sources = read_sources()
+    other = {"assets": {"container": {"docker": {"scheduler": "registry.example.com/scheduler:0.1.0"}}}}
+
+    with pytest.raises(PackageError, match=r"resource.json: .*`python:3\.12.*needs Python 3\.13"):
+        universe.check_and_fill(sources, python=(3, 13))
+    filled = universe.check_and_fill(replace(sources, resource=merge(sources.resource, other)), python=(3, 13))
+    assert (
+        "Python 3.13 or newer and runs in the image registry.example.com/scheduler:0.1.0;"
+        in (filled.package["preInstallNotes"])
+    )
 
 
 def test_unknown_digest_is_an_error() -> None:

@@ -14,6 +14,7 @@ from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe
+from tf_scheduler.package.artefacts import MINIMUM_PYTHON, scheduler_python
 from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tf_scheduler.package.validate import validate as problems_of
@@ -26,6 +27,14 @@ sources_option = click.option(
     show_default="package/ of the checkout, or of the wheel",
     help="Folder of package.json and the other sources.",
 )
+
+
+def _warn_of_placeholder(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
+    if url == universe.PLACEHOLDER_URL:
+        click.echo(f"warning: without --artefacts-url all addresses in the package are placeholders at {url}", err=True)
+    return url
+
+
 url_option = click.option(
     "--artefacts-url",
     "--artifacts-url",
@@ -33,6 +42,7 @@ url_option = click.option(
     metavar="URL",
     default=universe.PLACEHOLDER_URL,
     show_default=True,
+    callback=_warn_of_placeholder,
     help="URL of the published artefacts, without the version.",
 )
 
@@ -98,11 +108,12 @@ def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
     any URL. Then run: dcos package repo add --index=0 tensorflow <URL>
     """
     files, built = read_sources(sources), []
-    universe.check_and_fill(files, url)  # an invalid package is not built
+    python = MINIMUM_PYTHON if no_artefacts else scheduler_python()
+    universe.check_and_fill(files, url, python=python)  # an invalid package is not built
     for artefact in () if no_artefacts else universe.build_files(out, sources):
         click.echo(f"{artefact.sha256}  {artefact.path}")
         built.append(artefact)
-    universe.build_universe(files, out, url, {artefact.path.name: artefact.sha256 for artefact in built})
+    universe.build_universe(files, out, url, {artefact.path.name: artefact.sha256 for artefact in built}, python)
     if no_artefacts:
         click.echo("notice: without artefacts the package does not check their digests", err=True)
     click.echo(f"built {out}", err=True)

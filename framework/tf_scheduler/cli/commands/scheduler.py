@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from tf_scheduler import __version__
 from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.signals import handle_signals_in_thread
 from tf_scheduler.errors import JobError, SchedulerError
@@ -34,6 +35,7 @@ _HEALTH_TIMEOUT = 10.0  # seconds
 
 
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tensorflow-scheduler")
 def scheduler() -> None:
     """Run the scheduler, as Marathon does."""
 

@@ -16,7 +16,7 @@ class SchedulerSection(Section):
         title="Run in a container",
     )
     image = String(
-        "Container image of the scheduler (Python 3.12 or newer); empty: the image named in the package.",
+        "Container image of the scheduler (Python 3.10 or newer); empty: the image named in the package.",
         examples=["python:3.13-slim-bookworm"],
     )
     # Marathon inserts the value into a shell command.
