@@ -11,8 +11,7 @@ FROM ${PYTHON} AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
 COPY requirements requirements
-COPY scripts/install-locked scripts/install-locked
-COPY compat/http-parser compat/http-parser
+COPY scripts/install-locked scripts/build_backend.py scripts/
 COPY pyproject.toml setup.cfg README.md LICENSE ./
 COPY framework framework
 COPY executor executor
@@ -21,7 +20,7 @@ COPY examples examples
 # Where the files of the stage `artefacts` will be published; the default is a placeholder.
 ARG ARTEFACTS_URL=https://example.com/dcos-tensorflow
 RUN python -m venv /opt/dcos-tensorflow \
-    && scripts/install-locked /opt/dcos-tensorflow/bin/python scheduler -- ./compat/http-parser . \
+    && scripts/install-locked /opt/dcos-tensorflow/bin/python scheduler -- . \
     && /opt/dcos-tensorflow/bin/dcos-tensorflow package build --sources package --out /out --artefacts-url "$ARTEFACTS_URL"
 
 # What is to be published; see docs/install.md.

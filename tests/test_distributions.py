@@ -89,12 +89,11 @@ def files(folder: Path) -> Mapping[str, bytes]:
 def packages(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """Return python -> folder of the package that it built from the wheel."""
     (wheel,) = built.glob("*.whl")
-    adapter = [HOME / "compat" / "http-parser"] if (HOME / "compat" / "http-parser").exists() else []
     result = {}
     for python in PYTHONS:
         home = tmp_path_factory.mktemp(python.name)
         run(python, "-m", "venv", home / "venv")
-        run(HOME / "scripts" / "install-locked", home / "venv/bin/python", "scheduler", "--", *adapter, wheel)
+        run(HOME / "scripts" / "install-locked", home / "venv/bin/python", "scheduler", "--", wheel)
         run(home / "venv/bin/dcos-tensorflow", "package", "build", "--out", home / "out", folder=home)
         result[python.name] = home / "out"
     return result

@@ -177,7 +177,7 @@ def a_checkout(folder: Path) -> Path:
     for name in (
         "setup.cfg",
         "pyproject.toml",
-        "compat/http-parser/pyproject.toml",
+        "scripts/build_backend.py",
         "scripts/setup",
         "scripts/install-locked",
     ):

@@ -1,14 +1,14 @@
 """Import pymesos without its side effects; the only importer of pymesos.
 
-Importing pymesos.process replaces the SIGINT handler, which fails outside the main thread. pymesos also adds a stderr
-handler and a level to its logger, so that each line would appear twice.
+The build puts pymesos into _vendor, and leaves an installed one alone. Importing pymesos.process replaces the SIGINT
+handler, which fails outside the main thread. pymesos also adds a stderr handler and a level to its logger, so that each
+line would appear twice.
 """
 
 from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 from contextlib import contextmanager
 from typing import Any, Iterator
@@ -29,18 +29,22 @@ def _signals_untouched() -> Iterator[None]:
         signal.signal = real
 
 
-def _quieten() -> None:
+@contextmanager
+def _logger_untouched() -> Iterator[None]:
+    """Restore level and handlers: an installed pymesos uses the same logger."""
     logger = logging.getLogger("pymesos")
-    logger.removeHandler(sys.modules["pymesos"].handler)
-    logger.setLevel(logging.NOTSET)
+    level, handlers = logger.level, list(logger.handlers)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
-if "pymesos" in sys.modules:
-    # Another importer may rely on its side effects.
-    from pymesos import MesosExecutorDriver, MesosSchedulerDriver
-else:
-    with _signals_untouched():
-        from pymesos import MesosExecutorDriver, MesosSchedulerDriver
-    _quieten()
+try:
+    with _signals_untouched(), _logger_untouched():
+        from ._vendor.pymesos import MesosExecutorDriver, MesosSchedulerDriver
+except ImportError as error:  # only in a checkout
+    raise ImportError("pymesos is missing in this checkout; run scripts/setup") from error
 
 __all__ = ["MesosExecutorDriver", "MesosSchedulerDriver"]

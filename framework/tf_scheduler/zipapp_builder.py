@@ -43,14 +43,28 @@ def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) ->
         yield f"{package}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
 
 
-def licences(distribution: str) -> dict[str, bytes]:
-    """Return the licence texts of an installed distribution."""
-    files: dict[str, bytes] = {}
-    for path in importlib.metadata.files(distribution) or ():
-        # METADATA names author and licence of a distribution without a licence text, such as pymesos.
-        if path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "METADATA")):
-            files[f"licenses/{distribution}/{path.name}"] = path.read_binary()
-    return files
+def distribution(name: str) -> importlib.metadata.Distribution:
+    """Return an installed distribution, or pymesos as mesos_client contains it."""
+    spec = importlib.util.find_spec("mesos_client") if name == VENDORED else None
+    if spec is None or spec.origin is None:
+        return importlib.metadata.distribution(name)
+    return importlib.metadata.PathDistribution(Path(spec.origin).parent / "_vendor" / name)
+
+
+def licences(name: str) -> dict[str, bytes]:
+    """Return licence texts and metadata, which names author and licence."""
+    about = distribution(name)
+    paths = [Path(str(path.locate())) for path in about.files or () if _is_licence(path.name)]
+    # The file list of an installation by pip before 23.1 without wheel is that of the sources.
+    texts = {path.name: path.read_bytes() for path in paths if path.is_file()}
+    texts["METADATA"] = (about.read_text("METADATA") or about.read_text("PKG-INFO") or "").encode()
+    if about.files is None and (text := about.read_text("LICENSE")):
+        texts["LICENSE"] = text.encode()
+    return {f"licenses/{name}/{file}": content for file, content in texts.items()}
+
+
+def _is_licence(name: str) -> bool:
+    return name.upper().startswith(("LICENSE", "LICENCE", "COPYING"))
 
 
 def pack(files: Files, *, runnable: bool = True) -> bytes:
@@ -86,12 +100,9 @@ def write(content: bytes, target: Path, what: str, mode: int = 0o755) -> None:
         raise BundleError(f"cannot write {what} {target}: {error.strerror}") from error
 
 
-#: Packages of the executor and of pymesos. http_parser imports httptools only when used, which the executor never does.
-PACKAGES = ("tf_executor", "mesos_client", "pymesos", "addict", "six", "http_parser")
-#: Distributions whose licence is part of the bundle.
-DISTRIBUTIONS = ("pymesos", "addict", "six")
-#: pymesos/subprocess runs programs by pickles from the network; pymesos/zkpython needs a compiled module.
-EXCLUDED = ("pymesos/subprocess/", "pymesos/zkpython.py")
+#: The one distribution inside a package of this project.
+VENDORED = "pymesos"
+_PACKAGES = ("tf_executor", "mesos_client")
 _NAME = "the executor's bundle"
 _MAIN = b"""\
 import sys
@@ -110,11 +121,8 @@ def build_bundle(output: Path | None = None) -> Path:
     Default: `dcos-tensorflow/executor/tf_executor-<digest>.pyz` in the user's cache folder (XDG_CACHE_HOME). Agents may
     cache the bundle by name. Safe for concurrent processes. Raises BundleError.
     """
-    sources = dict(entry for package in PACKAGES for entry in package_files(package, _NAME))
-    files = {name: content for name, content in sources.items() if not name.startswith(EXCLUDED)}
-    files["__main__.py"] = _MAIN
-    for distribution in DISTRIBUTIONS:
-        files.update(licences(distribution))
+    files = dict(entry for package in _PACKAGES for entry in package_files(package, _NAME))
+    files.update(licences(VENDORED), **{"__main__.py": _MAIN})
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dcos-tensorflow", "executor")
     content = pack(files)
     target = output or cache / f"tf_executor-{hashlib.sha256(content).hexdigest()[:16]}.pyz"

@@ -69,8 +69,11 @@ def make(kind: str, role: str, address: str, options: dict[str, Any]) -> Any:
     if role == "executor":
         os.environ.update(options.get("environ", {}), MESOS_AGENT_ENDPOINT=address)
     if kind == "stock":
-        import pymesos
+        from mesos_client._vendor import pymesos
+        from mesos_client._vendor.pymesos import process
+        from wire.http_parser import HttpParser
 
+        process.HttpParser = HttpParser
         if role == "executor":
             return pymesos.MesosExecutorDriver(callbacks)
         return pymesos.MesosSchedulerDriver(

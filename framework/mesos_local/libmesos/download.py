@@ -141,7 +141,7 @@ def _download(path: Path, index: str | None, folder: Path) -> Path:
 
 def _download_from(endpoint: str, path: Path) -> str:
     """Return the error; empty after a success."""
-    import requests
+    import requests  # pypi-simple, which requires it, raises its exceptions
     from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
 
     try:

@@ -43,7 +43,10 @@ class MissingExtraError(AccountError):
     """PyJWT or cryptography is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("login as a service account needs the extra `dcos`, which the scheduler image contains")
+        super().__init__(
+            "login as a service account needs the extra `dcos`, which the scheduler image contains: "
+            "pip install 'dcos-tensorflow[dcos]'"
+        )
 
 
 class LoginError(SchedulerError, OSError):

@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_scheduler.zipapp_builder import build_bundle, licences, pack, package_files, write_changed
+from tf_scheduler.zipapp_builder import (
+    VENDORED,
+    build_bundle,
+    distribution,
+    licences,
+    pack,
+    package_files,
+    write_changed,
+)
 
 SCHEDULER, EXECUTOR = "tensorflow-scheduler.pyz", "tensorflow-executor.pyz"
 COMMAND, EXAMPLES = "dcos-tensorflow", "tensorflow-examples.zip"
@@ -27,12 +35,10 @@ ICONS = ("icon-small.png", "icon-medium.png", "icon-large.png")
 _PACKAGES = ("tf_scheduler", "tf_executor", "mesos_client")
 _DISTRIBUTIONS = (
     "click",
-    "http-parser",
     "hvac",
     "kazoo",
     "marshmallow",
     "prometheus-client",
-    "pymesos",
     "requests",
     "starlette",
     "uvicorn",
@@ -47,7 +53,7 @@ _OLDER_PYTHONS = re.compile(r"; *python_(?:full_)?version *< *['\"](\d+)\.(\d+)[
 _DATA_SUFFIXES = (".pem",)
 _SOURCE_SUFFIXES = (".py", ".css", ".html", ".js", ".svg")
 #: Parts of distributions that a scheduler never imports.
-_EXCLUDED = ("pymesos/subprocess/", "pymesos/zkpython.py", "kazoo/tests/", "kazoo/testing/")
+_EXCLUDED = ("kazoo/tests/", "kazoo/testing/")
 _DESCRIPTION = "the scheduler's bundle"
 _MAIN = """\
 import sys
@@ -126,12 +132,22 @@ def _scheduler_files(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         yield from package_files(package, _DESCRIPTION, _SOURCE_SUFFIXES)
     for name in sorted(names):
         yield from licences(name).items()
-        for path in importlib.metadata.files(name) or ():
-            text = path.as_posix()
-            is_needed = path.suffix in (".py", *_DATA_SUFFIXES) and not text.startswith(("..", *_EXCLUDED))
-            # An installation by `setup.py install` (pip before 23.1 without wheel) lists files of its source, too.
-            if is_needed and Path(path.locate()).is_file():
-                yield text, path.read_binary()
+        for package in _top_level(name):
+            files = package_files(package, _DESCRIPTION, (".py", *_DATA_SUFFIXES))
+            yield from (entry for entry in files if not entry[0].startswith(_EXCLUDED))
+    yield from licences(VENDORED).items()
+
+
+def _top_level(name: str) -> list[str]:
+    """Return the packages and modules of a distribution that are not compiled.
+
+    Its list of files says no more: after an installation by pip before 23.1 without wheel, it is that of the sources.
+    """
+    about = importlib.metadata.distribution(name)
+    listed = (about.read_text("top_level.txt") or "").split()
+    files = {Path(path.parts[0]).stem for path in about.files or () if path.suffix == ".py" and path.parts[0] != ".."}
+    specs = {package: importlib.util.find_spec(package) for package in sorted({*listed} or files)}
+    return [package for package, spec in specs.items() if spec and spec.origin and spec.origin.endswith(".py")]
 
 
 def _closure(names: tuple[str, ...]) -> set[str]:
@@ -173,7 +189,7 @@ def sbom_bytes(artefacts: list[Artefact], version: str) -> bytes:
 
     The format is CycloneDX 1.6. Without a time and a serial number, the same build gives the same bytes.
     """
-    libraries = sorted(_closure(_DISTRIBUTIONS))
+    libraries = sorted({*_closure(_DISTRIBUTIONS), VENDORED})
     inside = {SCHEDULER: libraries, COMMAND: ["click"]}
     digests = {artefact.path.name: artefact.sha256 for artefact in artefacts}
     files = [
@@ -199,16 +215,16 @@ def _field(about: importlib.metadata.PackageMetadata, name: str) -> str:
 
 
 def _bom_ref(name: str) -> str:
-    return f"{name}=={importlib.metadata.version(name)}"
+    return f"{name}=={distribution(name).version}"
 
 
 def _component(name: str) -> dict[str, Any]:
     """Return an installed distribution as a component."""
-    distribution = importlib.metadata.distribution(name)
-    version, about = distribution.version, distribution.metadata
+    installed = distribution(name)
+    version, about = installed.version, installed.metadata
     component = {"type": "library", "bom-ref": _bom_ref(name), "name": name, "version": version}
     # A distribution built from a folder is not the project of that name on the package index.
-    if distribution.read_text("direct_url.json") is None:
+    if installed.read_text("direct_url.json") is None:
         component["purl"] = f"pkg:pypi/{name}@{version}"
     if expression := _field(about, "License-Expression"):
         return {**component, "licenses": [{"expression": expression}]}

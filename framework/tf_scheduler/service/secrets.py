@@ -21,6 +21,7 @@ from tf_scheduler.secrets.sources import Reader, SecretSources, directory_reader
 
 Environment = Mapping[str, str]
 _CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
+MISSING_VAULT = "secrets of Vault need the extra `vault`: pip install 'dcos-tensorflow[vault]'"
 
 
 def with_api_address(spec: ServiceSpec, environment: Environment, port: int, scheme: str = "http") -> ServiceSpec:
@@ -69,7 +70,10 @@ def credentials_of(spec: ServiceSpec, environment: Environment) -> Credentials |
 
 def _vault(access: SecretAccess, local: SecretSources) -> Reader:
     # Imported here, because only services with a Vault need the client library.
-    from tf_scheduler.secrets.sources import Vault, VaultLogin
+    try:
+        from tf_scheduler.secrets.vault import Vault, VaultLogin
+    except ImportError:
+        raise OptionsError([Problem("vault.address", MISSING_VAULT)]) from None
 
     options = access.vault
     login = VaultLogin(lambda: local.value(options.token), options.role_id, lambda: local.value(options.secret_id))

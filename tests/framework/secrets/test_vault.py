@@ -11,7 +11,7 @@ import pytest
 from mesos_local.host.process import free_ports
 from tf_scheduler.errors import SecretError, SourceUnavailableError
 from tf_scheduler.model.secrets import parse_source
-from tf_scheduler.secrets.sources import Vault, VaultLogin
+from tf_scheduler.secrets.vault import Vault, VaultLogin
 
 VALUE = "canary ä\n"
 

@@ -1,20 +1,22 @@
-"""`HttpParser`: the methods of http_parser.http.HttpParser 0.9.0 that pymesos 0.3.15 calls, for responses."""
+"""Stand-in for http-parser 0.9.0, which Python 3.11 and newer cannot compile.
+
+Only the tests that compare the drivers with unmodified pymesos make a parser.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import httptools
+
 
 class HttpParser:
-    """Incremental parser of one HTTP response.
+    """Incremental parser of one HTTP response: the methods that pymesos 0.3.15 calls.
 
-    Header names are in title case (`Mesos-Stream-Id`), as in the original. httptools is imported here, not with the
-    module: who only imports pymesos needs no compiled module.
+    Header names are in title case (`Mesos-Stream-Id`), as in the original.
     """
 
     def __init__(self) -> None:
-        import httptools
-
         self._parser: Any = httptools.HttpResponseParser(self)
         self._error: Any = httptools.HttpParserError
         self._errno = 0
@@ -40,7 +42,7 @@ class HttpParser:
     # Called by pymesos.
 
     def execute(self, data: bytes, length: int) -> int:
-        """Parse `length` bytes of `data`; return how many were taken: fewer than `length` after a syntax error."""
+        """Parse `length` bytes; return the parsed number, smaller after a syntax error."""
         try:
             self._parser.feed_data(bytes(data[:length]))
         except self._error:

@@ -1,15 +1,13 @@
-"""The adapter with http-parser's name: what pymesos asks of it."""
+"""The parser that tests give to unmodified pymesos."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import subprocess
-import sys
 from itertools import pairwise
 
-from http_parser.http import HttpParser
 from hypothesis import given
 from hypothesis import strategies as st
+
+from wire.http_parser import HttpParser
 
 ANSWER = (
     b"HTTP/1.1 200 OK\r\nmesos-stream-id: s-1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -40,15 +38,3 @@ def test_garbage_is_an_error_number() -> None:
     parser = HttpParser()
     assert parser.execute(b"no http at all\r\n", 16) != 16
     assert parser.get_errno() != 0
-
-
-def test_httptools_is_loaded_with_the_first_parser_only() -> None:
-    """Importing pymesos needs no compiled module."""
-    program = "import sys, http_parser.http; print('httptools' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
-def test_it_satisfies_what_pymesos_requires() -> None:
-    """The version sorts after the only published one."""
-    assert importlib.metadata.version("http-parser") == "0.9.0.post1"

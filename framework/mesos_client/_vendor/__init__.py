@@ -1,0 +1,1 @@
+"""Code of other projects, which scripts/build_backend.py downloads and changes."""
