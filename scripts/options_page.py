@@ -35,7 +35,9 @@ beta-tensorflow (0.2.0-1.5.0) work unchanged, because names, types and defaults 
 The shell completes commands, files and the options of `explain` after
 `eval "$(_DCOS_TENSORFLOW_COMPLETE=bash_source dcos-tensorflow)"` (for zsh: `zsh_source`, for fish: `fish_source`).
 
-Unknown names are errors. Options without effect are accepted with a warning.
+Unknown names are errors. Options without effect are accepted with a warning. Options that name no program
+(`service.command`, `service.job_url`, `service.job_name` or the `command` of a job) run the package's check job, which
+connects all tasks to each other.
 
 The column *update* of the tables is the effect of a new value on a running service:
 

@@ -15,7 +15,7 @@ import yaml
 
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
-from tf_scheduler.options.load import parse, resolve
+from tf_scheduler.options.load import parse, program_is_named, resolve
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.options.warnings import ineffective_options
 
@@ -219,7 +219,7 @@ def convert_job_file(data: bytes, source: str, program: str = "", strategy: str 
         for section in _COUNTED:
             options.setdefault(section, {}).setdefault("count", 0)
         notes += _strategy(options, strategy)
-    _check(options, source, (*job.notes, *notes))
+    _check(job.kind, options, source, (*job.notes, *notes))
     effects = [Note(notice.path, notice.message) for notice in ineffective_options(resolve(options))]
     return Conversion(job.kind, options, (*job.notes, *notes, *effects))
 
@@ -242,9 +242,10 @@ def _strategy(options: dict[str, Any], strategy: str) -> list[Note]:
     ]
 
 
-def _check(options: Mapping[str, Any], source: str, notes: Sequence[Note]) -> None:
+def _check(kind: JobFileKind, options: Mapping[str, Any], source: str, notes: Sequence[Note]) -> None:
     try:
-        resolve(options)
+        # Without a program, the original package ran its check job, too.
+        resolve(options, more_rules=() if kind is JobFileKind.BETA else (program_is_named,))
     except OptionsError as error:
         missing = any(problem.path.endswith(".command") for problem in error.problems)
         hint = Problem("", f"{source}: the file contains no command; add one with convert --command 'python train.py'")

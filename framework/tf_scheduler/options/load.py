@@ -16,8 +16,9 @@ from marshmallow import Schema, ValidationError, fields
 from tf_scheduler.errors import OptionsError, Problem
 
 from .rules import jobs, plans, secrets, service
-from .schema.document import Options
+from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
+from .schema.jobs import names_program
 from .schema.values import Document
 
 #: Maximum nesting of objects and lists.
@@ -154,12 +155,15 @@ def resolve(
 ) -> dict[str, Any]:
     """Return the document with all options. Raises OptionsError with all problems.
 
-    `more_rules` depend on the machine of the service, such as the existence of a file.
+    `defaults` replace omitted options, also if they are set to their empty default, as in the DC/OS form. `more_rules`
+    depend on the service, such as the existence of a file.
     """
     merged = {**document}
     for section, values in (defaults or {}).items():
         own = document.get(section, {})
-        merged[section] = {**values, **own} if isinstance(own, Mapping) else own
+        if isinstance(own, Mapping):
+            own = {**values, **{name: value for name, value in own.items() if is_set(f"{section}.{name}", value)}}
+        merged[section] = own
     options, wrong = _fields(merged)
     paths = {problem.path for problem in wrong}
     broken = [problem for rule in (*RULES, *more_rules) for problem in rule(options)]
@@ -167,6 +171,12 @@ def resolve(
     if wrong:
         raise OptionsError(wrong)
     return options
+
+
+def program_is_named(options: Document) -> Iterator[Problem]:
+    """Rule for options whose service has no check job as its default program."""
+    if not names_program(options):
+        yield Problem("service.command", "required, because no option names a program")
 
 
 def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:

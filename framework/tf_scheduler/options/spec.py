@@ -15,7 +15,7 @@ from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, th
 from .schema.fields import parse_ulimits
 from .schema.jobs import JOBS
 from .schema.placement import READ_ONLY
-from .schema.service import ORIGINAL_GPU_IMAGE, ORIGINAL_IMAGE
+from .schema.service import ORIGINAL_IMAGES
 from .schema.values import Document, parse_constraints, split_names
 
 #: Plans of every service.
@@ -89,7 +89,7 @@ def ports_of(service: Document) -> int:
 def image_of(service: Document, own: str, has_gpus: bool) -> str:
     """Return a job's Docker image; empty for images that cannot run the executor."""
     image: str = own or (service["gpu_tf_image"] if has_gpus else service["tf_image"])
-    return "" if image in (ORIGINAL_IMAGE, ORIGINAL_GPU_IMAGE) else image
+    return "" if image in ORIGINAL_IMAGES else image
 
 
 def _needs(section: Document, ports: int = 0) -> Needs:

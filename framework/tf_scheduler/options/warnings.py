@@ -10,7 +10,7 @@ from tf_scheduler.model.spec import AfterFinish
 
 from .schema.document import OPTIONS
 from .schema.fields import Environment
-from .schema.jobs import JOBS
+from .schema.jobs import JOBS, names_program
 from .schema.values import Document, split_names
 from .spec import image_of, secrets_of
 
@@ -23,12 +23,23 @@ def find_warnings(document: Document, options: Document) -> list[Problem]:
     return [*ineffective_options(options), *security_is_weakened(options), *notices]
 
 
+def find_local_warnings(document: Document, options: Document) -> list[Problem]:
+    """Return the warnings that also apply to the local cluster."""
+    notices = (notice for rule in _LOCAL_RULES for notice in rule(document, options))
+    return [*ineffective_options(options), *notices]
+
+
 def ineffective_options(options: Document) -> Iterator[Problem]:
     """Return the options that have no effect but are set, with the reason."""
     for option in OPTIONS:
         reason = option.metadata("obsolete")
         if reason and option.value(options) != option.default:
             yield Problem(str(option), f"has no effect: {reason}")
+
+
+def no_program_is_named(document: Document, _: Document) -> Iterator[Problem]:
+    if not names_program(document):
+        yield Problem("service.command", "no program is named: the package's check job runs")
 
 
 def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
@@ -112,8 +123,10 @@ def security_is_weakened(options: Document) -> Iterator[Problem]:
         yield Problem("api.authentication", message)
 
 
-_RULES: tuple[Callable[[Document, Document], Iterator[Problem]], ...] = (
-    environment_is_object,
+_Rule = Callable[[Document, Document], Iterator[Problem]]
+_LOCAL_RULES: tuple[_Rule, ...] = (no_program_is_named, environment_is_object)
+_RULES: tuple[_Rule, ...] = (
+    *_LOCAL_RULES,
     gcs_key_is_readable,
     job_url_is_local,
     tensorboard_has_no_folder,

@@ -21,7 +21,8 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState, newest_first
 from tf_scheduler.options.configurations import SelectedConfiguration, rollback_options, select_configuration
 from tf_scheduler.options.environment import to_document
-from tf_scheduler.options.load import load_lenient, resolve
+from tf_scheduler.options.load import load_lenient, program_is_named, resolve
+from tf_scheduler.options.schema.jobs import names_program
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
 from tf_scheduler.options.warnings import find_warnings, security_is_weakened
@@ -41,8 +42,6 @@ RECORDING = "recording.jsonl"
 _TRUE = ("1", "true", "yes")
 #: Log levels of the package and their Python names.
 _LEVELS = {"OFF": "CRITICAL", "FATAL": "CRITICAL", "WARN": "WARNING", "TRACE": "DEBUG", "ALL": "DEBUG"}
-#: Options that name a program.
-_PROGRAM = {"command", "job_url", "job_name"}
 _SANITY = "python examples/sanity/check.py"
 
 
@@ -147,7 +146,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
         access, missing = uninstall_api_settings(options, environment, closed=closed)
         problems = [*invalid, *missing]
     else:
-        options = resolve(document, defaults)
+        options = resolve(document, defaults, [program_is_named])
         access = api_settings(options, environment)
     service, secrets = options["service"], known_secrets(options, environment, access.policy)
     level = _LEVELS.get(service["log_level"], service["log_level"])
@@ -176,8 +175,7 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
     executor = document.get("executor")
     if not (isinstance(executor, dict) and executor.get("url")):
         defaults["executor"]["sha256"] = environment.get("EXECUTOR_URI_SHA256", "")
-    named = {name for section in document.values() if isinstance(section, dict) for name in section}
-    if not named & _PROGRAM and environment.get("EXAMPLES_URI"):
+    if not names_program(document) and environment.get("EXAMPLES_URI"):
         digest = environment.get("EXAMPLES_URI_SHA256", "")
         defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "job_sha256": digest, "command": _SANITY}
     return defaults
@@ -239,7 +237,7 @@ class OptionsHistory:
         document = update.get("options") if "options" in update else to_document(environment)
         if not isinstance(document, Mapping):
             raise OptionsError([Problem("options", "must be a JSON object")])
-        new = resolve(document, package_defaults(document, environment))
+        new = resolve(document, package_defaults(document, environment), [program_is_named])
         return _as_json(difference(self.options, new, state))
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from jobs import gone
 from kit.commands import ENVIRONMENT, SMALL, request, run_command
+from kit.options import WITHOUT_PROGRAM
 from kit.waiting import wait_until
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId, free_ports
@@ -116,9 +117,12 @@ def test_options_file_as_argument_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.mesos
-def test_install_without_options_checks_cluster(cluster) -> None:
+@pytest.mark.parametrize("document", [None, "nothing", "all defaults"])
+def test_install_without_program_checks_cluster(cluster, tmp_path: Path, document: str | None) -> None:
     """The job ends, the service stays, healthy, until it is uninstalled."""
-    installed = run("install", "--dir", cluster.directory)
+    (tmp_path / "options.json").write_text(json.dumps(WITHOUT_PROGRAM.get(document or "")))
+    options = () if document is None else ("--options", tmp_path / "options.json")
+    installed = run("install", *options, "--dir", cluster.directory)
 
     assert 0 == installed.returncode, installed.stderr
     assert "installed tensorflow 0.1.0 as /tensorflow" in installed.stdout

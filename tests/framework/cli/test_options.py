@@ -55,7 +55,7 @@ def test_validate_prints_one_problem_per_line(run, write) -> None:
 
 
 def test_validate_prints_problems_and_notices_as_json(run, write) -> None:
-    _, bad, _ = run("validate", "--json", write({"worker": {"count": 1}}))
+    _, bad, _ = run("validate", "--json", write({"service": {"job_url": "a"}}))
     code, good, error = run("validate", "--json", write(NOTED))
 
     assert (0, "") == (code, error)

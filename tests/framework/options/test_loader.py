@@ -72,7 +72,7 @@ def test_all_problems_are_reported_together() -> None:
     """Fields and rules, each with path, value and the allowed values."""
     texts = problems(
         {
-            "service": {"comand": "x", "name": 3, "environment": {"A": 1}, "user": None},
+            "service": {"comand": "x", "job_url": "a", "name": 3, "environment": {"A": 1}, "user": None},
             "workers": {},
             "worker": {"count": "two", "cpus": 0, "mem": 1.5, "gpus": 0.5},
             "chief": 3,

@@ -1,20 +1,15 @@
 """Options of the DC/OS package beta-tensorflow 0.2.0-1.5.0 (mesosphere/universe)."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kit.options import load_spec
+from kit.options import NO_DEFAULT, ORIGINAL, load_spec
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.package.options_check import option_paths
 
-ORIGINAL = json.loads((Path(__file__).parent / "beta_tensorflow.json").read_text())
 OURS = dict(option_paths(config_schema()))
-#: Stands for a missing default in the reference.
-NO_DEFAULT = "<none>"
 
 #: From the tutorials of the original package.
 HELLO: dict[str, Any] = {

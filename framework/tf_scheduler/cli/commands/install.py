@@ -18,12 +18,8 @@ from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.local_run.discovery import PROGRAM
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError
-from tf_scheduler.package.sources import PACKAGE_FOLDER
 
 from .local import directory_option, find_cluster
-
-#: Resources of the check of the cluster, less than the package's defaults.
-_SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 
 
 @click.command()
@@ -41,9 +37,8 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     if misplaced:
         raise click.UsageError(f"pass the options file with --options: local install --options {misplaced[0]}")
     cluster = find_cluster(directory)
-    if options is None:
-        document = _check_job()
-    else:
+    document: dict[str, Any] = {}
+    if options is not None:
         load_options(options)  # raises OptionsError
         document = load_document(options)
     name = (app_id or document.get("service", {}).get("name", DEFAULT_SERVICE)).strip("/")
@@ -95,10 +90,3 @@ def _selected(services: list[InstalledService], name: str, everything: bool) -> 
         names = ", ".join(f"/{service.id}" for service in selected)
         raise JobError(f"several services are installed: {names}; name one of them, or use --all")
     return selected
-
-
-def _check_job() -> dict[str, Any]:
-    """Options of a job that checks that its tasks reach each other."""
-    program = PACKAGE_FOLDER.parent / "examples" / "sanity" / "check.py"
-    service = {"name": DEFAULT_SERVICE, "job_url": program.as_uri(), "command": f"python {program.name}"}
-    return {"service": service, "parameter_server": _SMALL_TASK, "worker": _SMALL_TASK}

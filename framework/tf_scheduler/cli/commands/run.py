@@ -213,7 +213,7 @@ def prepare_launch(
         state: Address of the state store; empty: in the run's folder.
         notify: Called with a notice for each option that a local run replaces.
     """
-    defaults = scheduler_defaults()
+    defaults = scheduler_defaults(document)
     own = {
         "mesos.master": cluster.master.address,
         "scheduler.state": state or folder.store.as_uri(),

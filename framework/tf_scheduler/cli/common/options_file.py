@@ -17,24 +17,32 @@ import click
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import as_lists, parse, resolve
-from tf_scheduler.options.schema.document import OPTIONS
-from tf_scheduler.options.schema.jobs import JOBS
+from tf_scheduler.options.schema.document import OPTIONS, is_default
+from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.spec import image_of, to_spec
-from tf_scheduler.options.warnings import ineffective_options
+from tf_scheduler.options.warnings import find_local_warnings
+from tf_scheduler.package.sources import PACKAGE_FOLDER
 from tf_scheduler.zipapp_builder import build_bundle
 
 #: Before the name of a runtime of this machine, whose interpreter the option `python` means.
 _RUNTIME_PREFIX = "runtime:"
+#: Options whose defaults need the hosts or the containers of DC/OS.
+_DCOS_DEFAULTS = ("mesos.master", "scheduler.containerized", "scheduler.state")
+#: Resources of the check job's tasks, less than the package's defaults.
+_SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 #: Seconds that Mesos keeps the tasks of a local run whose command was killed: no scheduler will return.
 FAILOVER_TIMEOUT = 10.0
 
 Options = Mapping[str, Any]
 
 
-def _with_runtimes(document: Options) -> dict[str, Any]:
-    """Replace `runtime:NAME` by its interpreter. Raises OptionsError if unknown."""
-    completed, problems = dict(document), []
-    for name, section in document.items():
+def _for_this_machine(document: Options) -> dict[str, Any]:
+    """Replace `runtime:NAME`; omit values of the DC/OS form that only DC/OS can use.
+
+    Raises OptionsError for an unknown runtime.
+    """
+    completed, problems = _without_dcos_defaults(document), []
+    for name, section in completed.items():
         python = section.get("python") if isinstance(section, Mapping) else None
         if isinstance(python, str) and python.startswith(_RUNTIME_PREFIX):
             from tf_scheduler.runtimes.runtimes import find_runtime  # slow import, rarely needed
@@ -48,6 +56,20 @@ def _with_runtimes(document: Options) -> dict[str, Any]:
     return completed
 
 
+def _without_dcos_defaults(document: Options) -> dict[str, Any]:
+    paths, is_check = list(_DCOS_DEFAULTS), not names_program(document)
+    if is_check:
+        paths += [f"{section}.{name}" for section in JOBS for name in _SMALL_TASK]
+    if is_check or os.geteuid():  # only root can run tasks as another user, who may not read root's Python
+        paths.append("service.user")
+    kept = dict(document)
+    for section, name in (path.split(".") for path in paths):
+        values = kept.get(section)
+        if isinstance(values, Mapping) and is_default(f"{section}.{name}", values.get(name)):
+            kept[section] = {other: value for other, value in values.items() if other != name}
+    return kept
+
+
 def load_document(path: Path) -> dict[str, Any]:
     """Return the document of a valid options file, see `localized`."""
     return localized(parse(read_bytes(path), str(path)), path.parent)
@@ -55,7 +77,7 @@ def load_document(path: Path) -> dict[str, Any]:
 
 def localized(document: Options, folder: Path) -> dict[str, Any]:
     """Return valid options in Cosmos' form: environments as lists, absolute paths."""
-    return dict(_with_absolute_paths(as_lists(_with_runtimes(document)), folder.resolve()))
+    return dict(_with_absolute_paths(as_lists(_for_this_machine(document)), folder.resolve()))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -96,11 +118,12 @@ def _local_path(url: str, folder: Path) -> Path | None:
 def load_options(path: Path) -> ServiceSpec:
     """Return the spec of an options file. Raises OptionsError with all problems.
 
-    Default user and interpreter are those of this process. Paths are relative to the file. Prints a notice on standard
-    error for each option without effect.
+    Default user and interpreter are those of this process. Paths are relative to the file. Prints notices on standard
+    error.
     """
-    options = check_options(parse(read_bytes(path), str(path)), path.parent)
-    for notice in ineffective_options(options):
+    document = parse(read_bytes(path), str(path))
+    options = check_options(document, path.parent)
+    for notice in find_local_warnings(document, options):
         click.echo(f"notice: {notice}", err=True)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
 
@@ -108,21 +131,30 @@ def load_options(path: Path) -> ServiceSpec:
 def check_options(document: Options, folder: Path) -> Options:
     """Resolve options for this machine. Raises OptionsError with all problems."""
     rules = (lambda options: _missing_files(options, folder), _missing_programs, _invalid_user, _unsupported_isolation)
-    return resolve(_with_runtimes(document), _local_defaults(), rules)
+    return resolve(_for_this_machine(document), _local_defaults(document), rules)
 
 
-def scheduler_defaults() -> dict[str, Any]:
-    """Return this machine's defaults by option path, except for executor.url."""
-    defaults = _local_defaults()
+def scheduler_defaults(document: Options) -> dict[str, Any]:
+    """Return this machine's defaults for a document, by path, except executor.url."""
+    defaults = _local_defaults(document)
     return {f"{part}.{name}": value for part in defaults for name, value in defaults[part].items() if name != "url"}
 
 
-def _local_defaults() -> Mapping[str, Mapping[str, Any]]:
+def _local_defaults(document: Options) -> Mapping[str, Mapping[str, Any]]:
+    """Return this machine's defaults; with a check job if no program is named."""
+    program, small = ({}, {}) if names_program(document) else (_check_job(), _SMALL_TASK)
+    user, gpus = {"user": getpass.getuser()}, {} if can_check_gpus() else {"gpu_check": False}
     return {
-        "service": {"user": getpass.getuser(), "python": sys.executable, "failover_timeout": FAILOVER_TIMEOUT},
+        "service": {**user, "python": sys.executable, "failover_timeout": FAILOVER_TIMEOUT, **program},
         "executor": {"url": build_bundle().as_uri(), "python": sys.executable},
-        **{section: {"gpu_check": False} for section in (() if can_check_gpus() else JOBS)},
+        **{section: {**gpus, **small} for section in JOBS},
     }
+
+
+def _check_job() -> dict[str, str]:
+    """Return a program that checks that the tasks reach each other."""
+    program = PACKAGE_FOLDER.parent / "examples" / "sanity" / "check.py"
+    return {"job_url": program.as_uri(), "command": f"python {program.name}"}
 
 
 def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:

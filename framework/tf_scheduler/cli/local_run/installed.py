@@ -116,7 +116,7 @@ class InstalledService:
 
     def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of the scheduler: with defaults of this machine."""
-        defaults = scheduler_defaults()
+        defaults = scheduler_defaults(options)
         del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
         cluster = LocalCluster.running(self.cluster)
         master = {} if cluster is None else {"mesos.master": cluster.master.address}

@@ -25,6 +25,7 @@ from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId, free_ports, is_free
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import is_set
 from tf_scheduler.service.secrets import referenced_variables
 from tf_scheduler.zipapp_builder import build_bundle
 
@@ -267,16 +268,17 @@ def get_json(address: str, path: str, *, token: str = "", encrypted: bool = Fals
 def with_values(document: Document, values: Mapping[str, Any], notify: Notify | None = None) -> dict[str, Any]:
     """Return the document with `values` (option path -> value).
 
-    Without `notify` they are defaults; with it they replace other values, and each replacement is reported.
+    Without `notify` they are defaults, as in `resolve`; with it they replace other values, and each replacement is
+    reported.
     """
     completed: dict[str, Any] = deepcopy(dict(document))
     for path, value in values.items():
         section, name = path.split(".")
         options = completed.setdefault(section, {})
-        if notify is None:
-            options.setdefault(name, value)
+        is_own = name in options and is_set(path, options[name])
+        if is_own and notify is None:
             continue
-        if options.get(name, value) != value:
+        if is_own and options[name] != value and notify is not None:
             notify(f"notice: {path} is ignored: a local run sets its own value")
         options[name] = value
     return completed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.placement import GangMode
 from tf_scheduler.model.spec import LivenessKind, Strategy, SuccessPolicy
-from tf_scheduler.options.schema.jobs import JOBS
+from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.values import Document, split_names
 
 _WITHOUT_PARAMETER_SERVERS = tuple(
@@ -21,8 +21,9 @@ def some_job_has_tasks(options: Document) -> Iterator[Problem]:
 
 
 def every_job_has_command(options: Document) -> Iterator[Problem]:
+    """Accept options without any program: the package has a default, its check job."""
     service = options["service"]
-    if service["command"].strip() or service["job_name"]:
+    if service["command"].strip() or service["job_name"] or not names_program(options):
         return
     for section in JOBS:
         if options[section]["count"] and not options[section]["command"].strip():

@@ -130,6 +130,21 @@ def options_of(schema: Schema, path: tuple[str, ...] = ()) -> Iterator[Option]:
 OPTIONS = tuple(options_of(Options()))
 
 
+_DEFAULTS = {str(option): option.default for option in OPTIONS}
+
+
+def is_default(path: str, value: Any) -> bool:
+    """Return whether the value is the default of the option at `path`."""
+    default = _DEFAULTS.get(path)
+    # In Python, True is 1.
+    return value is not None and isinstance(value, bool) is isinstance(default, bool) and bool(value == default)
+
+
+def is_set(path: str, value: Any) -> bool:
+    """Return whether the value differs from an empty default, which means omitted."""
+    return bool(value) or not is_default(path, value)
+
+
 def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Mask secret options, variables with names of secrets, and passwords in URLs."""
     masked: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tf_scheduler.model.plan import PlanStrategy
 from tf_scheduler.model.spec import JobKind, RestartWhen
@@ -58,6 +59,16 @@ JOBS: Mapping[str, JobKind] = {
     "chief": JobKind.CHIEF,
     "evaluator": JobKind.EVALUATOR,
 }
+
+#: Options that name a program.
+_PROGRAM = ("command", "job_url", "job_name")
+
+
+def names_program(document: Mapping[str, Any]) -> bool:
+    """Return whether any section names a program; the document may be invalid."""
+    sections = [section for section in document.values() if isinstance(section, Mapping)]
+    return any(section.get(name) for section in sections for name in _PROGRAM)
+
 
 _PORT = "tasks use ports from Mesos offers, because two services may share an agent"
 _VOLUME = "tasks store files in their working directory; keep permanent files in checkpoint_dir"

@@ -8,9 +8,12 @@ from tf_scheduler.model.spec import Strategy
 from .fields import Boolean, Environment, Integer, OnUpdate, Seconds, Section, String, choice, section
 from .placement import NetworkOptions
 
-#: Images of the original package: TensorFlow 1.5, without the executor's Python (3.8 or newer).
-ORIGINAL_IMAGE = "mesosphere/dcos-tensorflow:0.0.3-1.5.0"
-ORIGINAL_GPU_IMAGE = "mesosphere/dcos-tensorflow:0.0.3-1.5.0-gpu"
+#: Default images of the original package: without GPUs, with GPUs, and those of its earlier releases. They contain
+#: TensorFlow 1.3 to 1.5, and lack the executor's Python (3.8 or newer).
+ORIGINAL_IMAGES = tuple(
+    f"mesosphere/dcos-tensorflow:{tag}"
+    for tag in ("0.0.3-1.5.0", "0.0.3-1.5.0-gpu", "2.7.4-1.3.0", "2.7.4-1.3.0-gpu", "v1.3", "v1.3-gpu")
+)
 
 
 class ProgramOptions(Section):
@@ -84,16 +87,16 @@ class ProgramOptions(Section):
     )
     tf_image = String(
         "Docker image of tasks without GPUs, run by the Mesos containerizer. The image needs Python 3.8 or newer. "
-        "With the default value, tasks have no image and run in the agent's file system.",
-        ORIGINAL_IMAGE,
+        "With the default value, as with an empty one, tasks have no image and run on the agent's own Python.",
+        ORIGINAL_IMAGES[0],
         update=OnUpdate.RESTART,
         variable="TF_IMAGE",
         form_required=True,
     )
     gpu_tf_image = String(
         "Docker image of tasks with GPUs, run by the Mesos containerizer. The image needs Python 3.8 or newer. With "
-        "the default value, tasks have no image and run in the agent's file system.",
-        ORIGINAL_GPU_IMAGE,
+        "the default value, as with an empty one, tasks have no image and run on the agent's own Python.",
+        ORIGINAL_IMAGES[1],
         update=OnUpdate.RESTART,
         variable="GPU_TF_IMAGE",
         form_required=True,
