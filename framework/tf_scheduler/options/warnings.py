@@ -11,6 +11,7 @@ from tf_scheduler.model.spec import AfterFinish
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, names_program
+from .schema.service import ORIGINAL_IMAGES
 from .schema.values import Document, split_names
 from .spec import image_of, secrets_of
 
@@ -46,6 +47,26 @@ def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
     for option in OPTIONS:
         if isinstance(option.field, Environment) and isinstance(_value_at(document, option.path), Mapping):
             yield Problem(str(option), "`dcos package install` requires a list of objects, each with name and value")
+
+
+def default_image_means_none(document: Document, options: Document) -> Iterator[Problem]:
+    """A set interpreter shows that the user knows; the check job needs no TensorFlow."""
+    service = options["service"]
+    for option, has_gpus in (("tf_image", False), ("gpu_tf_image", True)):
+        sections = [
+            section
+            for section in JOBS
+            if options[section]["count"]
+            and (options[section]["gpus"] > 0) is has_gpus
+            and not (options[section]["image"] or options[section]["python"] or service["python"])
+        ]
+        if sections and service[option] in ORIGINAL_IMAGES and names_program(document):
+            yield Problem(
+                f"service.{option}",
+                f"`{service[option]}` means no image: tasks of {', '.join(sections)} run on the agents' own Python, "
+                "which must have the program's packages, such as TensorFlow; set an image that has them and Python 3.8 "
+                'or newer, or "" to run without an image',
+            )
 
 
 def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
@@ -127,6 +148,7 @@ _Rule = Callable[[Document, Document], Iterator[Problem]]
 _LOCAL_RULES: tuple[_Rule, ...] = (no_program_is_named, environment_is_object)
 _RULES: tuple[_Rule, ...] = (
     *_LOCAL_RULES,
+    default_image_means_none,
     gcs_key_is_readable,
     job_url_is_local,
     tensorboard_has_no_folder,

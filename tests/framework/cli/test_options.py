@@ -13,7 +13,7 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
 
-GOOD: dict[str, Any] = {"service": {"command": "python train.py"}, "worker": {"count": 1}}
+GOOD: dict[str, Any] = {"service": {"command": "python train.py", "tf_image": ""}, "worker": {"count": 1}}
 #: Valid, with an option that has no effect.
 NOTED = {**GOOD, "service": {**GOOD["service"], "mesos_api_version": "V0"}}
 

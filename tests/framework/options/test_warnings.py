@@ -9,7 +9,7 @@ from tf_scheduler.options.warnings import find_warnings
 
 
 def warnings_of(more=None, **service):
-    document = {"service": {"command": "x", **service}, **(more or {})}
+    document = {"service": {"command": "x", "tf_image": "", **service}, **(more or {})}
     return [str(notice) for notice in find_warnings(document, resolve(document))]
 
 
