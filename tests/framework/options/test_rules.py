@@ -350,3 +350,10 @@ def test_deeply_nested_json_is_reported() -> None:
 @pytest.mark.parametrize("file", ["gcs.json", "certs/stdout", "stdout-key", "logs/key", "code/key", "python"])
 def test_secret_file_with_other_name_is_accepted(file: str) -> None:
     assert resolve({"service": {"command": "x"}, "secrets": [{"source": "a", "file": file}]})
+
+
+@pytest.mark.parametrize("order", ["serial", "canary"])
+def test_independent_tasks_may_start_one_by_one(order: str) -> None:
+    """None waits for the address of another."""
+    service = {"command": "x", "strategy": "independent"}
+    resolve({"service": service, "parameter_server": {"count": 0}, "plans": {"deploy": order, "update": order}})

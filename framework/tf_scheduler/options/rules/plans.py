@@ -114,7 +114,7 @@ def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]
     """Serial launches would deadlock: each task waits until all tasks have an address."""
     strategy = Strategy(options["service"]["strategy"])
     dependents = [name for name, kind in JOBS.items() if kind in ADDRESS_DEPENDENTS[strategy]]
-    if strategy is Strategy.PARAMETER_SERVER:
+    if strategy is Strategy.PARAMETER_SERVER or not dependents:
         return
     why = f"with service.strategy {strategy.value}, tasks of {', '.join(dependents)} need each other's addresses"
     for name in (DEPLOY, UPDATE):
