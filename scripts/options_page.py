@@ -46,8 +46,17 @@ The column *update* of the tables is the effect of a new value on a running serv
 - *restart*: the affected tasks restart.
 - *fixed*: the change is refused; install another service instead.
 
-The column *variable* is the environment variable that carries the option to the scheduler. In the variable of a list,
-the control character 0x1e ends each entry, and 0x1f ends each field of an object.
+Every option has one form: the same value is valid in the options file of `dcos-tensorflow`, in the options of DC/OS
+(`dcos package install --options`, or the form), and in an environment variable of the scheduler. An `environment` may
+also be an object that maps names to texts, as in earlier releases, but DC/OS refuses it. `options validate` reports it,
+and `options show` prints the list that DC/OS accepts. Paths relative to the file (`job_url`) and `runtime:NAME`
+(`python`) work on the local cluster only, and are reported, too.
+
+The column *variable* is the environment variable that carries the option to the scheduler. It contains text without
+quotes, and other values as JSON: `WORKER_COUNT=4`, `USE_TENSORBOARD=true`, `RESTART_UNCOUNTED_EXIT_CODES=[42, 143]`,
+`SERVICE_ENVIRONMENT=[{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "2"}]`. DC/OS cannot render lists of objects as JSON, so
+that in the variables of the package's app the control character 0x1e ends each entry of a list, and 0x1f ends each
+field of an object.
 
 This page is generated from the schema by `scripts/generate-options`.
 """

@@ -15,7 +15,7 @@ import yaml
 
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
-from tf_scheduler.options.load import parse, program_is_named, resolve
+from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.options.warnings import ineffective_options
 
@@ -219,6 +219,7 @@ def convert_job_file(data: bytes, source: str, program: str = "", strategy: str 
         for section in _COUNTED:
             options.setdefault(section, {}).setdefault("count", 0)
         notes += _strategy(options, strategy)
+    options = as_lists(options)
     _check(job.kind, options, source, (*job.notes, *notes))
     effects = [Note(notice.path, notice.message) for notice in ineffective_options(resolve(options))]
     return Conversion(job.kind, options, (*job.notes, *notes, *effects))

@@ -1,19 +1,20 @@
 """Pass options to the scheduler as environment variables, and read them there.
 
-On DC/OS, Cosmos renders the options into marathon.json.mustache, and Marathon sets the variables. A list is one
-variable: RECORD_END ends each entry, and UNIT_END ends each field of an object. Environments are `name=value` lists.
+A variable contains its option's value as in the options file: text unquoted, everything else as JSON. On DC/OS, Cosmos
+renders the options into marathon.json.mustache, and Marathon sets the variables. Cosmos cannot render a list of objects
+as JSON: there, RECORD_END ends each entry of a list, UNIT_END each field of an object; variables are `name=value`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from marshmallow import fields
 
 from .schema.document import OPTIONS, Option
-from .schema.fields import RECORD_END, UNIT_END, Boolean, Environment, Integer, IntegerList, Number, RecordList
+from .schema.fields import RECORD_END, UNIT_END, Environment, IntegerList, RecordList, String
 
 
 def variable_name(option: Option) -> str:
@@ -68,24 +69,20 @@ def _entry_tag(field: fields.Field[Any]) -> str:
 
 
 def _value(field: fields.Field[Any], text: str) -> Any:
-    match field:
-        case Boolean():
-            return {"true": True, "false": False}.get(text, text)
-        case Integer():
-            return _number(text, int)
-        case Number():
-            return _number(text, float)
-        case IntegerList():
-            return [_number(entry, int) for entry in _entries(text)]
-        case Environment():
-            return [dict(zip(("name", "value"), entry.split("=", 1), strict=False)) for entry in _entries(text)]
-        case RecordList():
-            return [_record_of(field, entry.split(UNIT_END)) for entry in _entries(text)]
-    return text
+    if isinstance(field, String):
+        return text
+    is_list = isinstance(field, (Environment, IntegerList, RecordList))
+    if is_list and (not text or text.endswith(RECORD_END)):
+        return [_entry(field, entry) for entry in text.split(RECORD_END)[:-1]]
+    return _json(text)
 
 
-def _entries(text: str) -> list[str]:
-    return text.split(RECORD_END)[:-1]
+def _entry(field: fields.Field[Any], text: str) -> Any:
+    if isinstance(field, RecordList):
+        return _record_of(field, text.split(UNIT_END))
+    if isinstance(field, Environment):
+        return dict(zip(("name", "value"), text.split("=", 1), strict=False))
+    return _json(text)
 
 
 def _record_of(field: RecordList, parts: list[str]) -> dict[str, str]:
@@ -94,8 +91,10 @@ def _record_of(field: RecordList, parts: list[str]) -> dict[str, str]:
     return {name: part for (name, kind), part in named if part or kind.required}
 
 
-def _number(text: str, read: Callable[[str], float]) -> float | str:
+def _json(text: str) -> Any:
     try:
-        return read(text)
-    except ValueError:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()  # Mesos requires UTF-8, but JSON can express lone surrogates
+    except (ValueError, RecursionError):
         return text
+    return value

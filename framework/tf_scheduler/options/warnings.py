@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from tf_scheduler.model.spec import AfterFinish
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, names_program
-from .schema.service import ORIGINAL_IMAGES
+from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX
 from .schema.values import Document, split_names
 from .spec import image_of, secrets_of
 
@@ -45,8 +46,10 @@ def no_program_is_named(document: Document, _: Document) -> Iterator[Problem]:
 
 def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
     for option in OPTIONS:
-        if isinstance(option.field, Environment) and isinstance(_value_at(document, option.path), Mapping):
-            yield Problem(str(option), "`dcos package install` requires a list of objects, each with name and value")
+        variables = _value_at(document, option.path)
+        if isinstance(option.field, Environment) and isinstance(variables, Mapping):
+            entries = ", ".join(f'{{"name": {json.dumps(name)}, "value": ...}}' for name in variables)
+            yield Problem(str(option), f"`dcos package install` refuses an object; write a list: [{entries}]")
 
 
 def default_image_means_none(document: Document, options: Document) -> Iterator[Problem]:
@@ -81,6 +84,13 @@ def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
     url = options["service"]["job_url"]
     if url and "://" not in url and not url.startswith("/"):
         yield Problem("service.job_url", f"{url}: only the local cluster finds a relative path; on DC/OS, use a URL")
+
+
+def runtime_is_local(_: Document, options: Document) -> Iterator[Problem]:
+    for option in OPTIONS:
+        if option.path[-1] == "python" and str(option.value(options)).startswith(RUNTIME_PREFIX):
+            value = option.value(options)
+            yield Problem(str(option), f"{value}: only the local cluster has it; on DC/OS, use a path on the agents")
 
 
 def kept_tensorboard_is_disabled(_: Document, options: Document) -> Iterator[Problem]:
@@ -151,6 +161,7 @@ _RULES: tuple[_Rule, ...] = (
     default_image_means_none,
     gcs_key_is_readable,
     job_url_is_local,
+    runtime_is_local,
     tensorboard_has_no_folder,
     kept_tensorboard_is_disabled,
     checkpoint_dir_is_not_shared,

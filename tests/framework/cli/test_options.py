@@ -96,6 +96,20 @@ def test_show_prints_every_option_with_secrets_hidden(run, write) -> None:
     assert output == run("show", "--json", write(GOOD))[1]
 
 
+def test_show_prints_list_that_dcos_accepts(run, invoke, write) -> None:
+    """Also if the file has the former form, an object, which DC/OS refuses."""
+    former = write({**GOOD, "worker": {"environment": {"A": "1"}}})
+    assert (1, True) == (
+        invoke("package", "render", "--options", former)[0],
+        "write a list" in run("validate", former)[2],
+    )
+
+    _, shown, _ = run("show", "--changed", former)
+
+    assert [{"name": "A", "value": "1"}] == json.loads(shown)["worker"]["environment"]
+    assert 0 == invoke("package", "render", "--options", write(shown, "shown.json"))[0]
+
+
 def without_nulls(value):
     if isinstance(value, dict):
         return {name: without_nulls(item) for name, item in value.items() if item is not None}

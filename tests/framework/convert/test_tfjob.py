@@ -38,7 +38,7 @@ def test_jobs_resources_and_commands_are_converted(converted) -> None:
     chief = options["chief"]
     assert (1, 0.5, 2048, 10240, 45.0) == tuple(chief[name] for name in ("count", "cpus", "mem", "disk", "kill_grace"))
     assert "cd '/srv/my job' && python train.py --dir=\"${MODEL_DIR}\"'/run 1' --steps 100" == chief["command"]
-    assert {"MODEL_DIR": "/models"} == chief["environment"]
+    assert [{"name": "MODEL_DIR", "value": "/models"}] == chief["environment"]
     assert [{"source": "hub/token", "env": "TOKEN", "jobs": "chief"}] == options["secrets"]
     assert "sh -c 'python ps.py && echo done'" == options["parameter_server"]["command"]
     assert (0, 3, 2) == (options["worker"]["count"], options["gpu_worker"]["count"], options["gpu_worker"]["gpus"])
@@ -242,7 +242,11 @@ def test_null_omits_one_field_only() -> None:
     result = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
     worker, messages = result.options["worker"], notes(result)
-    assert (1, "python a.py", {"A": "1"}) == (worker["count"], worker["command"], worker["environment"])
+    assert (1, "python a.py", [{"name": "A", "value": "1"}]) == (
+        worker["count"],
+        worker["command"],
+        worker["environment"],
+    )
     assert "null" in messages["spec.tfReplicaSpecs.PS"]
     assert "replicas" in messages["spec.tfReplicaSpecs.PS"]
     assert "null" in messages[f"{WORKER}.template.spec.containers[0]"]

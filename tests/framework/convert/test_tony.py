@@ -16,7 +16,8 @@ def test_jobs_and_amounts_are_converted() -> None:
     result = convert_job_file(FILE.read_bytes(), "tony.xml")
     options = result.options
 
-    assert {"name": "mnist-job", "command": "python mnist.py", "environment": {"LANG": "C", "STEPS": "100"}} == {
+    variables = [{"name": "LANG", "value": "C"}, {"name": "STEPS", "value": "100"}]
+    assert {"name": "mnist-job", "command": "python mnist.py", "environment": variables} == {
         name: options["service"][name] for name in ("name", "command", "environment")
     }
     assert {"count": 1, "mem": 2048, "cpus": 1.0} == options["chief"]

@@ -109,16 +109,25 @@ def test_invalid_variable_is_reported_by_option() -> None:
         "USE_TENSORBOARD": "yes",
         "SERVICE_ENVIRONMENT": "A\x1e",
         "SECRETS": "a\x1f\x1fb\x1f\x1f\x1ec\x1e",
+        "VOLUMES": "/mnt",
+        "WORKER_ENVIRONMENT": '[{"name": "A", "value": "\\ud800"}]',
+        "RESTART_UNCOUNTED_EXIT_CODES": "42, 143",
+        "CHIEF_MEM": "null",
     }
 
     with pytest.raises(OptionsError) as caught:
         resolve(to_document(environment))
 
     assert [str(problem) for problem in caught.value.problems] == [
+        "chief.mem: must not be null; omit the option to get its default",
         'gang.hold_seconds: must be a number from 0 to 60 (seconds), not "" (text)',
+        'restart.uncounted_exit_codes: must be a list of whole numbers, not "42, 143" (text)',
         'service.environment.0: must be {"name": ..., "value": ...}, not {"name": "A"}',
         'service.use_tensorboard: must be true or false, not "yes" (text)',
+        'volumes: must be a list of objects, not "/mnt" (text)',
         'worker.count: must be a whole number from 0 to 100000, not "many" (text)',
+        'worker.environment: must be a list of {"name": ..., "value": ...}, '
+        'not "[{\\"name\\": \\"A\\", \\"value\\": \\"\\\\ud800\\"}]" (text)',
         "secrets.1: must have env, file or both",
     ]
 

@@ -21,7 +21,7 @@ from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
-from tf_scheduler.options.load import parse, resolve
+from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, mask_options
 from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_warnings
@@ -75,7 +75,7 @@ def show(file: Path, changed: bool) -> None:
     """
     document, resolved = _load(file)
     masked = mask_options(resolved)
-    echo_json(changed_options(masked, resolved) if changed else masked)
+    echo_json(as_lists(changed_options(masked, resolved) if changed else masked))
     _print_notices(find_warnings(document, resolved))
 
 

@@ -19,13 +19,12 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
+from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 from tf_scheduler.options.spec import image_of, to_spec
 from tf_scheduler.options.warnings import find_local_warnings
 from tf_scheduler.package.sources import PACKAGE_FOLDER
 from tf_scheduler.zipapp_builder import build_bundle
 
-#: Before the name of a runtime of this machine, whose interpreter the option `python` means.
-_RUNTIME_PREFIX = "runtime:"
 #: Options whose defaults need the hosts or the containers of DC/OS.
 _DCOS_DEFAULTS = ("mesos.master", "scheduler.containerized", "scheduler.state")
 #: Resources of the check job's tasks, less than the package's defaults.
@@ -44,11 +43,11 @@ def _for_this_machine(document: Options) -> dict[str, Any]:
     completed, problems = _without_dcos_defaults(document), []
     for name, section in completed.items():
         python = section.get("python") if isinstance(section, Mapping) else None
-        if isinstance(python, str) and python.startswith(_RUNTIME_PREFIX):
+        if isinstance(python, str) and python.startswith(RUNTIME_PREFIX):
             from tf_scheduler.runtimes.runtimes import find_runtime  # slow import, rarely needed
 
             try:
-                completed[name] = {**section, "python": find_runtime(python.removeprefix(_RUNTIME_PREFIX)).python}
+                completed[name] = {**section, "python": find_runtime(python.removeprefix(RUNTIME_PREFIX)).python}
             except JobError as error:
                 problems.append(Problem(f"{name}.python", f"{error}; create it with `dcos-tensorflow runtime create`"))
     if problems:

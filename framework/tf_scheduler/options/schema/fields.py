@@ -221,7 +221,10 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 class Environment(OptionField[Mapping[str, str]]):
-    """Variables: an object of name -> text, or a list of {"name", "value"}."""
+    """Variables: a list of {"name", "value"}; an object of name -> text is read, too.
+
+    The object is shorter, but Cosmos cannot render it.
+    """
 
     def __init__(self, description: str, **options: Any) -> None:
         super().__init__(description, dict, **options)
@@ -230,7 +233,7 @@ class Environment(OptionField[Mapping[str, str]]):
         if isinstance(value, list):
             return _variables(value)
         if not isinstance(value, dict):
-            raise mismatch('a list of {"name", "value"}, or an object that maps names to texts', value)
+            raise mismatch('a list of {"name": ..., "value": ...}', value)
         wrong = {name: [text] for name, item in value.items() if (text := _variable_problem(name, item))}
         if wrong:
             raise ValidationError(wrong)

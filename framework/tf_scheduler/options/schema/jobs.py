@@ -93,7 +93,9 @@ class JobOptions(Section):
         examples=['[["hostname", "UNIQUE"]]', "rack:MAX_PER:2"],
     )
     command = String("Shell command line of the tasks; empty: the value of service.command.", update=OnUpdate.RESTART)
-    environment = Environment("Environment variables, in addition to service.environment.", update=OnUpdate.RESTART)
+    environment = Environment(
+        "Environment variables, in addition to service.environment (same form).", update=OnUpdate.RESTART
+    )
     python = String("Python interpreter of the tasks; empty: the value of service.python.", update=OnUpdate.RESTART)
     image = String(
         "Docker image of the tasks; empty: service.gpu_tf_image for tasks with GPUs, service.tf_image for all others.",

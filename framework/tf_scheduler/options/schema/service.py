@@ -15,6 +15,9 @@ ORIGINAL_IMAGES = tuple(
     for tag in ("0.0.3-1.5.0", "0.0.3-1.5.0-gpu", "2.7.4-1.3.0", "2.7.4-1.3.0-gpu", "v1.3", "v1.3-gpu")
 )
 
+#: Before the name of a runtime of this machine, whose interpreter the option `python` means on the local cluster.
+RUNTIME_PREFIX = "runtime:"
+
 
 class ProgramOptions(Section):
     """Program options of `service`."""
@@ -78,7 +81,7 @@ class ProgramOptions(Section):
         examples=['{"learning_rate": 0.5}'],
     )
     environment = Environment(
-        "Environment variables of every task. Outside DC/OS an object of names and values is accepted, too.",
+        "Environment variables of every task, as a list of objects with name and value.",
         update=OnUpdate.RESTART,
         examples=[[{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "2"}]],
     )
