@@ -31,7 +31,7 @@ from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.records import writes
 
 from .api import ApiSettings, api_settings, uninstall_api_settings
-from .secrets import known_secrets, with_api_address
+from .secrets import DCOS_AUTHORITIES, known_secrets, trusted_authorities, with_api_address
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def load_settings(
         port,
         access,
         uninstalling,
-        _tls(options["tls"]),
+        _tls(options["tls"], environment),
         environment,
         _recording(environment),
         lost or LostFrameworks(),
@@ -130,11 +130,15 @@ def _recording(environment: Mapping[str, str]) -> Path | None:
     return Path(path) if path else None
 
 
-def _tls(options: Mapping[str, Any]) -> Tls | None:
+def _tls(options: Mapping[str, Any], environment: Mapping[str, str]) -> Tls | None:
     if not options["enabled"]:
         return None
+    verify = trusted_authorities("tls.ca_file", options["ca_file"], environment)
+    if verify is True and "MESOS_SANDBOX" in environment:
+        places = " nor ".join(DCOS_AUTHORITIES)
+        log.warning("tls.ca_file is empty, and neither %s exists: only authorities of the system are trusted", places)
     certificate = options["certificate_file"], options["key_file"]
-    return Tls(verify=options["ca_file"] or True, cert=certificate if all(certificate) else None)
+    return Tls(verify=verify, cert=certificate if all(certificate) else None)
 
 
 def _load(document: Document, environment: Mapping[str, str], uninstalling: bool) -> tuple[Document, ApiSettings]:

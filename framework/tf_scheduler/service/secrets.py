@@ -22,6 +22,10 @@ from tf_scheduler.secrets.sources import Reader, SecretSources, directory_reader
 Environment = Mapping[str, str]
 _CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
 MISSING_VAULT = "secrets of Vault need the extra `vault`: pip install 'dcos-tensorflow[vault]'"
+#: Where DC/OS Enterprise puts its certificate authorities: in each sandbox, also of containers, and on each node.
+_SANDBOX_AUTHORITIES = ".ssl/ca-bundle.crt"
+_NODE_AUTHORITIES = "/run/dcos/pki/CA/ca-bundle.crt"
+DCOS_AUTHORITIES = (f"$MESOS_SANDBOX/{_SANDBOX_AUTHORITIES}", _NODE_AUTHORITIES)
 
 
 def with_api_address(spec: ServiceSpec, environment: Environment, port: int, scheme: str = "http") -> ServiceSpec:
@@ -40,6 +44,22 @@ def _authorities(delivery: SecretDelivery) -> str:
         return Path(delivery.ca_file).read_text()
     except (OSError, ValueError) as error:
         raise OptionsError([Problem("secret_delivery.ca_file", f"cannot read the file: {error}")]) from error
+
+
+def trusted_authorities(option: str, path: str, environment: Environment) -> str | bool:
+    """Return `path`, the option's value; if empty, DC/OS' file, or True: the system's.
+
+    Raises OptionsError for a missing file.
+    """
+    if path:
+        try:
+            Path(path).stat()
+        except OSError as error:
+            why = f"`{path}`: {error.strerror}; on DC/OS leave the option empty: the scheduler then uses"
+            raise OptionsError([Problem(option, f"{why} {' or '.join(DCOS_AUTHORITIES)}")]) from error
+        return path
+    places = [Path(environment.get("MESOS_SANDBOX") or "/nonexistent", _SANDBOX_AUTHORITIES), Path(_NODE_AUTHORITIES)]
+    return next((str(place) for place in places if place.is_file()), True)
 
 
 def sources_of(access: SecretAccess, environment: Environment) -> SecretSources:
@@ -89,7 +109,11 @@ def _dcos_login(access: SecretAccess, environment: Environment) -> tuple[str, Cr
     account = account_of(environment)
     if account is None:
         return None
-    return account.cluster, ServiceLogin(account, access.dcos_ca_file or True).credentials()
+    return account.cluster, ServiceLogin(account, _dcos_authorities(access, environment)).credentials()
+
+
+def _dcos_authorities(access: SecretAccess, environment: Environment) -> str | bool:
+    return trusted_authorities("dcos.ca_file", access.dcos_ca_file, environment)
 
 
 def _dcos(access: SecretAccess, environment: Environment) -> Reader | None:
@@ -98,7 +122,7 @@ def _dcos(access: SecretAccess, environment: Environment) -> Reader | None:
         return None
     from tf_scheduler.dcos.secret_store import SecretStore
 
-    return SecretStore(access.dcos_url or login[0], login[1], access.dcos_ca_file or True).read
+    return SecretStore(access.dcos_url or login[0], login[1], _dcos_authorities(access, environment)).read
 
 
 _SOURCE = "env:"

@@ -14,7 +14,13 @@ from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.errors import OptionsError, SecretError, SourceUnavailableError
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
-from tf_scheduler.service.secrets import credentials_of, known_secrets, sources_of, with_api_address
+from tf_scheduler.service.secrets import (
+    credentials_of,
+    known_secrets,
+    sources_of,
+    trusted_authorities,
+    with_api_address,
+)
 
 KERBEROS = {
     "enabled": True,
@@ -43,6 +49,24 @@ def test_mesos_secret_from_file_or_variable(tmp_path: Path) -> None:
 def test_missing_mesos_secret_names_option() -> None:
     with pytest.raises(OptionsError, match=r"mesos\.secret: env:HUSH: missing variable"):
         credentials_of(spec_of(service={"principal": "tf"}, mesos={"secret": "env:HUSH"}), {})
+
+
+def test_authorities_of_dcos_are_found(tmp_path: Path) -> None:
+    """In the sandbox; the option wins, and elsewhere the system decides."""
+    bundle, own = tmp_path / ".ssl" / "ca-bundle.crt", tmp_path / "own.pem"
+    environment = {"MESOS_SANDBOX": str(tmp_path)}
+
+    assert trusted_authorities("tls.ca_file", "", environment) is True
+    bundle.parent.mkdir()
+    bundle.touch()
+    assert str(bundle) == trusted_authorities("tls.ca_file", "", environment)
+    assert trusted_authorities("tls.ca_file", "", {}) is True
+    with pytest.raises(
+        OptionsError, match=r"tls\.ca_file: `.*own\.pem`: No such file.*SANDBOX/\.ssl/.* or /run/dcos/pki/"
+    ):
+        trusted_authorities("tls.ca_file", str(own), environment)
+    own.touch()
+    assert str(own) == trusted_authorities("tls.ca_file", str(own), environment)
 
 
 def test_service_account_reads_secret_store() -> None:

@@ -127,7 +127,10 @@ class MesosSection(Section):
 
 class TlsSection(Section):
     enabled = Boolean("Connect to the Mesos master over HTTPS.")
-    ca_file = String("File or folder with the trusted authorities; empty: the authorities of the system.")
+    ca_file = String(
+        "File or folder with the trusted authorities; empty: on DC/OS Enterprise $MESOS_SANDBOX/.ssl/ca-bundle.crt or "
+        "/run/dcos/pki/CA/ca-bundle.crt, elsewhere the authorities of the system."
+    )
     certificate_file = String("File with the client certificate of the scheduler; empty: no certificate.")
     key_file = String("File with the private key of tls.certificate_file.")
 
