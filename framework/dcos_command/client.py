@@ -142,7 +142,7 @@ def last_failure_message(app: Mapping[str, Any]) -> str:
     if not message or last.get("version") != app.get("version"):
         return ""
     # Marathon reports an exit code only; messages of several lines are the scheduler's.
-    return message if "\n" in message else f"{message} (see: dcos task log --completed {last.get('taskId')} stderr)"
+    return message if "\n" in message else f"{message} (see: dcos task log --completed {last.get('taskId')})"
 
 
 #: The DC/OS SDK's status of a command that was executed before.

@@ -76,9 +76,11 @@ class Task:
             self._thread.join()
 
     def last_words(self, code: int) -> str:
-        """Describe the end by exit code and last lines of stderr."""
+        """Describe the end by exit code and last lines of the newer output file."""
         with suppress(OSError):
-            lines = (self.place.sandbox / "stderr").read_text(errors="replace").splitlines()[-_LINES:]
+            files = [self.place.sandbox / name for name in ("stderr", "stdout")]
+            newest = max(files, key=lambda file: file.stat().st_mtime_ns)
+            lines = newest.read_text(errors="replace").splitlines()[-_LINES:]
             return "\n".join([f"Command exited with status {code}", *(line[:_LONGEST] for line in lines)])
         return f"Command exited with status {code}"
 

@@ -85,7 +85,7 @@ class DcOs:
 
     def log(self) -> str:
         """Return the output of all schedulers."""
-        files = self.cluster.directory.rglob("stderr")
+        files = self.cluster.directory.rglob("stdout")
         return "".join(file.read_text(errors="replace") for file in files)
 
 

@@ -178,7 +178,7 @@ def test_tasks_are_listed_with_their_output(service, dcos) -> None:
     assert {"dev.mnist", "ps-0", "worker-0", "worker-1"} <= {row[0] for row in rows}
     assert "R" == next(row[3] for row in rows if row[0] == "worker-1")
     assert "hello from worker-1\n" == wait_until(lambda: dcos("task", "log", "worker-1").stdout)
-    assert "subscribed as framework" in succeeded(dcos("task", "log", "--lines=1000", "dev_mnist", "stderr"))
+    assert "subscribed as framework" in succeeded(dcos("task", "log", "--lines=1000", "dev_mnist"))
     assert 1 == dcos("task", "log", "worker-1", "no-such-file").returncode
     assert 1 == dcos("task", "log", "worker-1", "../../../../../../../../etc/passwd").returncode
 

@@ -92,7 +92,7 @@ class StrictMode:
         self.marathon.create(app, checked=True)
 
     def log(self) -> str:
-        logs = (self.folder / "marathon" / "tasks").glob(f"{NAME}.*/stderr")
+        logs = (self.folder / "marathon" / "tasks").glob(f"{NAME}.*/stdout")
         return "".join(path.read_text(errors="replace") for path in logs)
 
 

@@ -105,7 +105,7 @@ def a_failure(message, version="v2"):
     ("failure", "expected"),
     [
         (a_failure("status 1\napi.write_token: is missing"), "restarted: status 1\napi.write_token: is missing\n"),
-        (a_failure("status 1"), "restarted: status 1 (see: dcos task log --completed dev_digits.1 stderr)\n"),
+        (a_failure("status 1"), "restarted: status 1 (see: dcos task log --completed dev_digits.1)\n"),
         (a_failure("status 1", "v1"), ""),  # that was before
     ],
 )

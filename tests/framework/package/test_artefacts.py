@@ -54,7 +54,7 @@ def test_scheduler_file_runs_alone(folder) -> None:
 
 
 def test_scheduler_file_reports_all_invalid_options(folder) -> None:
-    """Marathon keeps them in the sandbox's stderr."""
+    """The command line of the Marathon app redirects them to the sandbox's stdout."""
     result = run(folder / artefacts.SCHEDULER, "run", WORKER_COUNT="many", WORKER_CPUS="-1")
 
     assert 1 == result.returncode
@@ -210,8 +210,8 @@ def test_changed_artefact_does_not_start(folder, tmp_path: Path) -> None:
 
     assert (0, "tensorflow-scheduler.pyz run\n", "") == (good.returncode, good.stdout, good.stderr)
     actual, expected = artefacts.sha256(changed), digests[artefacts.SCHEDULER]
-    assert (65, "") == (bad.returncode, bad.stdout)
-    assert f"tensorflow-scheduler.pyz: wrong SHA-256 digest {actual}; expected {expected}\n" == bad.stderr
+    assert (65, "") == (bad.returncode, bad.stderr)
+    assert f"tensorflow-scheduler.pyz: wrong SHA-256 digest {actual}; expected {expected}\n" == bad.stdout
     names = {"EXECUTOR_URI_SHA256": artefacts.EXECUTOR, "EXAMPLES_URI_SHA256": artefacts.EXAMPLES}
     assert {name: digests[file] for name, file in names.items()} == {name: app["env"][name] for name in names}
 
@@ -219,7 +219,7 @@ def test_changed_artefact_does_not_start(folder, tmp_path: Path) -> None:
 def test_package_without_artefacts_checks_nothing() -> None:
     (entry,) = universe.packages(universe.check_and_fill(read_sources()))
     app = render_app(entry)
-    assert "exec python3 tensorflow-scheduler.pyz run" == app["cmd"]
+    assert "exec 2>&1; exec python3 tensorflow-scheduler.pyz run" == app["cmd"]
     assert "" == app["env"]["EXECUTOR_URI_SHA256"]
 
 
