@@ -281,7 +281,8 @@ class ServiceClient:
         if not self.direct and body.code != _UNAUTHORIZED:
             return "the cluster requires a login; run: dcos auth login"
         why = "rejected the token" if self.token else "requires a token"
-        hint = f"`{self.url}` {why}; pass an API token with --token or DCOS_TENSORFLOW_TOKEN"
+        config = "" if self.direct else ", or store it for the attached cluster: dcos config set tensorflow.token TOKEN"
+        hint = f"`{self.url}` {why}; pass an API token with --token or DCOS_TENSORFLOW_TOKEN{config}"
         return f"{hint}\n{body.message}" if body.message and not self.token else hint
 
     def _no_service(self, status: int) -> str:
@@ -339,5 +340,6 @@ def client_at(url: str, name: str, environment: Mapping[str, str], program: str)
 
 
 def with_token(service: ServiceClient, option: str, environment: Mapping[str, str]) -> ServiceClient:
-    """The client with the token of the option, else its own, else of the environment."""
-    return replace(service, token=option or service.token or environment.get(TOKEN_VARIABLE, ""))
+    """The client with a token: the option, else its own, the variable, `dcos config`."""
+    default = environment.get(TOKEN_VARIABLE) or service.cluster.api_token
+    return replace(service, token=option or service.token or default)

@@ -28,7 +28,10 @@ CONFIG_SCHEMA = json.dumps(
     {
         "$schema": "http://json-schema.org/schema#",
         "additionalProperties": False,
-        "properties": {"service_name": {"title": "Service name", "type": "string"}},
+        "properties": {
+            "service_name": {"title": "Service name", "type": "string"},
+            "token": {"title": "Token of the scheduler's API", "type": "string"},
+        },
         "type": "object",
     }
 )

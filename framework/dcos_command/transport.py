@@ -11,7 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
@@ -40,6 +40,8 @@ class ClusterConnection:
     certificate: str = ""
     #: Name of the setting that `verify` is from.
     verified_by: str = "core.ssl_verify"
+    #: Default token of the scheduler's API; empty: none.
+    api_token: str = field(default="", repr=False)
 
     def tls(self) -> ssl.SSLContext | None:
         """None for http. Raise CommandError if the certificates cannot be read."""
@@ -69,7 +71,10 @@ def attached_cluster(environment: Mapping[str, str]) -> ClusterConnection:
     token = environment.get("DCOS_ACS_TOKEN") or settings.get("core.dcos_acs_token", "")
     service = environment.get("DCOS_TENSORFLOW_SERVICE_NAME") or settings.get("tensorflow.service_name", "")
     verify, setting = tls_verification(environment, settings)
-    return ClusterConnection(url.rstrip("/"), token, verify, service, verified_by=setting)
+    # DCOS_URL may name another cluster, which must not get the API token.
+    is_configured = settings.get("core.dcos_url", url).rstrip("/") == url.rstrip("/")
+    api_token = settings.get("tensorflow.token", "") if is_configured else ""
+    return ClusterConnection(url.rstrip("/"), token, verify, service, verified_by=setting, api_token=api_token)
 
 
 def tls_verification(environment: Mapping[str, str], settings: Mapping[str, str]) -> tuple[str, str]:

@@ -31,6 +31,18 @@ def test_missing_or_wrong_token_names_the_remedy(own, dcos) -> None:
     assert "rejected the token" in own("--token", "wrong", "plan", "list").err
     assert "requires a token; pass an API token with --token" in dcos("plan", "list", DCOS_ACS_TOKEN="a.b.c").err
     assert "rejected the token" in dcos("--token=wrong", "plan", "list").err
+    assert "dcos config set tensorflow.token" in dcos("plan", "list").err
+    assert "dcos config" not in own("plan", "list").err
+
+
+def test_token_of_the_settings_is_the_last_choice(dcos, tmp_path: Path) -> None:
+    """Python 3.8 has no TOML parser, so the project reads dcos.toml itself."""
+    (tmp_path / "dcos.toml").write_text('[tensorflow]\ntoken = "look"\n')
+    home = {"DCOS_DIR": str(tmp_path)}
+
+    assert 0 == dcos("plan", "list", **home).code
+    assert "rejected the token" in dcos("plan", "list", **home, DCOS_TENSORFLOW_TOKEN="wrong").err
+    assert "rejected the token" in dcos("--token=wrong", "plan", "list", **home).err
 
 
 def test_token_is_accepted_before_and_after_the_command(own, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,17 @@ def test_attached_cluster_is_used(tmp_path: Path) -> None:
     assert ClusterConnection("http://two", "a.b", "false", "dev/mnist") == attached_cluster(home)
 
 
+def test_api_token_is_for_the_configured_cluster_only(tmp_path: Path) -> None:
+    """`dcos config set tensorflow.token`; DCOS_URL may name another cluster."""
+    home = a_home(tmp_path, {"dcos.toml": settings("http://one", '[tensorflow]\ntoken = "secret"\n')})
+
+    assert ["secret", "secret", ""] == [
+        attached_cluster({**home, **variables}).api_token
+        for variables in ({}, {"DCOS_URL": "http://one/"}, {"DCOS_URL": "http://two"})
+    ]
+    assert "secret" not in repr(attached_cluster(home))
+
+
 def test_single_cluster_counts_as_attached(tmp_path: Path) -> None:
     """As in the dcos command."""
     home = a_home(tmp_path, {"clusters/1/dcos.toml": settings("http://one"), "dcos.toml": settings("http://old")})

@@ -90,7 +90,7 @@ def test_info_and_config_schema_need_no_cluster(capsys):
     assert [0, 0] == [main(["tensorflow", "--info"], {}), main(["tensorflow", "--config-schema"], {})]
     info, schema = capsys.readouterr().out.splitlines()
     assert "TensorFlow" in info
-    assert ["service_name"] == list(json.loads(schema)["properties"])
+    assert ["service_name", "token"] == list(json.loads(schema)["properties"])
     assert 0 == main(["tensorflow"], {})
     assert "Usage: dcos tensorflow" in capsys.readouterr().out
 
