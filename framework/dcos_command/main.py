@@ -134,6 +134,20 @@ def add_commands(root: click.Group, program: CliProgram, without: Collection[str
         original = root.commands[name]
         assert isinstance(original, click.Group), "only groups have such aliases"
         root.add_command(Group(alias, original.commands, help=original.help, hidden=True))
+    path = click.Argument(["words"], nargs=-1, metavar="[COMMAND]...")
+    root.add_command(click.Command("help", callback=_show_help, params=[path], help="Same as --help.", hidden=True))
+
+
+def _show_help(words: Sequence[str]) -> None:
+    """Same as `--help` of the command; the DC/OS SDK's sub-commands have both."""
+    shown = click.get_current_context().find_root()
+    for word in words:
+        if not isinstance(shown.command, click.Group):
+            raise click.UsageError(f"No such command '{word}'.", shown)
+        command = shown.command.resolve_command(shown, [word])[1]
+        assert command is not None, "resolve_command raises UsageError"
+        shown = click.Context(command, shown, info_name=word, **command.context_settings)
+    click.echo(shown.get_help())
 
 
 def add_group_commands(group: click.Group, program: CliProgram) -> None:

@@ -95,6 +95,27 @@ def test_info_and_config_schema_need_no_cluster(capsys):
     assert "Usage: dcos tensorflow" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", ["", "plan", "plan status", "debug config", "endpoint"])
+@pytest.mark.parametrize("program", ["dcos", "own"])
+def test_help_command_prints_the_help(program, words, request, monkeypatch: pytest.MonkeyPatch):
+    """As the DC/OS SDK's sub-commands do; also after an option of the program."""
+    monkeypatch.setenv("COLUMNS", "60")
+    ask = request.getfixturevalue(program)
+
+    assert (
+        ask(*words.split(), "--help").lines
+        == ask("help", *words.split()).lines
+        == ask("--json", "help", *words.split()).lines
+    )
+
+
+@pytest.mark.parametrize(("words", "wrong"), [("nosuch", "nosuch"), ("plan nosuch", "nosuch"), ("progress x", "x")])
+def test_help_of_an_unknown_command_is_wrong_usage(dcos, words, wrong):
+    result = dcos("help", *words.split())
+
+    assert (2, "", True) == (result.code, result.out, f"No such command '{wrong}'." in result.err)
+
+
 @pytest.mark.parametrize("flag", ["--info", "--config-schema"])
 def test_both_programs_have_the_same_info(own, dcos, flag):
     assert own(flag).lines == dcos(flag).lines
