@@ -62,6 +62,11 @@ class Cosmos:
         named = {"packageName": package["name"], "packageVersion": package["version"]}
         return {**named, "appId": created.id, **notes, **cli}
 
+    def install_flat(self, body: Body) -> Json:
+        """The form for older commands, which repeat a refused installation with it."""
+        installed = self.install(body)
+        return {name: installed[name] for name in ("packageName", "packageVersion", "appId")}
+
     def _rendered(self, body: Body) -> tuple[dict[str, Json], dict[str, Json]]:
         package, source = self.repositories.package(_text(body, "packageName"), body.get("packageVersion"))
         return package, render_app(package, body.get("options"), source.uri, body.get("appId") or None)

@@ -39,6 +39,8 @@ class Marathon:
         self._supervisors: dict[str, Supervisor] = {}
         #: App id -> id and version of its last deployment.
         self._deployments: dict[str, tuple[str, str]] = {}
+        #: App id -> its versions since this process has started, the newest first.
+        self._versions: dict[str, list[App]] = {}
 
     def __enter__(self) -> Marathon:
         if (self._folder / "tasks").is_dir():  # else there was no Marathon before us
@@ -63,6 +65,17 @@ class Marathon:
     def snapshot(self, app_id: str) -> Snapshot:
         """The snapshot of an app. Raise MarathonError 404."""
         return self._find(app_id).snapshot
+
+    def versions(self, app_id: str) -> list[App]:
+        """Versions of an app since this process started, newest first.
+
+        Raise MarathonError 404.
+        """
+        return list(self._versions[self._find(app_id).snapshot.app.id])
+
+    def kill(self, app_id: str) -> None:
+        """Kill the app's task; another one starts. Raise MarathonError 404."""
+        self._find(app_id).kill()
 
     def deployments(self) -> dict[str, str]:
         """App id -> id of its unfinished deployment, whose new task is not healthy yet."""
@@ -95,6 +108,7 @@ class Marathon:
                 raise MarathonError(409, f"App '{instead_of.id}' was changed meanwhile by somebody else: try again")
             app = _app({**definition, "id": app_id})
             supervisor.put(app)
+            self._versions[app.id].insert(0, app)
             self._store({app.id: app})
             return app, self._deployed(app)
 
@@ -114,6 +128,7 @@ class Marathon:
 
     def _supervise(self, app: App) -> None:
         self._supervisors[app.id] = Supervisor(app, self._place)
+        self._versions[app.id] = [app]
         self._store({app.id: app})
 
     def _find(self, app_id: str) -> Supervisor:

@@ -19,10 +19,14 @@ from .task import HOST
 
 Json = Any
 TIMEOUT = 30.0  # seconds
-_MARATHON = "marathon"
+MARATHON = "marathon"
+_FAILED = "TASK_FAILED"
 _RESOURCES = ("cpus", "mem", "disk", "gpus")
 #: Headers that belong to one connection, or that the server writes itself.
 _HOP = ("connection", "keep-alive", "transfer-encoding", "content-length", "host", "date", "server", "accept-encoding")
+
+
+NO_HEADERS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Answer:
     body: bytes
 
 
-def forward(address: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+def forward(address: str, method: str, path: str, headers: Mapping[str, str] = NO_HEADERS, body: bytes = b"") -> Answer:
     """Forward the request to "IP:PORT"; 502 if it does not answer."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
     try:
@@ -69,21 +73,39 @@ class Mesos:
 
     def with_marathon(self, state: Json) -> Json:
         """The master's state, with a framework and an agent for what Marathon runs."""
-        shown = self.marathon.snapshots().values()
+        marathon = _framework(list(self.marathon.snapshots().values()), [task for task, _ in self.marathon_tasks()])
         return {
             **state,
-            "frameworks": [*state.get("frameworks", ()), _framework(list(shown))],
+            # `dcos node` finds the leading master by its address.
+            "hostname": HOST,
+            "frameworks": [*state.get("frameworks", ()), marathon],
             "slaves": [*state.get("slaves", ()), _agent()],
         }
 
     def sandbox(self, task_id: str) -> Path | None:
         """Sandbox of a task of Marathon or of the cluster, or None."""
+        for task, sandbox in self.marathon_tasks():
+            if task["id"] == task_id:
+                return sandbox
+        tasks = _tasks(self._state())
+        return next((path for task in tasks if task["id"] == task_id and (path := self._sandbox(task))), None)
+
+    def marathon_tasks(self) -> Iterator[tuple[dict[str, Json], Path]]:
+        """Marathon's tasks and the last failed one of each app, with their sandboxes."""
         for shown in self.marathon.snapshots().values():
-            if shown.task is not None and shown.task.place.task_id == task_id:
-                return shown.task.place.sandbox
-        answer = forward(self.cluster.master.address, "GET", "/master/state", {}, b"")
-        state = json.loads(answer.body) if answer.status == http.client.OK else {}
-        return next((path for task in _tasks(state) if task["id"] == task_id and (path := self._sandbox(task))), None)
+            if shown.task is not None:
+                yield _task(shown, shown.task.place.task_id, state_of(shown.task)), shown.task.place.sandbox
+            if shown.last_failure is not None:
+                place = shown.last_failure.place
+                yield _task(shown, place.task_id, _FAILED), place.sandbox
+
+    def agents(self) -> dict[str, str]:
+        """Agent id -> "IP:PORT"."""
+        return {agent["id"]: agent["pid"].partition("@")[2] for agent in self._state().get("slaves", ())}
+
+    def _state(self) -> Json:
+        answer = forward(self.cluster.master.address, "GET", "/master/state")
+        return json.loads(answer.body) if answer.status == http.client.OK else {}
 
     def _sandbox(self, task: Mapping[str, Json]) -> Path | None:
         executor = task.get("executor_id") or task["id"]
@@ -100,11 +122,11 @@ def _tasks(state: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
             yield from framework.get(kind, ())
 
 
-def _framework(shown: list[Snapshot]) -> dict[str, Json]:
+def _framework(shown: list[Snapshot], tasks: list[dict[str, Json]]) -> dict[str, Json]:
     used = {name: sum(found.app.definition[name] for found in shown if found.task) for name in _RESOURCES}
     return {
-        "id": _MARATHON,
-        "name": _MARATHON,
+        "id": MARATHON,
+        "name": MARATHON,
         "hostname": HOST,
         "webui_url": "",
         "user": "root",
@@ -114,24 +136,22 @@ def _framework(shown: list[Snapshot]) -> dict[str, Json]:
         "role": "*",
         "resources": used,
         "used_resources": used,
-        "tasks": [_task(found) for found in shown if found.task is not None],
-        "completed_tasks": [],
+        "tasks": [task for task in tasks if task["state"] != _FAILED],
+        "completed_tasks": [task for task in tasks if task["state"] == _FAILED],
         "unreachable_tasks": [],
         "executors": [],
         "completed_executors": [],
     }
 
 
-def _task(shown: Snapshot) -> dict[str, Json]:
-    task = shown.task
-    assert task is not None, "asked for apps with a task only"
+def _task(shown: Snapshot, task_id: str, state: str) -> dict[str, Json]:
     return {
-        "id": task.place.task_id,
+        "id": task_id,
         "name": shown.app.id.strip("/").replace("/", "."),
-        "framework_id": _MARATHON,
+        "framework_id": MARATHON,
         "executor_id": "",
         "slave_id": AGENT,
-        "state": state_of(task),
+        "state": state,
         "resources": {name: shown.app.definition[name] for name in _RESOURCES},
         "statuses": [],
         "labels": [],

@@ -21,6 +21,7 @@ from tf_scheduler.errors import CosmosError
 from tf_scheduler.package.sources import VERSIONS, content_type
 
 from . import logs
+from .agents import Agents
 from .app import App
 from .connecting import scheme_of
 from .cosmos import Cosmos
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 _Versions = Mapping[str, Callable[[Mapping[str, Any]], Any]]
 
 _ANY = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]
+#: Other parts of DC/OS, below Admin Router: `dcos task metrics`, `dcos node log`, `dcos job` ...
+_MISSING = ("system", "slave", "agent", "mesos_dns", "service/marathon", "service/metronome", "cosmos", "package")
 _CAPABILITIES = ("PACKAGE_MANAGEMENT", "LOGGING_V2")
 _CAPABILITIES_TYPE = "application/vnd.dcos.capabilities+json;charset=utf-8;version=v1"
 _ERROR_TYPE = "application/vnd.dcos.package.error+json;charset=utf-8;version=v1"
@@ -57,13 +60,30 @@ def create_app(cosmos: Cosmos, marathon: Marathon, mesos: Mesos, folder: Folder,
             ),
             Route("/pkgpanda/active.buildinfo.full.json", lambda _: JSONResponse({}), methods=["GET", "HEAD"]),
             Route("/system/v1/logs/v2/task/{task}/file/{name:path}", router.log),
+            Route("/slave/{agent}/{path:path}", router.agent),
+            Route("/mesos_dns/v1/hosts/{name}", _host),
+            Route("/service/marathon/ping", lambda _: PlainTextResponse("pong")),
             Route("/service/marathon/v2/{path:path}", router.marathon_api, methods=_ANY),
+            *(Route(f"/{name}/{{path:path}}", _missing, methods=_ANY) for name in _MISSING),
             Route("/service/{path:path}", router.service, methods=_ANY),
             Route("/mesos/{path:path}", router.mesos, methods=_ANY),
             Route("/universe/universe-{version}.json", lambda request: _repository(request, folder)),
             Mount("/universe", StaticFiles(directory=folder.universe)),
         ]
     )
+
+
+def _host(request: Request) -> Response:
+    """Mesos-DNS: one address for the known names, an empty one for others."""
+    name = request.path_params["name"]
+    known = name.rstrip(".") in ("master.mesos", "leader.mesos", "marathon.mesos")
+    return JSONResponse([{"host": f"{name}." if known else "", "ip": HOST if known else ""}])
+
+
+def _missing(request: Request) -> Response:
+    path = request.url.path
+    text = f"the local DC/OS does not have {request.method} {path}"
+    return JSONResponse({"message": text}, 501)
 
 
 def _repository(request: Request, folder: Folder) -> Response:
@@ -79,7 +99,7 @@ def _cosmos_routes(cosmos: Cosmos) -> list[Route]:
     calls: Mapping[str, tuple[str, _Versions]] = {
         "/package/describe": ("package.describe", {"v3": cosmos.describe, "v2": cosmos.describe_flat}),
         "/package/render": ("package.render", {"v1": cosmos.render}),
-        "/package/install": ("package.install", {"v2": cosmos.install}),
+        "/package/install": ("package.install", {"v2": cosmos.install, "v1": cosmos.install_flat}),
         "/package/list": ("package.list", {"v1": cosmos.installed}),
         "/package/list-versions": ("package.list-versions", {"v1": cosmos.versions}),
         "/package/search": ("package.search", {"v1": cosmos.search}),
@@ -104,8 +124,8 @@ def _cosmos_endpoint(name: str, versions: _Versions) -> Callable[[Request], Any]
 
     async def answer(request: Request) -> Response:
         try:
-            _accepted(request, "content-type", [asked])
-            media_type = _accepted(request, "accept", given)
+            _accepted(request, "Content-Type", [asked])
+            media_type = _accepted(request, "Accept", given)
             found = await run_in_threadpool(given[media_type], _parsed(await request.body()))
         except CosmosError as error:
             return _refusal(error)
@@ -125,7 +145,9 @@ def _accepted(request: Request, header: str, wanted: Iterable[str]) -> str:
     for media_type in wanted:
         if media_type in found.replace(" ", ""):
             return media_type
-    rule = f"must be {' or '.join(wanted)}, not {found}"
+    # dcos/cosmos, finch/package.scala
+    comma = "," if header == "Content-Type" else ""
+    rule = f"Media type was [{found}]{comma} but should be one of [{', '.join(wanted)}]"
     raise CosmosError("not_valid", f"Item header '{header}' deemed invalid by rule: {rule}")
 
 
@@ -152,13 +174,15 @@ class _Router:
 
     def __init__(self, marathon: Marathon, mesos: Mesos) -> None:
         self._marathon, self._mesos, self._api = marathon, mesos, MarathonApi(marathon)
+        self._agents = Agents(mesos)
 
     async def marathon_api(self, request: Request) -> Response:
         path, body = request.path_params["path"], await request.body()
         if body and not is_json(kind := request.headers.get("content-type", "")):
             return JSONResponse({"message": f"the body must be application/json, not {kind[:80]!r}"}, 415)
         try:
-            code, found = await run_in_threadpool(self._api.answer, request.method, path, body)
+            query = request.query_params
+            code, found = await run_in_threadpool(self._api.answer, request.method, path, query, body)
         except MarathonError as error:
             return JSONResponse(error.document(), error.http_status)
         return JSONResponse(found, code)
@@ -193,6 +217,11 @@ class _Router:
         path, body = _quoted(request.path_params["path"], ""), await request.body()
         headers, query = request.headers, request.url.query
         return _response(await run_in_threadpool(self._mesos.answer, request.method, path, query, headers, body))
+
+    async def agent(self, request: Request) -> Response:
+        agent, path = request.path_params["agent"], request.path_params["path"]
+        query = request.url.query
+        return _response(await run_in_threadpool(self._agents.answer, agent, path, request.query_params, query))
 
     async def log(self, request: Request) -> Response:
         """As text, or as events for who follows."""

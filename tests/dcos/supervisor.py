@@ -26,7 +26,7 @@ from .task import HOST, Place, Task
 class Signal(Enum):
     """Messages other than an app."""
 
-    ENDED = "ended"
+    KILL = "kill"
     STOP = "stop"
 
 
@@ -34,7 +34,7 @@ class Signal(Enum):
 class Failure:
     """The end of a task that was not requested. `at`: Unix time."""
 
-    task_id: str
+    place: Place
     #: Of its app.
     version: str
     message: str
@@ -86,6 +86,10 @@ class Supervisor:
         self._newest = app
         self._inbox.put(app)
 
+    def kill(self) -> None:
+        """Kill the task; another one starts."""
+        self._inbox.put(Signal.KILL)
+
     def stop(self) -> None:
         """Stop the task and wait for its end. Idempotent."""
         self._inbox.put(Signal.STOP)
@@ -97,6 +101,8 @@ class Supervisor:
                 self._update(message)
             elif isinstance(message, tuple):
                 self._ended(*message)
+            elif message is Signal.KILL:
+                self._update(self._shown.app)
             else:
                 self._act(time.time())
         self._kill()
@@ -128,7 +134,7 @@ class Supervisor:
         now, backoff = time.time(), self._shown.app.backoff
         lived = now - task.started_at > self._delay and self._shown.healthy is not False
         self._delay = backoff.after(0.0 if lived else self._delay)
-        failure = Failure(task.place.task_id, task.app.version, task.last_words(code), now)
+        failure = Failure(task.place, task.app.version, task.last_words(code), now)
         self._show(task=None, health=(), starts_at=now + self._delay, last_exit=code, last_failure=failure)
 
     def _act(self, now: float) -> None:

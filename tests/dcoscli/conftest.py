@@ -16,7 +16,11 @@ from kit.shared import Shared
 from mesos_local.cluster import LocalCluster
 from spotless import no_framework_left
 
-VERSION = "0.6.1"
+#: Of the dcos command; the newest first.
+VERSIONS = ("0.6.1", "0.5.7", "0.4.17")
+VERSION = VERSIONS[0]
+#: Versions whose own requirements cannot be installed any more.
+_UNPINNED = ("0.4.17",)
 #: The newest pip that Python 3.6 has; its own is too old for some of what the command requires.
 _PIP = "pip==21.3.1"
 #: What it requires, without the versions that only Python 3.6 can install.
@@ -36,18 +40,21 @@ Dcos = Callable[..., "subprocess.CompletedProcess[str]"]
 def dcos_program() -> Path:
     """Path of the command, or DCOS_PROGRAM. Skips if it cannot be installed."""
     given = os.environ.get("DCOS_PROGRAM")
-    if given:
-        return Path(given)
+    return Path(given) if given else installed(VERSION)
+
+
+def installed(version: str) -> Path:
+    """Path of the command in this version. Skips if it cannot be installed."""
     python = _python()
     if python is None:
-        pytest.skip(f"dcoscli {VERSION} runs on none of the Pythons here; it needs one of {', '.join(_PYTHONS)}")
+        pytest.skip(f"dcoscli {version} runs on none of the Pythons here; it needs one of {', '.join(_PYTHONS)}")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dcos-tensorflow" / "tests"
-    home = cache / f"dcoscli-{VERSION}-{python.name}"
+    home = cache / f"dcoscli-{version}-{python.name}"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "complete").exists():
-            _install(python, home)
+            _install(python, home, version)
     return home / "bin" / "dcos"
 
 
@@ -57,14 +64,16 @@ def _python() -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-def _install(python: Path, home: Path) -> None:
+def _install(python: Path, home: Path, version: str) -> None:
     pip = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    plain = [[*pip, _PIP], [*pip, f"dcoscli=={VERSION}"]]
-    loose = [[*pip, "--no-deps", f"dcoscli=={VERSION}", f"dcos=={VERSION}"], [*pip, *_LOOSE]]
-    for command in [[python, "-m", "venv", "--clear", home], *(plain if python.name == "python3.6" else loose)]:
+    newest_pip = [[*pip, _PIP]] if python.name == "python3.6" else []
+    plain = [[*pip, f"dcoscli=={version}"]]
+    loose = [[*pip, "--no-deps", f"dcoscli=={version}", f"dcos=={version}"], [*pip, *_LOOSE]]
+    packages = plain if python.name == "python3.6" and version not in _UNPINNED else loose
+    for command in [[python, "-m", "venv", "--clear", home], *newest_pip, *packages]:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
-            pytest.skip(f"dcoscli {VERSION} cannot be installed: {result.stderr.strip()[-300:]}")
+            pytest.skip(f"dcoscli {version} cannot be installed: {result.stderr.strip()[-300:]}")
     (home / "complete").touch()
 
 
@@ -96,13 +105,17 @@ def url(shared_cluster: Shared[LocalCluster], tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def dcos(dcos_program: Path, url: str, tmp_path_factory: pytest.TempPathFactory) -> Dcos:
     """Run `dcos ARGUMENTS` with the file `_input` as input and extra variables."""
-    home = tmp_path_factory.mktemp("dcos")
+    return runner(dcos_program, url, tmp_path_factory.mktemp("dcos"))
+
+
+def runner(program: Path, url: str, home: Path) -> Dcos:
+    """Function that runs the program, whose settings are in the folder `home`."""
 
     def run(*arguments: object, _input: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", "DCOS_URL": url}
         return subprocess.run(
-            [dcos_program, *map(str, arguments)],
-            env={**environment, "DCOS_DIR": str(home / "dcos"), "PYTHONWARNINGS": "ignore", **variables},
+            [program, *map(str, arguments)],
+            env={**environment, "PYTHONWARNINGS": "ignore", **variables},
             input=None if _input is None else _input.read_text(),
             capture_output=True,
             text=True,

@@ -146,6 +146,15 @@ def test_describe_has_an_older_form(dcos) -> None:
     assert "ConversionFromPackageToV2DescribeResponse" == cosmos(dcos, "describe", "v2", packageName="small")[1]["type"]
 
 
+def test_install_has_an_older_form(dcos) -> None:
+    """0.4.17 repeats a refused installation with it, and shows that refusal."""
+    code, refused = cosmos(dcos, "install", "v1", packageName="small", options={"service": {"name": 1}})
+
+    assert (400, "JsonSchemaMismatch") == (code, refused["type"])
+    named = {"packageName": "small", "packageVersion": "1.1"}
+    assert (200, {**named, "appId": "/small"}) == cosmos(dcos, "install", "v1", packageName="small")
+
+
 @pytest.mark.parametrize(
     ("headers", "kind"),
     [
@@ -446,7 +455,14 @@ def test_task_output_can_be_followed(dcos, tmp_path: Path) -> None:
         ("GET", "apps/%00", None, 404),
         ("POST", "apps", '{"id": "x"}', 422),
         ("PATCH", "apps", "{}", 405),
-        ("GET", "none", None, 404),
+        ("GET", "none", None, 501),
+        ("DELETE", "deployments/x", None, 501),
+        ("GET", "apps/none/versions", None, 404),
+        ("DELETE", "apps/none/tasks", None, 404),
+        ("GET", "groups/none", None, 404),
+        ("GET", "groups", None, 200),
+        ("GET", "plugins", None, 200),
+        ("POST", "tasks/delete", '{"ids": ["none"]}', 200),
         ("GET", "info", None, 200),
         ("GET", "queue", None, 200),
         ("GET", "deployments", None, 200),
@@ -495,6 +511,102 @@ def test_put_changes_and_restart_keeps_the_app(dcos) -> None:
     assert 200 == ask(dcos, "PUT", "/service/marathon/v2/apps/plain", '{"cpus": 0.25}').code
     wait_until(lambda: [task["id"] for task in app(dcos, "plain")["tasks"] if task["id"] not in (first, *second)])
     assert (0.25, "exec sleep 1000") == (app(dcos, "plain")["cpus"], app(dcos, "plain")["cmd"])
+
+
+def test_marathon_lists_versions_of_an_app(dcos) -> None:
+    """The newest first. `dcos marathon app show --app-version=-1` reads them."""
+    first = install(dcos, name="dev/app", a="old") and app(dcos, "dev/app")["version"]
+    ask(dcos, "PUT", "/service/marathon/v2/apps/dev/app", '{"env": {"A": "new"}}')
+    path = "/service/marathon/v2/apps/dev/app/versions"
+
+    versions = json.loads(ask(dcos, "GET", path).text)["versions"]
+
+    assert [app(dcos, "dev/app")["version"], first] == versions
+    assert ["new", "old"] == [json.loads(ask(dcos, "GET", f"{path}/{name}").text)["env"]["A"] for name in versions]
+    assert 404 == ask(dcos, "GET", f"{path}/2000-01-01T00:00:00.000Z").code
+
+
+def test_marathon_groups_are_the_folders_of_apps(dcos) -> None:
+    for name in ("dev/one", "dev/deep/two", "three"):
+        install(dcos, name=name, command=SILENT)
+
+    def group(path):
+        return json.loads(ask(dcos, "GET", f"/service/marathon/v2/groups{path}").text)
+
+    def ids(found):
+        return [each["id"] for each in found["apps"]], [each["id"] for each in found["groups"]]
+
+    assert (["/three"], ["/dev"]) == ids(group(""))
+    assert (["/dev/one"], ["/dev/deep"]) == ids(group("/dev"))
+    assert [group("/dev")] == group("")["groups"]
+
+
+def test_killed_task_is_replaced_without_a_failure(dcos) -> None:
+    """The app keeps its version; with `scale` it gets no new task."""
+    install(dcos, name="killed", command=SILENT)
+    install(dcos, name="other", command=SILENT)
+    (first,) = (task["id"] for task in wait_until(lambda: app(dcos, "killed")["tasks"]))
+    (other,) = (task["id"] for task in wait_until(lambda: app(dcos, "other")["tasks"]))
+    version, path = app(dcos, "killed")["version"], "/service/marathon/v2/apps/killed/tasks"
+
+    killed = json.loads(ask(dcos, "DELETE", path).text)["tasks"]
+
+    assert [first] == [task["id"] for task in killed]
+    (second,) = wait_until(lambda: [each["id"] for each in app(dcos, "killed")["tasks"] if each["id"] != first])
+    assert (version, None) == (app(dcos, "killed")["version"], app(dcos, "killed").get("lastTaskFailure"))
+    assert {"tasks": []} == json.loads(ask(dcos, "DELETE", f"{path}?host=elsewhere").text)
+    assert 404 == ask(dcos, "DELETE", f"{path}/{other}").code
+    assert second == json.loads(ask(dcos, "DELETE", f"{path}/{second}").text)["task"]["id"]
+    wait_until(lambda: [each for each in app(dcos, "killed")["tasks"] if each["id"] != second])
+    assert "deploymentId" in json.loads(ask(dcos, "DELETE", f"{path}?scale=true").text)
+    wait_until(lambda: (app(dcos, "killed")["instances"], app(dcos, "killed")["tasks"]) == (0, []))
+    assert [other] == [task["id"] for task in app(dcos, "other")["tasks"]]
+
+
+def test_sandboxes_are_read_through_the_agent(dcos) -> None:
+    """Also the sandbox of the last failed task, and no other files."""
+    definition = {"id": "ends", "cmd": "echo why >&2; exit 3", "backoffSeconds": 1000}
+    assert 201 == ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps(definition)).code
+    task = wait_until(lambda: app(dcos, "ends").get("lastTaskFailure"))["taskId"]
+    agent = "/slave/marathon-agent"
+    executors = json.loads(ask(dcos, "GET", f"{agent}/state.json").text)["frameworks"][0]["executors"]
+    folder = next(each["directory"] for each in executors if each["id"] == task)
+
+    browsed = json.loads(ask(dcos, "GET", f"{agent}/files/browse?path={folder}/.").text)
+
+    assert [f"{folder}/stderr", f"{folder}/stdout"] == [file["path"] for file in browsed]
+    assert (4, "-rw") == (browsed[0]["size"], browsed[0]["mode"][:3])
+    read = f"{agent}/files/read.json?path={folder}/stderr"
+    assert {"data": "", "offset": 4} == json.loads(ask(dcos, "GET", f"{read}&offset=-1&length=0").text)
+    assert {"data": "hy", "offset": 1} == json.loads(ask(dcos, "GET", f"{read}&offset=1&length=2").text)
+    assert 404 == ask(dcos, "GET", f"{agent}/files/browse?path={folder}/none").code
+    assert 404 == ask(dcos, "GET", f"{agent}/files/read?path={folder}/../../apps.json&offset=0").code
+    assert 400 == ask(dcos, "GET", f"{agent}/files/browse").code
+    assert 400 == ask(dcos, "GET", f"{read}&offset=x").code
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/slave/marathon-agent/api/v1"),
+        ("GET", "/slave/marathon-agent/metrics/snapshot"),
+        ("GET", "/system/v1/agent/x/metrics/v0/containers/y"),
+        ("GET", "/system/health/v1/nodes"),
+        ("GET", "/service/metronome/v1/jobs"),
+        ("POST", "/package/update"),
+        ("GET", "/service/marathon/v2/pods"),
+    ],
+)
+def test_missing_parts_of_dcos_answer_501_with_a_sentence(dcos, method, path) -> None:
+    answer = ask(dcos, method, path)
+
+    assert (501, True) == (answer.code, f"the local DC/OS does not have {method} " in answer.text)
+
+
+def test_mesos_dns_knows_the_masters(dcos) -> None:
+    """An unknown name has an empty address."""
+    assert '[{"host":"leader.mesos.","ip":"127.0.0.1"}]' == ask(dcos, "GET", "/mesos_dns/v1/hosts/leader.mesos").text
+    assert '[{"host":"","ip":""}]' == ask(dcos, "GET", "/mesos_dns/v1/hosts/none").text
 
 
 def test_unreachable_mesos_is_502(dcos) -> None:
