@@ -152,6 +152,8 @@ def security_is_weakened(options: Document) -> Iterator[Problem]:
         user = options["service"]["user"]
         message = f"none: every client that can connect to the API may run any program as user {user}, with all secrets"
         yield Problem("api.authentication", message)
+    if options["mesos"]["agent_credentials_over_http"]:
+        yield Problem("mesos.agent_credentials_over_http", "agents without TLS get the credentials for Mesos")
 
 
 _Rule = Callable[[Document, Document], Iterator[Problem]]

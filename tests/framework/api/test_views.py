@@ -247,20 +247,6 @@ def test_health_names_task_whose_launches_do_not_start(state, recovery, named: b
     assert named is (expected in view.body["reasons"])
 
 
-def test_health_names_credentials_over_http() -> None:
-    """The operator who sees it may not be the one who set the option."""
-    state = a_state(RUNNING, RUNNING)
-    spec = replace(state.spec, secret_access=replace(state.spec.secret_access, agent_credentials_over_http=True))
-
-    before, after = (
-        service.health(Snapshot(each), {"verbose": True}).body["reasons"] for each in (state, replace(state, spec=spec))
-    )
-
-    assert ["agents without TLS get the credentials for Mesos (mesos.agent_credentials_over_http)"] == after[
-        len(before) :
-    ]
-
-
 def test_health_names_few_tasks() -> None:
     """A sentence for each of a thousand tasks would hide the state of the service."""
     spec = a_spec(workers=8)

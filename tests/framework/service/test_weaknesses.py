@@ -49,6 +49,14 @@ def test_open_api_is_reported(start: Start) -> None:
     assert [] == without
 
 
+def test_credentials_over_http_are_reported(start: Start) -> None:
+    """The operator who sees it may not be the one who set the option."""
+    reasons, log = observe(start(mesos={"master": NO_MASTER, "agent_credentials_over_http": True}))
+
+    text = "mesos.agent_credentials_over_http: agents without TLS get the credentials for Mesos"
+    assert ([text], True) == (reasons, f"option {text}" in log)
+
+
 @pytest.mark.zookeeper
 def test_open_state_in_zookeeper_is_reported(start: Start, module_servers: SharedServers, tmp_path: Path) -> None:
     """Every program could change it. With credentials nothing is reported."""

@@ -36,9 +36,6 @@ _RUNNING = (Status.PREPARED, Status.STARTING, Status.STARTED, Status.IN_PROGRESS
 _NAMED_PLANS = (("back", 320, "backing up"), ("restor", 321, "restoring"))
 
 
-_OVER_HTTP = "agents without TLS get the credentials for Mesos (mesos.agent_credentials_over_http)"
-
-
 def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     """Health of the service as HTTP status; to Marathon, 200 to 399 is healthy.
 
@@ -49,8 +46,6 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     if params.get("verbose"):
         notices = snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ()
         notices += (*connection_problems.messages(snapshot.state), *_unstarted(snapshot))
-        if snapshot.state.spec.secret_access.agent_credentials_over_http:
-            notices += (_OVER_HTTP,)
         notices += (after_job.abandoned_message(snapshot.state), *snapshot.weaknesses)
         reasons = (reason, *snapshot.exposures(), *notices)
         body["reasons"] = [text for text in reasons if text]
