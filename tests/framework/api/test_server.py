@@ -5,15 +5,17 @@ import json
 import resource
 import socket
 import time
+from collections import Counter
 from contextlib import ExitStack, suppress
 
 import pytest
 
-from kit.api import an_app
+from kit.api import ServiceLoop, an_app, registered
 from tf_scheduler.api import app as api_app
 from tf_scheduler.api.http import limits
 from tf_scheduler.api.http.auth import Guard, Policy
 from tf_scheduler.api.http.server import ApiError, ApiServer, listen_address
+from tf_scheduler.store.journal import EventJournal
 
 
 @pytest.fixture
@@ -38,7 +40,6 @@ def get(server, path):
         ("/v1/plans", 200, "application/json", '[\n  "deploy",\n  "recovery",\n  "decommission"\n]'),
         ("/v1/plans/nothing", 404, "text/plain", "Plan nothing not found"),
         ("/v1/state/frameworkId", 200, "application/json", '[\n  "framework-1"\n]'),
-        ("/v1/nothing", 404, "text/plain", "Not Found"),
     ],
 )
 def test_json_is_indented_and_errors_are_text(server, path: str, code: int, kind: str, text: str) -> None:
@@ -88,8 +89,8 @@ def said(server, *sent):
 def test_malformed_http_closes_only_its_connection(server, sent: bytes) -> None:
     """TLS, control characters, heads without end, two lengths."""
     answer = said(server, sent)
-    assert answer.partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"501"])
-    assert not answer or (b"nosniff" in answer and b"uvicorn" not in answer)
+    assert answer.partition(b"\r\n")[0].split(b" ")[1:2] in ([], [b"400"], [b"404"], [b"431"], [b"501"])
+    assert not answer or (b"nosniff" in answer and b'{\n  "error": {' in answer and b"uvicorn" not in answer)
     assert 200 == get(server, "/v1/plans")[0]
 
 
@@ -243,8 +244,57 @@ def test_idle_connections_at_the_cap_are_closed_oldest_first(small) -> None:
         for _ in range(40):
             opened(stack, small)
         assert [204, 200] == [asked(stack, small, path)[0] for path in ("/v1/health", "/v1/plans")]
-        with suppress(ConnectionResetError):
-            assert b"" == silent.recv(1)
+        assert (503, "close", "5") == refusal(silent)
+
+
+def refusal(connection):
+    """Status and headers of an answer without a request, which ends the connection."""
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    assert {"status": answer.status, "code": "unavailable"}.items() <= json.loads(answer.read())["error"].items()
+    assert b"" == connection.recv(1)
+    return answer.status, answer.headers["connection"], answer.headers["retry-after"]
+
+
+REQUEST = b"GET /v1/plans HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize("is_sent_at_once", [True, False], ids=["sent at once", "all connect first"])
+@pytest.mark.parametrize("limit", [100, 1000])
+def test_each_connection_of_a_burst_is_answered(
+    limit: int, is_sent_at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 200 or 503. Behind Admin Router, all users share an address."""
+    monkeypatch.setattr(limits, "connection_limit", lambda: limit)
+    journal = EventJournal(clock=lambda: 1.0)
+    loop = ServiceLoop(registered(), journal=journal)
+    with ApiServer(loop.app, "127.0.0.1", 0) as api, ExitStack() as stack:
+        for _ in range(50):
+            stream = opened(stack, api)
+            stream.sendall(b"GET /v1/events?follow=true HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in stream.recv(65536)
+        clients = []
+        for _ in range(500):
+            clients.append(opened(stack, api))
+            if is_sent_at_once:
+                clients[-1].sendall(REQUEST + b"Connection: close\r\n\r\n")
+        for client in () if is_sent_at_once else clients:
+            with suppress(ConnectionError):  # answered before its request
+                client.sendall(REQUEST + b"Connection: close\r\n\r\n")
+        codes = Counter(complete_answer(client) for client in clients)
+
+    assert {200, 503} >= codes.keys()
+    assert 500 == codes.total()
+    assert codes[200] >= min(500, limit - 50), codes
+
+
+def complete_answer(connection):
+    """Status of a complete answer; a refusal says when to come again."""
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    assert len(answer.read()) == int(answer.headers["content-length"])
+    assert (answer.status == 503) is ("retry-after" in answer.headers)
+    return answer.status
 
 
 def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ def test_incomplete_request_head_times_out(start: bytes, monkeypatch: pytest.Mon
             pass
 
     assert received.startswith(b"HTTP/1.1 200") is start.endswith(b"GET /")
+    assert b"HTTP/1.1 408 " in received
 
 
 def test_missing_tls_handshake_times_out(certificates, monkeypatch: pytest.MonkeyPatch) -> None:

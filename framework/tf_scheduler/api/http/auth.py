@@ -20,7 +20,7 @@ from tf_scheduler.api.views.base import ApiProblem
 from tf_scheduler.rate_limit import RateLimiter, client_key
 
 from .endpoint import SECURITY_HEADERS, respond, wants_json
-from .limits import BODY_LIMIT, SEND_TIMEOUT, limit_body
+from .limits import BODY_LIMIT, SEND_TIMEOUT, TOO_MANY, limit_body
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Values of `Sec-Fetch-Site` for requests of the API's own page and of the address bar.
@@ -253,7 +253,7 @@ class Guard:
 
     def _problem(self, scope: Scope, headers: dict[str, str], principal: Principal) -> ApiProblem | None:
         if scope.get("state", {}).get("overloaded") and _path(scope) != HEALTH_PATH:
-            return ApiProblem(503, "too many open connections; try again later")
+            return TOO_MANY
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > BODY_LIMIT:
             return ApiProblem(413, f"request body too large: the limit is {BODY_LIMIT} bytes")

@@ -126,13 +126,13 @@ SECURITY_HEADERS = {
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"cache-control": b"no-store",
 }
-#: Status for exceeded quotas, and seconds for Retry-After.
-TOO_MANY_REQUESTS, RETRY_AFTER = 429, 5
+#: Statuses for exceeded limits, and seconds for Retry-After.
+TOO_MANY_REQUESTS, UNAVAILABLE, RETRY_AFTER = 429, 503, 5
 
 
 def respond(answer: ApiAnswer, *, as_json: bool, headers: Mapping[str, str] | None = None) -> Response:
     """Return the HTTP response; with `as_json`, errors are JSON instead of plain text."""
-    if answer.code == TOO_MANY_REQUESTS:
+    if answer.code in (TOO_MANY_REQUESTS, UNAVAILABLE):
         headers = {**(headers or {}), "retry-after": str(RETRY_AFTER)}
     content, kind = render(answer, as_json=as_json)
     return Response(content, answer.code, headers, kind)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import resource
+import termios
+from array import array
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tf_scheduler.api.views.base import ApiProblem
 
-from .endpoint import SECURITY_HEADERS
+from .endpoint import SECURITY_HEADERS, UNAVAILABLE, respond
 
 #: Maximum bytes of a request's head (the default of h11) and body.
 HEAD_LIMIT, BODY_LIMIT = 16 * 1024, 64 * 1024
@@ -40,7 +43,7 @@ class Quota:
         if self._free > 0:
             self._free -= 1
             return None
-        return ApiProblem(503, f"too many {self._name}; try again later")
+        return ApiProblem(UNAVAILABLE, f"too many {self._name}; try again later")
 
     def release(self) -> None:
         self._free += 1
@@ -92,9 +95,16 @@ class _StrictHttp(h11.Connection):
     RFC 9112, 6.1: a length together with a transfer coding, or a transfer coding in HTTP/1.0.
     """
 
+    #: Status for the rejected request.
+    error_status = 400
+
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return the next event. uvicorn answers the raised RemoteProtocolError with 400."""
-        event = super().next_event()
+        """Return the next event; uvicorn calls `send_400_response` for an error."""
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            self.error_status = error.error_status_hint
+            raise
         if isinstance(event, h11.Request):
             names = {name for name, _ in event.headers}
             if b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
@@ -102,17 +112,21 @@ class _StrictHttp(h11.Connection):
         return event
 
 
+#: Answer to clients over the limit on connections.
+TOO_MANY = ApiProblem(UNAVAILABLE, "too many open connections; try again later")
+
+
 class LimitedConnection(H11Protocol):
     """Connection with a timeout for request heads and a limit on open connections.
 
     Sets two keys of the ASGI scope's state: `peer`, the common name of the verified client certificate, and
-    `overloaded`: all connections are busy, so only the health check is answered. The oldest idle connections close at
-    the limit.
+    `overloaded`: all connections are busy, so only the health check is answered. At the limit, the oldest idle
+    connections close; a client that has had no answer yet gets status 503 first.
     """
 
     def __init__(self, others: dict[LimitedConnection, None], limit: int, **options: Any) -> None:
         super().__init__(**options)
-        self.conn = _StrictHttp(h11.SERVER, HEAD_LIMIT)
+        self.conn: _StrictHttp = _StrictHttp(h11.SERVER, HEAD_LIMIT)
         #: Open connections, oldest first.
         self._others, self._limit = others, limit
 
@@ -121,7 +135,7 @@ class LimitedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         while full := len(self._others) >= self._limit:
-            if not any(connection._abort_if_idle() for connection in tuple(self._others)):
+            if not any(connection._make_room() for connection in tuple(self._others)):
                 break
         self._others[self] = None
         self.app_state = {**self.app_state, "peer": _common_name(transport), "overloaded": full}
@@ -138,24 +152,54 @@ class LimitedConnection(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Send uvicorn's 400 with the security headers."""
-        more = {b"content-type": b"text/plain; charset=utf-8", b"connection": b"close"}
-        headers = list((SECURITY_HEADERS | more).items())
-        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=msg.encode()), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
+        """Reject an invalid request, in place of uvicorn."""
+        self._send(ApiProblem(self.conn.error_status, msg))
         self.transport.close()
+
+    def _send(self, problem: ApiProblem) -> None:
+        """Send an answer that needs no request, as JSON because the path is unknown."""
+        answer = respond(problem, as_json=True, headers={"connection": "close"})
+        head = h11.Response(status_code=problem.code, headers=[*SECURITY_HEADERS.items(), *answer.raw_headers])
+        for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
 
     def _expect_head(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self.loop.call_later(HEAD_TIMEOUT, self._abort_if_idle)
+        self._deadline = self.loop.call_later(HEAD_TIMEOUT, self._on_deadline)
 
-    def _abort_if_idle(self) -> bool:
-        idle = self.cycle is None or self.cycle.response_complete
+    def _on_deadline(self) -> None:
+        if self._is_idle:
+            self._close(ApiProblem(408, f"request head not received within {HEAD_TIMEOUT:g} s"))
+
+    def _make_room(self) -> bool:
+        """Close if idle, but never if a request of the client lies unread in the socket."""
+        idle = self._is_idle and not _has_unread_data(self.transport)
         if idle:
-            self._others.pop(self, None)
-            self.transport.abort()
+            self._close(TOO_MANY)
         return idle
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _close(self, problem: ApiProblem) -> None:
+        """Close; a client that waits for its first or next answer gets the problem."""
+        self._others.pop(self, None)
+        if self.conn.our_state is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]):
+            self._send(problem)
+        # Without waiting for the client: the answer fits into the buffer of the socket.
+        self.transport.abort()
+
+
+def _has_unread_data(transport: asyncio.Transport) -> bool:
+    """Whether data of the client has arrived that the event loop has not read yet."""
+    connection, count = transport.get_extra_info("socket"), array("i", [0])
+    if transport.is_closing() or connection is None:
+        return False
+    fcntl.ioctl(connection.fileno(), termios.FIONREAD, count)
+    return count[0] > 0
 
 
 def _common_name(transport: asyncio.Transport) -> str | None:

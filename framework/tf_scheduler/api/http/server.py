@@ -17,7 +17,8 @@ from tf_scheduler.errors import SchedulerError
 
 from . import limits
 
-_BACKLOG = 128
+#: Connections that wait to be accepted. Over it, clients repeat their first packet after a second or more.
+_BACKLOG = 1024
 
 
 class ApiError(SchedulerError):
@@ -108,7 +109,9 @@ class _Server(uvicorn.Server):
 
         loop, timeout = asyncio.get_running_loop(), limits.HANDSHAKE_TIMEOUT if self.config.is_ssl else None
         self.servers = [
-            await loop.create_server(connection, sock=sock, ssl=self.config.ssl, ssl_handshake_timeout=timeout)
+            await loop.create_server(
+                connection, sock=sock, backlog=_BACKLOG, ssl=self.config.ssl, ssl_handshake_timeout=timeout
+            )
             for sock in sockets or ()
         ]
         self.started = True

@@ -20,9 +20,12 @@ _CODES: Mapping[int, str] = {
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
+    408: "timeout",
     409: "conflict",
     413: "too_large",
     429: "too_many_requests",
+    431: "head_too_large",
+    501: "not_implemented",
     502: "agent_failed",
     503: "unavailable",
 }
