@@ -221,7 +221,7 @@ def test_collective_training_is_paused_as_a_whole() -> None:
     play(world, expect.killed(*names), send.offers(), expect.launched(*names), send.running())
     play(world, expect.says("recovery", "worker-0", "it restarts together with worker-1, which an operator paused"))
     assert dict.fromkeys(names, Override.PAUSED) == statuses(world, "recovery")
-    play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.BAD_REQUEST, "it restarts together with worker-1"))
+    play(world, send.pod(RESUME, "worker-0"), expect.answered(Reply.CONFLICT, "it restarts together with worker-1"))
     play(world, send.pod(PAUSE, "worker-0"), expect.answered(Reply.OK), expect.quiet())
     play(world, send.pod(RESUME, "worker-1"), expect.answered(Reply.OK), expect.quiet())
 

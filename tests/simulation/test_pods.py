@@ -117,11 +117,11 @@ def test_replaced_task_without_other_agent_stays() -> None:
     ("verb", "task", "reply", "words"),
     [
         (RESTART, "worker-9", Reply.NOT_FOUND, "Task worker-9 not found"),
-        (RESTART, "worker-0", Reply.BAD_REQUEST, "Task worker-0 has finished: it is never launched again"),
-        (PAUSE, "worker-0", Reply.BAD_REQUEST, "Task worker-0 has finished"),
+        (RESTART, "worker-0", Reply.CONFLICT, "Task worker-0 has finished: it is never launched again"),
+        (PAUSE, "worker-0", Reply.CONFLICT, "Task worker-0 has finished"),
         (RESUME, "worker-1", Reply.ALREADY, "Task worker-1 is not paused"),
         (PAUSE, "ps-0", Reply.ALREADY, "Task ps-0 is paused"),
-        (REPLACE, "ps-0", Reply.BAD_REQUEST, "Task ps-0 is paused: resume it first"),
+        (REPLACE, "ps-0", Reply.CONFLICT, "Task ps-0 is paused: resume it first"),
     ],
 )
 def test_invalid_pod_command_is_refused_with_reason(verb: Any, task: Any, reply: Any, words: Any) -> None:
@@ -135,7 +135,7 @@ def test_invalid_pod_command_is_refused_with_reason(verb: Any, task: Any, reply:
 def test_pod_command_without_running_job_is_refused() -> None:
     """Before the deployment and after the job."""
     world = World(a_spec(), an_agent())
-    play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.BAD_REQUEST, "never launched"))
+    play(world, send.register(), send.pod(RESTART, "worker-0"), expect.answered(Reply.CONFLICT, "never launched"))
     play(world, send.offers(), send.running(), send.stop(), send.pod(RESTART, "worker-0"))
     play(world, expect.answered(Reply.CONFLICT, "the service has finished"))
 

@@ -288,7 +288,7 @@ def _reload(state: SchedulerState) -> Decision:
     """Ask every executor with reloadable secrets to fetch them."""
     if not any(item.reloads for item in state.spec.secrets):
         why = "no secret has `reload`: tasks get new values at their next start, for example by `pod restart`"
-        return Decision(state, answer=Answer(Reply.BAD_REQUEST, why))
+        return Decision(state, answer=Answer(Reply.CONFLICT, why))
     records = [record for record in state.stored.tasks.values() if can_reload(state, record)]
     if not records:
         return Decision(state, answer=Answer(Reply.ALREADY, "no running task has reloadable secrets"))

@@ -108,7 +108,7 @@ def _refused_variable(spec: ServiceSpec, plans: Iterable[PlanDef], command: Plan
             "it can make a program run other code" if is_custom else f"plan {command.plan} accepts declared names only"
         )
         message = f"Variable {name} is not allowed: {why}; declare it in service.environment or a job's environment"
-        return Answer(Reply.BAD_REQUEST, message)
+        return Answer(Reply.CONFLICT, message)
     return None
 
 

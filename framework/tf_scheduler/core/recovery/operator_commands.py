@@ -43,19 +43,19 @@ def _refused(state: SchedulerState, command: PodCommand) -> Answer | None:
     record = state.stored.tasks.get(command.task)
     if record is None:
         if command.task in index_of(state.spec).tasks:
-            return Answer(Reply.BAD_REQUEST, f"Task {command.task} was never launched: see the deploy plan")
+            return Answer(Reply.CONFLICT, f"Task {command.task} was never launched: see the deploy plan")
         return Answer(Reply.NOT_FOUND, f"Task {command.task} not found")
     if state.stored.result is not None:
         return SERVICE_ENDED
     paused = command.task in state.stored.paused
     if not paused and command.verb is not PodVerb.PAUSE and pause.override_of(state, command.task):
-        return Answer(Reply.BAD_REQUEST, f"Task {command.task} does not run: {pause.pause_reason(state, command.task)}")
+        return Answer(Reply.CONFLICT, f"Task {command.task} does not run: {pause.pause_reason(state, command.task)}")
     if paused is (command.verb is PodVerb.PAUSE) and command.verb in (PodVerb.PAUSE, PodVerb.RESUME):
         return Answer(Reply.ALREADY, f"Task {command.task} is {'' if paused else 'not '}paused")
     if state.is_finished(record):
-        return Answer(Reply.BAD_REQUEST, f"Task {command.task} has finished: it is never launched again")
+        return Answer(Reply.CONFLICT, f"Task {command.task} has finished: it is never launched again")
     if paused and command.verb is not PodVerb.RESUME:
-        return Answer(Reply.BAD_REQUEST, f"Task {command.task} is paused: resume it first")
+        return Answer(Reply.CONFLICT, f"Task {command.task} is paused: resume it first")
     return None
 
 

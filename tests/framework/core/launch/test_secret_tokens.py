@@ -365,8 +365,8 @@ def test_operator_can_request_immediate_reload() -> None:
     ("world", "reply"),
     [
         (lambda: Launched(FILE), Reply.ALREADY),
-        (lambda: running(*SECRETS), Reply.BAD_REQUEST),
-        (Launched, Reply.BAD_REQUEST),
+        (lambda: running(*SECRETS), Reply.CONFLICT),
+        (Launched, Reply.CONFLICT),
     ],
 )
 def test_reload_without_reloadable_secrets_is_refused(world, reply) -> None:

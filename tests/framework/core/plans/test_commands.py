@@ -59,7 +59,7 @@ def test_plan_accepts_declared_variables_only() -> None:
         state = with_fields(RUNNING, controls={"deploy": PlanControl(completed=TARGET)})
         for name in names:
             answer = send(state, Verb.START, plan, EPOCHS="1", **{name: "value"}).answer
-            assert Reply.BAD_REQUEST is answer.reply
+            assert Reply.CONFLICT is answer.reply
             assert name in answer.message
             assert "value" not in answer.message
 
@@ -98,7 +98,7 @@ def test_user_plan_refuses_variables_that_run_code(name: str) -> None:
         state = a_running_state(declaring(a_spec(plans={"retune": plan}), *declared))
         return send(state, Verb.START, "retune", RATE="1", **{name: "x"}).answer
 
-    assert (Reply.BAD_REQUEST, True) == (answer().reply, name in answer().message)
+    assert (Reply.CONFLICT, True) == (answer().reply, name in answer().message)
     if name != "HADOOP_CONF_DIR":  # set by the scheduler itself for HDFS
         assert Reply.OK is answer(name).reply
 

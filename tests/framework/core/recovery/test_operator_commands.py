@@ -38,13 +38,13 @@ def placeholder(state, name):
     ("state", "verb", "task", "expected"),
     [
         (STATE, PodVerb.RESTART, "worker-9", Reply.NOT_FOUND),
-        (SchedulerState(SPEC), PodVerb.RESTART, "worker-0", Reply.BAD_REQUEST),
+        (SchedulerState(SPEC), PodVerb.RESTART, "worker-0", Reply.CONFLICT),
         (ENDED, PodVerb.RESTART, "worker-0", Reply.CONFLICT),
-        (FINISHED, PodVerb.RESTART, "worker-0", Reply.BAD_REQUEST),
+        (FINISHED, PodVerb.RESTART, "worker-0", Reply.CONFLICT),
         (STATE, PodVerb.RESUME, "worker-0", Reply.ALREADY),
         (PAUSED, PodVerb.PAUSE, "ps-0", Reply.ALREADY),
-        (PAUSED, PodVerb.RESTART, "ps-0", Reply.BAD_REQUEST),
-        (PAUSED, PodVerb.RESTART, "chief-0", Reply.BAD_REQUEST),
+        (PAUSED, PodVerb.RESTART, "ps-0", Reply.CONFLICT),
+        (PAUSED, PodVerb.RESTART, "chief-0", Reply.CONFLICT),
     ],
 )
 def test_command_without_meaning_is_refused(state, verb, task: str, expected) -> None:
