@@ -99,7 +99,12 @@ ALLOWED = {
     },
     "tf_scheduler.store.journal": {"tf_scheduler.model", "tf_scheduler.store"},
     "tf_scheduler.store.training_history": {"tf_scheduler.model", "tf_scheduler.store"},
-    "tf_scheduler.store.operator_files": {"tf_scheduler.errors", "tf_scheduler.interfaces", "tf_scheduler.store"},
+    "tf_scheduler.store.operator_files": {
+        "tf_scheduler.errors",
+        "tf_scheduler.interfaces",
+        "tf_scheduler.model",
+        "tf_scheduler.store",
+    },
     "tf_scheduler.api": {
         "tf_scheduler.model",
         "tf_scheduler.core",

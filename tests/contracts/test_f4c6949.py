@@ -44,7 +44,7 @@ RANDOM_PART = re.compile(r"(?<=new-)\d+|(?<=tensorboard/)[\w-]{22}(?=/)")
 NEW_LABELS = frozenset({"record"})
 #: The version of a payload is higher since new executors must understand more. They extract archives themselves, and
 #: their command changes to the sandbox first.
-NEW_VALUES = ("> data > version", "> extract", "> executor > command > value")
+NEW_VALUES = ("> data > version", "> extract", "> executor > command > value", "parameters[1] > schema > pattern")
 #: Endpoints of f4c6949 that were removed on purpose.
 GONE = frozenset({"/v1/artifacts/template/{id}/{pod}/{task}/{name}"})
 
@@ -221,8 +221,32 @@ def test_openapi_document_keeps_what_it_had(open_sqlite: Open) -> None:
     )
     for path in GONE:
         del expected["paths"][path]
+    for path, operations in expected["paths"].items():
+        for method, operation in operations.items():
+            correct(operation, document["paths"][path][method])
 
     assert [] == list(differences(comparable(expected), comparable(document)))
+
+
+def correct(recorded: dict[str, Any], current: dict[str, Any]) -> None:
+    """Take out of a recorded operation what the answers of f4c6949 disagreed with."""
+    security = [item for item in current.get("security", ()) if "token" not in item]
+    assert recorded.pop("security", []) == security
+    has_json_errors = "text/plain" not in current["responses"]["413"]["content"]
+    for response in recorded["responses"].values():
+        # An object with an event's fields; `string` before, with the schemas of the data in an extension.
+        response.get("content", {}).pop("text/event-stream", None)
+        if has_json_errors:  # the endpoints that the SDK lacks
+            response.get("content", {}).pop("text/plain", None)
+    if "400" not in current["responses"]:  # without parameters and a body
+        recorded["responses"].pop("400", None)
+    # A step requires a phase, which needs a parameter for both; requests are the same.
+    for item in current.get("parameters", ()):
+        if item["name"] == "phase_step":
+            assert ["phase", "step"] == list(item["schema"]["properties"])
+            recorded["parameters"] = [item for item in recorded["parameters"] if item["in"] == "path"]
+            current["parameters"].remove(item)
+            break
 
 
 def test_launch_digests_are_unchanged() -> None:

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Match, Route, compile_path
 from starlette.types import ASGIApp
 
 from tf_scheduler.errors import SchedulerError
@@ -63,7 +63,7 @@ def create_app(
     cache = _ViewCache(backend.snapshot)
     app = Starlette(
         routes=[*(_route(row, backend, cache) for row in (*table, about)), *board.routes(), *pages],
-        exception_handlers={HTTPException: _http_error},
+        exception_handlers={HTTPException: _http_error, Exception: _server_error},
     )
     # A redirect would not contain the prefix of a proxy.
     app.router.redirect_slashes = False
@@ -77,7 +77,12 @@ def create_app(
             or ((method, path) == _UNINSTALL_STATUS and backend.snapshot().uninstalling)
         )
 
-    return Guard(app, policy or Policy(), is_open)
+    sdk_paths = [compile_path(row.path)[0] for row in table if row.text_errors]
+
+    def has_text_errors(path: str) -> bool:
+        return any(pattern.match(path) for pattern in sdk_paths)
+
+    return Guard(app, policy or Policy(), is_open, has_text_errors)
 
 
 class _ViewCache:
@@ -123,9 +128,9 @@ class _ViewCache:
 def _route(row: endpoint.Endpoint, backend: Backend, cache: _ViewCache) -> Route:
     async def serve(request: Request) -> Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        as_json = row.json_errors or endpoint.wants_json(headers)
+        as_json = request.scope["api.json_errors"]
         try:
-            query = {item.name: item.parse(request.query_params.get(item.name)) for item in row.query}
+            query = row.parse_query(request.query_params)
             params = {**request.path_params, **query}
             if row.view is not None:
                 return cache.answer(row, params, as_json=as_json)
@@ -155,9 +160,12 @@ async def _body(row: endpoint.Endpoint, request: Request) -> Any:
     if row.body_optional and not content:
         return None
     try:
-        return endpoint.parse_body(content)
+        value = endpoint.parse_body(content)
     except ValueError as error:
         raise endpoint.BadRequestError(f"Couldn't parse parameters: invalid JSON: {error}") from error
+    if value is None:
+        raise endpoint.BadRequestError("Couldn't parse parameters: null is not allowed")
+    return value
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -168,4 +176,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
         routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
         headers = {"Allow": ", ".join(sorted({method for route in routes for method in route.methods or ()}))}
     problem = ApiProblem(error.status_code, error.detail)
-    return endpoint.respond(problem, as_json=endpoint.wants_json(dict(request.headers)), headers=headers)
+    return endpoint.respond(problem, as_json=request.scope["api.json_errors"], headers=headers)
+
+
+async def _server_error(request: Request, _error: Exception) -> Response:
+    """Answer a defect of the scheduler; the server logs it."""
+    problem = ApiProblem(500, "internal error of the scheduler; see its log")
+    return endpoint.respond(problem, as_json=request.scope["api.json_errors"])

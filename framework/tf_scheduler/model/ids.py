@@ -20,6 +20,9 @@ NO_OPERATION = OperationId("")
 #: Returns a new unique string at each call.
 NewId = Callable[[], str]
 
+#: Regular expression of the name of an operator's file.
+OPERATOR_FILE = "[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
+
 _SEPARATOR = "__"
 
 

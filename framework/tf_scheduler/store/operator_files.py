@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_scheduler.errors import FileError
+from tf_scheduler.model.ids import OPERATOR_FILE
 
 from .interface import Put, StateStore, StoreError, read_extra
 
@@ -20,7 +21,6 @@ from .interface import Put, StateStore, StoreError, read_extra
 MAX_BYTES, MAX_FILES = 1024, 100
 SCHEMA = 1
 _PREFIX = "files/"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 class OperatorFiles:
@@ -41,14 +41,14 @@ class OperatorFiles:
 
     def keep(self, name: str, content: bytes) -> None:
         """Create or replace a file; may block. Raises FileError."""
-        if _NAME.fullmatch(name) is None:
+        if re.fullmatch(OPERATOR_FILE, name) is None:
             allowed = "up to 64 letters, digits, dots, - and _"
             raise FileError(400, f"invalid file name {name[:80]!r}: {allowed} are allowed")
         if len(content) > MAX_BYTES:
             raise FileError(400, f"file {name} has {len(content)} bytes: at most {MAX_BYTES} are allowed")
         with self._lock:
             if name not in self._files and len(self._files) >= MAX_FILES:
-                raise FileError(400, f"too many files: {MAX_FILES} are stored already")
+                raise FileError(409, f"too many files: {MAX_FILES} are stored already")
             text = base64.b64encode(content).decode("ascii")
             try:
                 self._store.apply([Put(f"{_PREFIX}{name}", json.dumps({"schema": SCHEMA, "content": text}).encode())])

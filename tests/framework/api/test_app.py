@@ -173,6 +173,7 @@ def test_plan_command_accepts_ids(loop) -> None:
         ("/v1/plans/deploy/forceComplete?phase=none&step=", b"", 400, "step: empty"),
         ("/v1/plans/deploy/start", b"", 400, "Couldn't parse parameters: invalid JSON"),
         ("/v1/plans/deploy/start", b"[]", 400, "expected a JSON object"),
+        ("/v1/plans/deploy/start", b"null", 400, "null is not allowed"),
         ("/v1/plans/deploy/start", b"[" * 60_000, 400, "invalid JSON: nested too deeply"),
         ("/v1/plans/deploy/start", b'{"A": "\\ud800"}', 400, "lone surrogate \\ud800"),
         ("/v1/plans/deploy/start", b"\xff", 400, "not UTF-8: invalid byte at position 0"),
@@ -326,8 +327,15 @@ def test_pod_command_returns_sdk_answer(loop) -> None:
     )
 
 
-@pytest.mark.parametrize("body", [b"{", b"{}", b'["other"]', b"1"])
-def test_pod_command_rejects_other_tasks(loop, body: bytes) -> None:
+def test_pod_command_for_another_task_is_404(loop) -> None:
+    """As in the SDK (PodQueries)."""
+    for pod, body in (("ps-0", b'["other"]'), ("ps-7", b'["ps-7"]')):
+        reply = ask(loop.app, f"/v1/pod/{pod}/pause", "POST", body=body)
+        assert (404, f"Pod {pod} not found") == (reply.code, reply.text)
+
+
+@pytest.mark.parametrize("body", [b"{", b"{}", b"1", b"null", b'[""]', b'["ps-0", "ps-0"]'])
+def test_pod_command_rejects_other_bodies(loop, body: bytes) -> None:
     assert 400 == ask(loop.app, "/v1/pod/ps-0/pause", "POST", body=body).code
     assert [] == loop.events
 
@@ -480,13 +488,15 @@ def test_update_preview_while_service_accepts_options(state) -> None:
         assert (409, True) == (replies[name].code, name in replies[name].body["error"]["message"])
 
 
-@pytest.mark.parametrize("error", [OptionsError([Problem("service.role", "cannot change")]), StoreError("disk full")])
-def test_update_preview_error_has_its_own_status(state, error) -> None:
-    """An unavailable state store is not the client's fault."""
+@pytest.mark.parametrize(
+    ("error", "code"), [(OptionsError([Problem("service.role", "cannot change")]), 409), (StoreError("disk full"), 500)]
+)
+def test_update_preview_error_has_its_own_status(state, error, code: int) -> None:
+    """An error of the state store is not the client's fault."""
 
     def fail(_update) -> None:
         raise error
 
     reply = ask(create_app(Backend(lambda: Snapshot(state), preview_update=fail)), PREVIEW, "POST", body=b"{}")
 
-    assert (type(error).http_status, str(error)) == (reply.code, reply.body["error"]["message"])
+    assert (code, str(error)) == (reply.code, reply.body["error"]["message"])

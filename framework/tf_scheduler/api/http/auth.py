@@ -216,11 +216,24 @@ class WriterAddresses:
 class Guard:
     """ASGI middleware: authentication, limits, security headers and audit log.
 
-    `is_open`: whether a method and a path need no authentication.
+    Sets `api.json_errors` in the ASGI scope: whether errors of this request are JSON, whatever part makes them.
+
+    Args:
+        app: The API.
+        policy: Access rules.
+        is_open: Whether a method and a path need no authentication.
+        has_text_errors: Whether errors at a path are plain text to clients that do not accept JSON.
     """
 
-    def __init__(self, app: ASGIApp, policy: Policy, is_open: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        policy: Policy,
+        is_open: Callable[[str, str], bool],
+        has_text_errors: Callable[[str], bool] = lambda _path: False,
+    ) -> None:
         self._app, self._policy, self._is_open = app, policy, is_open
+        self._has_text_errors = has_text_errors
         find = None if policy.is_restricted else policy.find_writers
         self._writers = None if find is None else WriterAddresses(find)
         #: Wrong tokens by client address.
@@ -239,13 +252,14 @@ class Guard:
         )
         principal = self._policy.authenticate(headers, scope.get("state", {}).get("peer"), is_writer=is_writer)
         answer = ResponseRecorder(send)
+        scope["api.json_errors"] = wants_json(headers) or not self._has_text_errors(_path(scope))
         problem = self._problem(scope, headers, principal)
         try:
             if problem is None:
                 await self._app(scope, limit_body(receive), answer)
             else:
-                as_json = wants_json(headers) or problem.code in (401, 429)
-                response = respond(problem, as_json=as_json, headers=_extra_headers(problem, headers))
+                more = _extra_headers(problem, headers)
+                response = respond(problem, as_json=scope["api.json_errors"], headers=more)
                 await response(scope, receive, answer)
         finally:
             if scope["method"] not in _READ_METHODS and not scope.get("api.quiet"):

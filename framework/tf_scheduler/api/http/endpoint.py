@@ -25,6 +25,10 @@ class EndpointAccess(Enum):
     WRITE = "write"
 
 
+#: Largest integer that every JSON parser represents exactly.
+NO_MAXIMUM = 2**53
+
+
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
     """Query parameter of an endpoint."""
@@ -33,8 +37,11 @@ class QueryParameter:
     description: str
     kind: type = str
     default: Any = None
+    #: Limits of an integer, or of the length of a text.
     minimum: int = 0
-    maximum: int = 2**53
+    maximum: int = NO_MAXIMUM
+    #: Another parameter that must be present, too.
+    requires: str = ""
     #: Regular expression (ECMA-262) for the OpenAPI document; handlers validate the value themselves.
     pattern: str = ""
 
@@ -46,7 +53,13 @@ class QueryParameter:
             if text not in ("true", "false"):
                 raise BadRequestError(f"{self.name}: {text!r}: expected true or false")
             return text == "true"
-        return self._number(text) if self.kind is int else text
+        if self.kind is int:
+            return self._number(text)
+        if len(text) < self.minimum:
+            # A script with an unset variable must not select everything.
+            hint = f"give a name, or omit the parameter to select every {self.name}"
+            raise BadRequestError(f"{self.name}: empty; {hint}")
+        return text
 
     def _number(self, text: str) -> int:
         # int() also accepts '1_0' and digits of other scripts.
@@ -93,7 +106,7 @@ AsyncHandler = Callable[[ApiRequest], Awaitable[ApiAnswer | Response]]
 class Endpoint:
     """Method and path of the API, with their handler and their documentation.
 
-    `responses` maps a status to the type of the JSON body; `str`: plain text, None: no body.
+    `responses` maps a status to the type of the JSON body; `str`: plain text or an error, None: no body.
     """
 
     method: str
@@ -107,12 +120,25 @@ class Endpoint:
     body_type: Any = None
     body_optional: bool = False
     access: EndpointAccess = EndpointAccess.READ
-    #: Answer errors as JSON regardless of the Accept header.
-    json_errors: bool = False
+    #: Answer errors as the DC/OS SDK does, in plain text, to clients that do not accept JSON.
+    text_errors: bool = False
     #: Event names of the server-sent events, with the types of their data.
     events: Mapping[str, Any] = field(default_factory=dict)
-    #: JSON Schema formats of path parameters.
-    path_formats: Mapping[str, str] = field(default_factory=dict)
+    #: JSON Schema of path parameters, in addition to their type.
+    path_schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Path of other endpoints -> path parameter -> JSON pointer to its value in the answer with status 200.
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def parse_query(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """Return the value of each query parameter. Raises BadRequestError.
+
+        An endpoint of the SDK ignores unknown parameters, and one without parameters ignores all.
+        """
+        known = [item.name for item in self.query]
+        unknown = [] if self.text_errors or not known else [name for name in given if name not in known]
+        if unknown:
+            raise BadRequestError(f"unknown parameter {unknown[0][:40]!r}: expected {', '.join(known)}")
+        return {item.name: item.parse(given.get(item.name)) for item in self.query}
 
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,8 +24,8 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import SERVICE_ENDED, Verb
 from tf_scheduler.model.task import PodVerb
 
-_PHASE = QueryParameter("phase", "Name or id of a phase of the plan.")
-_STEP = QueryParameter("step", "Name or id of a step of the phase.")
+_PHASE = QueryParameter("phase", "Name or id of a phase of the plan.", minimum=1)
+_STEP = QueryParameter("step", "Name or id of a step of the phase.", minimum=1, requires="phase")
 _HEALTH_CODES = (200, 202, 203, 207, 208, 317, 318, 319, 320, 321, 500)
 _PLAN_CODES = (200, 202, 417)
 #: Summaries of the commands to plans.
@@ -52,38 +53,53 @@ _FILTER = (
 _VERBOSE = (QueryParameter("verbose", "Include the reason.", bool, False),)
 
 
+#: Paths that the SDK lacks: their errors are JSON.
+_OWN_PATHS = ("/v1/tf/", "/v1/debug/mesos")
+
+
 def sdk_routes() -> Iterator[Endpoint]:
-    """Return the endpoints."""
-    yield _get("/v1/plans", "Names of the plans.", plans.names, list[str])
+    """Return the endpoints, with plain text errors as in the SDK."""
+    for row in (*_plans_and_pods(), *_configurations(), *_state(), *_health(), *_debug(), *_commands()):
+        yield replace(row, text_errors=not row.path.startswith(_OWN_PATHS))
+
+
+def _plans_and_pods() -> Iterator[Endpoint]:
+    yield _get("/v1/plans", "Names of the plans.", plans.names, list[str], links=_first("/v1/plans/{plan}"))
     for path, missing in (("/v1/plan", {}), ("/v1/plans/{plan}", {404: str})):
         bodies = {**dict.fromkeys(_PLAN_CODES, types.PlanBody), **missing}
         yield Endpoint("GET", path, "Plan: status 200 complete, 202 in progress, 417 error.", bodies, plans.plan)
-    yield _get("/v1/pod", "Names of the launched pods.", pods.names, list[str])
+    yield _get("/v1/pod", "Names of the launched pods.", pods.names, list[str], links=_first("/v1/pod/{pod}"))
     yield _get("/v1/pod/status", "State of all tasks.", pods.statuses, types.PodsBody)
     yield _get("/v1/pod/{pod}/status", "State of a task.", pods.status, types.PodBody, 404)
     yield _get("/v1/pod/{pod}/info", "TaskInfo and TaskStatus of a task.", pods.info, list[types.LaunchBody], 404)
-    yield _get("/v1/endpoints", "Names of the jobs that have addresses.", service.endpoint_names, list[str])
+    links, summary = _first("/v1/endpoints/{name}"), "Names of the jobs that have addresses."
+    yield _get("/v1/endpoints", summary, service.endpoint_names, list[str], links=links)
     yield _get("/v1/endpoints/{name}", "Addresses of the tasks of a job.", service.endpoint, types.EndpointBody, 404)
-    yield from _configurations()
-    yield from _state()
+
+
+def _health() -> Iterator[Endpoint]:
     healths: dict[int, Any] = {**dict.fromkeys(_HEALTH_CODES, types.HealthBody), 204: None, 205: None}
     summary = "Health of the service; the HTTP status is the value."
     yield Endpoint("GET", "/v1/health", summary, healths, service.health, query=_VERBOSE, access=EndpointAccess.OPEN)
-    yield from _debug()
-    yield from _commands()
 
 
 def _get(path: str, summary: str, view: PureHandler, body: Any, *errors: int, **more: Any) -> Endpoint:
     return Endpoint("GET", path, summary, {200: body, **dict.fromkeys(errors, str)}, view, **more)
 
 
+def _first(path: str) -> dict[str, dict[str, str]]:
+    """Return the links from a list of names to the endpoints of its first name."""
+    return {path: {path[path.rindex("{") + 1 : -1]: "/0"}}
+
+
 def _configurations() -> Iterator[Endpoint]:
-    root, ids = "/v1/configurations", {"id": "uuid"}
-    yield _get(root, "Ids of the configurations, newest first.", configurations.ids, list[str])
+    root, ids = "/v1/configurations", {"id": {"format": "uuid"}}
+    links, summary = _first(f"{root}/{{id}}"), "Ids of the configurations, newest first."
+    yield _get(root, summary, configurations.ids, list[str], links=links)
     yield _get(f"{root}/targetId", "Id of the target configuration.", configurations.target_ids, list[str])
     yield _get(f"{root}/target", "Target configuration, secrets masked.", configurations.target, dict[str, Any])
     view, body = configurations.configuration, dict[str, Any]
-    yield _get(f"{root}/{{id}}", "A configuration.", view, body, 400, 404, path_formats=ids)
+    yield _get(f"{root}/{{id}}", "A configuration.", view, body, 400, 404, path_schemas=ids)
 
 
 def _state() -> Iterator[Endpoint]:
@@ -91,7 +107,8 @@ def _state() -> Iterator[Endpoint]:
     yield _get(f"{root}/frameworkId", "List with the framework id.", service.framework_id, list[str])
     yield _get(f"{root}/zone/tasks", "Zone of each task.", service.zones, dict[str, str])
     yield _get(f"{root}/zone/tasks/{{task}}", "Zone of a task.", service.zone_of_task, str, 404)
-    yield _get(f"{root}/zone/{{job}}/{{ip}}", "Zone of the task at an address.", service.zone_of_address, str, 404)
+    path, example = f"{root}/zone/{{job}}/{{ip}}", {"job": {"examples": ["worker"]}, "ip": {"examples": ["127.0.0.1"]}}
+    yield _get(path, "Zone of the task at an address.", service.zone_of_address, str, 404, path_schemas=example)
     summary = "Not supported: the scheduler has no cache to refresh."
     yield Endpoint("PUT", f"{root}/refresh", summary, {409: str}, service.refresh, access=EndpointAccess.WRITE)
 
@@ -111,13 +128,13 @@ def _debug() -> Iterator[Endpoint]:
 
 def _commands() -> Iterator[Endpoint]:
     for verb, summary in _VERBS.items():
-        handler, body = partial(_plan_command, verb), dict[str, str] if verb is Verb.START else None
+        handler, body = partial(_plan_command, verb), types.Variables if verb is Verb.START else None
         query = () if verb in (Verb.START, Verb.STOP) else (_PHASE, _STEP)
         for path in ("/v1/plans/{plan}", "/v1/plan") if verb in _OLD_VERBS else ("/v1/plans/{plan}",):
             yield _post(f"{path}/{verb.value}", summary, handler, query=query, body_type=body)
     for pod_verb, summary in _POD_VERBS.items():
         path, handler = f"/v1/pod/{{pod}}/{pod_verb.value}", partial(_pod_command, pod_verb)
-        yield _post(path, summary, handler, types.PodCommandBody, body_type=list[str], body_optional=True)
+        yield _post(path, summary, handler, types.PodCommandBody, body_type=types.TaskNames, body_optional=True)
     summary = "Send the current values of secrets with `reload` to running programs."
     yield _post("/v1/tf/secrets/refresh", summary, _reload_secrets)
     summary = "Acknowledge that another process may have taken secrets."
@@ -131,10 +148,6 @@ def _post(path: str, summary: str, handler: AsyncHandler, body: Any = types.Mess
 
 async def _plan_command(verb: Verb, request: ApiRequest) -> ApiAnswer:
     parameters = {} if request.body is None else request.body
-    # A script with an unset variable must not command the whole plan.
-    for name in ("phase", "step"):
-        if request.params.get(name) == "":
-            raise BadRequestError(f"{name}: empty; give a name, or omit the parameter to select every {name}")
     _check_parameters(parameters)
     return await _run(request, plans.command(request.snapshot, verb, request.params, parameters))
 
@@ -153,13 +166,21 @@ def _check_parameters(parameters: object) -> None:
 async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
     """Run a command on a pod (PodResource); the list of tasks may name only its task."""
     name, tasks = request.params["pod"], request.body
-    if tasks is not None and not (isinstance(tasks, list) and all(item == name for item in tasks)):
+    if not _is_task_list([] if tasks is None else tasks):
         raise BadRequestError(f"invalid body: expected a JSON list of tasks; the pod has one task: {name}")
+    # As in the SDK (PodQueries), also for a task that the pod does not have.
+    if tasks not in (None, [], [name]):
+        return pods.pod_not_found(name)
     answer = await _run(request, PodCommand(verb, TaskName(name)))
     if answer.code == 404:
         return pods.pod_not_found(name)
     body: types.PodCommandBody = {"pod": name, "tasks": [name]}
     return answer if isinstance(answer, ApiProblem) else View(body)
+
+
+def _is_task_list(body: object) -> bool:
+    """Whether the body has the type `TaskNames`."""
+    return isinstance(body, list) and len(body) <= 1 and all(isinstance(item, str) and item for item in body)
 
 
 async def _reload_secrets(request: ApiRequest) -> ApiAnswer:

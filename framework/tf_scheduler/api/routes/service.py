@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,10 @@ from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, BadRequestE
 from tf_scheduler.api.views import events, tasks, training, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
+from tf_scheduler.errors import OptionsError
 
 from .streams import EventStreams, follow_journal
-from .task_files import FILE_PATTERN, TaskFileHandler
+from .task_files import MAX_PATH, PATH_PATTERN, TaskFileHandler
 
 _MAX_EVENTS = 1000
 _FOLLOW = QueryParameter("follow", "Stream further data as server-sent events.", bool, False)
@@ -31,7 +32,9 @@ _EVENTS = (
     _FOLLOW,
 )
 _LOG = (
-    QueryParameter("file", "Path below the task's working directory.", str, "stdout", pattern=FILE_PATTERN),
+    QueryParameter(
+        "file", "Path below the task's working directory.", str, "stdout", maximum=MAX_PATH, pattern=PATH_PATTERN
+    ),
     QueryParameter("offset", "Position of the first byte. Default: return the last `length` bytes.", int),
     QueryParameter("length", "Maximum number of bytes.", int, 65_536, 1, 1_048_576),
     _FOLLOW,
@@ -41,14 +44,15 @@ _POINTS = (QueryParameter("points", "Maximum number of points of each task's cur
 
 
 def service_routes() -> Iterator[Endpoint]:
-    """Return the endpoints; their errors are JSON."""
-    streams = EventStreams()
-    for row in (*_views(), *_handlers(streams)):
-        yield replace(row, json_errors=True, responses={**row.responses, 400: types.ErrorBody})
+    """Return the endpoints."""
+    yield from _views()
+    yield from _handlers(EventStreams())
 
 
 def _views() -> Iterator[Endpoint]:
-    yield Endpoint("GET", "/v1/tasks", "All tasks.", {200: types.TasksBody}, tasks.tasks)
+    first = "/tasks/0/name"
+    links = {"/v1/tasks/{name}": {"name": first}, "/v1/state/zone/tasks/{task}": {"task": first}}
+    yield Endpoint("GET", "/v1/tasks", "All tasks.", {200: types.TasksBody}, tasks.tasks, links=links)
     yield Endpoint("GET", "/v1/tasks/{name}", "One task.", {200: types.TaskBody, 404: types.ErrorBody}, tasks.task)
     summary = "Generation, ClusterSpec, and TF_CONFIG of each task."
     yield Endpoint("GET", "/v1/tf/cluster", summary, {200: types.ClusterBody}, training.cluster)
@@ -65,7 +69,7 @@ def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
     path, bodies = "/v1/tf/progress", _bodies(types.TrainingBody)
     yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_POINTS)
     path, bodies = "/v1/tf/update/preview", _bodies(dict[str, Any], 404, 409, 503)
-    yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=dict[str, Any])
+    yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=types.Update)
     handler: AsyncHandler = partial(_events, streams)
     path, bodies = "/v1/events", _bodies(types.EventsBody, 503)
     kinds, summary = {"event": types.EventBody}, "Events of the service."
@@ -92,7 +96,10 @@ async def _preview_update(request: ApiRequest) -> ApiAnswer:
         return late
     if not isinstance(request.body, dict):
         raise BadRequestError("invalid body: expected a JSON object with `options` or `environment`")
-    return View(dict(preview(request.body)))
+    try:
+        return View(dict(preview(request.body)))
+    except OptionsError as error:
+        return ApiProblem(409, str(error))
 
 
 def _rejects_options(snapshot: Snapshot) -> ApiProblem | None:
@@ -146,9 +153,9 @@ def metric_routes(prometheus: Callable[[], bytes], dropwizard: Callable[[], Any]
         return Response(prometheus(), media_type=_PROMETHEUS)
 
     summary = "The SDK's metrics in Dropwizard's format; the gauges include the scheduler's own metrics."
-    yield Endpoint("GET", "/v1/metrics", summary, {200: dict[str, Any]}, handler=as_json)
+    yield Endpoint("GET", "/v1/metrics", summary, {200: dict[str, Any]}, handler=as_json, text_errors=True)
     summary = "Metrics in Prometheus' format."
-    yield Endpoint("GET", "/v1/metrics/prometheus", summary, {200: str}, handler=as_text)
+    yield Endpoint("GET", "/v1/metrics/prometheus", summary, {200: str}, handler=as_text, text_errors=True)
 
 
 class RequestCounter:

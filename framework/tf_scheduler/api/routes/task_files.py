@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -85,8 +86,11 @@ class AgentFileReader:
 _POLL_INTERVAL = 1.0
 #: Reads of a missing file, or of the file of an ended task, until a stream ends.
 _MAX_MISSING = 30
-#: Relative path, for the OpenAPI document; `_check_path` decides.
-FILE_PATTERN = r"^(?!\.{1,2}(/|$))[^/]+(/(?!\.{1,2}(/|$))[^/]+)*$"
+#: Maximum length of a path, and its regular expression (ECMA-262): names other than `.` and `..`, without control
+#: characters and characters that hide or reorder text.
+MAX_PATH = 1000
+_NAME = r"(?!\.{1,2}(/|$))[^/\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]+"
+PATH_PATTERN = f"^{_NAME}(/{_NAME})*$"
 
 
 class TaskFileHandler:
@@ -170,8 +174,8 @@ def _is_over(state: SchedulerState, record: TaskRecord) -> bool:
 
 def _check_path(file: str) -> None:
     """Raise BadRequestError if the path is invalid. The agent confines paths as well."""
-    plain = all(part not in ("", ".", "..") for part in file.split("/"))
-    if not plain or len(file) > 1000 or not file.isprintable():
+    # Without `$`, which also matches before a line end.
+    if len(file) > MAX_PATH or not re.fullmatch(PATH_PATTERN.removesuffix("$"), file):
         raise BadRequestError(f"file: {file[:80]!r}: expected a path below the working directory, such as stdout")
 
 

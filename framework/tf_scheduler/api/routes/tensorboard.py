@@ -184,7 +184,7 @@ class TensorBoardProxy:
 
     def endpoint(self) -> Endpoint:
         summary = "Address of TensorBoard, if it is running."
-        return Endpoint("GET", "/v1/tf/tensorboard", summary, {200: BoardBody}, self._status, json_errors=True)
+        return Endpoint("GET", "/v1/tf/tensorboard", summary, {200: BoardBody}, self._status)
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of the proxy, for use behind the guard."""

@@ -25,6 +25,7 @@ _CODES: Mapping[int, str] = {
     413: "too_large",
     429: "too_many_requests",
     431: "head_too_large",
+    500: "internal_error",
     501: "not_implemented",
     502: "agent_failed",
     503: "unavailable",
@@ -56,7 +57,9 @@ class ApiProblem:
 
     @property
     def body(self) -> dict[str, Any]:
-        """JSON body of the error, see docs/api.md."""
+        """JSON body, see docs/api.md. A command without effect (208) is not an error."""
+        if self.code < 400:
+            return {"message": self.message}
         names = {"names": list(self.names)} if self.names else {}
         code = _CODES.get(self.code, "error")
         return {"error": {"status": self.code, "code": code, "message": self.message, **names}}

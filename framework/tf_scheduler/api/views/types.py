@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from tf_scheduler.model.plan import Override, Status
 from tf_scheduler.model.state import Verdict
@@ -21,6 +21,17 @@ class ErrorDetail(_ErrorDetail, total=False):
 
 class ErrorBody(TypedDict):
     error: ErrorDetail
+
+
+#: Request bodies, with JSON Schema for the OpenAPI document; handlers validate the values themselves.
+Update = Annotated[
+    dict[str, Any], '{"properties": {"options": {"type": "object"}, "environment": {"type": ["object", "null"]}}}'
+]
+TaskNames = Annotated[list[Annotated[str, '{"minLength": 1}']], '{"maxItems": 1}']
+Variables = Annotated[
+    dict[str, Annotated[str, r'{"pattern": "^[^\\u0000]*$"}']],
+    '{"propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}',
+]
 
 
 class ResourcesBody(TypedDict):
