@@ -181,6 +181,20 @@ def test_listen_address_of_network_and_loopback_agents(host: str, address: str) 
     assert address == listen_address(host)
 
 
+def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer is two packets: a connection's second request took 40 ms."""
+    made, delays = limits.LimitedConnection.connection_made, []
+
+    def record(self, transport) -> None:
+        delays.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0)
+        made(self, transport)
+
+    monkeypatch.setattr(limits.LimitedConnection, "connection_made", record)
+    with ApiServer(an_app(), "127.0.0.1", 0) as api:
+        assert 200 == get(api, "/v1/plans")[0]
+    assert [False] == delays
+
+
 def opened(stack, server):
     """A connection without a request."""
     connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20))

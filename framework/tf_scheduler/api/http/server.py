@@ -59,7 +59,9 @@ def listen_address(host: str) -> str:
 
 def listen(host: str, port: int) -> socket.socket:
     """Listen immediately; port 0: any free port. Raises ApiError if it is in use."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol, asyncio sets TCP_NODELAY; else the second answer of a connection waits 40 ms for a packet.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
