@@ -98,7 +98,7 @@ def test_all_problems_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"a":\n 1,}', "options.json is not JSON: line 2 column 4"),
+        (b'{"a":\n 1;}', "options.json is not JSON: line 2 column 3"),
         (b"", "options.json is not JSON: line 1 column 1"),
         (b"[]", "options.json must hold a JSON object"),
         (b"\xff", "options.json is not UTF-8: invalid byte at offset 0"),
