@@ -16,11 +16,27 @@ ALLOWED = re.compile(rf"\b({_PERMISSIVE})\b", re.IGNORECASE)
 _ROW = re.compile(r"^\| `([\w.-]+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
 
 
-def required() -> list[Requirement]:
+def base() -> list[Requirement]:
+    """Return what the installation without extras requires."""
     config = configparser.ConfigParser()
     config.read(HOME / "setup.cfg")
-    lines = (config["options"]["install_requires"] + config["options.extras_require"]["dcos"]).split("\n")
-    return [Requirement(line) for line in lines if line]
+    return [Requirement(line) for line in config["options"]["install_requires"].split("\n") if line]
+
+
+def required() -> list[Requirement]:
+    """Return what the installation with the extras of the scheduler requires."""
+    config = configparser.ConfigParser()
+    config.read(HOME / "setup.cfg")
+    lines = "\n".join(config["options.extras_require"][extra] for extra in ("dcos", "vault")).split("\n")
+    return [*base(), *(Requirement(line) for line in lines if line)]
+
+
+def test_base_installation_stays_small() -> None:
+    """Each dependency can break an installation. Logins of DC/OS and Vault are extras."""
+    names = {one.name for one in base()}
+
+    assert len(names) <= 12
+    assert not names & {"cryptography", "pyjwt", "hvac", "requests", "pymesos", "http-parser"}
 
 
 def licence(name: str) -> str:

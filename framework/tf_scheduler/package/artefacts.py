@@ -115,6 +115,11 @@ def scheduler_python() -> tuple[int, int]:
     return _minimum_python(_closure(_DISTRIBUTIONS))
 
 
+def can_read_vault() -> bool:
+    """Whether the scheduler's file contains hvac, the extra `vault`."""
+    return "hvac" in _closure(_DISTRIBUTIONS)
+
+
 def _minimum_python(names: set[str]) -> tuple[int, int]:
     """Return the oldest Python that has all that these distributions require.
 

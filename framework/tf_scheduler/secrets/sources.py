@@ -9,6 +9,7 @@ from pathlib import Path
 from tf_scheduler.errors import SecretError
 from tf_scheduler.model.secrets import INLINE_SCHEME, HiddenText, SecretSource, parse_source
 
+MISSING_VAULT = "secrets of Vault need the extra `vault`: pip install 'dcos-tensorflow[vault]'"
 #: Returns the value of a source of one scheme. Raises SecretError.
 Reader = Callable[[SecretSource], bytes]
 

@@ -17,11 +17,17 @@ from tf_scheduler.model.secrets import SecretAccess, SecretDelivery
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.schema import fields
 from tf_scheduler.options.schema.document import OPTIONS, mask_value
-from tf_scheduler.secrets.sources import Reader, SecretSources, directory_reader, environment_reader, options_reader
+from tf_scheduler.secrets.sources import (
+    MISSING_VAULT,
+    Reader,
+    SecretSources,
+    directory_reader,
+    environment_reader,
+    options_reader,
+)
 
 Environment = Mapping[str, str]
 _CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
-MISSING_VAULT = "secrets of Vault need the extra `vault`: pip install 'dcos-tensorflow[vault]'"
 #: Where DC/OS Enterprise puts its certificate authorities: in each sandbox, also of containers, and on each node.
 _SANDBOX_AUTHORITIES = ".ssl/ca-bundle.crt"
 _NODE_AUTHORITIES = "/run/dcos/pki/CA/ca-bundle.crt"

@@ -10,9 +10,11 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kit.interpreters import interpreters, library_path
 from tf_scheduler import __version__
+from tf_scheduler.cli.commands.package import package
 from tf_scheduler.errors import PackageError
 from tf_scheduler.package import artefacts, universe
 from tf_scheduler.package.render import render_app
@@ -160,6 +162,36 @@ def test_artefacts_stay_small(folder) -> None:
 
     assert sizes[artefacts.SCHEDULER] < 13_000_000
     assert sizes[artefacts.COMMAND] < 500_000
+
+
+def test_scheduler_file_ignores_list_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an installation by pip before 23.1 without wheel, files are missing."""
+    info = tmp_path / "oldstyle-1.0.egg-info"
+    (tmp_path / "oldstyle").mkdir()
+    info.mkdir()
+    (tmp_path / "oldstyle" / "__init__.py").write_text("VALUE = 1\n")
+    (info / "PKG-INFO").write_text("Metadata-Version: 1.1\nName: oldstyle\nVersion: 1.0\n")
+    (info / "SOURCES.txt").write_text("LICENSE\nsetup.py\noldstyle/__init__.py\n")
+    (info / "top_level.txt").write_text("oldstyle\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    files = dict(artefacts._scheduler_files(["oldstyle"]))
+
+    assert b"VALUE = 1\n" == files["oldstyle/__init__.py"]
+    assert b"Name: oldstyle" in files["licenses/oldstyle/METADATA"]
+    assert not {"setup.py", "LICENSE", "licenses/oldstyle/LICENSE"} & files.keys()
+
+
+def test_scheduler_file_without_hvac_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that cannot read secrets of Vault is not a surprise on the cluster."""
+    monkeypatch.setattr(artefacts, "_DISTRIBUTIONS", ("click",))
+    bare = CliRunner().invoke(package, ["build", "--out", str(tmp_path / "bare")])
+    monkeypatch.setattr(artefacts, "_DISTRIBUTIONS", ("click", "hvac"))
+    complete = CliRunner().invoke(package, ["build", "--out", str(tmp_path / "complete")])
+
+    assert (0, 0) == (bare.exit_code, complete.exit_code)
+    assert "built without hvac; secrets of Vault need the extra `vault`: pip install" in bare.output
+    assert "without hvac" not in complete.output
 
 
 def test_bill_of_materials_lists_what_is_inside(folder) -> None:

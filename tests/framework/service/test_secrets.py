@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ def test_service_account_reads_secret_store() -> None:
             sources.value("dcos:team/key")
     finally:
         dcos.close()
+
+
+def test_vault_without_extra_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base installation has no hvac; services without a Vault do not import it."""
+    monkeypatch.delitem(sys.modules, "tf_scheduler.secrets.vault", raising=False)
+    monkeypatch.setitem(sys.modules, "hvac", None)
+
+    sources_of(spec_of().secret_access, {})
+    with pytest.raises(OptionsError, match=r"vault\.address: .* extra `vault`: pip install 'dcos-tensorflow\[vault\]'"):
+        sources_of(spec_of(vault={"address": "http://127.0.0.1:9"}).secret_access, {})
 
 
 def test_vault_is_used_if_configured() -> None:

@@ -14,10 +14,11 @@ from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe
-from tf_scheduler.package.artefacts import MINIMUM_PYTHON, scheduler_python
+from tf_scheduler.package.artefacts import MINIMUM_PYTHON, can_read_vault, scheduler_python
 from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tf_scheduler.package.validate import validate as problems_of
+from tf_scheduler.secrets.sources import MISSING_VAULT
 from tf_scheduler.zipapp_builder import build_bundle
 
 sources_option = click.option(
@@ -113,6 +114,8 @@ def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
     for artefact in () if no_artefacts else universe.build_files(out, sources):
         click.echo(f"{artefact.sha256}  {artefact.path}")
         built.append(artefact)
+    if built and not can_read_vault():
+        click.echo(f"notice: the scheduler's file is built without hvac; {MISSING_VAULT}", err=True)
     universe.build_universe(files, out, url, {artefact.path.name: artefact.sha256 for artefact in built}, python)
     if no_artefacts:
         click.echo("notice: without artefacts the package does not check their digests", err=True)
