@@ -94,6 +94,17 @@ def test_malformed_http_closes_only_its_connection(server, sent: bytes) -> None:
     assert 200 == get(server, "/v1/plans")[0]
 
 
+@pytest.mark.parametrize(
+    "head",
+    ["GET /v1/plans?{} HTTP/1.1\r\nHost: a\r\n\r\n", "GET /v1/plans HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n"],
+    ids=["target", "field"],
+)
+def test_head_above_the_limit_is_refused_in_one_piece_too(server, head: str) -> None:
+    """As a client sends it: in one call."""
+    assert said(server, head.format("a" * 17_000).encode()).startswith(b"HTTP/1.1 431 ")
+    assert said(server, head.format("a" * 15_000).encode()).split(b" ")[1] in (b"200", b"400")
+
+
 CHUNKED, LENGTH = "Transfer-Encoding: chunked", "Content-Length: 35"
 SECOND = "GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\n"
 

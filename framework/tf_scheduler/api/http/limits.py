@@ -90,9 +90,10 @@ def limit_body(receive: Receive) -> Receive:
 
 
 class _StrictHttp(h11.Connection):
-    """Parser that rejects requests of ambiguous length, against request smuggling.
+    """Parser that rejects large heads, and requests of ambiguous length.
 
-    RFC 9112, 6.1: a length together with a transfer coding, or a transfer coding in HTTP/1.0.
+    The second against request smuggling (RFC 9112, 6.1): a length together with a transfer coding, or a transfer coding
+    in HTTP/1.0. h11 itself limits only heads that arrive in parts.
     """
 
     #: Status for the rejected request.
@@ -106,6 +107,9 @@ class _StrictHttp(h11.Connection):
             self.error_status = error.error_status_hint
             raise
         if isinstance(event, h11.Request):
+            if len(event.target) + sum(len(name) + len(value) for name, value in event.headers) > HEAD_LIMIT:
+                self.error_status = 431
+                raise h11.RemoteProtocolError(f"request head too large: the limit is {HEAD_LIMIT} bytes")
             names = {name for name, _ in event.headers}
             if b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
                 raise h11.RemoteProtocolError("ambiguous request length")
