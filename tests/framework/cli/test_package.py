@@ -71,6 +71,15 @@ def test_build_writes_repository(run, tmp_path: Path) -> None:
     assert {"repo", "universe-v4.json", "universe-v5.json"} == {path.name for path in (tmp_path / "out").iterdir()}
 
 
+@pytest.mark.parametrize("url", ["notaurl", "ftp://a/b", "https:///x", "file:///x"])
+def test_build_refuses_an_invalid_address(run, tmp_path: Path, url: str) -> None:
+    code, _, err = run("build", "--out", tmp_path / "out", "--no-artefacts", "--artefacts-url", url)
+
+    assert 2 == code
+    assert f"{url!r} is not an http:// or https:// address with a host" in err
+    assert not (tmp_path / "out").exists()
+
+
 def test_build_and_render_fill_in_digests(run, tmp_path: Path) -> None:
     code, printed, _ = run("build", "--out", tmp_path / "out")
     digests = dict(reversed(line.split("  ")) for line in printed.splitlines())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -30,7 +31,11 @@ sources_option = click.option(
 )
 
 
-def _warn_of_placeholder(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
+def _check_url(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
+    """Refuse an address that is none, and warn of the placeholder."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise click.BadParameter(f"{url!r} is not an http:// or https:// address with a host")
     if url == universe.PLACEHOLDER_URL:
         click.echo(f"warning: without --artefacts-url all addresses in the package are placeholders at {url}", err=True)
     return url
@@ -43,7 +48,7 @@ url_option = click.option(
     metavar="URL",
     default=universe.PLACEHOLDER_URL,
     show_default=True,
-    callback=_warn_of_placeholder,
+    callback=_check_url,
     help="URL of the published artefacts, without the version.",
 )
 
