@@ -158,7 +158,7 @@ def test_scheduler_image_starts_its_commands(built) -> None:
     version = built.run([*entry, "--version"], stage, built.root)
 
     assert (1, 1) == (started.returncode, checked.returncode)
-    assert "worker.command: required" in started.stderr
+    assert "service.command: required" in started.stderr
     assert "http://127.0.0.1:8080/v1/health does not answer" in checked.stderr
     assert str(built.root) in str(shutil.which(entry[0], path=f"{built.root}/opt/dcos-tensorflow/bin"))
     assert "0.1.0" in version.stdout
