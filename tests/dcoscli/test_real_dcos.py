@@ -104,8 +104,8 @@ def test_describe_shows_the_files_of_the_package(dcos) -> None:
     assert read_sources().config["properties"].keys() == config["properties"].keys()
     artefacts = package["resource"]["assets"]["uris"].values()
     digests = {address.rpartition("/")[2]: sha256(requests.get(address, timeout=60).content) for address in artefacts}
-    assert check_and_fill(read_sources(), digests=digests).template == template
-    assert read_sources().package["preInstallNotes"] == package["preInstallNotes"]
+    filled = check_and_fill(read_sources(), digests=digests)
+    assert (filled.template, filled.package["preInstallNotes"]) == (template, package["preInstallNotes"])
     assert {"linux", "darwin"} == package["resource"]["cli"]["binaries"].keys()
     assert '[\n  "0.1.0"\n]\n' == succeeded(dcos("package", "describe", "tensorflow", "--package-versions"))
 
