@@ -21,7 +21,7 @@ from .around.secrets import TaskSecrets
 from .contract import events
 from .contract.events import Stage, describe_end
 from .contract.payload import Liveness, Payload
-from .contract.reports import EndReport
+from .contract.reports import EVENT_FILES, EndReport
 from .process import memory, supervisor
 from .process.freezing import ProcessSample, sample_processes
 from .process.memory import is_port_held_by_others, is_port_still_held_by_others
@@ -194,18 +194,25 @@ class TaskProcess:
         liveness = self._payload.liveness
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))
-        me = os.getpid()
         self._checks.watch_freezing(self._payload.frozen_after, self._sample, lambda: self._silence(started))
         if self._payload.stalled_after:
             # TensorFlow prints messages before its import is over.
             counts_from = started + self._payload.stall_grace
             self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(counts_from))
-        folders = [Path(self._sandbox, folder) for folder in self._payload.event_folders]
-        if self._progress is not None and folders:
-            from .around.event_files import ProgressDetector  # the program has started already
+        if self._progress is not None:
+            self._detect_progress(self._progress)
 
-            own = Path(self._sandbox)
-            self._progress.detect(ProgressDetector(folders, time.time(), lambda: descendants(me), own).scan)
+    def _detect_progress(self, reader: ProgressReader) -> None:
+        """Find progress that the program does not report by itself."""
+        from .around import event_files  # the program has started already
+
+        payload, me, own = self._payload, os.getpid(), Path(self._sandbox)
+        folders = [own / folder for folder in payload.event_folders]
+        if folders:
+            detector = event_files.ProgressDetector(
+                folders, time.time(), lambda: descendants(me), own, is_mirrored=payload.is_mirrored
+            )
+            reader.detect(EVENT_FILES, detector.scan, event_files.SCAN_INTERVAL)
 
     def _sample(self, is_stage_over: bool = False) -> list[ProcessSample]:
         samples = sample_processes(os.getpid())

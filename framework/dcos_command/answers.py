@@ -68,6 +68,10 @@ _TASK_PROGRESS = {
     "step": _NUMBER,
     "seconds_left?": _NUMBER,
     "loss?": _NUMBER,
+    "epoch?": _NUMBER,
+    "epochs?": _NUMBER,
+    "source?": (_TEXT, None),
+    "metrics?": {"*": _NUMBER},
     "points?": ([{"loss": _NUMBER}], None),
 }
 _OFFER = {"timestamp": _time, "explanation": _NAMES, "pod-instance-name": str, "outcome": str}

@@ -67,6 +67,9 @@ def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:
     rows = [_progress_row(name, job, _representative(name, answer)) for name, job in jobs if job["reporting"]]
     heading = ("job", "", "step", "steps/s", "examples/s", "left", "loss", "")
     yield Table(heading, rows, "No task has reported training progress yet.", charts=(1, 7))
+    for name, _ in jobs if rows else ():
+        if details := _progress_details(_representative(name, answer)):
+            yield f"{name}: {details}"
     silent = [name for name, job in jobs if not job["reporting"]]
     if rows and silent:
         yield Line((dim(f"No progress reported by: {', '.join(silent)}"),))
@@ -93,6 +96,19 @@ def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) ->
         format_number(task.get("loss"), ".4g"),
         Word(sparkline(losses), "good"),
     ]
+
+
+def _progress_details(task: Mapping[str, Any]) -> str:
+    """Return epoch, metrics, and the source unless it is a report of the program."""
+    epochs = f" of {task['epochs']}" if task.get("epochs") else ""
+    metrics = (f"{name} {format_number(value, '.4g')}" for name, value in (task.get("metrics") or {}).items())
+    source = task.get("source") or "report"
+    parts = (
+        f"epoch {task['epoch']}{epochs}" if task.get("epoch") is not None else "",
+        *metrics,
+        "" if source == "report" else f"from {source}",
+    )
+    return ", ".join(part for part in parts if part)
 
 
 def _final_result(service: ServiceClient) -> Renderable | None:

@@ -194,6 +194,15 @@ def test_detector_prefers_training_loss(tmp_path: Path) -> None:
     assert {"step": 3, "loss": 1.0} == a_detector(tmp_path).scan()
 
 
+def test_detector_ignores_sums_over_replicas(tmp_path: Path) -> None:
+    """Keras 2 adds up the values of batches, but not those of epochs."""
+    write(tmp_path / NAME, [event(3, "batch_loss", 9.0)])
+    detector = ProgressDetector([tmp_path], STARTED, list, tmp_path, is_mirrored=True)
+    assert {"step": 3} == detector.scan()
+    write(tmp_path / NAME, [event(4, "epoch_loss", 3.0), event(5, "train/batch_loss", 9.0)])
+    assert {"step": 5, "loss": 3.0} == detector.scan()
+
+
 def test_detector_reads_examples_scalar(tmp_path: Path) -> None:
     write(tmp_path / NAME, [event(3, "train/examples", 96.0), event(3, "loss", 1.0)])
     detector = a_detector(tmp_path)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_executor.around.progress import MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker
-from tf_executor.contract.reports import ProgressReport
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
 
 DEEP = b"[" * 60_000
 losses = st.none() | st.floats(allow_nan=False)
@@ -64,7 +64,7 @@ def test_tracker_merges_reports_and_computes_speeds() -> None:
     for second in range(11):
         assert tracker.note({"step": 100 * second, "examples": 3200 * second, "total": 5000}, 50.0 + second)
     tracker.note({"loss": 0.5}, 60.0)
-    expected = ProgressReport("t1", 1, 1e9, 1000, 5000, 0.5, 32_000, 100.0, 3200.0)
+    expected = ProgressReport("t1", 1, 1e9, 1000, 5000, 0.5, 32_000, 100.0, 3200.0, left=40.0, source=REPORT)
     assert expected == tracker.message(1e9)
     assert 2 == tracker.message(1e9).sequence
 
@@ -89,11 +89,14 @@ def test_tracker_restarts_when_step_decreases() -> None:
     assert 2.0 == tracker.message(0.0).steps_per_second
 
 
-@pytest.mark.parametrize("report", [{}, {"step": "x"}, {"step": None}, {"step": math.inf}, {"epoch": 3}, {"loss": []}])
+@pytest.mark.parametrize(
+    "report",
+    [{}, {"step": "x"}, {"step": None}, {"step": math.inf}, {"of": "all"}, {"loss": []}, {"x": "7"}, {"\n": 7}],
+)
 def test_tracker_ignores_report_without_values(report: dict[str, Any]) -> None:
     tracker = Tracker("t1")
     assert not tracker.note(report, 0.0)
-    assert (None, False) == (tracker.last, tracker.has_own_reports)
+    assert (None, None) == (tracker.last, tracker.source)
 
 
 def test_event_files_are_scanned_after_exit(tmp_path: Path) -> None:
@@ -101,9 +104,9 @@ def test_event_files_are_scanned_after_exit(tmp_path: Path) -> None:
     messages: list[bytes] = []
     os.mkfifo(tmp_path / "pipe")
     reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not messages.append(message))
-    reader.detect(lambda: {"step": 7})
+    reader.detect(EVENT_FILES, lambda: {"step": 7}, 3600)
     reader.stop(10)
-    assert 7 == json.loads(messages[-1])["step"]
+    assert (7, EVENT_FILES) == (json.loads(messages[-1])["step"], json.loads(messages[-1])["source"])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,23 @@ def test_reader_continues_after_any_line(tmp_path: Path, line: bytes) -> None:
     assert 7 == json.loads(messages[-1])["step"]
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["step", "total", "examples", "loss", "begun"]), said), max_size=3))
+NAMES = [
+    "step",
+    "total",
+    "examples",
+    "loss",
+    "begun",
+    "epoch",
+    "epochs",
+    "of",
+    "source",
+    "steps_per_second",
+    "\ud800",
+    "x",
+]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(NAMES), said), max_size=3))
 def test_tracker_messages_are_always_decodable(reports: list[dict[str, Any]]) -> None:
     tracker = Tracker("t1")
     heard = [tracker.note(report, float(number)) for number, report in enumerate(reports)]
@@ -137,13 +156,109 @@ def test_tracker_messages_are_always_decodable(reports: list[dict[str, Any]]) ->
         assert ProgressReport.decode(tracker.message(1e9).encode()) is not None
 
 
-def test_own_reports_override_detection() -> None:
+def test_time_of_a_report_counts() -> None:
+    """The last report of a program is sent at its exit; other clocks are ignored."""
     tracker = Tracker("t1")
-    assert tracker.note({"detected": True, "step": 5, "loss": 1.0}, 0.0)
-    assert not tracker.has_own_reports
+    tracker.note({"step": 10, "_time": 100.0}, 100.1)
+    tracker.note({"step": 110, "_time": 110.0}, 113.0)
+    assert 10.0 == tracker.message(0.0).steps_per_second
+    for wrong in (109.0, 121.0, "x", math.nan):
+        assert tracker.note({"step": 210, "_time": wrong}, 120.0)
+    assert (10.0, {}) == (tracker.message(0.0).steps_per_second, tracker.message(0.0).metrics)
+
+
+def test_printed_heading_is_not_sent_alone() -> None:
+    """The first step would wait for the next message."""
+    tracker = Tracker("t1")
+    assert not tracker.note({"source": OUTPUT, "epoch": 1, "epochs": 3}, 0.0)
+    assert tracker.note({"source": OUTPUT, "epoch": 1, "epochs": 3, "step": 1}, 0.0)
+    assert tracker.note({"epoch": 1, "epochs": 3}, 0.0)
+
+
+def test_own_reports_override_detection() -> None:
+    """Nothing that was detected remains: it may be in other units."""
+    tracker = Tracker("t1")
+    assert tracker.note({"source": OUTPUT, "step": 5, "total": 9, "loss": 1.0, "lr": 0.1}, 0.0)
+    assert OUTPUT == tracker.source
     assert tracker.note({"step": 3}, 1.0)
-    assert not tracker.note({"detected": True, "step": 9}, 2.0)
-    assert 3 == tracker.message(0.0).step
+    assert not tracker.note({"source": EVENT_FILES, "step": 9}, 2.0)
+    message = tracker.message(0.0)
+    assert (REPORT, 3, None, None, {}) == (
+        message.source, message.step, message.total, message.loss, message.metrics
+    )  # fmt: skip
+
+
+def test_detection_follows_what_is_ahead() -> None:
+    """Event files are written late, and may count epochs as steps."""
+    tracker = Tracker("t1")
+    assert tracker.note({"source": OUTPUT, "step": 100}, 0.0)
+    assert not tracker.note({"source": EVENT_FILES, "step": 99}, 1.0)
+    assert tracker.note({"source": EVENT_FILES, "step": 100}, 2.0)
+    assert not tracker.note({"source": OUTPUT, "step": 100}, 3.0)
+    assert tracker.note({"source": OUTPUT, "step": 101}, 4.0)
+    assert (OUTPUT, 101) == (tracker.message(0.0).source, tracker.message(0.0).step)
+
+
+def test_metrics_are_merged_and_limited() -> None:
+    """The newest value of the first names."""
+    tracker = Tracker("t1")
+    tracker.note({"step": 1, **{f"m{number}": number for number in range(15)}}, 0.0)
+    tracker.note({"m0": 7, "val_loss": math.nan, "more": 1, "of": "job", "examples": 64}, 1.0)
+
+    message = ProgressReport.decode(tracker.message(0.0).encode())
+
+    assert message is not None
+    assert [*(f"m{number}" for number in range(15)), "val_loss"] == list(message.metrics)
+    assert (7.0, 14.0, True) == (message.metrics["m0"], message.metrics["m14"], math.isnan(message.metrics["val_loss"]))
+    assert "job" == message.of
+
+
+@pytest.mark.parametrize("done", [0.25, 0.75])
+def test_time_left_includes_pauses(done: float) -> None:
+    """70 steps of 0.1 s and a validation of 3 s in each of 20 epochs."""
+    tracker, now = Tracker("t1"), 0.0
+    for step in range(1, int(1400 * done) + 1):
+        now += 0.1 + 3.0 * (step % 70 == 1 and step > 1)
+        tracker.note({"step": step, "total": 1400}, now)
+    left = tracker.message(0.0).left
+    assert left == pytest.approx((1 - done) * (1400 * 0.1 + 20 * 3.0), rel=0.1)
+
+
+def test_no_time_left_in_the_first_10_seconds() -> None:
+    """The first steps are slower, also after a restart at a checkpoint."""
+    tracker = Tracker("t1")
+    for second in range(11):
+        tracker.note({"step": 350 + second, "total": 700}, 50.0 + second)
+        assert (second >= 10) == (tracker.message(0.0).left is not None)
+    assert 340.0 == tracker.message(0.0).left
+    tracker.note({"step": 1}, 61.0)
+    assert tracker.message(0.0).left is None
+
+
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_total_is_estimated_from_epochs(first: int) -> None:
+    """Of 70 steps each, counted from the first epoch of this launch."""
+    tracker = Tracker("t1")
+    for epoch in (first, first + 1):
+        for step in range(1, 71):
+            tracker.note({"step": (epoch - first) * 70 + step, "epoch": epoch, "epochs": 10}, float(step))
+    remaining = (10 - first) * 70
+    total = tracker.message(0.0).total
+    assert total is not None
+    assert abs(remaining + 70 - total) <= 70
+
+
+def test_epochs_count_as_steps_without_steps() -> None:
+    """But not the heading of an epoch, before its steps."""
+    tracker = Tracker("t1")
+    tracker.note({"epoch": 3, "epochs": 10}, 0.0)
+    assert (None, 3, 10) == (tracker.message(0.0).step, tracker.message(0.0).epoch, tracker.message(0.0).epochs)
+    tracker.note({"loss": 0.5}, 0.0)
+    tracker.note({"epoch": 4, "loss": 0.2}, 20.0)
+    message = tracker.message(0.0)
+    assert (4, 10, 120.0) == (message.step, message.total, message.left)
+    tracker.note({"step": 400}, 21.0)
+    assert (400, None) == (tracker.message(0.0).step, tracker.message(0.0).steps_per_second)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 5)), max_size=300))

@@ -44,7 +44,9 @@ def test_reporter_limits_rate_and_sends_newest(pipe: tuple[str, int]) -> None:
         reporter.report({"step": step})
     clock.now += INTERVAL
     reporter.report({"step": 500, "loss": 0.5})
-    assert [{"total": 1000}, {"total": 1000, "step": 500, "loss": 0.5}] == lines(pipe[1])
+    first, last = lines(pipe[1])
+    assert ({"total": 1000, "_time": 100.0}, clock.now) == (first, last.pop("_time"))
+    assert {"total": 1000, "step": 500, "loss": 0.5} == last
 
 
 def test_reporter_flush_sends_rest(pipe: tuple[str, int]) -> None:
@@ -53,7 +55,7 @@ def test_reporter_flush_sends_rest(pipe: tuple[str, int]) -> None:
     reporter.report({"step": 2})
     reporter.flush()
     reporter.flush()
-    assert [{"step": 1}, {"step": 2}] == lines(pipe[1])
+    assert [{"step": 1, "_time": 100.0}, {"step": 2, "_time": 100.0}] == lines(pipe[1])
 
 
 def test_reporter_without_reader_continues(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_reporter_with_full_pipe_does_not_block(pipe: tuple[str, int]) -> None:
         reporter.report({"step": step, "loss": 0.123456789})
     assert len(lines(pipe[1])) < 10_000
     reporter.flush()
-    assert [{"step": 9999, "loss": 0.123456789}] == lines(pipe[1])
+    assert [{"step": 9999, "loss": 0.123456789, "_time": clock.now}] == lines(pipe[1])
 
 
 class Tensor:
@@ -87,7 +89,33 @@ class Broken:
 
 def test_reporter_converts_numbers(pipe: tuple[str, int]) -> None:
     Reporter(pipe[0], Clock()).report({"loss": Tensor(), "step": Broken(), "total": "x"})
-    assert [{"loss": 0.25, "step": None, "total": None}] == lines(pipe[1])
+    assert [{"loss": 0.25, "step": None, "total": None, "_time": 100.0}] == lines(pipe[1])
+
+
+def test_reporter_limits_metrics(pipe: tuple[str, int]) -> None:
+    """A message must fit into one atomic write; the first names are sent."""
+    reporter = Reporter(pipe[0], Clock())
+    reporter.report({"step": 1, "x" * 65: 1.0})
+    for number in range(100):
+        reporter.report({f"{number:064}": 1 / 3})
+    reporter.report({"step": 2, f"{0:064}": 0.5})
+    reporter.flush()
+    last = lines(pipe[1])[-1]
+    assert (2, 0.5) == (last["step"], last[f"{0:064}"])
+    assert 16 <= len(last) <= 24
+
+
+def test_report_sends_names_of_the_program(pipe: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What examples cover is text, and only sent with examples."""
+    reporter = Reporter(pipe[0], Clock())
+    monkeypatch.setattr(reporting, "_reporter", reporter)
+    reporting.report(step=1, accuracy=0.98, lr=Tensor())
+    reporting.report(examples=64, of="job", epoch=1, epochs=3)
+    reporter.flush()
+    assert [
+        {"step": 1, "accuracy": 0.98, "lr": 0.25, "_time": 100.0},
+        {"step": 1, "accuracy": 0.98, "lr": 0.25, "examples": 64, "of": "job", "epoch": 1, "epochs": 3, "_time": 100.0},
+    ] == lines(pipe[1])
 
 
 def test_report_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:

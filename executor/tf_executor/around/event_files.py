@@ -178,6 +178,8 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
 
 # Progress detection.
 
+#: Seconds between two scans.
+SCAN_INTERVAL = 5.0
 #: Maximum directory entries per scan, and maximum depth below each folder.
 MAX_ENTRIES, MAX_DEPTH = 2000, 4
 #: File names of EventsWriter (tensorflow/core/util/events_writer.cc): seconds, host name and, since TensorFlow 2,
@@ -186,6 +188,8 @@ _NAME = re.compile(r"events\.out\.tfevents\.(\d+)\.(.+)")
 _OTHER_DATA = re.compile(r"val|eval|test", re.IGNORECASE)
 #: Scalar name for the number of processed examples.
 _EXAMPLES, _MAX_EXAMPLES = "examples", 1 << 62
+#: Prefix of Keras' values per batch.
+_BATCH = "batch_"
 _BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
 
 
@@ -193,9 +197,19 @@ class ProgressDetector:
     """Find a task's progress in event files; `processes` returns its process ids."""
 
     def __init__(
-        self, folders: Iterable[Path], started: float, processes: Callable[[], Sequence[int]], own: Path
+        self,
+        folders: Iterable[Path],
+        started: float,
+        processes: Callable[[], Sequence[int]],
+        own: Path,
+        *,
+        is_mirrored: bool = False,
     ) -> None:
-        """`started`: Unix time; older files are ignored. `own`: this task's own folder."""
+        """`started`: Unix time; older files are ignored. `own`: this task's own folder.
+
+        `is_mirrored`: ignore values of batches, which Keras 2 adds up over all replicas.
+        """
+        self._is_mirrored = is_mirrored
         self._folders = tuple(folders)
         self._started = started
         self._processes = processes
@@ -237,6 +251,8 @@ class ProgressDetector:
             self._begun = scalar.time if self._begun is None else min(self._begun, scalar.time)
         if scalar.tag.rpartition("/")[2] == _EXAMPLES and scalar.value >= 0:  # not NaN
             self._examples = int(min(scalar.value, _MAX_EXAMPLES))
+        elif self._is_mirrored and scalar.tag.rpartition("/")[2].startswith(_BATCH):
+            return
         elif "loss" in scalar.tag.lower() and not _OTHER_DATA.search(scalar.tag):
             self._losses[scalar.tag] = scalar.value
 

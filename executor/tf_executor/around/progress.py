@@ -9,22 +9,22 @@ import select
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from tf_executor.contract import reports
-from tf_executor.contract.reports import ProgressReport
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
 
 #: Seconds between two messages to the scheduler, and averaging window of the speeds.
 MESSAGE_INTERVAL, WINDOW = 2.0, 30.0
-#: Seconds between two scans of event files.
-SCAN_INTERVAL = 5.0
+#: Seconds of training before the remaining time is estimated: the first steps are slower.
+ESTIMATE_AFTER = 10.0
 #: Minimum seconds between two samples, and between two reads of the pipe.
 MIN_SAMPLE_INTERVAL, READ_INTERVAL = 0.25, 0.1
 #: Limits of one read: older lines are dropped.
 _MAX_LINES, _MAX_LINE_BYTES = 50, 1 << 16
-_DETECTED = "detected"
 
 log = logging.getLogger(__name__)
 
@@ -45,42 +45,104 @@ class Tracker:
         self._task_id = task_id
         self._sequence = 0
         self._values: dict[str, Any] = {}
+        self._metrics: dict[str, float] = {}
         self._samples: deque[Sample] = deque()
-        #: True when the program itself reports: detection is not needed.
-        self.has_own_reports = False
+        #: First sample of the training, for the remaining time.
+        self._first: Sample | None = None
+        #: First epoch with a step, and the steps before that epoch; steps of all epochs.
+        self._first_epoch: tuple[int, int] | None = None
+        self._estimated_total: int | None = None
+        #: Origin of the values; None: no values yet.
+        self.source: str | None = None
         #: Time of the last report; None: none yet.
         self.last: float | None = None
 
     def note(self, report: Mapping[str, Any], now: float) -> bool:
         """Merge a report; return whether it contained a valid value."""
-        if report.get(_DETECTED) and self.has_own_reports:
+        source = report["source"] if report.get("source") in (EVENT_FILES, OUTPUT) else REPORT
+        values, metrics = _valid_values(report), _metrics(report)
+        if not (values or metrics) or not self._is_preferred(source, values.get("step")):
             return False
-        values = _valid_values(report)
-        if not values:
-            return False
-        self.has_own_reports = self.has_own_reports or not report.get(_DETECTED)
-        self.last = now
+        if source == REPORT != self.source:  # in other units, perhaps
+            self._samples.clear()
+            self._values, self._metrics, self._estimated_total = {}, {}, None
+        self.source, self.last = source, now
+        self._estimate_total(values)
+        if "step" in values and "step" not in self._values:
+            self._samples.clear()  # of epochs
         self._values.update(values)
-        self._sample(Sample(now, self._values.get("step"), self._values.get("examples")))
-        return True
+        kept = [*self._metrics, *(name for name in metrics if name not in self._metrics)][: reports.MAX_METRICS]
+        self._metrics = {name: {**self._metrics, **metrics}[name] for name in kept}
+        self._sample(Sample(self._time_of(report, now), self._steps[0], self._values.get("examples")))
+        # A printed heading of an epoch must not delay the first step by MESSAGE_INTERVAL.
+        return source != OUTPUT or bool(metrics or values.keys() - {"epoch", "epochs"})
+
+    def _time_of(self, report: Mapping[str, Any], now: float) -> float:
+        """Return when the program reported; its exit may delay the last report."""
+        time = reports.finite(report.get("_time"))
+        earliest = self._samples[-1].time if self._samples else now - WINDOW
+        return now if time is None or not earliest <= time <= now else time
+
+    def _is_preferred(self, source: str, step: int | None) -> bool:
+        """Prefer reports, then what is ahead: event files are written late."""
+        if source in (self.source, REPORT) or self.source is None:
+            return True
+        known = self._values.get("step")
+        is_ahead = step is not None and (known is None or step + (source == EVENT_FILES) > known)
+        return is_ahead and self.source != REPORT
+
+    def _estimate_total(self, values: Mapping[str, Any]) -> None:
+        """When an epoch begins, estimate the number of all steps from earlier epochs."""
+        step, before = self._values.get("step"), self._values.get("epoch")
+        epoch, epochs = values.get("epoch", before), values.get("epochs", self._values.get("epochs"))
+        if step is None or epoch is None or epochs is None:
+            return
+        if self._first_epoch is None:
+            self._first_epoch = (before or epoch, 0 if (before or epoch) <= 1 else step)
+        first, steps_before = self._first_epoch
+        if epoch != before and epoch > first:
+            self._estimated_total = step + round((step - steps_before) / (epoch - first) * (epochs - epoch + 1))
+
+    @property
+    def _steps(self) -> tuple[int | None, int | None]:
+        """Steps and total; epochs if the program reports values without steps."""
+        values = self._values
+        if "step" not in values and (self._metrics or "loss" in values):
+            return values.get("epoch"), values.get("epochs")
+        return values.get("step"), values.get("total", self._estimated_total)
 
     def message(self, now: float) -> ProgressReport:
         """Return the next message; `now` is Unix time."""
         self._sequence += 1
         first, last = self._samples[0], self._samples[-1]
-        return ProgressReport(
-            self._task_id,
-            self._sequence,
-            now,
+        step, total = self._steps
+        speed = _speed(first.time, last.time, first.step, last.step)
+        values: dict[str, Any] = {
             **self._values,
-            steps_per_second=_speed(first.time, last.time, first.step, last.step),
-            examples_per_second=_speed(first.time, last.time, first.examples, last.examples),
+            "step": step,
+            "total": total,
+            "steps_per_second": self._values.get("steps_per_second") if speed is None else speed,
+            "examples_per_second": _speed(first.time, last.time, first.examples, last.examples),
+            "left": self._seconds_left(last, total),
+        }
+        return ProgressReport(
+            self._task_id, self._sequence, now, **values, source=self.source, metrics=dict(self._metrics)
         )
+
+    def _seconds_left(self, last: Sample, total: int | None) -> float | None:
+        """Return the remaining time at the mean speed, which includes validation."""
+        first = self._first
+        if first is None or first.step is None or last.step is None or total is None or last.step > total:
+            return None
+        time, steps = last.time - first.time, last.step - first.step
+        return round((total - last.step) / steps * time, 1) if time >= ESTIMATE_AFTER and steps > 0 else None
 
     def _sample(self, sample: Sample) -> None:
         """Add a sample; a count that decreases means a new training in the program."""
         if self._samples and _is_before(sample, self._samples[-1]):
             self._samples.clear()
+        if not self._samples or self._first is None or self._first.step is None:
+            self._first = sample
         # Replace a recent sample: programs may report very often.
         if len(self._samples) > 1 and self._samples[-1].time - self._samples[-2].time < MIN_SAMPLE_INTERVAL:
             self._samples.pop()
@@ -108,7 +170,22 @@ _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     ("examples", int, reports.count),
     ("loss", float, float),
     ("begun", float, reports.finite),
+    ("epoch", int, reports.count),
+    ("epochs", int, reports.count),
+    ("steps_per_second", float, reports.finite),
+    ("of", str, lambda value: value if value in reports.EXAMPLES_OF else None),
 )
+_FIELD_NAMES = frozenset(name for name, _, _ in _FIELDS) | {"source", "_time"}
+
+
+def _metrics(report: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a report that are not fields."""
+    result = {}
+    for name, value in report.items():
+        if name not in _FIELD_NAMES and reports.is_metric_name(name) and type(value) in (int, float):
+            with suppress(OverflowError):
+                result[name] = float(value)
+    return result
 
 
 def _is_before(sample: Sample, other: Sample) -> bool:
@@ -136,15 +213,15 @@ class ProgressReader:
         self._unsent = False
         self._next_message = 0.0
         self._ending, self._stopped = threading.Event(), threading.Event()
-        self._detection: threading.Thread | None = None
+        self._detections: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
         """Send the last report and stop, within `timeout` seconds."""
         self._ending.set()
-        if self._detection is not None:
-            self._detection.join(timeout)  # scans a last time
+        for detection in self._detections:
+            detection.join(timeout)  # scans a last time
         self._stopped.set()
         self._put(b"\n")
         self._thread.join(timeout)
@@ -158,19 +235,20 @@ class ProgressReader:
         last = self._tracker.last
         return time.monotonic() - (since if last is None else last)
 
-    def detect(self, scan: Callable[[], Mapping[str, float]]) -> None:
-        """Scan for progress until the program itself reports."""
-        self._detection = threading.Thread(target=self._detect, args=(scan,), name="detection", daemon=True)
-        self._detection.start()
+    def detect(self, source: str, scan: Callable[[], Mapping[str, float]], interval: float) -> None:
+        """Scan for progress every `interval` seconds until the program itself reports."""
+        thread = threading.Thread(target=self._detect, args=(source, scan, interval), name=source, daemon=True)
+        self._detections.append(thread)
+        thread.start()
 
-    def _detect(self, scan: Callable[[], Mapping[str, float]]) -> None:
+    def _detect(self, source: str, scan: Callable[[], Mapping[str, float]], interval: float) -> None:
         """Scan periodically and once after the program has exited."""
         ended = False
-        while not ended and not self._tracker.has_own_reports:
-            ended = self._ending.wait(SCAN_INTERVAL)
+        while not ended and self._tracker.source != REPORT:
+            ended = self._ending.wait(interval)
             report = scan()
             if report:
-                self._put(json.dumps({_DETECTED: True, **report}).encode() + b"\n")
+                self._put(json.dumps({**report, "source": source}).encode() + b"\n")
 
     def _put(self, line: bytes) -> None:
         with self._lock:

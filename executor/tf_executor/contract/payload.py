@@ -157,6 +157,13 @@ class Payload:
         folder = self.environment.get("CHECKPOINT_DIR", "")
         return folder if self.service and folder.startswith("/") else ""
 
+    @property
+    def is_mirrored(self) -> bool:
+        """Whether Keras may train several replicas of a model, in this task or in several."""
+        addresses = self.tf_config.get("cluster", {})
+        replicas = sum(len(addresses.get(job, ())) for job in ("chief", "worker"))
+        return self.gpus > 1 or (self.strategy == "multi_worker_mirrored" and replicas > 1)
+
     def encode(self) -> bytes:
         """Return the bytes for `TaskInfo.data` (before base64)."""
         return json.dumps(asdict(self), sort_keys=True).encode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Mapping
 
 #: Maximum bytes of a report; the executor sends a few hundred.
@@ -18,6 +18,12 @@ MAX_BYTES = 1 << 14
 MAX_COUNT = 2**63 - 1
 _MAX_EXIT_CODE, _MAX_SIGNAL, _MAX_TEXT, _MAX_ERROR = 255, 64, 255, 1000
 _NON_FINITE = ("nan", "inf", "-inf")
+#: Maximum number of metrics of a report, and maximum characters of a name.
+MAX_METRICS, MAX_METRIC_NAME = 16, 64
+#: What a count of examples covers: one task, or the whole job.
+EXAMPLES_OF = ("task", "job")
+#: Origins of progress: the program's reports, TensorBoard event files, the program's output.
+REPORT, EVENT_FILES, OUTPUT = "report", "event files", "output"
 
 #: Incremented when an older scheduler would misread a progress report.
 PROGRESS_VERSION = 1
@@ -85,10 +91,22 @@ class ProgressReport:
     examples_per_second: float | None = None
     #: Unix time of the first step, if known from event files.
     begun: float | None = None
+    epoch: int | None = None
+    #: Epochs at the end of the training.
+    epochs: int | None = None
+    #: Estimated remaining seconds, at the mean speed since the first step.
+    left: float | None = None
+    #: What `examples` covers, one of EXAMPLES_OF.
+    of: str | None = None
+    #: Origin of the values: REPORT, EVENT_FILES or OUTPUT.
+    source: str | None = None
+    #: Name -> value of up to MAX_METRICS further metrics.
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
         values = {name: _json_number(value) for name, value in asdict(self).items() if value is not None}
+        values["metrics"] = {name: _json_number(value) for name, value in self.metrics.items()}
         return json.dumps({"version": PROGRESS_VERSION, "kind": "progress", **values}, allow_nan=False).encode()
 
     @classmethod
@@ -102,7 +120,12 @@ class ProgressReport:
         if invalid:
             on_problem(f"ignored an executor's progress report with invalid or missing fields: {', '.join(invalid)}")
             return None
-        return cls(**fields)
+        return cls(**{**fields, "metrics": fields["metrics"] or {}})
+
+
+def is_metric_name(name: Any) -> bool:
+    """Return whether `name` is a short printable text."""
+    return _text(name, MAX_METRIC_NAME) is not None
 
 
 def count(value: Any) -> int | None:
@@ -183,7 +206,21 @@ _PROGRESS_CHECKS: Mapping[str, Check] = {
     "steps_per_second": finite,
     "examples_per_second": finite,
     "begun": finite,
+    "epoch": count,
+    "epochs": count,
+    "left": finite,
+    "of": lambda value: value if value in EXAMPLES_OF else None,
+    "source": lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None,
+    "metrics": lambda value: _metrics(value),
 }
+
+
+def _metrics(value: Any) -> dict[str, float] | None:
+    """Return the valid metrics, or None if `value` is not an object."""
+    if not isinstance(value, dict):
+        return None
+    checked = ((name, _loss(number)) for name, number in value.items() if is_metric_name(name))
+    return dict([(name, number) for name, number in checked if number is not None][:MAX_METRICS])
 
 
 def _json_number(value: Any) -> Any:

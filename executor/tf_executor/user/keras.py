@@ -31,7 +31,7 @@ _Callback = _base()
 
 
 class ProgressCallback(_Callback):  # type: ignore[misc,valid-type]
-    """Report steps, the loss and, with `batch_size`, the number of examples.
+    """Report steps, epochs, all logs and, with `batch_size`, the number of examples.
 
     Steps are counted from the start of training, also with `fit(initial_epoch=...)`. Values that Keras has not
     computed yet are skipped, so that no step waits for them.
@@ -49,32 +49,72 @@ class ProgressCallback(_Callback):  # type: ignore[misc,valid-type]
         self._batch_size = batch_size
         self._steps = 0
         self._steps_before_epoch = 0
+        self._per_epoch = 0
+        self._epoch = 0
+        self._divisor = 1  # type: Optional[int]
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:  # noqa: ARG002
+        """Note how Keras combines the values of the replicas."""
+        self._divisor = _divisor(self.model)
+        self._per_epoch = self._parameter("steps")
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:  # noqa: ARG002
         """Count the steps of earlier epochs, if their number is known."""
-        per_epoch = self._parameter("steps")
-        self._steps = self._steps_before_epoch = epoch * per_epoch if per_epoch else self._steps
+        self._epoch = epoch + 1
+        self._steps = self._steps_before_epoch = epoch * self._per_epoch if self._per_epoch else self._steps
 
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Report a step. `batch` starts at 0 in each epoch; Keras may skip numbers."""
         self._steps = self._steps_before_epoch + batch + 1
-        self._report(_ready((logs or {}).get("loss")))
+        self._report({} if self._divisor is None else _ready(logs, self._divisor))
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:  # noqa: ARG002
-        """Report the epoch's loss."""
-        self._steps = max(self._steps, self._steps_before_epoch + self._parameter("steps"))
-        self._report(_ready((logs or {}).get("loss")))
+        """Report the epoch's values, which Keras does not add up."""
+        self._per_epoch = self._per_epoch or self._steps - self._steps_before_epoch
+        self._steps = max(self._steps, self._steps_before_epoch + self._per_epoch)
+        self._report(_ready(logs, 1))
 
     def _parameter(self, name: str) -> int:
         value = (self.params or {}).get(name)
         return value if isinstance(value, int) else 0
 
-    def _report(self, loss: Optional[float]) -> None:
-        total = self._parameter("steps") * self._parameter("epochs")
-        examples = self._steps * self._batch_size if self._batch_size else None
-        reporting.report(step=self._steps, total=total or None, loss=loss, examples=examples)
+    def _report(self, values: Dict[str, Any]) -> None:
+        epochs = self._parameter("epochs")
+        if self._batch_size:
+            # With MultiWorkerMirroredStrategy, each worker reports the examples of all workers.
+            values["examples"] = self._steps * self._batch_size
+            values["of"] = "job" if _is_multi_worker(self.model) else "task"
+        total = self._per_epoch * epochs or None
+        values.update(step=self._steps, total=total, epoch=self._epoch, epochs=epochs or None)
+        reporting.report(**values)
 
 
-def _ready(value: Any) -> Optional[float]:
-    """Return a host number, or None: converting could wait for the accelerator."""
-    return float(value) if isinstance(value, (int, float)) or type(value).__module__ == "numpy" else None
+def _is_multi_worker(model: Any) -> bool:
+    extended = getattr(getattr(model, "distribute_strategy", None), "extended", None)
+    return bool(getattr(extended, "_in_multi_worker_mode", bool)())
+
+
+def _divisor(model: Any) -> Optional[int]:
+    """Return the divisor of the values of batches; None if they are meaningless.
+
+    Keras 2 adds them up over the workers of MultiWorkerMirroredStrategy, although each has the value of all replicas
+    already (`reduce_per_replica`). It may add up values of other replicas as well, if XLA compiles the step or the
+    model has a `train_step` of its own. Keras 3 returns the mean.
+    """
+    replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
+    method = getattr(model, "distribute_reduction_method", "first")
+    if replicas == 1 or method not in ("auto", "sum"):
+        return 1
+    if getattr(model, "jit_compile", False) or not model.train_step.__module__.endswith(".engine.training"):
+        return None
+    return int(replicas) if _is_multi_worker(model) else 1
+
+
+def _ready(logs: Optional[Dict[str, Any]], divisor: int) -> Dict[str, float]:
+    """Return the host numbers: converting others could wait for the accelerator."""
+    numbers = {name: value for name, value in (logs or {}).items() if _is_ready(value)}
+    return {name: float(value) / divisor for name, value in numbers.items()}
+
+
+def _is_ready(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (type(value).__module__ == "numpy" and getattr(value, "size", 0) == 1)

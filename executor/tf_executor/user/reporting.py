@@ -18,6 +18,10 @@ INTERVAL = 0.5
 _PIPE_BUF = 4096
 #: Seconds to pause when the pipe has no reader.
 _PAUSE = 10.0
+#: Maximum number of metrics, and maximum characters of a name (`contract.reports`); number of other values.
+_MAX_METRICS, _MAX_NAME, _FIELDS = 16, 64, 8
+#: Key of the time of a report (time.monotonic), which may be sent later.
+_TIME = "_time"
 
 
 class Reporter:
@@ -32,9 +36,11 @@ class Reporter:
 
     def report(self, values: Dict[str, Any]) -> None:
         """Merge `values`; send them if the last message is old enough."""
-        self._values.update(values)
+        for name, value in values.items():
+            if name in self._values or (len(self._values) < _FIELDS + _MAX_METRICS and len(name) <= _MAX_NAME):
+                self._values[name] = value
         self._unsent = True
-        now = self._clock()
+        now = self._values[_TIME] = self._clock()
         if now >= self._next:
             self._next = now + INTERVAL
             self.flush()
@@ -44,7 +50,12 @@ class Reporter:
         if not self._unsent:
             return
         self._unsent = False
-        line = json.dumps({name: _number(value) for name, value in self._values.items()}).encode() + b"\n"
+        line = (
+            json.dumps(
+                {name: value if name == "of" else _number(value) for name, value in self._values.items()}
+            ).encode()
+            + b"\n"
+        )
         if len(line) <= _PIPE_BUF:
             self._write(line)
 
@@ -77,16 +88,35 @@ def _number(value: Any) -> Any:
 _reporter = None  # type: Optional[Reporter]
 
 
-def report(step: Any = None, total: Any = None, loss: Any = None, examples: Any = None) -> None:
+def report(
+    step: Any = None,
+    total: Any = None,
+    loss: Any = None,
+    examples: Any = None,
+    of: str = "task",
+    epoch: Any = None,
+    epochs: Any = None,
+    **metrics: Any,
+) -> None:
     """Report training progress; cheap enough to call after each step, from one thread.
 
     `step`: steps done. `total`: steps at the end of training. `loss`: current loss. `examples`: training examples
-    processed. All are optional Python, numpy or TensorFlow numbers. Does nothing outside a task.
+    processed, `of` this "task" (they are added up) or of the whole "job". `epoch` of `epochs`: current epoch, from 1.
+    `metrics`: up to 16 further values, such as `accuracy=0.98`. All are optional Python, numpy or TensorFlow numbers.
+    Does nothing outside a task.
     """
     try:
         reporter = _reporter or _start()
         if reporter is not None:
-            values = {"step": step, "total": total, "loss": loss, "examples": examples}
+            values = {
+                "step": step,
+                "total": total,
+                "loss": loss,
+                "examples": examples,
+                "epoch": epoch,
+                "epochs": epochs,
+            }
+            values.update(metrics, of=None if examples is None else str(of))
             reporter.report({name: value for name, value in values.items() if value is not None})
     except Exception:  # a bug here must not stop the training
         return

@@ -69,6 +69,8 @@ def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]
 
 #: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
 _LARGE = 1e6
+#: Metrics in a line about a task.
+_SHOWN_METRICS = 3
 
 
 def _short_number(value: float, form: str = "") -> str:
@@ -88,6 +90,7 @@ def describe_progress(progress: Progress) -> str:
         "" if progress.step is None else steps,
         "" if speed is None else f"{_short_number(speed, '.1f')} {unit}/s",
         "" if progress.loss is None else f"loss {progress.loss:.4g}",
+        *(f"{name} {value:.4g}" for name, value in list(progress.metrics.items())[:_SHOWN_METRICS]),
         "" if left is None else f"{_short_number(left, '.0f')} s left",
     )
     return ", ".join(part for part in parts if part)

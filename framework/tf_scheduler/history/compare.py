@@ -42,7 +42,7 @@ def compare_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Value
 def compare_results(old: Run, new: Run) -> list[ValueDifference]:
     """Return all results of both runs, also equal ones."""
     before, after = run_results(old), run_results(new)
-    return [ValueDifference(name, before[name], after[name]) for name in before]
+    return [ValueDifference(name, before.get(name), after.get(name)) for name in {**before, **after}]
 
 
 def run_results(run: Run) -> dict[str, Any]:
@@ -55,6 +55,7 @@ def run_results(run: Run) -> dict[str, Any]:
         "last step": last.step,
         "last loss": last.loss,
         "last speed": last.speed,
+        **{f"last {name}": value for name, value in last.metrics.items()},
         "last speed is in": f"{last.unit} a second" if last.unit else None,
         "restarts": run.restarts,
         "generations": len({launch.generation for launch in run.launches}),

@@ -55,6 +55,10 @@ class ProgressPoint:
     begun: float | None = None
     #: `examples` or `steps`; empty without a speed, and in older records.
     unit: str = ""
+    #: Whether a speed in examples is of the whole job: `job`; otherwise of the task.
+    of: str = ""
+    #: Further metrics; points in charts only have those of the leading task.
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +111,24 @@ class Run:
 
     @property
     def last(self) -> ProgressPoint:
-        """Last reported step, loss, speed and unit of the leading task."""
+        """Last reported step, loss, metrics, speed and unit of the leading task.
+
+        A speed in examples of the task is summed up over all tasks.
+        """
         points = self.curves.get(self.leader or "", ())
         latest: dict[str, Any] = {"time": points[-1].time if points else self.submitted}
         for point in points:
             latest |= {name: value for name in ("step", "loss") if (value := getattr(point, name)) is not None}
-            latest |= {} if point.speed is None else {"speed": point.speed, "unit": self.unit_of(point)}
+            latest |= {} if point.speed is None else {"speed": point.speed, "unit": self.unit_of(point), "of": point.of}
+            latest["metrics"] = {**latest.get("metrics", {}), **point.metrics}
+        if latest.get("unit") == "examples" and latest["of"] != "job":
+            latest["speed"] = sum(self._last_speed(task) for task in self.curves)
         return ProgressPoint(**latest)
+
+    def _last_speed(self, task: str) -> float:
+        """Return the last speed of a task in examples; 0 without one."""
+        speeds = [point.speed for point in self.curves[task] if self.unit_of(point) == "examples"]
+        return next((speed for speed in reversed(speeds) if speed is not None), 0.0)
 
     def unit_of(self, point: ProgressPoint) -> str:
         """Return the unit of a point's speed."""
@@ -135,6 +150,10 @@ def leading_task(tasks: Iterable[str]) -> str | None:
 def to_json(run: Run) -> dict[str, Any]:
     """Return the stored form."""
     document = asdict(run)
+    for point in (point for points in document["curves"].values() for point in points):
+        for name in ("of", "metrics"):
+            if not point[name]:
+                del point[name]
     document[WARNING_KEY] = document.pop("warnings")
     return {"version": VERSION, **document}
 
@@ -241,6 +260,8 @@ def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Ite
         "speed": progress.examples_per_second if by_examples else progress.steps_per_second,
         "unit": "examples" if by_examples else "steps",
         **({} if progress.begun is None else {"begun": progress.begun}),
+        **({} if progress.of is None else {"of": progress.of}),
+        **({"metrics": progress.metrics} if progress.metrics else {}),
     }
 
 

@@ -144,7 +144,10 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
         elif model.WARNING_KEY in line:
             warnings.append(model.RunWarning(line["t"], line[model.WARNING_KEY]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}
-    units = [point.unit for point in thinned.get(model.leading_task(thinned) or "", ()) if point.unit]
+    first = model.leading_task(thinned)
+    for task in thinned.keys() - {first}:
+        thinned[task] = tuple(replace(point, metrics={}) for point in thinned[task])
+    units = [point.unit for point in thinned.get(first or "", ()) if point.unit]
     unit = units[-1] if units else "steps"
     return Recording(tuple(launches.values()), thinned, unit, tuple(warnings[-MAX_WARNINGS:]))
 
@@ -178,7 +181,11 @@ _OF_LAUNCHES: Mapping[str, Callable[[model.RecordedLaunch, Mapping[str, Any]], m
 def _point(line: Mapping[str, Any]) -> model.ProgressPoint:
     speed = line.get("speed")
     unit = "" if speed is None else line.get("unit", "")
-    return model.ProgressPoint(line["t"], line.get("step"), line.get("loss"), speed, line.get("begun"), unit)
+    metrics = {name: value for name, value in line.get("metrics", {}).items() if value is not None}
+    of = line.get("of", "")
+    return model.ProgressPoint(
+        line["t"], line.get("step"), line.get("loss"), speed, line.get("begun"), unit, of, metrics
+    )
 
 
 #: State of a service that was running when its recording was copied.

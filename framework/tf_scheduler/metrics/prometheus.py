@@ -27,6 +27,7 @@ from tf_scheduler.model.events import (
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.plan import Plan, Status
 from tf_scheduler.model.resources import UNIT
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, TaskRecord, TaskState, TaskStatus
 
@@ -315,7 +316,11 @@ def _training(state: SchedulerState) -> Iterator[GaugeMetricFamily]:
         for record in state.stored.tasks.values()
         if record.id in state.process.progress
     ]
+    # Each task may report the examples of the whole job; they count once.
+    jobs = [key for key, progress in reports if progress.of == "job"]
+    repeated = set(jobs) - {min(jobs, key=lambda key: (key[1] != JobKind.CHIEF.value, key), default=None)}
     for name, (text, field) in _TRAINING.items():
-        numbers = ((key, getattr(progress, field)) for key, progress in reports)
+        left_out = repeated if "examples" in field else ()
+        numbers = ((key, getattr(progress, field)) for key, progress in reports if key not in left_out)
         known = [(key, number) for key, number in numbers if number is not None]
         yield _labelled(name, text, ("task", "job_name"), known)

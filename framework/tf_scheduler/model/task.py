@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -316,12 +316,23 @@ class Progress:
     examples_per_second: float | None = None
     #: Time of the first step, if known more precisely than from the first message.
     begun: float | None = None
+    epoch: int | None = None
+    #: Total number of epochs.
+    epochs: int | None = None
+    #: Estimated remaining seconds, from 10 seconds after the first step.
+    left: float | None = None
+    #: Whether `examples` are of the task or of the whole job: `task` or `job`; `None` for the task.
+    of: str | None = None
+    #: Origin of the values: `report`, `event files` or `output`.
+    source: str | None = None
+    #: Name -> value of further metrics.
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated remaining seconds at the current speed; `None` if unknown."""
-        if self.step is None or self.total is None or not self.steps_per_second:
-            return None
+        """Remaining seconds; at the current speed for executors that name no source."""
+        if self.source is not None or self.step is None or self.total is None or not self.steps_per_second:
+            return self.left
         left = (self.total - self.step) / self.steps_per_second
         return left if left >= 0 and math.isfinite(left) else None
 

@@ -114,12 +114,17 @@ Line = Sequence[tuple[float, float]]
 
 
 def progress_charts(run: Run) -> Html:
-    """Return charts of loss and speed, or a note without progress."""
+    """Return charts of loss, metrics and speed, or a note without progress."""
     speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(run, unit)) for unit in _units(run)]
-    pictures = [_picture(run, "Loss", lambda point: point.loss), *speeds]
+    metrics = [_picture(run, name, _metric(name)) for name in run.last.metrics]
+    pictures = [_picture(run, "Loss", lambda point: point.loss), *metrics, *speeds]
     if not any(pictures):
         return tag("p", "No task reported progress. See tf_executor.report in docs/tasks.md.", class_="none")
     return tag("div", pictures, class_="charts")
+
+
+def _metric(name: str) -> Callable[[ProgressPoint], float | None]:
+    return lambda point: point.metrics.get(name)
 
 
 def _units(run: Run) -> list[str]:

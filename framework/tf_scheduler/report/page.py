@@ -132,6 +132,7 @@ def _tiles(run: Run) -> Html:
         (format_duration(run.first_step), "to the first step"),
         (format_number(last.step), "steps"),
         (format_number(last.loss), "last loss"),
+        *((format_number(value), f"last {name}") for name, value in last.metrics.items()),
         (format_number(last.speed), f"{last.unit} a second"),
         (str(len({launch.task for launch in run.launches})), "tasks"),
         (str(run.restarts), "restarts"),

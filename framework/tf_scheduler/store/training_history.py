@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
@@ -27,10 +27,12 @@ CURVES = "curves"
 SCHEMA = 1
 #: Maximum tasks, and points of each: about 100 kB in all, a tenth of ZooKeeper's limit.
 MAX_TASKS, MAX_POINTS = 16, 128
-#: Maximum launches whose last progress is stored, about 100 bytes each.
+#: Maximum launches whose last progress is stored, about 150 bytes each without metrics.
 MAX_LAUNCHES = 1000
 _FIELDS = ("time", "step", "loss", "steps_per_second")
-_LAST = tuple(field.name for field in fields(Progress) if field.name != "sequence")
+#: Values in the form of the first release, which has no names, and values that it ignores.
+_LAST = ("time", "step", "total", "loss", "examples", "steps_per_second", "examples_per_second", "begun")
+_MORE = tuple(field.name for field in fields(Progress) if field.name not in ("sequence", *_LAST))
 
 
 def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[TaskId, Progress]) -> Put:
@@ -39,7 +41,8 @@ def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[T
     tasks = {name: _fields(curves[name]) for name in names[:MAX_TASKS]}
     launches = sorted(progress)[:MAX_LAUNCHES]
     last = {launch: [_number(getattr(progress[launch], name)) for name in _LAST] for launch in launches}
-    document = {"schema": SCHEMA, "tasks": tasks, "last": last}
+    more = {launch: _more(progress[launch]) for launch in launches}
+    document = {"schema": SCHEMA, "tasks": tasks, "last": last, "more": more}
     return Put(CURVES, json.dumps(document, separators=(",", ":"), allow_nan=False).encode())
 
 
@@ -50,7 +53,20 @@ def decode_curves(values: Mapping[str, bytes]) -> dict[TaskName, TrainingCurve]:
 
 def decode_progress(values: Mapping[str, bytes]) -> dict[TaskId, Progress]:
     """Return the last progress of each launch. Earlier schedulers did not store it."""
-    return _read(values, "last", lambda launch, stored: (TaskId(launch), _progress(_LAST, stored)))
+    more = _read(values, "more", lambda launch, stored: (TaskId(launch), _known(stored)))
+    last = _read(values, "last", lambda launch, stored: (TaskId(launch), _progress(_LAST, stored)))
+    return {launch: replace(progress, **more.get(launch, {})) for launch, progress in last.items()}
+
+
+def _more(progress: Progress) -> dict[str, Any]:
+    values = {name: _number(getattr(progress, name)) for name in _MORE if name != "metrics"}
+    metrics = {name: _number(value) for name, value in progress.metrics.items()}
+    return {name: value for name, value in {**values, "metrics": metrics}.items() if value}
+
+
+def _known(stored: Mapping[str, Any]) -> dict[str, Any]:
+    metrics = {name: value for name, value in stored.get("metrics", {}).items() if value is not None}
+    return {**{name: stored[name] for name in _MORE if name in stored}, "metrics": metrics}
 
 
 def _read(values: Mapping[str, bytes], part: str, read: Callable[[str, Any], tuple[_K, _V]]) -> dict[_K, _V]:

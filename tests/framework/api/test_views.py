@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_spec, a_status, with_fields
+from builders import a_running_state, a_spec, a_status, with_fields
 from kit.api import a_record, registered
-from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks
+from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
 from tf_scheduler.model.state import RefusedCalls, Result, Verdict
-from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery, TaskState
+from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Progress, Recovery, TaskState
 
 
 def a_state(*states, **options):
@@ -281,3 +282,26 @@ def test_problems_with_mesos_are_listed() -> None:
         "failing_agents": [{"agent_id": "a", "hostname": "host-a", "failures": [5.0], "avoided_until": 905.0}],
     } == debug.mesos(Snapshot(state), {}).body
     assert debug.mesos(Snapshot(a_state()), {}).body["refused_calls"] is None
+
+
+@pytest.mark.parametrize(
+    ("speeds", "whole", "by_job"),
+    [
+        ({}, None, (None, None)),
+        ({"chief-0": ("task", 100.0), "worker-0": (None, 90.0), "worker-1": ("task", 80.0)}, 270.0, (100.0, 170.0)),
+        ({"chief-0": ("job", 200.0), "worker-0": ("job", 201.0), "worker-1": ("job", 202.0)}, 200.0, (200.0, 201.0)),
+        ({"worker-1": ("job", 202.0), "chief-0": ("task", None)}, 202.0, (None, 202.0)),
+    ],
+)
+def test_examples_of_the_whole_job_count_once(speeds, whole, by_job) -> None:
+    """With MultiWorkerMirroredStrategy each worker reports the examples of all."""
+    state = a_running_state(a_spec(workers=2, ps=0, chief=1))
+    reports = {
+        state.stored.tasks[TaskName(name)].id: Progress(1, 1.0, of=of, examples_per_second=speed)
+        for name, (of, speed) in speeds.items()
+    }
+
+    body = training.progress(Snapshot(with_fields(state, progress=reports)), {}, 0).body
+
+    assert whole == body["examples_per_second"]
+    assert by_job == tuple(body["jobs"][job]["examples_per_second"] for job in ("chief", "worker"))

@@ -252,12 +252,15 @@ def test_progress_is_a_row_per_job(ask, api) -> None:
     """Without a terminal it is printed once."""
     api.deploy()
     record = api.world.state.stored.tasks["chief-0"]
-    said = Progress(1, 1000.0, 50, 100, 0.25, 3840, 12.5, 400.0)
+    said = Progress(1, 1000.0, 50, 100, 0.25, 3840, 12.5, 400.0, metrics={"accuracy": 0.98})
     play(api.world, send.event(ProgressReported(record.id, said)))
 
     line = next(line for line in ask("progress").lines if line.startswith("chief"))
 
     assert ["50/100", "12.5", "400.0", "4", "s", "0.25"] == line.split()[2:8]
+    assert "chief: accuracy 0.98" in ask("progress").lines
+    (metrics,) = (task["metrics"] for task in ask("progress", "--json").json["tasks"] if task["metrics"])
+    assert {"accuracy": 0.98} == metrics
 
 
 def test_logs_shows_the_end_of_a_file(ask, api) -> None:

@@ -1,9 +1,12 @@
 """Comparison of two runs, and the main results of one."""
 
+from dataclasses import replace
+
 from runs import T0, a_run
 from tf_scheduler.history.compare import (
     ValueDifference,
     compare_options,
+    compare_results,
     compare_values,
     hidden_options,
     run_results,
@@ -36,6 +39,30 @@ def test_run_results_are_those_of_the_leader() -> None:
             *("restarts", "generations"),
         )
     )
+
+
+def test_examples_of_tasks_are_summed_up() -> None:
+    """Those of the whole job are the same in each task."""
+    curves = {
+        name: (ProgressPoint(T0, 1, speed=9.0, metrics={"a": 1.0, "b": 1.0}), ProgressPoint(T0 + 1, 2, speed=speed))
+        for name, speed in (("worker-0", 100.0), ("worker-1", 80.0))
+    }
+    results = run_results(a_run(curves=curves))
+    assert (180.0, 1.0, 1.0) == (results["last speed"], results["last a"], results["last b"])
+
+    steps = run_results(a_run(curves=curves, unit="steps"))
+    assert 100.0 == steps["last speed"]
+
+    whole = {
+        name: tuple(replace(point, of="job", unit="examples") for point in points) for name, points in curves.items()
+    }
+    assert 100.0 == run_results(a_run(curves=whole))["last speed"]
+
+
+def test_metric_of_one_run_is_compared() -> None:
+    curves = {"worker-0": (ProgressPoint(T0, 1, metrics={"accuracy": 0.5}),)}
+    differences = compare_results(a_run(), a_run(curves=curves))
+    assert ValueDifference("last accuracy", None, 0.5) in differences
 
 
 def test_chief_leads_the_workers() -> None:

@@ -1,5 +1,6 @@
 """Recording of decisions as lines, and lines as launches and curves."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -64,6 +65,23 @@ def test_recording_has_times_resources_and_end_of_launch(tmp_path: Path) -> None
     )
     assert (1.5, 512.0, 0.0, 2, "host") == (launch.cpus, launch.mem, launch.gpus, launch.generation, launch.agent)
     assert ["worker-0 failed"] == [item.message for item in recording.warnings]
+
+
+def test_recording_has_metrics_of_the_leading_task(tmp_path: Path) -> None:
+    """Those of all tasks would be too large; a metric that is not finite is missing."""
+    other = replace(RECORD, name="worker-1", id="id-2")
+    state = with_fields(SchedulerState(a_spec()), tasks={"worker-0": RECORD, "worker-1": other})
+    record = recorder(tmp_path, (1.0, 2.0))
+    metrics = {"accuracy": 0.5, "x": float("nan")}
+    for launch in ("id-1", "id-2"):
+        progress = Progress(1, 0.0, step=1, examples_per_second=64.0, of="job", metrics=metrics)
+        record(ProgressReported(launch, progress), Decision(state))
+
+    curves = read_recording(tmp_path / "recording.jsonl").curves
+
+    assert {"worker-0": [({"accuracy": 0.5}, "job")], "worker-1": [({}, "job")]} == {
+        task: [(point.metrics, point.of) for point in points] for task, points in curves.items()
+    }
 
 
 def test_progress_is_downsampled_to_a_curve(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
 
 
 def test_progress_message_is_decoded() -> None:
-    report = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0)
-    expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0), "a-1")
+    more = {"epoch": 2, "epochs": 8, "left": 38.0, "of": "job", "source": "output", "metrics": {"lr": 0.1}}
+    report = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0, **more)
+    expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0, **more), "a-1")
     assert expected == decode.event(message(report.encode()))
 
 
@@ -49,5 +50,7 @@ def test_invalid_base64_yields_no_event() -> None:
     [(120, 500, 10.0, 38.0), (500, 500, 10.0, 0.0), (600, 500, 10.0, None), (1, None, 1.0, None), (1, 9, 0.0, None)],
 )
 def test_progress_remaining_seconds(step: int, total: int | None, speed: float, expected: float | None) -> None:
-    """None if unknown."""
+    """None if unknown. Earlier executors do not estimate the time."""
     assert expected == Progress(1, 0.0, step, total, steps_per_second=speed).seconds_left
+    assert Progress(1, 0.0, step, total, steps_per_second=speed, source="report").seconds_left is None
+    assert 7.0 == Progress(1, 0.0, step, total, steps_per_second=speed, source="report", left=7.0).seconds_left

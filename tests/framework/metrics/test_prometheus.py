@@ -8,8 +8,9 @@ from metered_world import MeteredWorld, a_life
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
+from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import RestartPolicy
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb, Progress, TaskState
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +126,17 @@ def test_deadlines_and_waiting_events_are_measured() -> None:
     metrics.watch_events(lambda: 3)
 
     assert (2, 3) == (world.value("deadline_seconds_count"), world.value("events_queued"))
+
+
+def test_examples_of_the_whole_job_are_exported_once() -> None:
+    """So that the sum over all tasks is right; other values are those of each task."""
+    world = a_life()
+    progress = Progress(9, world.now, 5, examples=64, examples_per_second=8.0, of="job")
+    names = ("chief-0", "worker-0")
+    play(world, *(send.event(ProgressReported(world.id_of(name), progress)) for name in names))
+
+    samples = [(name, labels["task"]) for name, labels, _ in world.samples() if name.startswith("tensorflow_training")]
+
+    assert ["chief-0"] == [task for name, task in samples if "examples_per_second" in name]
+    assert ["chief-0"] == [task for name, task in samples if name == "tensorflow_training_examples"]
+    assert ["chief-0", "worker-0"] == sorted(task for name, task in samples if name == "tensorflow_training_step")

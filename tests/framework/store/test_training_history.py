@@ -1,5 +1,6 @@
 """Training curves survive restarts of the scheduler."""
 
+import json
 import math
 import threading
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from builders import a_spec, a_status, with_fields
 from kit.memory_store import MemoryDisk, MemoryStore
-from tf_scheduler.api.http.backend import MAX_POINTS, CurveRecorder
+from tf_scheduler.api.http.backend import MAX_METRIC_CURVES, MAX_POINTS, CurveRecorder
 from tf_scheduler.api.views import training
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
@@ -87,7 +88,9 @@ def test_curve_is_stored_periodically() -> None:
 
 
 LAUNCH = TaskId("worker-0__1")
-SAID = Progress(7, 1763759990.5, 8, 8, 0.25, 512, 2.0, 128.0, 1763759986.0)
+SAID = Progress(
+    7, 1763759990.5, 8, 8, 0.25, 512, 2.0, 128.0, 1763759986.0, 2, 2, 1.5, "job", "report", {"accuracy": 0.5}
+)
 STATE = SchedulerState(a_spec())
 
 
@@ -123,6 +126,28 @@ def test_end_of_task_is_stored_immediately(decision) -> None:
         assert written.wait(PATIENCE)
         after_a_kill = MemoryStore("service", disk).load()
     assert {LAUNCH: replace(SAID, sequence=0)} == decode_progress(after_a_kill)
+
+
+def test_history_of_earlier_and_later_schedulers_is_read() -> None:
+    """Earlier ones have only the first values, and read the later ones' first values."""
+    put = encode_history({}, {LAUNCH: replace(SAID, metrics={"accuracy": 0.5, "nan": math.nan})})
+    document = json.loads(put.value)
+    assert [1763759990.5, 8, 8, 0.25, 512, 2.0, 128.0, 1763759986.0] == document["last"][LAUNCH]
+    assert {LAUNCH: replace(SAID, sequence=0)} == decode_progress({put.key: put.value})
+    del document["more"]
+    earlier = decode_progress({put.key: json.dumps(document).encode()})
+    assert {LAUNCH: Progress(0, 1763759990.5, 8, 8, 0.25, 512, 2.0, 128.0, 1763759986.0)} == earlier
+
+
+def test_curves_include_metrics_of_the_first_tasks() -> None:
+    """10,000 tasks with 16 metrics each would need gigabytes."""
+    curves = CurveRecorder()
+    for number in range(MAX_METRIC_CURVES + 1):
+        hear(curves, [1, 2], task=f"worker-{number}", metrics={"accuracy": 0.5})
+
+    metrics = [[point.metrics for point in curve.points] for curve in curves.current().values()]
+
+    assert [[{"accuracy": 0.5}] * 2] * MAX_METRIC_CURVES + [[{}] * 2] == metrics
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1, "tasks": {"a": {"points": [[1]]}}}'])

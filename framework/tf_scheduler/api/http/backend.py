@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tf_scheduler.api.views.base import Snapshot
@@ -70,6 +70,8 @@ class CommandBus:
 
 #: Maximum number of points of a task's curve. At this number every second point is dropped.
 MAX_POINTS = 512
+#: Maximum number of tasks whose curves include metrics.
+MAX_METRIC_CURVES = 16
 
 
 @dataclass(slots=True)
@@ -97,10 +99,22 @@ class CurveRecorder:
 
     def __init__(self, before: Mapping[TaskName, TrainingCurve] | None = None) -> None:
         self._curves = {name: _Curve(list(curve.points), curve.stride) for name, curve in (before or {}).items()}
+        self._with_metrics: set[TaskName] = set()
 
     def __call__(self, event: Event, _decision: Decision) -> None:
         if isinstance(event, ProgressReported):
-            self._curves.setdefault(name_of(event.task_id), _Curve([])).add(event.progress)
+            name, point = name_of(event.task_id), event.progress
+            if name not in self._curves:
+                self._curves[name] = _Curve([])
+            if point.metrics and not self._has_metrics(name):
+                point = replace(point, metrics={})
+            self._curves[name].add(point)
+
+    def _has_metrics(self, name: TaskName) -> bool:
+        """Whether the curve includes metrics: those of the first tasks do, to save memory."""
+        if len(self._with_metrics) < MAX_METRIC_CURVES:
+            self._with_metrics.add(name)
+        return name in self._with_metrics
 
     def current(self) -> Mapping[TaskName, TrainingCurve]:
         """Return the curve of each task, oldest point first, including the newest point."""

@@ -11,7 +11,7 @@ from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, t
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TrainingCurve, downsample
+from tf_scheduler.model.task import Progress, TrainingCurve, downsample
 
 from .base import ApiAnswer, Snapshot, View
 from .pods import display_status
@@ -20,7 +20,7 @@ from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, Result
 
 #: Fields of a progress report, null without one.
 _REPORTED = (
-    *("time", "step", "total", "loss", "examples"),
+    *("time", "step", "total", "epoch", "epochs", "loss", "examples"),
     *("steps_per_second", "examples_per_second", "seconds_left"),
 )
 Curves = Mapping[TaskName, TrainingCurve]
@@ -69,9 +69,10 @@ def progress(snapshot: Snapshot, curves: Curves, points: int) -> ApiAnswer:
     tasks = [_task(state, task, _points(curves.get(task.name), points)) for task in state.spec.tasks()]
     body: TrainingBody = {
         "leader": leader(state),
+        "examples_per_second": _examples_per_second(tasks, leader(state)),
         "tasks": tasks,
         "jobs": {
-            job: _job(list(group))
+            job: _job(list(group), leader(state))
             for job, group in groupby(sorted(tasks, key=lambda task: task["job"]), key=lambda task: task["job"])
         },
     }
@@ -85,6 +86,7 @@ def _points(curve: TrainingCurve | None, points: int) -> list[PointBody]:
             "step": point.step,
             "loss": finite_or_none(point.loss),
             "steps_per_second": finite_or_none(point.steps_per_second),
+            "metrics": _metrics(point),
         }
         for point in downsample(() if curve is None else curve.points, points)
     ]
@@ -99,8 +101,15 @@ def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> Pro
         "index": task.index,
         "status": "PENDING" if record is None else display_status(state, record),
         **{name: finite_or_none(getattr(report, name, None)) for name in _REPORTED},  # type: ignore[typeddict-item]
+        "of": None if report is None else report.of,
+        "source": None if report is None else report.source,
+        "metrics": {} if report is None else _metrics(report),
         "points": points,
     }
+
+
+def _metrics(report: Progress) -> dict[str, float | None]:
+    return {name: finite_or_none(value) for name, value in report.metrics.items()}
 
 
 def finite_or_none(value: float | None) -> float | None:
@@ -108,14 +117,21 @@ def finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _job(tasks: Sequence[ProgressBody]) -> JobProgressBody:
+def _examples_per_second(tasks: Sequence[ProgressBody], first: str | None) -> float | None:
+    """Sum up the tasks; a value of the whole job counts once, preferably the leader's."""
+    known = [task for task in tasks if task["examples_per_second"] is not None]
+    whole = sorted((task for task in known if task["of"] == "job"), key=lambda task: task["name"] != first)
+    speeds = [task["examples_per_second"] or 0.0 for task in whole[:1] or known]
+    return sum(speeds) if speeds else None
+
+
+def _job(tasks: Sequence[ProgressBody], first: str | None) -> JobProgressBody:
     speeds = [task["steps_per_second"] for task in tasks if task["steps_per_second"] is not None]
-    examples = [task["examples_per_second"] for task in tasks if task["examples_per_second"] is not None]
     return {
         "tasks": len(tasks),
         "reporting": sum(task["time"] is not None for task in tasks),
         "step": min((task["step"] for task in tasks if task["step"] is not None), default=None),
         "total": max((task["total"] for task in tasks if task["total"] is not None), default=None),
         "steps_per_second": sum(speeds) / len(speeds) if speeds else None,
-        "examples_per_second": sum(examples) if examples else None,
+        "examples_per_second": _examples_per_second(tasks, first),
     }

@@ -118,14 +118,18 @@ class ClusterBody(TypedDict):
     tasks: list[ClusterTaskBody]
 
 
-class PointBody(TypedDict):
+class _Point(TypedDict):
     time: float
     step: int | None
     loss: float | None
     steps_per_second: float | None
 
 
-class ProgressBody(_Member):
+class PointBody(_Point, total=False):
+    metrics: dict[str, float | None]
+
+
+class _Progress(_Member):
     status: str
     time: float | None
     step: int | None
@@ -138,6 +142,14 @@ class ProgressBody(_Member):
     points: list[PointBody]
 
 
+class ProgressBody(_Progress, total=False):
+    epoch: int | None
+    epochs: int | None
+    of: str | None
+    source: str | None
+    metrics: dict[str, float | None]
+
+
 class JobProgressBody(TypedDict):
     tasks: int
     reporting: int
@@ -147,10 +159,14 @@ class JobProgressBody(TypedDict):
     examples_per_second: float | None
 
 
-class TrainingBody(TypedDict):
+class _Training(TypedDict):
     leader: str | None
     tasks: list[ProgressBody]
     jobs: dict[str, JobProgressBody]
+
+
+class TrainingBody(_Training, total=False):
+    examples_per_second: float | None
 
 
 class BoardBody(TypedDict):

@@ -4,19 +4,20 @@ import { el, soft, svg } from "./dom.js";
 import { duration, number, plural } from "./words.js";
 
 const COLOURS = 6;
+const MAX_METRICS = 16;
 
 export function tiles(tasks, training) {
   const running = tasks.filter((task) => task.status === "RUNNING").length;
   const head = training.tasks.find((task) => task.name === training.leader && task.time !== null);
   const first = head ?? training.tasks.find((task) => task.time !== null);
-  const examples = Object.values(training.jobs).reduce((sum, job) => sum + (job.examples_per_second ?? 0), 0);
   const gpus = tasks.filter((task) => task.status === "RUNNING").reduce((sum, task) => sum + task.resources.gpus, 0);
   const all = [
     ["tasks running", `${running} of ${tasks.length}`],
     ["step", first?.total ? `${number(first.step)} of ${number(first.total)}` : number(first?.step)],
     ["loss", number(first?.loss)],
+    ...Object.entries(first?.metrics ?? {}).map(([name, value]) => [name, number(value)]),
     ["steps a second", number(first?.steps_per_second)],
-    ["examples a second", examples ? number(examples) : "–"],
+    ["examples a second", number(training.examples_per_second)],
     ["time left", first ? duration(first.seconds_left) : "–"],
   ];
   if (gpus) all.push(["GPUs in use", number(gpus)]);
@@ -31,6 +32,9 @@ export function jobs(training) {
     const share = known ? `${Math.floor((100 * job.step) / job.total)} %, ` : "";
     const steps = `${share}step ${number(job.step)}${known ? ` of ${number(job.total)}` : ""}`;
     const speed = job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`;
+    const sources = new Set(training.tasks.filter((task) => task.job === name).map((task) => task.source ?? "report"));
+    sources.delete("report");
+    const source = sources.size ? `, from ${[...sources].join(" and ")}` : "";
     const reports = job.reporting < job.tasks ? `, ${job.reporting} of ${plural(job.tasks, "task")} report` : "";
     const bar = { max: job.total, value: Math.min(job.step, job.total), "aria-label": `${name}: steps` };
     return el(
@@ -38,7 +42,7 @@ export function jobs(training) {
       { class: "job", "data-key": name },
       el("b", {}, name),
       known ? el("progress", bar) : el("span"),
-      el("span", { class: "soft" }, steps, speed, reports),
+      el("span", { class: "soft" }, steps, speed, reports, source),
     );
   });
 }
@@ -49,7 +53,9 @@ const CURVES = [
 ];
 
 export function charts(training) {
-  return CURVES.map(([field, title]) => {
+  const names = new Set(training.tasks.flatMap((task) => Object.keys(task.metrics)));
+  const [loss, speed] = CURVES;
+  return [loss, ...[...names].slice(0, MAX_METRICS).map((name) => [name, name]), speed].map(([field, title]) => {
     const lines = training.tasks
       .map((task, index) => ({ name: task.name, colour: index % COLOURS, points: usable(task.points, field) }))
       .filter((line) => line.points.length > 1);
@@ -58,7 +64,9 @@ export function charts(training) {
 }
 
 const usable = (points, field) =>
-  points.filter((point) => point.step !== null && point[field] !== null).map((point) => [point.step, point[field]]);
+  points
+    .map((point) => [point.step, field in point ? point[field] : (point.metrics[field] ?? null)])
+    .filter(([step, value]) => step !== null && value !== null);
 
 function chart(field, title, lines) {
   const all = lines.flatMap((line) => line.points);
