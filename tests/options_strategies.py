@@ -17,7 +17,7 @@ from tf_scheduler.options.schema.fields import (
     String,
     parse_ulimits,
 )
-from tf_scheduler.options.schema.values import parse_constraints
+from tf_scheduler.options.schema.values import parse_constraints, parse_line_pattern
 
 Document = dict[str, Any]
 
@@ -59,6 +59,7 @@ def _wholes(field: Any) -> st.SearchStrategy[int]:
 
 _PARSED = {
     parse_constraints: CONSTRAINT,
+    parse_line_pattern: st.sampled_from(["", r"it (?P<step>\d+)"]),
     parse_ulimits: st.sampled_from(["", "nofile=65536", "core=0:unlimited, nproc=1:2"]),
 }
 

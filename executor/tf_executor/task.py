@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -21,7 +22,7 @@ from .around.secrets import TaskSecrets
 from .contract import events
 from .contract.events import Stage, describe_end
 from .contract.payload import Liveness, Payload
-from .contract.reports import EVENT_FILES, EndReport
+from .contract.reports import EVENT_FILES, OUTPUT, EndReport
 from .process import memory, supervisor
 from .process.freezing import ProcessSample, sample_processes
 from .process.memory import is_port_held_by_others, is_port_still_held_by_others
@@ -128,11 +129,11 @@ class TaskProcess:
         self._rendezvous.close()
         if self._fence is not None:
             self._fence.stop()
-        if self._progress is not None:
-            self._progress.stop(SETTLE_TIMEOUT)
         self._gpus.release()
         for stream in (self._err, self._out):
             stream.finish(SETTLE_TIMEOUT)
+        if self._progress is not None:
+            self._progress.stop(SETTLE_TIMEOUT)  # after the output, whose last lines may be progress
         self.secrets.forget()
         self._temporary.remove()
         secrets = self.secrets.values()
@@ -204,7 +205,7 @@ class TaskProcess:
 
     def _detect_progress(self, reader: ProgressReader) -> None:
         """Find progress that the program does not report by itself."""
-        from .around import event_files  # the program has started already
+        from .around import event_files, output_lines  # the program has started already
 
         payload, me, own = self._payload, os.getpid(), Path(self._sandbox)
         folders = [own / folder for folder in payload.event_folders]
@@ -213,6 +214,14 @@ class TaskProcess:
                 folders, time.time(), lambda: descendants(me), own, is_mirrored=payload.is_mirrored
             )
             reader.detect(EVENT_FILES, detector.scan, event_files.SCAN_INTERVAL)
+        if payload.progress_from_output:
+            streams = [lambda: self._out.recent, lambda: self._err.recent]
+            try:
+                lines = output_lines.OutputProgress(streams, payload.progress_pattern, is_mirrored=payload.is_mirrored)
+            except re.error as error:
+                log.warning("progress.pattern is invalid on this Python: %s", error)
+                return
+            reader.detect(OUTPUT, lines.scan, output_lines.SCAN_INTERVAL)
 
     def _sample(self, is_stage_over: bool = False) -> list[ProcessSample]:
         samples = sample_processes(os.getpid())

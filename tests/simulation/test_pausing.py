@@ -91,7 +91,8 @@ def test_placeholder_of_paused_task_only_sleeps() -> None:
     idle = replace(
         was, command=payload.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url=""
     )
-    idle = replace(idle, secrets_token="", readiness="", event_folders=(), liveness=None, stalled_after=0.0)
+    idle = replace(idle, secrets_token="", readiness="", event_folders=(), progress_from_output=False)
+    idle = replace(idle, liveness=None, stalled_after=0.0)
     assert replace(idle, serial=payload.serial) == payload
 
 

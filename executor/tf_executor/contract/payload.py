@@ -145,6 +145,9 @@ class Payload:
     frozen_after: float = 900.0
     #: Folders with TensorBoard event files to read progress from, relative to the sandbox.
     event_folders: Sequence[str] = ()
+    #: Whether progress is read from the program's output, and a regular expression for its lines; empty: common forms.
+    progress_from_output: bool = False
+    progress_pattern: str = ""
     #: Size at which stdout and stderr are rotated, and number of rotated files to keep.
     output_bytes: int = 32 << 20
     output_backups: int = 3

@@ -142,13 +142,18 @@ class Output:
         self._file = RotatedFile(path, limit, backups) if regular else InheritedFile(descriptor)
         self._reader, self.writer = os.pipe()
         _enlarge(self.writer)
-        #: Up to TAIL_BYTES of the last output.
-        self.tail = b""
+        #: Number of bytes until now, and up to TAIL_BYTES of the last output; replaced as a whole.
+        self.recent = (0, b"")
         #: Time of the last output (time.monotonic), initially of the start.
         self.last = time.monotonic()
         self._lost = 0
         self._thread = threading.Thread(target=self._copy, name=path.name, daemon=True)
         self._thread.start()
+
+    @property
+    def tail(self) -> bytes:
+        """Up to TAIL_BYTES of the last output."""
+        return self.recent[1]
 
     def finish(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for all output of processes that have exited."""
@@ -163,7 +168,8 @@ class Output:
             if not chunk:
                 break
             self.last = time.monotonic()
-            self.tail = (self.tail + chunk)[-TAIL_BYTES:]
+            total, tail = self.recent
+            self.recent = (total + len(chunk), (tail + chunk)[-TAIL_BYTES:])
             self._write(chunk)
         os.close(self._reader)
         self._file.close()

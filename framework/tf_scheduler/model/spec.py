@@ -53,6 +53,9 @@ class OutputPolicy:
 
     size: int = 32 << 20
     backups: int = 3
+    #: Whether progress is read from the output, and a regular expression for its lines; empty for common forms.
+    has_progress: bool = True
+    pattern: str = ""
 
 
 class LivenessKind(str, Enum):

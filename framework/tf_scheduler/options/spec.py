@@ -235,7 +235,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
         digests=dict(_digests(service)),
         program=_program(service),
-        output=model.OutputPolicy(executor["output_bytes"], executor["output_backups"]),
+        output=_output(options),
         principal=service["principal"] or service["service_account"],
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
         failover_timeout=service["failover_timeout"],
@@ -279,6 +279,13 @@ def _job(options: Document, section: str) -> model.JobSpec:
         frozen_after=options["health"]["frozen_after"] or None,
         restart=_own_restart(options["restart"], job),
         unreachable_timeout=None if job["unreachable_timeout"] < 0 else job["unreachable_timeout"],
+    )
+
+
+def _output(options: Document) -> model.OutputPolicy:
+    executor, progress = options["executor"], options["progress"]
+    return model.OutputPolicy(
+        executor["output_bytes"], executor["output_backups"], progress["from_output"], progress["pattern"]
     )
 
 

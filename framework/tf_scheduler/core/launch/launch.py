@@ -17,7 +17,7 @@ from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import NewId, OfferId, TaskName, task_id
 from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, Program, ServiceSpec
+from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, OutputPolicy, Program, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -70,8 +70,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         stalled_after=job.stalled_after or 0.0,
         stall_grace=job.stall_grace,
         frozen_after=job.frozen_after or 0.0,
-        output_bytes=spec.output.size,
-        output_backups=spec.output.backups,
+        **_output(spec.output, job.kind),
     )
 
 
@@ -94,6 +93,7 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
         readiness="",
         rendezvous=False,
         event_folders=(),
+        progress_from_output=False,
         liveness=None,
         stalled_after=0.0,
     )
@@ -119,6 +119,16 @@ def _program(program: Program | None) -> dict[str, Any]:
     if program is None:
         return {}
     return {"job_name": program.name, "job_path": program.path, "job_context": program.context}
+
+
+def _output(output: OutputPolicy, kind: JobKind) -> dict[str, Any]:
+    """Return the limits of the output, and how to find progress in it."""
+    return {
+        "output_bytes": output.size,
+        "output_backups": output.backups,
+        "progress_from_output": output.has_progress and kind in (JobKind.CHIEF, JobKind.WORKER),
+        "progress_pattern": output.pattern,
+    }
 
 
 def _event_folders(spec: ServiceSpec, job: JobSpec) -> tuple[str, ...]:

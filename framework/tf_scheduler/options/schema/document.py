@@ -17,7 +17,7 @@ from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 from . import jobs
 from .fields import Environment, OnUpdate, RecordList, Section, section
 from .placement import GangSection, PlacementSection, VolumeRecord
-from .policies import FinishSection, HealthSection, RecoverySection, RestartSection
+from .policies import FinishSection, HealthSection, ProgressSection, RecoverySection, RestartSection
 from .scheduler import ApiSection, ExecutorSection, MesosSection, MetricsSection, SchedulerSection, TlsSection
 from .secrets import DcosSection, SecretDeliverySection, SecretRecord, VaultSection
 from .service import ServiceSection
@@ -51,6 +51,7 @@ class Options(Section):
     restart = section(RestartSection, "Restarts of failed tasks.")
     recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
     health = section(HealthSection, "Health checks of running tasks.", "Health checks")
+    progress = section(ProgressSection, "Training progress of programs that do not report it.")
     plans = section(jobs.PlansSection, "Order in which tasks are launched and updated (docs/plans.md).")
     gang = section(GangSection, "All-or-nothing launches of tasks that need each other.", "Gang scheduling")
     placement = section(PlacementSection, "Selection of agents for tasks.")

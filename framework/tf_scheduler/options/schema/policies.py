@@ -5,6 +5,7 @@ from __future__ import annotations
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, LivenessKind, SuccessPolicy
 
 from .fields import NEXT_LAUNCH_ONLY, Boolean, Integer, IntegerList, Seconds, Section, String, choice
+from .values import parse_line_pattern
 
 
 class RestartSection(Section):
@@ -112,6 +113,22 @@ class HealthSection(Section):
         f"All tasks are checked. A frozen task is reported within 60 s. {NEXT_LAUNCH_ONLY}",
         900.0,
         title="Replace frozen tasks after",
+    )
+
+
+class ProgressSection(Section):
+    from_output = Boolean(
+        "Read step, loss and metrics from what the program prints: Keras' progress bars, lines of Estimators, and "
+        "lines such as step 120/500 loss 0.3. Reports of the program take precedence, and event files of TensorBoard "
+        f"that are not behind the output. {NEXT_LAUNCH_ONLY}",
+        default=True,
+    )
+    pattern = String(
+        "Regular expression (Python) to search for in each printed line, instead of the common forms. The names of its "
+        "groups are step, total, epoch, epochs, loss, examples, or names of metrics. Without repeated groups, "
+        f"back-references and look-around. {NEXT_LAUNCH_ONLY}",
+        parse=parse_line_pattern,
+        examples=[r"iter (?P<step>\d+)/(?P<total>\d+): loss=(?P<loss>\S+)"],
     )
 
 

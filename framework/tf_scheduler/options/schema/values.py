@@ -23,6 +23,22 @@ _FORMS = '[["field", "OPERATOR", "value"], ...], ["field", "OPERATOR", "value"] 
 _OPERATORS = ", ".join(item.value for item in Operator)
 
 
+#: Constructs whose time may grow faster than the length of a line: repeated groups, look-around, back-references.
+_SLOW = re.compile(r"(?<!\\)\)[*+{]|\(\?(?:[=!(]|<[=!]|P=)|\\[1-9]")
+
+
+def parse_line_pattern(text: str) -> None:
+    """Check a regular expression for lines of output. Raises ValueError."""
+    try:
+        groups = re.compile(text).groupindex
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from error
+    if text and not groups:
+        raise ValueError("must have a named group, for example `(?P<step>[0-9]+)`")
+    if match := _SLOW.search(text):
+        raise ValueError(f"must not contain `{match[0]}`: repeated groups, look-around and back-references are slow")
+
+
 class ConstraintError(ValueError):
     """Invalid constraints; `args` has one message per error."""
 

@@ -13,7 +13,7 @@ from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.spec import JobKind, OutputPolicy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.options.load import resolve
@@ -294,3 +294,15 @@ def test_later_launch_has_the_start_of_the_job() -> None:
     launches = launch(with_fields(NEW, first_launch_at=5.0))
 
     assert {(5.0, 9.0)} == {(item.record.job_started_at, item.record.launched_at) for item in launches}
+
+
+def test_output_is_read_for_progress_of_training_tasks() -> None:
+    """A parameter server or a placeholder prints no steps."""
+    spec = replace(a_spec(), output=OutputPolicy(pattern="(?P<step>x)"))
+    kinds = (JobKind.CHIEF, JobKind.WORKER, JobKind.PS, JobKind.EVALUATOR)
+    payloads = [payload_of(spec, a_job(kind, 1), record(), CLUSTER) for kind in kinds]
+    assert [True, True, False, False] == [item.progress_from_output for item in payloads]
+    assert "(?P<step>x)" == payloads[0].progress_pattern
+    assert not placeholder_payload(payloads[0], "sleep 1").progress_from_output
+    off = replace(spec, output=OutputPolicy(has_progress=False))
+    assert not payload_of(off, a_job(JobKind.WORKER, 1), record(), CLUSTER).progress_from_output

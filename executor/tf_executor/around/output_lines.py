@@ -1,0 +1,173 @@
+"""Read progress from the lines that a program prints.
+
+Known forms: progress bars of Keras 2 and 3, lines of TensorFlow 1's Estimators, and lines such as
+`step 120/500 loss 0.3` or `Epoch [2/10], Step [100/600], Loss: 0.2`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from contextlib import suppress
+from typing import Callable, Dict, Iterator, Pattern, Sequence, Tuple
+
+#: Seconds between two scans.
+SCAN_INTERVAL = 1.0
+#: Longer lines are cut: all patterns run in linear time, with a bounded number of repetitions.
+MAX_LINE = 4096
+#: Seconds in which a pattern of the options must match the lines of one scan.
+_PATTERN_TIME = 0.5
+#: Numbers that are not metrics.
+_COUNTS = ("step", "steps", "global_step", "epoch", "epochs", "iter", "iteration", "total", "eta")
+
+Values = Dict[str, float]
+#: Returns the number of bytes printed until now, and the last of them.
+Recent = Callable[[], Tuple[int, bytes]]
+
+log = logging.getLogger(__name__)
+
+_NUMBER = r"([-+]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|nan|-?inf)(?![\w/%:]|\.\d)"
+_COUNT = r"(?![A-Za-z-])[ \t]{0,2}[:=#]?[ \t]{0,2}\[?(\d{1,18})(?![\w%]|\.\d)"
+_TOTAL = r"[ \t]{0,2}(?:/|of)[ \t]{0,2}(\d{1,18})"
+_END = re.compile(rb"([\r\n\x08]+)")
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+#: Lines about other data than the training's.
+_OTHER_DATA = re.compile(r"saving dict|\beval|\bvalidation|\btest|loss for final step", re.IGNORECASE)
+_BAR = re.compile(r" {0,9}(\d{1,18})/(?:(\d{1,18}) (?:\[|━|- \d)|Unknown[ -])")
+_PAIR = re.compile(rf"(?<![\w./-])([A-Za-z_][\w./-]{{0,63}})[ \t]{{0,2}}[:=][ \t]{{0,2}}{_NUMBER}")
+_BARE_PAIR = re.compile(rf"(?<![\w./-])([A-Za-z_-]{{0,30}}(?:loss|acc|accuracy))[ \t]{{1,2}}{_NUMBER}", re.IGNORECASE)
+_SPEED = re.compile(rf"\bglobal_step/sec: {{0,2}}{_NUMBER}")
+_GLOBAL_STEP = re.compile(rf"\bglobal[_ ]step{_COUNT}", re.IGNORECASE)
+_STEP = re.compile(rf"(?<![\w/-])(?:step|iter|iteration)s?{_COUNT}(?:{_TOTAL})?", re.IGNORECASE)
+_EPOCH = re.compile(rf"\bepoch{_COUNT}(?:{_TOTAL})?", re.IGNORECASE)
+
+
+class OutputLines:
+    """The new lines of one output stream, each with whether it ended with a newline."""
+
+    def __init__(self, recent: Recent) -> None:
+        self._recent = recent
+        self._seen = 0
+        self._rest = b""
+
+    def read(self) -> Iterator[tuple[str, bool]]:
+        """Yield new lines; an unfinished line if nothing was printed since the last call."""
+        total, tail = self._recent()
+        new, self._seen = total - self._seen, total
+        if not new:
+            line, self._rest = self._rest, b""
+            if line:
+                yield _text(line), False
+            return
+        is_lost = new > len(tail)
+        parts = _END.split(tail[-new:] if is_lost else self._rest + tail[-new:])
+        self._rest = parts.pop()[:MAX_LINE]
+        for line, end in list(zip(parts[::2], parts[1::2]))[is_lost:]:
+            yield _text(line), b"\n" in end
+
+
+def _text(line: bytes) -> str:
+    return _ESCAPE.sub("", line[:MAX_LINE].decode("utf-8", "replace"))
+
+
+class OutputProgress:
+    """Progress in a task's output; `pattern` replaces the known forms.
+
+    `is_mirrored`: use only the values of an epoch's last bar, because Keras 2 adds the others up over all replicas.
+    """
+
+    def __init__(self, streams: Sequence[Recent], pattern: str = "", *, is_mirrored: bool = False) -> None:
+        self._streams = [OutputLines(stream) for stream in streams]
+        self._pattern: Pattern[str] | None = re.compile(pattern) if pattern else None
+        self._parse = self._match if pattern else _KnownLines(is_mirrored=is_mirrored).parse
+
+    def scan(self) -> Values:
+        """Return the newest values of lines that are new."""
+        values: Values = {}
+        for stream in self._streams:
+            for line, is_ended in stream.read():
+                values.update(self._parse(line, is_ended))
+        return values
+
+    def _match(self, line: str, _is_ended: bool) -> Values:
+        if self._pattern is None:
+            return {}
+        started = time.monotonic()
+        match = self._pattern.search(line)
+        if time.monotonic() - started > _PATTERN_TIME:
+            log.warning("progress.pattern is not used any more: it is too slow for a line of %s characters", len(line))
+            self._pattern = None
+        values = {}
+        for name, text in (match.groupdict() if match else {}).items():
+            with suppress(ValueError):
+                values[name] = float((text or "").replace(",", ""))
+        return values
+
+
+class _KnownLines:
+    """Known forms of lines; remembers the epoch, in which bars count from 1."""
+
+    def __init__(self, *, is_mirrored: bool) -> None:
+        self._is_mirrored = is_mirrored
+        self._epoch, self._epochs = 1, 1
+        #: Steps of an epoch, and the last step in it; 0: unknown.
+        self._steps, self._step = 0, 0
+        #: Whether a bar belongs to the training, rather than to an evaluation after it.
+        self._is_open = True
+        #: Last epoch and step of a line; whether the program counts steps across epochs.
+        self._last = (1, 1 << 62)
+        self._is_global = False
+
+    def parse(self, line: str, is_ended: bool) -> Values:
+        """Return the values of a line, none if it is not about the training."""
+        bar = _BAR.match(line)
+        if bar is not None:
+            return self._bar(line, bar, is_ended)
+        if _OTHER_DATA.search(line):
+            return {}
+        speed = _SPEED.search(line)
+        if speed is not None:
+            return {"steps_per_second": float(speed[1])}
+        metrics = _metrics(line)
+        values: Values = {}
+        epoch, step = _EPOCH.search(line), _GLOBAL_STEP.search(line) or _STEP.search(line)
+        if epoch is not None and (epoch[2] or metrics):
+            values.update(self._begin_epoch(int(epoch[1]), int(epoch[2] or 0)))
+        if step is not None:
+            total = int(step[2]) if step.re is _STEP and step[2] else 0
+            if total or metrics or step.re is _GLOBAL_STEP:
+                values.update(self._count(int(step[1]), total))
+        return {**metrics, **values} if values else {}
+
+    def _begin_epoch(self, epoch: int, epochs: int) -> Values:
+        self._is_open = self._is_open or bool(epochs)
+        self._epoch, self._epochs = epoch, epochs or self._epochs
+        return {"epoch": epoch, **({"epochs": epochs} if epochs else {})}
+
+    def _count(self, step: int, total: int) -> Values:
+        """Count steps of earlier epochs, unless the steps do not start again."""
+        (epoch, before), self._last = self._last, (self._epoch, step)
+        self._is_global = self._is_global or (self._epoch > epoch and step > before)
+        if not total or self._epochs <= 1 or self._is_global:
+            return {"step": step, **({"total": total} if total else {})}
+        return {"step": (max(1, self._epoch) - 1) * total + step, "total": self._epochs * total}
+
+    def _bar(self, line: str, bar: re.Match[str], is_ended: bool) -> Values:
+        step, steps = int(bar[1]), int(bar[2] or 0)
+        metrics = _metrics(line)
+        if not metrics or not (self._is_open or (self._epochs == 1 and steps == self._steps)):
+            return {}
+        is_last = is_ended and step == steps and "ETA:" not in line
+        self._is_open, self._steps = not is_last, steps or self._steps
+        values: Values = {"step": (self._epoch - 1) * self._steps + step}
+        if self._steps:
+            values["total"] = self._epochs * self._steps
+        return {**values, **metrics} if is_last or not self._is_mirrored else values
+
+
+def _metrics(line: str) -> Values:
+    """Return `name: number` pairs, and losses and accuracies without a colon."""
+    pairs = [*_BARE_PAIR.findall(line), *_PAIR.findall(line)]
+    named = (("loss" if name.lower() == "loss" else name, float(number)) for name, number in pairs)
+    return {name: number for name, number in named if name.lower() not in _COUNTS}
