@@ -40,7 +40,7 @@ font-size:14px;vertical-align:4px;background:var(--asked)}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:12px;margin-top:16px}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:12px 14px}
 .tile b{display:block;font-size:17px;white-space:nowrap;font-variant-numeric:tabular-nums}
-.tile span,.none,small{color:var(--soft);font-size:13px}
+.tile span,.none,small{color:var(--soft);font-size:13px;overflow-wrap:anywhere}
 .none{margin:0}
 .row{display:flex;align-items:stretch;min-height:40px}
 .label{flex:0 0 150px;padding-right:12px;overflow:hidden;line-height:1.25;align-self:center}

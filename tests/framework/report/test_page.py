@@ -75,6 +75,16 @@ def test_each_unit_of_speed_has_its_chart():
     assert text.index("640|examples a second") < text.index("Examples a second") < text.index("Steps a second")
 
 
+def test_each_metric_has_a_tile_and_a_chart():
+    """The name is a text of the program."""
+    points = tuple(ProgressPoint(T0 + at, at, metrics={"accuracy": at / 10, EVIL: 1.0}) for at in (1, 9))
+
+    text = Reader(render_page(a_run(curves={"worker-0": points}))).text
+
+    assert "0.9" == text[text.index("last accuracy") - 1]
+    assert {"accuracy", EVIL, f"last {EVIL}"} <= set(text)
+
+
 def test_page_loads_nothing_and_has_no_scripts():
     """Its content security policy forbids both."""
     text = render_page(a_run())

@@ -403,6 +403,25 @@ def test_absurd_numbers_fit(live, home, visit) -> None:
     assert not re.search(r"\d{7}|(,\d{3}){2}", training.inner_text())
 
 
+def test_metrics_have_figures_and_curves(live, home, visit) -> None:
+    """Examples of the whole job count once; values from the output say so."""
+    live.deploy()
+    for number in (1, 2):
+        metrics = {"accuracy": 0.5 + number / 10, "m" * 64: 1.0 * number}
+        values = {"examples_per_second": 160.0, "of": "job", "source": "output", "metrics": metrics}
+        for name in ("chief-0", "worker-0"):
+            point = Progress(number, float(number), 10 * number, 100, 0.5, **values)
+            event = ProgressReported(live.world.id_of(name), point)
+            live.backend.observe(event, live.world.step(event))
+    page = visit(home, viewport={"width": 320, "height": 800})
+
+    expect(page.locator("#charts figcaption")).to_have_text(["Loss", "accuracy", "m" * 64])
+    expect(page.locator(".tile", has_text="accuracy")).to_contain_text("0.7")
+    expect(page.locator(".tile", has_text="examples a second")).to_contain_text("160")
+    expect(page.get_by_role("region", name="Training")).to_contain_text("step 20 of 100, from output")
+    assert 320 == page.evaluate("document.documentElement.scrollWidth")
+
+
 #: What fingers may miss: less than 24 pixels (WCAG 2.2 AA, 2.5.8). A check box is hit by its label.
 SMALL = """() => [...document.querySelectorAll("button, select, nav a, label.check")]
     .filter((node) => node.checkVisibility())
