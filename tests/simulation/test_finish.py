@@ -135,6 +135,38 @@ def test_running_tasks_are_killed_with_job(clean_up: Any) -> None:
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.torn_down())
 
 
+def mirrored(**finish: Any) -> ServiceSpec:
+    """A chief and two workers that do the same steps."""
+    jobs = (a_job(JobKind.CHIEF, 1), a_job(JobKind.WORKER, 2, kill_grace=7.0))
+    return a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=jobs, finish=FinishPolicy(**finish))
+
+
+def test_mirrored_peers_may_end_by_themselves() -> None:
+    """They may still save the model after the end of the leader, for kill_grace."""
+    world = deployed(mirrored())
+
+    play(world, send.status("chief-0", FINISHED), expect.killed(), expect.outcome("keeps running for up to 7 s"))
+    play(world, send.status("worker-0", FINISHED), send.wait(6.0), expect.alive("worker-1"))
+    play(world, send.wait(1.0), expect.killed("worker-1"), expect.torn_down())
+
+
+def test_service_ends_with_the_last_mirrored_peer() -> None:
+    """The grace is a limit, and a failure of a peer does not change the result."""
+    world = deployed(mirrored())
+
+    play(world, send.status("chief-0", FINISHED), send.status("worker-0", FINISHED))
+    play(world, send.status("worker-1", FAILED, **ERROR), expect.torn_down())
+
+    assert Verdict.SUCCEEDED is world.state.stored.result.verdict
+
+
+def test_mirrored_peers_of_a_failed_job_stop_immediately() -> None:
+    """Only a success leaves something to save."""
+    failure = send.status("chief-0", TaskState.ERROR, message="no", reason="REASON_TASK_UNAUTHORIZED")
+
+    play(deployed(mirrored()), failure, expect.result(Verdict.FAILED), expect.killed("worker-0", "worker-1"))
+
+
 def test_tasks_left_running_are_killed_after_timeout() -> None:
     """With clean_up none, for debugging, but not forever."""
     world = deployed(between(cleanup=CleanupPolicy.NONE, keep_seconds=100.0))
