@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.spec import AfterFinish
+from tf_scheduler.model.spec import AfterFinish, Strategy
 
 from .schema.document import OPTIONS
 from .schema.fields import Environment
@@ -17,6 +18,9 @@ from .schema.values import Document, split_names
 from .spec import image_of, secrets_of
 
 _FOLDER = "CHECKPOINT_DIR"
+#: PyTorch's launcher, and its arguments for a single node.
+_TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
+_ALONE = re.compile(r"--standalone\b|--nnodes[= ]1(:1)?(?=\s|$)")
 
 
 def find_warnings(document: Document, options: Document) -> list[Problem]:
@@ -120,6 +124,23 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
         yield Problem("service.checkpoint_dir", message)
 
 
+def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[Problem]:
+    """`torchrun` finds its peers by variables of pytorch_ddp, or starts without any."""
+    service = options["service"]
+    commands = {f"{name}.command": options[name]["command"] for name in ("service", *JOBS)}
+    if sum(options[section]["count"] for section in ("chief", "worker", "gpu_worker")) < 2:
+        return
+    for path, command in commands.items():
+        alone = _ALONE.search(command)
+        if _TORCHRUN.search(command) is None:
+            continue
+        if service["strategy"] != Strategy.PYTORCH_DDP.value:
+            message = f"with strategy {service['strategy']}, torchrun trains a model of its own in each task"
+            yield Problem(path, f"{message}; set service.strategy to {Strategy.PYTORCH_DDP.value}")
+        elif alone is not None:
+            yield Problem(path, f"torchrun {alone[0].strip()} does not wait for the other tasks; omit this argument")
+
+
 def agents_without_executor_login(_: Document, options: Document) -> Iterator[Problem]:
     delivered = any(secret.reference is None for secret in secrets_of(options))
     if delivered and options["secret_delivery"]["executor_authentication"] == "optional":
@@ -157,7 +178,11 @@ def security_is_weakened(options: Document) -> Iterator[Problem]:
 
 
 _Rule = Callable[[Document, Document], Iterator[Problem]]
-_LOCAL_RULES: tuple[_Rule, ...] = (no_program_is_named, environment_is_object)
+_LOCAL_RULES: tuple[_Rule, ...] = (
+    no_program_is_named,
+    environment_is_object,
+    torchrun_trains_separate_models,
+)
 _RULES: tuple[_Rule, ...] = (
     *_LOCAL_RULES,
     default_image_means_none,

@@ -142,3 +142,25 @@ def test_only_secrets_are_masked() -> None:
     assert f"curl {headers} http://x" == masked["service"]["command"]
     assert "" == mask_options(resolve({"service": {"command": "x"}}))["service"]["gcs_key"]
     assert {**options, "service": None} == {**masked, "service": None}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "command", "end"),
+    [
+        ("independent", "torchrun ddp.py", "set service.strategy to pytorch_ddp"),
+        ("multi_worker_mirrored", "python -m torch.distributed.run ddp.py", "set service.strategy to pytorch_ddp"),
+        ("pytorch_ddp", "torchrun --standalone ddp.py", "does not wait for the other tasks; omit this argument"),
+        ("pytorch_ddp", "torchrun --nnodes 1 ddp.py", "does not wait for the other tasks; omit this argument"),
+        ("pytorch_ddp", "torchrun --nnodes=1:4 ddp.py", None),
+        ("pytorch_ddp", "torchrun ddp.py --nnodes=10", None),
+        ("independent", "python my_torchrun.py", None),
+    ],
+)
+def test_torchrun_of_separate_models_is_noticed(strategy: str, command: str, end: str | None) -> None:
+    """Each task would train a model of its own, and the job would succeed."""
+    for count, expected in ((1, None), (2, end)):
+        sections = {"worker": {"count": count}, "parameter_server": {"count": 0}}
+        wrong = [text for text in warnings_of(sections, strategy=strategy, command=command) if "torchrun" in text]
+
+        assert [expected] * len(wrong) == [expected and text[-len(expected) :] for text in wrong]
+        assert bool(expected) == bool(wrong)

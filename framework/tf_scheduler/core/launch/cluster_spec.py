@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from tf_scheduler.core.placement.agents import ports_of
 from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.core.state.spec_index import OUTSIDE_CLUSTER_SPEC, index_of
 from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -63,8 +64,8 @@ def tf_config(cluster: Cluster, job: JobKind, index: int) -> dict[str, Any]:
 
 # --- Rank variables
 #
-# Names: PyTorch's `env://` rendezvous (torch.distributed documentation), Horovod's launcher
-# (horovod/runner/gloo_run.py), and the task's shard of the data.
+# Names: PyTorch's `env://` rendezvous and `torchrun` (torch.distributed documentation, torch/distributed/run.py),
+# Horovod's launcher (horovod/runner/gloo_run.py), and the task's shard of the data.
 
 
 Variables = dict[str, str]
@@ -81,8 +82,10 @@ def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) ->
         return variables
     size = _size(spec, cluster)
     variables |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
-    dialect = _RANK_VARIABLES.get(spec.strategy)
-    return variables if dialect is None else variables | dialect(rank, size, record, _first(spec, cluster, record))
+    first = _first(spec, cluster, record)
+    if spec.strategy is Strategy.PYTORCH_DDP:
+        return variables | _pytorch(rank, size, first) | _torchrun(rank, size, first, _gpus(spec, record))
+    return variables | _horovod(rank, size, record, first) if spec.strategy is Strategy.HOROVOD else variables
 
 
 def _size(spec: ServiceSpec, cluster: Cluster) -> int:
@@ -129,7 +132,27 @@ def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str
     return host, port
 
 
-def _pytorch(rank: int, size: int, _: TaskRecord, first: tuple[str, str]) -> Variables:
+def _gpus(spec: ServiceSpec, record: TaskRecord) -> int:
+    job = spec.job_of(record.job, record.index)
+    return 0 if job is None else job.needs.gpus // UNIT
+
+
+def _torchrun(rank: int, size: int, first: tuple[str, str], gpus: int) -> Variables:
+    """Return the defaults of `torchrun`, which otherwise starts a model of its own.
+
+    Same as Kubeflow's training-operator: each task is a node, with a process per GPU. The endpoint is for c10d.
+    """
+    return {
+        "PET_NNODES": str(size),
+        "PET_NODE_RANK": str(rank),
+        "PET_NPROC_PER_NODE": str(max(1, gpus)),
+        "PET_MASTER_ADDR": first[0],
+        "PET_MASTER_PORT": first[1],
+        "PET_RDZV_ENDPOINT": ":".join(first),
+    }
+
+
+def _pytorch(rank: int, size: int, first: tuple[str, str]) -> Variables:
     """Return PyTorch's variables: one process per task, so the local rank is 0."""
     alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank), "GROUP_WORLD_SIZE": str(size)}
     return {"MASTER_ADDR": first[0], "MASTER_PORT": first[1], "RANK": str(rank), "WORLD_SIZE": str(size), **alone}
@@ -150,12 +173,6 @@ def _horovod(rank: int, size: int, record: TaskRecord, first: tuple[str, str]) -
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
     }
-
-
-_RANK_VARIABLES: Mapping[Strategy, Callable[[int, int, TaskRecord, tuple[str, str]], Variables]] = {
-    Strategy.PYTORCH_DDP: _pytorch,
-    Strategy.HOROVOD: _horovod,
-}
 
 
 # --- Addresses

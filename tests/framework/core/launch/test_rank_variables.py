@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import a_job, a_spec
+from builders import a_job, a_spec, needs
 from tf_scheduler.core.launch.cluster_spec import (
     DATA_SERVICE,
     cluster_of,
@@ -76,6 +76,18 @@ def test_pytorch_gets_rendezvous_and_rank() -> None:
         }.items() <= around.items()
 
 
+def test_torchrun_finds_nodes_and_processes() -> None:
+    """Without these it trains a model of its own in each task; a process per GPU."""
+    plain = a_job(WORKER, 1, section="worker")
+    gpus = a_job(WORKER, 1, needs=needs(gpus=2), section="gpu_worker", first_index=1)
+    variables = environments(a_spec(strategy=Strategy.PYTORCH_DDP, jobs=(plain, gpus)))
+
+    expected = {"PET_NNODES": "2", "PET_MASTER_ADDR": "10.0.0.1", "PET_MASTER_PORT": "31000"}
+    for rank, processes in enumerate(("1", "2")):
+        own = {"PET_NODE_RANK": str(rank), "PET_NPROC_PER_NODE": processes, "PET_RDZV_ENDPOINT": "10.0.0.1:31000"}
+        assert {**expected, **own}.items() <= variables[f"worker-{rank}"].items()
+
+
 def test_horovod_gets_rendezvous_and_rank() -> None:
     """As horovodrun for hosts with one slot; the chief is rank 0, its executor serves."""
     spec = service(Strategy.HOROVOD, worker=1, chief=1)
@@ -100,7 +112,9 @@ def test_other_strategies_get_no_world_size(strategy) -> None:
     """A library that sees WORLD_SIZE waits for the others."""
     variables = environments(service(strategy, worker=2, chief=1))
 
-    assert not {"RANK", "WORLD_SIZE", "HOROVOD_RANK"} & {name for around in variables.values() for name in around}
+    assert not {"RANK", "WORLD_SIZE", "PET_NNODES", "HOROVOD_RANK"} & {
+        name for around in variables.values() for name in around
+    }
 
 
 def test_side_jobs_have_no_rank() -> None:
