@@ -68,7 +68,12 @@ def test_torchrun_joins_the_processes_of_all_tasks(
 ) -> None:
     """The all-reduced sum of ones is their number, also after a rank was killed."""
     (tmp_path / "ddp.py").write_text(ALL_REDUCE)
-    service = {"name": "sums", "strategy": "pytorch_ddp", "python": "runtime:torch", "job_url": "ddp.py"}
+    service: dict[str, Any] = {
+        "name": "sums",
+        "strategy": "pytorch_ddp",
+        "python": "runtime:torch",
+        "job_url": "ddp.py",
+    }
     service |= {"command": f"torchrun {arguments} ddp.py", "environment": {"OMP_NUM_THREADS": "1", **variables}}
     worker = {"count": tasks, "cpus": 0.2, "mem": 512, "disk": 0}
     (tmp_path / "o.json").write_text(

@@ -96,6 +96,9 @@ def command(box: Mapping[str, Any], location: Location) -> Iterator[Action]:
         line = " ".join(part for part in (location.program, values.command_line(words)) if part)
     else:
         line = values.command_line(words)
+    if "--rdzv" in line:
+        kept = "PET_RDZV_ENDPOINT has the address of the first task, for static and c10d"
+        yield Note(location.path, f"--rdzv: omit an endpoint that names a pod: {kept}")
     folder = values.require_text(box["workingDir"]) if box.get("workingDir") else ""
     yield SetOption((location.section, "command"), f"cd {values.command_line([folder])} && {line}" if folder else line)
 

@@ -12,7 +12,7 @@ from typing import Any
 from tf_scheduler.model.spec import Strategy
 
 from . import pod, tables
-from .values import convert_name, each, integer, number, one_of, require_mapping, require_text
+from .values import convert_name, each, integer, nested_value, number, one_of, require_mapping, require_text
 
 PYTORCH = "PyTorchJob"
 #: Replica type in lower case -> section.
@@ -34,6 +34,26 @@ def _convert_clean_up(value: Any, location: tables.Location) -> Iterator[tables.
         yield tables.Note(
             location.path, "None: tasks run for another hour; set finish.keep_seconds to 0 for no limit, as in Kubeflow"
         )
+
+
+def _missing_clean_up(document: Mapping[str, Any]) -> Iterator[tables.Action]:
+    """Note the default of training-operator 1.6 and newer; older ones mean Running."""
+    places = (nested_value(document, "spec"), nested_value(document, "spec", "runPolicy"))
+    if not any(nested_value(place, "cleanPodPolicy") for place in places):
+        why = "running: the other tasks are stopped after the job; operators from 1.6 on let them run (None)"
+        yield tables.Note("spec.runPolicy.cleanPodPolicy", f"missing: finish.clean_up is {why}")
+
+
+def _convert_processes(value: Any, location: tables.Location) -> Iterator[tables.Action]:
+    if value in ("auto", "cpu", "gpu"):
+        yield tables.Note(location.path, f"{value}: torchrun starts a process for each GPU of the task, at least one")
+    else:
+        yield tables.SetOption(("service", "environment"), {"PET_NPROC_PER_NODE": str(integer(value))})
+
+
+def _convert_elastic(_value: Any, location: tables.Location) -> Iterator[tables.Action]:
+    why = "the number of workers is fixed: `replicas`; tasks find each other by PET_NNODES and PET_RDZV_ENDPOINT"
+    yield tables.Note(location.path, f"omitted: {why}; restart.max_failures limits restarts")
 
 
 def _convert_replicas(value: Any, location: tables.Location) -> Iterator[tables.Action]:
@@ -75,7 +95,9 @@ def _convert_version(value: Any, location: tables.Location) -> Iterator[tables.A
 
 
 _RUN_POLICY = (
-    tables.Row("cleanPodPolicy", ("finish.clean_up",), "same values, in lower case", _convert_clean_up),
+    tables.Row(
+        "cleanPodPolicy", ("finish.clean_up",), "same values, in lower case; default: running", _convert_clean_up
+    ),
     tables.option_row("activeDeadlineSeconds", "finish.deadline", "deadline of the whole job, in seconds", number),
     tables.option_row(
         "backoffLimit",
@@ -140,8 +162,13 @@ ROWS = (
         "spec.replicaSpecs", (), "v1alpha1: a list of replicas; default of tfReplicaType: MASTER", each(_listed)
     ),
     tables.Row("spec.pytorchReplicaSpecs", (), "of a PyTorchJob: Master, Worker; see below", _convert_replicas),
-    tables.Row("spec.nprocPerNode", (), "a task has one process: give each worker the GPUs of one process"),
-    tables.Row("spec.elasticPolicy", (), "the number of workers is fixed; recovery.shrink_after can reduce it"),
+    tables.Row(
+        "spec.nprocPerNode",
+        ("service.environment",),
+        "a number becomes PET_NPROC_PER_NODE, which torchrun reads; otherwise torchrun starts a process per GPU",
+        _convert_processes,
+    ),
+    tables.Row("spec.elasticPolicy", (), "the number of workers is fixed, see below", _convert_elastic),
 )
 #: Before training-operator 1.3 these fields were outside of runPolicy.
 OLDER_ROWS = tuple(_policies("spec"))
@@ -151,4 +178,5 @@ def convert(document: Mapping[str, Any], program: str) -> Iterator[tables.Action
     """Convert a TFJob or PyTorchJob; `program`: command of containers without one."""
     if document.get("kind") == PYTORCH:
         yield tables.SetOption(("service", "strategy"), Strategy.PYTORCH_DDP.value)
+    yield from _missing_clean_up(document)
     yield from tables.convert_tree((*ROWS, *OLDER_ROWS), document, tables.Location("", program=program))

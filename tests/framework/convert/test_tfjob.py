@@ -164,7 +164,9 @@ def test_pytorchjob_uses_strategy_pytorch_ddp() -> None:
         document = document.replace(old, new)
     job = yaml.safe_load(document)
     job["spec"]["pytorchReplicaSpecs"]["Master"] = {**job["spec"]["pytorchReplicaSpecs"]["Worker"], "replicas": 1}
-    job["spec"]["elasticPolicy"] = {"minReplicas": 1}
+    job["spec"] |= {"elasticPolicy": {"minReplicas": 1}, "nprocPerNode": "2"}
+    pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["containers"][0]["command"] = ["torchrun", "--rdzv_endpoint=small-worker-0:23456", "ddp.py"]
 
     result = convert_job_file(yaml.safe_dump(job).encode(), "it")
 
@@ -174,6 +176,28 @@ def test_pytorchjob_uses_strategy_pytorch_ddp() -> None:
         result.options["worker"]["count"],
     )
     assert "the number of workers is fixed" in notes(result)["spec.elasticPolicy"]
+    assert [{"name": "PET_NPROC_PER_NODE", "value": "2"}] == result.options["service"]["environment"]
+    path = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command"
+    assert "PET_RDZV_ENDPOINT" in notes(result)[path]
+
+
+@pytest.mark.parametrize(("value", "reported"), [("auto", "for each GPU"), ("two", "expected a whole number")])
+def test_nproc_per_node_without_number_is_reported(value: str, reported: str) -> None:
+    text = JOB.replace("TFJob", "PyTorchJob").replace("tfReplica", "pytorchReplica")
+    result = convert_job_file(text.replace("  runPolicy", f"  nprocPerNode: {value}\n  runPolicy").encode(), "it")
+
+    assert reported in notes(result)["spec.nprocPerNode"]
+    assert "environment" not in result.options["service"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_reported"), [("cleanPodPolicy: Running, ", False), ("", True), ("cleanPodPolicy: null, ", True)]
+)
+def test_missing_clean_up_is_reported(policy: str, is_reported: bool) -> None:
+    """Its meaning changed with operator 1.6, from Running to None."""
+    result = convert_job_file(JOB.replace("cleanPodPolicy: Running, ", policy).encode(), "it")
+
+    assert is_reported is ("spec.runPolicy.cleanPodPolicy" in notes(result))
 
 
 def test_fields_of_real_clusters_are_converted_or_reported() -> None:
