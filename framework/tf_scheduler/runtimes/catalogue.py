@@ -113,17 +113,18 @@ def _wheel_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
         return [wanted.others] if wanted.others else []
     exact = f"=={wanted.tensorflow}" if wanted.tensorflow.count(".") == 2 else f"=={wanted.tensorflow}.*"
     pins = ("protobuf<3.21",) if series < (2, 9) else ()  # undeclared requirement of TensorFlow before 2.9
-    calls = [(_distribution(series, wanted.gpu) + exact, *pins, *wanted.others)]
+    calls = [(_distribution(wanted.tensorflow, series, wanted.gpu) + exact, *pins, *wanted.others)]
     if series >= _KERAS_3:
         # Its dependencies would install a second TensorFlow.
         calls.append(("--no-deps", f"tf_keras=={series[0]}.{series[1]}.*"))
     return calls
 
 
-def _distribution(series: tuple[int, int], gpu: bool) -> str:
+def _distribution(version: str, series: tuple[int, int], gpu: bool) -> str:
     if not gpu:
-        return "tensorflow-cpu"
-    return "tensorflow-gpu" if series < (2, 0) else "tensorflow[and-cuda]" if series >= (2, 14) else "tensorflow"
+        # Of the versions before 2.1, only 1.15.0 is published as tensorflow-cpu.
+        return "tensorflow" if series < (2, 1) and version != "1.15.0" else "tensorflow-cpu"
+    return "tensorflow-gpu" if series < (2, 1) else "tensorflow[and-cuda]" if series >= (2, 14) else "tensorflow"
 
 
 def _series(version: str) -> tuple[int, int] | None:

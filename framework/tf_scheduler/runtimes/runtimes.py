@@ -13,9 +13,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 
 from tf_scheduler.errors import JobError
@@ -28,6 +30,22 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Lines of pip's output in an error.
 _MAX_LINES = 8
 _TRACEBACK = "Traceback (most recent call last):"
+#: Lines of output that are kept for an error.
+_MAX_KEPT = 1000
+#: Beginnings of pip's lines that show its progress, and the displayed characters of each.
+_PROGRESS = ("Downloading ", "Using cached ", "Processing ", "Building ", "Installing ")
+_WIDTH = 100
+#: Line before each import of the check.
+_IMPORTING = "importing "
+_IMPORT = f"""
+import importlib, sys
+for name in sys.argv[1:]:
+    print("{_IMPORTING}" + name, file=sys.stderr, flush=True)
+    importlib.import_module(name)
+"""
+#: Packages of every virtual environment.
+_TOOLS = ("pip", "setuptools", "wheel")
+Report = Callable[[str], object]
 _PRINT_VERSION = "import platform; print(platform.python_version())"
 
 
@@ -56,12 +74,10 @@ def runtimes_folder() -> Path:
     return (data_home if data_home.is_absolute() else Path.home() / ".local" / "share") / "dcos-tensorflow" / "runtimes"
 
 
-def create_runtime(
-    name: str, wanted: RuntimeRequest, python: str = "", begins: Callable[[], None] = lambda: None
-) -> tuple[Runtime, bool]:
+def create_runtime(name: str, wanted: RuntimeRequest, python: str = "", report: Report = str) -> tuple[Runtime, bool]:
     """Return the existing or created runtime, and whether it was created now.
 
-    `python`: a version such as `3.11`; empty: the running one. `begins`: called before the creation.
+    `python`: a version such as `3.11`; empty: the running one. `report`: called with lines about the progress.
     Raises JobError with all problems of the request, with pip's output, or if the name exists with other content.
     """
     interpreter, version = _interpreter(python)
@@ -74,8 +90,8 @@ def create_runtime(
         existing = _read(folder)
         if existing is not None:
             return _checked_content(existing, wanted, version), False
-        begins()
-        return _make(folder, wanted, interpreter, version), True
+        report(f"creating {name}; TensorFlow and PyTorch take a minute or more")
+        return _make(folder, wanted, (interpreter, version), report), True
 
 
 def list_runtimes() -> list[Runtime]:
@@ -148,15 +164,16 @@ def _checked_content(existing: Runtime, wanted: RuntimeRequest, version: str) ->
     return existing
 
 
-def _make(folder: Path, wanted: RuntimeRequest, interpreter: str, version: str) -> Runtime:
+def _make(folder: Path, wanted: RuntimeRequest, interpreter: tuple[str, str], report: Report) -> Runtime:
     _delete(folder)
     try:
-        _run("the creation of the virtual environment", [interpreter, "-m", "venv", str(folder)])
+        _run("the creation of the virtual environment", [interpreter[0], "-m", "venv", str(folder)])
         python = folder / "bin" / "python"
-        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
         for arguments in pip_arguments(wanted):
-            _run(f"pip install {' '.join(arguments)}", [*pip, *arguments], python.parent)
-        runtime = Runtime(folder.name, str(python), version, wanted.tensorflow, wanted.others, wanted.builds)
+            _run(f"pip install {' '.join(arguments)}", [*pip, *arguments], python.parent, report)
+        _check(python, report)
+        runtime = Runtime(folder.name, str(python), interpreter[1], wanted.tensorflow, wanted.others, wanted.builds)
         (folder / _COMPLETE).write_text(json.dumps(asdict(runtime)))
     except BaseException:
         _delete(folder)
@@ -164,16 +181,82 @@ def _make(folder: Path, wanted: RuntimeRequest, interpreter: str, version: str) 
     return runtime
 
 
-def _run(what: str, command: list[str], programs: Path | None = None) -> None:
+def _run(what: str, command: list[str], programs: Path | None = None, report: Report = str) -> None:
     """Run a program; `programs`: first in PATH. Raises JobError with the output's end."""
     environment = _environment()
     if programs is not None:
         environment["PATH"] = os.pathsep.join([str(programs), *os.get_exec_path()])
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        output = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        last = output[-1:] if _TRACEBACK in output else output[-_MAX_LINES:]  # a traceback of pip does not help users
-        raise JobError("\n".join([f"{what} failed with exit code {done.returncode}:", *last]))
+    output: deque[str] = deque(maxlen=_MAX_KEPT)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+    ) as process:
+        for line in filter(str.strip, process.stdout or ()):
+            output.append(line.rstrip())
+            if line.strip().startswith(_PROGRESS):
+                report(f"  {line.strip()[:_WIDTH]}")
+    if process.returncode:
+        lines = list(output)
+        last = lines[-1:] if _TRACEBACK in lines else lines[-_MAX_LINES:]  # a traceback of pip does not help users
+        raise JobError("\n".join([f"{what} failed with exit code {process.returncode}:", *last]))
+
+
+def _check(python: Path, report: Report) -> None:
+    """Check versions and imports. Raises JobError with the packages that do not match."""
+    report("checking the packages")
+    done = subprocess.run(
+        [str(python), "-m", "pip", "check", "--disable-pip-version-check"],
+        capture_output=True,
+        text=True,
+        env=_environment(),
+    )
+    # tf_keras requires `tensorflow`, and tensorflow-cpu is installed.
+    wrong = [line for line in done.stdout.splitlines() if "requires tensorflow, which" not in line]
+    if done.returncode and wrong:
+        raise JobError("\n".join(["the installed packages do not match:", *wrong[:_MAX_LINES]]))
+    modules = _requested_modules(next((python.parents[1] / "lib").glob("python*/site-packages")))
+    tried = subprocess.run(
+        [str(python), "-c", _IMPORT, *modules.values()],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=_environment(),
+    )
+    if reason := _import_problem(tried):
+        raise JobError(f"these packages do not work together: {', '.join(modules)}\n{reason}")
+
+
+def _import_problem(done: subprocess.CompletedProcess[str]) -> str:
+    """Return why an import failed, or empty; tensorflow_datasets only logs it."""
+    lines = done.stderr.splitlines()
+    if not done.returncode and _TRACEBACK not in lines:
+        return ""
+    end = lines.index(_TRACEBACK) if _TRACEBACK in lines else len(lines)
+    name = next((line.removeprefix(_IMPORTING) for line in reversed(lines[:end]) if line.startswith(_IMPORTING)), "")
+    packages = re.findall(r'^ +File ".*/site-packages/(\w+)', "\n".join(lines[end:]), re.MULTILINE)
+    errors = [line for line in lines[end:] if re.match(r"[\w.]+(Error|Exception|Exit)\b", line)]
+    reason = re.sub(r" \(/.*\)$", "", errors[-1]) if errors else f"exit code {done.returncode}"
+    return f"cannot import {name}{f', in {packages[-1]}' if packages else ''}: {reason}"
+
+
+def _requested_modules(folder: Path) -> dict[str, str]:
+    """Return name and version -> module of each package that was requested of pip."""
+    modules = {}
+    for package in metadata.distributions(path=[str(folder)]):
+        name = str(package.metadata["Name"])
+        if package.read_text("REQUESTED") is None or name in _TOOLS:
+            continue
+        present = (package.read_text("top_level.txt") or "").split()
+        candidates = [name.replace("-", "_"), *present, "tensorflow" if name.startswith("tensorflow") else ""]
+        importable = (each for each in candidates if each and _is_module(folder, each))
+        module = next(importable, "")
+        if module:
+            modules[f"{name} {package.version}"] = module
+    # TensorFlow first: packages that extend it expect its libraries.
+    return dict(sorted(modules.items(), key=lambda item: (item[1] != "tensorflow", item[0])))
+
+
+def _is_module(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
 
 
 def _environment() -> dict[str, str]:

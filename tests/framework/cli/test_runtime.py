@@ -5,7 +5,7 @@ A small package stands in for TensorFlow, which takes more than a minute to inst
 
 import json
 import subprocess
-import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,19 +18,23 @@ def home(home, tmp_path: Path):
     return {**home, "XDG_DATA_HOME": str(tmp_path / "data")}
 
 
-@pytest.fixture
-def wheel(tmp_path: Path):
-    """A package without content, so that nothing is downloaded."""
-    path = tmp_path / "marker-1.0-py3-none-any.whl"
-    script = (
-        "import sys, zipfile; w = zipfile.ZipFile(sys.argv[1], 'w'); d = 'marker-1.0.dist-info/'\n"
-        "w.writestr('marker.py', 'HERE = 1')\n"
-        "w.writestr(d + 'METADATA', 'Metadata-Version: 2.1\\nName: marker\\nVersion: 1.0\\n')\n"
-        "w.writestr(d + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n"
-        "w.writestr(d + 'RECORD', ''); w.close()"
-    )
-    subprocess.run([sys.executable, "-c", script, path], check=True)
+def make_wheel(path: Path, source: str) -> Path:
+    """A package of one module, so that nothing is downloaded."""
+    name = path.name.partition("-")[0]
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", source)
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", metadata)
+        archive.writestr(
+            f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{name}-1.0.dist-info/RECORD", "")
     return path
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    return make_wheel(tmp_path / "marker-1.0-py3-none-any.whl", "HERE = 1\n")
 
 
 def test_runtime_is_created_once_and_completely(run, tmp_path: Path, wheel: Path) -> None:
@@ -58,6 +62,25 @@ def test_runtime_is_created_once_and_completely(run, tmp_path: Path, wheel: Path
     assert 0 == run("runtime", "remove", "mine")[0]
     assert "" == run("runtime", "list")[1]
     assert "unknown runtime `mine`; valid names: none" in run("runtime", "remove", "mine")[2]
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_packages_that_do_not_match_leave_nothing(run, tmp_path: Path, wheel: Path, swallowed: bool) -> None:
+    """pip accepts some pairs that cannot be imported together; some only log it."""
+    source = "from marker import MISSING\n"
+    if swallowed:
+        source = (
+            "import logging\ntry:\n    from marker import MISSING\nexcept ImportError:\n    logging.exception('no')\n"
+        )
+    other = make_wheel(tmp_path / "other-1.0-py3-none-any.whl", source)
+
+    code, out, err = run("runtime", "create", "mine", "--package", wheel, "--package", other)
+
+    assert (1, "") == (code, out)
+    assert "  Processing" in err
+    assert "these packages do not work together: marker 1.0, other 1.0" in err
+    assert "cannot import other, in other: ImportError: cannot import name 'MISSING' from 'marker'\n" in err
+    assert not (tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine").exists()
 
 
 def test_package_is_built_against_the_runtime(run, tmp_path: Path, wheel: Path) -> None:

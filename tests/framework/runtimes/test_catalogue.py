@@ -67,8 +67,27 @@ def test_pip_arguments_of_each_version() -> None:
     assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == pip_arguments(
         RuntimeRequest("2.20", gpu=True, others=("pandas",))
     )
-    assert [("tensorflow-cpu==1.15.*", "protobuf<3.21")] == pip_arguments(RuntimeRequest("1.15"))
+    assert [("tensorflow==1.15.*", "protobuf<3.21")] == pip_arguments(RuntimeRequest("1.15"))
     assert [("six",)] == pip_arguments(RuntimeRequest(others=("six",)))
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "name"),
+    [
+        ("1.15.0", False, "tensorflow-cpu"),
+        ("1.15.5", False, "tensorflow"),
+        ("1.15.5", True, "tensorflow-gpu"),
+        ("2.0.4", False, "tensorflow"),
+        ("2.0", True, "tensorflow-gpu"),
+        ("2.1", False, "tensorflow-cpu"),
+        ("2.1", True, "tensorflow"),
+    ],
+)
+def test_old_versions_have_published_packages(version: str, gpu: bool, name: str) -> None:
+    """tensorflow-cpu lacks most versions before 2.1."""
+    ((package, *_),) = pip_arguments(RuntimeRequest(version, gpu=gpu))
+
+    assert name == package.partition("=")[0]
 
 
 def test_source_builds_come_last_without_cache() -> None:

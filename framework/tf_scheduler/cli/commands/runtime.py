@@ -35,13 +35,11 @@ def create(
 ) -> None:
     """Create the runtime NAME, unless it exists.
 
-    A failed attempt leaves no files.
+    Prints progress on standard error, and checks that the packages can be imported together. A failed attempt leaves
+    no files.
     """
-
-    def notify() -> None:
-        click.echo(f"creating {name}; TensorFlow and PyTorch take a minute or more", err=True)
-
-    result, made = runtimes.create_runtime(name, RuntimeRequest(tensorflow, gpu, others, builds), python, notify)
+    request = RuntimeRequest(tensorflow, gpu, others, builds)
+    result, made = runtimes.create_runtime(name, request, python, lambda line: click.echo(line, err=True))
     text = f"{result.name} {'is created' if made else 'already exists'}: {result.python}"
     echo_result({**asdict(result), "made": made}, f'{text}\nin options: "python": "runtime:{result.name}"', as_json)
 
