@@ -33,9 +33,9 @@ def _some(amount: Any) -> bool:
         return False
 
 
-def has_memory(box: Mapping[str, Any]) -> bool:
-    """Return whether the container requests memory."""
-    return _amount(values.mapping_or_empty(box.get("resources")), ("memory",)) is not None
+def requests(box: Mapping[str, Any], resource: str) -> bool:
+    """Return whether the container requests the resource."""
+    return _amount(values.mapping_or_empty(box.get("resources")), (resource,)) is not None
 
 
 def _amount(resources: Mapping[str, Any], names: Sequence[str], first: str = "limits") -> Any:

@@ -200,10 +200,17 @@ class Conversion:
     warnings: tuple[Note, ...]
 
 
-def convert_job_file(data: bytes, source: str, program: str = "", strategy: str = "") -> Conversion:
+def convert_job_file(
+    data: bytes,
+    source: str,
+    program: str = "",
+    strategy: str = "",
+    adapt: Callable[[dict[str, Any]], Sequence[Note]] = lambda _: (),
+) -> Conversion:
     """Convert a job file to options.
 
     `program`: command line for images without one. `strategy`: distribution strategy; empty: guessed from the jobs.
+    `adapt`: changes the options before they are checked, and returns notes.
     Raises OptionsError for an invalid file, InvalidConversionError if the result is invalid.
     """
     job = read_job_file(data, source)
@@ -219,6 +226,7 @@ def convert_job_file(data: bytes, source: str, program: str = "", strategy: str 
         for section in _COUNTED:
             options.setdefault(section, {}).setdefault("count", 0)
         notes += _strategy(options, strategy)
+    notes += adapt(options)
     options = as_lists(options)
     _check(job.kind, options, source, (*job.notes, *notes))
     effects = [Note(notice.path, notice.message) for notice in ineffective_options(resolve(options))]

@@ -9,6 +9,8 @@ from . import container
 from .tables import Action, Location, Note, Row, SetOption, convert_tree, ignore, option_row, unexpected_value
 from .values import each, integer, mapping_or_empty, nested_value, number, require_bool, require_field, require_text
 
+#: End of the note on an amount that the file omits.
+NOT_REQUESTED = "keeps its default"
 #: Kind of a volume -> alternative.
 _INSTEAD = {
     "emptyDir": "use the sandbox of the task",
@@ -96,8 +98,10 @@ def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
     yield from () if replica.get("replicas") is not None else (SetOption((location.section, "count"), 1),)
     if main.get("command") is None and main.get("args") is None:
         yield from container.command(main, location)
-    if not container.has_memory(main):
-        yield Note(location.path, f"no memory is requested, so {location.section}.mem keeps its default")
+    for resource, option in (("cpu", "cpus"), ("memory", "mem")):
+        if not container.requests(main, resource):
+            why = f"no {resource} is requested, so {location.section}.{option} {NOT_REQUESTED}"
+            yield Note(f"{location.path}: {resource}", why)
 
 
 def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

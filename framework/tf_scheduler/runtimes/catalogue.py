@@ -98,6 +98,18 @@ def _tensorflow_problems(version: str, minor: int | None) -> list[str]:
     return []
 
 
+def creation_arguments(series: tuple[int, int] | None, own_minor: int) -> tuple[str, str]:
+    """Return name and arguments of `runtime create`; `None`: the newest TensorFlow.
+
+    The Python is that of this command, 3.`own_minor`, if TensorFlow supports it.
+    """
+    version = max(series or max(_PYTHONS), _OLDEST)
+    first, last = _PYTHONS[max(start for start in _PYTHONS if start <= version)]
+    name = f"{version[0]}.{version[1]}"
+    python = "" if first <= own_minor <= last else f" --python 3.{last}"
+    return f"tf{name}", f"tf{name} --tensorflow {name}{python}"
+
+
 def pip_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
     """Return the arguments of each call of `pip install`."""
     calls = _wheel_arguments(wanted)

@@ -113,6 +113,15 @@ def test_backoff_limit_0_allows_no_failure() -> None:
     assert 0 == convert_job_file(JOB.encode(), "it").options["restart"]["max_failures"]
 
 
+def test_amount_that_is_not_requested_is_reported() -> None:
+    """Its default, 1 cpu or 4096 MB, may be another than the program needs."""
+    for requested, missing, option in (("cpu: 1", "memory", "mem"), ("memory: 1Gi", "cpu", "cpus")):
+        reported = notes(convert_job_file(JOB.replace("cpu: 1", requested).encode(), "it"))
+
+        assert f"no {missing} is requested, so worker.{option} keeps its default" == reported[f"{WORKER}: {missing}"]
+        assert 1 == sum("keeps its default" in message for message in reported.values())
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "path"),
     [

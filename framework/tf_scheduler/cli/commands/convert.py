@@ -2,54 +2,176 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, json_option
-from tf_scheduler.convert.conversion import InvalidConversionError, convert_job_file
+from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
+from tf_scheduler.convert.local import Libraries, localize, missing_programs
+from tf_scheduler.convert.pod import NOT_REQUESTED
 from tf_scheduler.convert.tables import Note
-from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.convert.values import command_line
+from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
+from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 
 from .options import file_type, force_option, output_option, print_or_write, read, source_name
 
+_TORCH = ("torch", "torch --package torch --package numpy")
+
 
 @click.command()
-@examples("convert job.yaml -o options.json", "convert tony.xml --strategy parameter_server")
+@examples("convert job.yaml -o options.json", "convert tony.xml --local --program train.py -o options.json")
 @click.argument("file", type=file_type)
 @output_option
 @force_option
-@click.option(
-    "--command", "program", default="", metavar="COMMAND", help="Command for containers that have no command."
-)
+@click.option("--command", default="", help="Command for containers that have no command.")
 @click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: derived from jobs.")
+@click.option("--local", is_flag=True, help="Fit the options to this machine. Default of -o: options.json.")
+@click.option(
+    "--program", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="With --local: program or archive."
+)
+@click.option("--python", default="", metavar="PYTHON", help="With --local: such as runtime:NAME. Default: derived.")
 @json_option
-def convert(file: Path, output: Path | None, force: bool, program: str, strategy: str | None, as_json: bool) -> None:
+def convert(
+    file: Path,
+    output: Path | None,
+    force: bool,
+    command: str,
+    strategy: str | None,
+    local: bool,
+    program: Path | None,
+    python: str,
+    as_json: bool,
+) -> None:
     """Convert FILE to an options file.
 
     FILE is a TFJob or PyTorchJob of Kubeflow, a tony.xml of TonY, an options file of beta-tensorflow, or - for standard
     input. A warning on standard error names each field that cannot be converted. docs/migrate lists all fields.
     """
+    if not local and (program or python):
+        raise click.UsageError("--program and --python need --local")
+    output = output or (Path("options.json") if local else None)
+    data, request = read(file), None
     try:
-        result = convert_job_file(read(file), source_name(file), program, strategy or "")
+        if local and output is not None:
+            request = _Local(data, source_name(file), command, strategy or "", output.parent, program, python)
+            result = request.convert()
+        else:
+            result = convert_job_file(data, source_name(file), command, strategy or "")
     except InvalidConversionError as error:
         if as_json:
             notes = (Problem(note.path, note.message) for note in error.warnings)
             raise OptionsError([*error.problems, *notes]) from error
         _warn(error.warnings)
         raise
+    run = [*request.steps, f"dcos-tensorflow local run {command_line([output])}"] if request else []
     if not as_json:
         _warn(result.warnings)
     print_or_write(result.options, output, force, quiet=as_json)
     if as_json:
         warnings = [asdict(note) for note in result.warnings]
-        echo_json({"kind": result.kind.value, "options": result.options, "warnings": warnings})
+        more = {"next": run} if run else {}
+        echo_json({"kind": result.kind.value, "options": result.options, "warnings": warnings, **more})
+        return
+    for line in run:
+        click.echo(f"next: {line}")
 
 
 def _warn(warnings: Sequence[Note]) -> None:
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
+
+
+@dataclass(slots=True)
+class _Local:
+    """A conversion for this machine."""
+
+    data: bytes
+    source: str
+    command: str
+    strategy: str
+    #: Folder of the options file, to which the path of the program is relative.
+    folder: Path
+    program: Path | None
+    python: str
+    #: Commands to run before the job.
+    steps: tuple[str, ...] = ()
+
+    def convert(self) -> Conversion:
+        """Convert; ask for a missing program. Raises JobError without a terminal."""
+        try:
+            result, problem = self._try(), None
+        except InvalidConversionError as error:
+            if self.program or self.command:
+                raise
+            result, problem = None, error
+        missing = ["command"] if result is None else missing_programs(result.options, os.path.exists)
+        if result is not None and not missing:
+            return result
+        files = [name for name in missing if name != "command"]
+        what = f"{', '.join(files)}: only in the image" if files else "the file names no program"
+        if not sys.stdin.isatty():
+            _warn(problem.warnings if problem else result.warnings if result else ())
+            raise JobError(f"{self.source}: {what}; pass its file or archive with --program PATH")
+        click.echo(what, err=True)
+        self.program = click.prompt("program", type=click.Path(exists=True, dir_okay=False, path_type=Path), err=True)
+        return self._try()
+
+    def _try(self) -> Conversion:
+        name = self.program.name if self.program else ""
+        # A file's own command has precedence in Kubeflow; in TonY, a program is used only where a command is missing.
+        default = self.command or (
+            f"python {command_line([name])}" if name and b"<" not in self.data.lstrip()[:1] else ""
+        )
+        result = convert_job_file(self.data, self.source, default, self.strategy, self._adapt)
+        # Here the sizes of all tasks are set.
+        return replace(result, warnings=tuple(note for note in result.warnings if NOT_REQUESTED not in note.message))
+
+    def _adapt(self, options: dict[str, Any]) -> list[Note]:
+        path = os.path.relpath(self.program, self.folder) if self.program else ""
+        text = self.program.read_text(errors="replace") if self.program and self.program.suffix == ".py" else ""
+        notes, needed = localize(options, self.program.name if self.program else "", path, _fits, text)
+        python = self.python or self._runtime(needed)
+        if python:
+            options["service"]["python"] = python
+        return notes
+
+    def _runtime(self, needed: Libraries) -> str:
+        """Return the option `python`, empty if this Python suits; note how to create it."""
+        from tf_scheduler.runtimes.catalogue import creation_arguments
+        from tf_scheduler.runtimes.runtimes import list_runtimes  # slow import, rarely needed
+
+        if find_spec("torch" if needed.torch else "tensorflow") and needed.tensorflow is None:
+            return ""
+        name, arguments = _TORCH if needed.torch else creation_arguments(needed.tensorflow, sys.version_info.minor)
+        if name not in {runtime.name for runtime in list_runtimes()}:
+            self.steps = (f"dcos-tensorflow runtime create {arguments}",)
+        return RUNTIME_PREFIX + name
+
+
+def _fits(options: dict[str, Any]) -> bool:
+    """Return whether the local cluster can run the job; True for invalid options."""
+    from mesos_local.agents import default_agents  # slow imports, rarely needed
+    from tf_scheduler.options.load import resolve
+    from tf_scheduler.options.spec import to_spec
+
+    from .run import check_feasible
+
+    try:
+        spec = to_spec(resolve(options, {"executor": {"url": "file:///executor"}}))
+    except OptionsError:
+        return True  # reported later
+    try:
+        check_feasible(spec, default_agents())
+    except JobError:
+        return False
+    return True

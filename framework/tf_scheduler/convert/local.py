@@ -1,0 +1,176 @@
+"""Adapt converted options to a local run: program, small tasks, no images. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tf_scheduler.model.spec import CleanupPolicy, Strategy
+from tf_scheduler.options.schema.jobs import JOBS
+
+from .tables import Note, display_value
+from .values import command_line
+
+Options = dict[str, Any]
+#: Options that need a prepared cluster.
+_OF_CLUSTERS = (
+    *("checkpoint_dir", "shared_filesystem", "hdfs", "role", "region", "user", "principal"),
+    *("service_account", "service_account_secret", "virtual_network_enabled", "virtual_network_name"),
+)
+_IMAGES = ("tf_image", "gpu_tf_image", "image")
+_ARCHIVE = (".zip", ".tgz", ".tar.gz", ".tar", ".tar.bz2", ".tar.xz")
+#: Amounts of a task, the largest first: cpus and MB.
+_SIZES = ((0.5, 1024), (0.25, 1024), (0.1, 1024), (0.1, 512))
+_SCRIPT = re.compile(r"(?<![\w./~-])[\w./~-]+\.py\b")
+_PYTHON = re.compile(r"(?<!\S)(?:\S*/)?python[\d.]*(?=\s)")
+_FOLDER = re.compile(r"^cd ('[^']*'|\S+) && ")
+
+_TF_1 = re.compile(r"\btensorflow\.(contrib|examples)\b|\btf\.contrib\b")
+#: Names that only TensorFlow 1 has at the top.
+_TF_1_NAMES = re.compile(r"\btf\.(app|flags|placeholder|Session|ConfigProto|get_variable)\b")
+_ESTIMATOR = re.compile(r"\b(tf|tensorflow)\.estimator\b|\btensorflow_estimator\b")
+_TORCH = re.compile(r"^\s*(import|from)\s+torch", re.MULTILINE)
+_TENSORFLOW = re.compile(r"^\s*(import|from)\s+(tensorflow|tf_keras|keras)\b", re.MULTILINE)
+_IMAGE_VERSION = re.compile(r"tensorflow[^/:]*:v?([12])\.(\d+)")
+#: Newest TensorFlow with Estimators, and the first with Keras 3.
+_LAST_ESTIMATOR, _KERAS_3 = (2, 15), (2, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    """What the images and the program need."""
+
+    torch: bool = False
+    #: Newest suitable TensorFlow; `None`: the newest.
+    tensorflow: tuple[int, int] | None = None
+
+
+def localize(
+    options: Options, program: str, url: str, fits: Callable[[Options], bool], source: str = ""
+) -> tuple[list[Note], Libraries]:
+    """Change converted options in place; return notes, and the needed libraries.
+
+    `program`: file name of the program, and `url` its path; empty if unknown. `source`: its text. `fits`: whether this
+    machine can run the job.
+    """
+    images, notes = list(_take_images(options)), list(_omit(options))
+    notes += [*_drop_gpus(options), *_shrink(options, fits)]
+    notes += _use_program(options, program, url)
+    needed = needed_libraries(images, source, is_torch=options["service"].get("strategy") == Strategy.PYTORCH_DDP.value)
+    return [*notes, *_use_legacy_keras(options, needed, source)], needed
+
+
+def missing_programs(options: Options, exists: Callable[[str], bool]) -> list[str]:
+    """Return the program files of commands that only the images have, or `command`."""
+    service = options.get("service", {})
+    if service.get("job_url") and "://" not in service["job_url"]:
+        return []
+    sections = [options[section] for section in JOBS if options.get(section, {}).get("count", 0)]
+    commands = [section.get("command") or service.get("command", "") for section in sections]
+    files = [file for command in commands for file in _SCRIPT.findall(command) if not exists(file)]
+    return list(dict.fromkeys([*([] if all(commands) else ["command"]), *files]))
+
+
+def needed_libraries(images: list[str], source: str, *, is_torch: bool) -> Libraries:
+    """Return the newest libraries that suit the tags of the images and the imports."""
+    if is_torch or (_TORCH.search(source) and not _TENSORFLOW.search(source)):
+        return Libraries(torch=True)
+    tags = [(int(match[1]), int(match[2])) for image in images if (match := _IMAGE_VERSION.search(image))]
+    if _TF_1.search(source) or (_TF_1_NAMES.search(source) and "compat.v1" not in source):
+        tags.append((1, 15))
+    elif _ESTIMATOR.search(source):
+        tags.append(_LAST_ESTIMATOR)
+    return Libraries(tensorflow=min(tags, default=None))
+
+
+def _take_images(options: Options) -> Iterator[str]:
+    for section in ("service", *JOBS):
+        for name in _IMAGES:
+            image = options.get(section, {}).pop(name, None)
+            if image:
+                yield str(image)
+
+
+def _omit(options: Options) -> Iterator[Note]:
+    service = options["service"]
+    omitted: Options = {name: options.pop(name) for name in ("volumes", "secrets") if name in options}
+    omitted |= {f"service.{name}": service.pop(name) for name in _OF_CLUSTERS if name in service}
+    for section in JOBS:
+        if "placement_constraint" in options.get(section, {}):
+            omitted[f"{section}.placement_constraint"] = options[section].pop("placement_constraint")
+    if options.get("finish", {}).get("clean_up") == CleanupPolicy.NONE.value:  # the run would wait for its servers
+        omitted["finish.clean_up"] = options["finish"].pop("clean_up")
+    for path, value in omitted.items():
+        yield Note(path, f"{display_value(value)} omitted: a local run has its own, or none")
+
+
+def _drop_gpus(options: Options) -> Iterator[Note]:
+    moved = options.pop("gpu_worker", {})
+    if count := moved.get("count", 0):
+        worker = options.setdefault("worker", {})
+        options["worker"] = {**moved, **worker, "count": worker.get("count", 0) + count}
+    for section in JOBS:
+        if gpus := options.get(section, {}).pop("gpus", 0):
+            yield Note(
+                f"{section}.gpus", f"{gpus} omitted: a local run has no GPUs to spare; add it if this machine has"
+            )
+
+
+def _shrink(options: Options, fits: Callable[[Options], bool]) -> Iterator[Note]:
+    sections = [section for section in JOBS if options.get(section, {}).get("count", 0)]
+    old = {section: dict(options[section]) for section in sections}
+    for cpus, mem in _SIZES:
+        for section in sections:
+            before = old[section]
+            sizes = {"cpus": min(before.get("cpus", cpus), cpus), "mem": min(before.get("mem", mem), mem), "disk": 0}
+            options[section].update(sizes)
+        if fits(options):
+            break
+    worker = options.get("worker", {})
+    while worker.get("count", 0) > 1 and not fits(options):
+        worker["count"] -= 1
+    for section, before in old.items():
+        names = [name for name in ("count", "cpus", "mem", "disk") if name in before]
+        changes = [f"{name} {before[name]:g} to {options[section][name]:g}" for name in names]
+        changes = [text for text in changes if text.split()[1] != text.split()[3]]
+        if changes:
+            yield Note(section, f"reduced to fit this machine: {', '.join(changes)}")
+
+
+def _use_program(options: Options, program: str, url: str) -> Iterator[Note]:
+    service = options["service"]
+    if program:
+        if "job_url" in service:
+            yield Note("service.job_url", f"{service['job_url']} replaced by {url}")
+        service["job_url"] = url
+    is_archive = program.endswith(_ARCHIVE)
+    for section in ("service", *JOBS):
+        if command := options.get(section, {}).get("command"):
+            options[section]["command"] = changed = _local_command(command, "" if is_archive else program)
+            if changed != command:
+                yield Note(f"{section}.command", f"`{command}` became `{changed}`")
+    has_own = all(options[section].get("command") for section in JOBS if options.get(section, {}).get("count", 0))
+    if program and not is_archive and not has_own:
+        service.setdefault("command", f"python {command_line([program])}")
+
+
+def _local_command(command: str, program: str) -> str:
+    """Replace paths of the image: the interpreter, the working directory, the program."""
+    local = _PYTHON.sub("python", _FOLDER.sub("", command))
+    scripts = dict.fromkeys(_SCRIPT.findall(local))
+    same = [script for script in scripts if posixpath.basename(script) == program]
+    for script in same or (scripts if program and len(scripts) == 1 else ()):
+        local = local.replace(script, command_line([program]))
+    return local
+
+
+def _use_legacy_keras(options: Options, needed: Libraries, source: str) -> Iterator[Note]:
+    """Keras 3 does not support Model.fit with these strategies."""
+    strategies = (Strategy.MULTI_WORKER_MIRRORED.value, Strategy.PARAMETER_SERVER.value)
+    is_new = needed.tensorflow is None or needed.tensorflow >= _KERAS_3
+    if options["service"].get("strategy") in strategies and ".fit(" in source and is_new and "tf_keras" not in source:
+        options["service"].setdefault("environment", {})["TF_USE_LEGACY_KERAS"] = "1"
+        yield Note("service.environment", "TF_USE_LEGACY_KERAS=1 added: Model.fit of Keras 3 has no such strategy")

@@ -1,0 +1,164 @@
+"""`convert --local`: published job files run on this machine without an edit."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from own_runtimes import need
+
+TFJOB = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: dist-mnist-for-e2e-test}
+spec:
+  runPolicy: {cleanPodPolicy: None}
+  tfReplicaSpecs:
+    PS:
+      replicas: 1
+      restartPolicy: Never
+      template: {spec: {containers: [{name: tensorflow, image: "kubeflow/tf-dist-mnist-test:1.0"}]}}
+    Worker:
+      replicas: 2
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+          - name: tensorflow
+            image: kubeflow/tf-dist-mnist-test:1.0
+            resources: {limits: {nvidia.com/gpu: 1, memory: 64Gi}, requests: {cpu: 16}}
+"""
+PYTORCHJOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: pytorch-dist-mnist-gloo}
+spec:
+  pytorchReplicaSpecs:
+    Master: &replica
+      replicas: 1
+      restartPolicy: OnFailure
+      template:
+        spec:
+          containers:
+          - name: pytorch
+            image: gcr.io/example/pytorch-mnist:latest
+            command: [torchrun, /opt/mnist/src/mnist.py, "--epochs=1"]
+            resources: {limits: {nvidia.com/gpu: 1}}
+    Worker: *replica
+"""
+TONY = """<configuration>
+  <property><name>tony.application.name</name><value>mnist</value></property>
+  <property><name>tony.ps.instances</name><value>1</value></property>
+  <property><name>tony.worker.instances</name><value>2</value></property>
+  <property><name>tony.worker.memory</name><value>40g</value></property>
+  <property><name>tony.docker.enabled</name><value>true</value></property>
+  <property><name>tony.docker.containers.image</name><value>tensorflow/tensorflow:2.4.1</value></property>
+  <property><name>tony.containers.command</name><value>/opt/venv/bin/python3 src/mnist.py --steps 5</value></property>
+</configuration>
+"""
+#: Trains as the published programs start to: servers that join, and workers that end.
+TENSORFLOW = """
+import json, os
+import tensorflow.compat.v1 as tf
+config = json.loads(os.environ["TF_CONFIG"])
+job, index = config["task"]["type"], config["task"]["index"]
+server = tf.train.Server(tf.train.ClusterSpec(config["cluster"]), job_name=job, task_index=index)
+print(job, index, flush=True)
+if job == "ps":
+    server.join()
+"""
+TORCH = """
+import torch
+from torch import distributed
+distributed.init_process_group("gloo")
+total = torch.ones(())
+distributed.all_reduce(total)
+assert total.item() == 2, total
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.mesos
+@pytest.mark.tensorflow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("file", "content", "program", "arguments"),
+    [
+        ("tfjob.yaml", TFJOB, TENSORFLOW, ()),
+        ("pytorchjob.yaml", PYTORCHJOB, TORCH, ()),
+        ("tony.xml", TONY, TENSORFLOW, ("--python", sys.executable)),
+    ],
+)
+def test_converted_file_runs_without_an_edit(
+    run, tmp_path: Path, file: str, content: str, program: str, arguments: tuple[str, ...]
+) -> None:
+    """With any program for the one in the image, and exit code 0."""
+    if program is TORCH:
+        need("torch", "--package", "torch==2.13.0+cpu", "--package", "numpy", slow=False)
+    (tmp_path / file).write_text(content)
+    (tmp_path / "mnist.py").write_text(program)
+    target = tmp_path / "options.json"
+
+    code, out, err = run(
+        "convert", tmp_path / file, "--local", "--program", tmp_path / "mnist.py", *arguments, "-o", target
+    )
+    assert 0 == code, err
+    assert f"next: dcos-tensorflow local run {target}" == out.splitlines()[-1]
+    assert "reduced to fit this machine" in err or program is TORCH
+    assert "keeps its default" not in err
+    done = run("local", "run", target)
+
+    assert 0 == done[0], done[1] + done[2]
+
+
+def test_missing_program_is_named(run, tmp_path: Path) -> None:
+    """Without a terminal nothing is written; a missing command is the same question."""
+    for file, content, what in (
+        ("a.yaml", TFJOB, "names no program"),
+        ("b.yaml", PYTORCHJOB, "/opt/mnist/src/mnist.py"),
+    ):
+        (tmp_path / file).write_text(content)
+
+        code, out, err = run("convert", tmp_path / file, "--local", "-o", tmp_path / "options.json")
+
+        assert (1, "") == (code, out)
+        assert what in err
+        assert "--program PATH" in err
+    assert not (tmp_path / "options.json").exists()
+
+
+def test_terminal_asks_for_the_program(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(PYTORCHJOB)
+    (tmp_path / "mnist.py").write_text(TORCH)
+    command = [sys.executable, "-m", "tf_scheduler", "convert", "job.yaml", "--local", "--python", "x"]
+    master, slave = pty.openpty()
+    try:
+        os.write(master, b"mnist.py\n")
+        done = subprocess.run(command, stdin=slave, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    finally:
+        os.close(master)
+        os.close(slave)
+
+    assert 0 == done.returncode, done.stderr
+    options = json.loads((tmp_path / "options.json").read_text())
+    assert ("mnist.py", "torchrun mnist.py --epochs=1") == (options["service"]["job_url"], options["chief"]["command"])
+
+
+def test_image_tag_suggests_a_runtime(run, tmp_path: Path) -> None:
+    """With the command that creates it."""
+    (tmp_path / "tony.xml").write_text(TONY)
+    (tmp_path / "mnist.py").write_text(TENSORFLOW)
+
+    code, out, err = run(
+        "convert", tmp_path / "tony.xml", "--local", "--program", tmp_path / "mnist.py", "-o", tmp_path / "o.json"
+    )
+
+    assert 0 == code, err
+    assert "next: dcos-tensorflow runtime create tf2.4 --tensorflow 2.4 --python 3.8" in out
+    assert "runtime:tf2.4" == json.loads((tmp_path / "o.json").read_text())["service"]["python"]

@@ -1,0 +1,111 @@
+"""Adaptation of converted options to a laptop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tf_scheduler.convert.local import Libraries, localize, missing_programs, needed_libraries
+from tf_scheduler.runtimes.catalogue import creation_arguments
+
+
+def adapted(options, program="train.py", source="", fits=lambda _: True):
+    notes, needed = localize(options, program, program, fits, source)
+    return {note.path: note.message for note in notes}, needed
+
+
+@pytest.mark.parametrize(
+    ("image", "source", "expected"),
+    [
+        ("tensorflow/tensorflow:1.13.1-py3", "", Libraries(tensorflow=(1, 13))),
+        ("tensorflow/tensorflow:2.4.1-gpu", "tf.estimator.Estimator", Libraries(tensorflow=(2, 4))),
+        ("", "from tensorflow.examples.tutorials.mnist import input_data", Libraries(tensorflow=(1, 15))),
+        ("", "import tensorflow.contrib.slim", Libraries(tensorflow=(1, 15))),
+        ("", "import tensorflow as tf\ntf.app.run()", Libraries(tensorflow=(1, 15))),
+        ("", "import tensorflow.compat.v1 as tf\ntf.app.run()", Libraries()),
+        ("", "tf.estimator.train_and_evaluate()", Libraries(tensorflow=(2, 15))),
+        ("nvcr.io/nvidia/tensorflow:20.12-tf2-py3", "", Libraries()),
+        ("", "import torch\n", Libraries(torch=True)),
+    ],
+)
+def test_newest_suitable_library_is_suggested(image: str, source: str, expected: Libraries) -> None:
+    assert expected == needed_libraries([image], source, is_torch=False)
+
+
+@pytest.mark.parametrize(
+    ("series", "own", "expected"),
+    [
+        ((1, 13), 11, "tf1.15 --tensorflow 1.15 --python 3.7"),
+        ((2, 15), 11, "tf2.15 --tensorflow 2.15"),
+        (None, 11, "tf2.21 --tensorflow 2.21"),
+        ((2, 4), 12, "tf2.4 --tensorflow 2.4 --python 3.8"),
+    ],
+)
+def test_runtime_is_created_with_a_supported_python(series, own: int, expected: str) -> None:
+    assert expected == creation_arguments(series, own)[1]
+
+
+def test_tasks_shrink_until_they_fit() -> None:
+    """First the amounts, then the number of workers; smaller amounts stay."""
+    options = {"service": {}, "worker": {"count": 9, "cpus": 4, "mem": 100, "command": "x"}}
+
+    notes, _ = adapted(options, fits=lambda changed: changed["worker"]["count"] < 4 and changed["worker"]["cpus"] < 0.2)
+
+    assert {"count": 3, "cpus": 0.1, "mem": 100, "disk": 0, "command": "x"} == options["worker"]
+    assert "reduced to fit this machine: count 9 to 3, cpus 4 to 0.1" == notes["worker"]
+
+
+def test_options_of_clusters_are_omitted() -> None:
+    worker = {"count": 1, "gpus": 2, "image": "i", "placement_constraint": "[]", "command": "x"}
+    options = {"service": {"role": "r", "checkpoint_dir": "hdfs://x"}, "volumes": [1], "gpu_worker": worker}
+    options["finish"] = {"clean_up": "none"}
+
+    notes, _ = adapted(options)
+
+    assert {"service": {"job_url": "train.py"}, "finish": {}} == {
+        name: value for name, value in options.items() if name != "worker"
+    }
+    assert {"count", "cpus", "mem", "disk", "command"} == set(options["worker"])
+    assert {"volumes", "service.role", "service.checkpoint_dir", "gpu_worker.placement_constraint"} <= set(notes)
+
+
+@pytest.mark.parametrize(
+    ("command", "program", "expected"),
+    [
+        ("cd /opt/x && python3.7 /opt/x/main.py --a 1", "train.py", "python train.py --a 1"),
+        ("/opt/conda/bin/python a.py b.py", "b.py", "python a.py b.py"),
+        ("python /opt/a.py /opt/b.py", "b.py", "python /opt/a.py b.py"),
+        ("torchrun /opt/a.py", "all.zip", "torchrun /opt/a.py"),
+        ("nvidia-smi", "train.py", "nvidia-smi"),
+    ],
+)
+def test_command_starts_the_own_program(command: str, program: str, expected: str) -> None:
+    options = {"service": {}, "worker": {"count": 1, "command": command}}
+
+    adapted(options, program)
+
+    assert expected == options["worker"]["command"]
+
+
+def test_programs_of_the_image_are_missing() -> None:
+    options = {
+        "service": {"command": "python /opt/a.py"},
+        "worker": {"count": 1},
+        "chief": {"count": 0, "command": "b.py"},
+    }
+
+    assert ["/opt/a.py"] == missing_programs(options, lambda _: False)
+    assert [] == missing_programs(options, lambda _: True)
+    assert [] == missing_programs({**options, "service": {"job_url": "a.zip"}}, lambda _: False)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_set"), [("model.fit(x)", True), ("import tf_keras\nm.fit(x)", False), ("", False)]
+)
+def test_keras_2_is_selected_for_model_fit(source: str, is_set: bool) -> None:
+    options: dict[str, Any] = {"service": {"strategy": "multi_worker_mirrored"}, "worker": {"count": 2, "command": "x"}}
+
+    adapted(options, source=source)
+
+    assert is_set is ("environment" in options["service"])
