@@ -41,3 +41,14 @@ def test_local_cluster_rejects_container_options(tmp_path: Path, monkeypatch: py
 
     paths = ["worker.image", "service.virtual_network_enabled", "volumes"]
     assert paths == [problem.path for problem in caught.value.problems]
+
+
+def test_torchrun_of_separate_models_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before the run, because each task would succeed."""
+    service = {"strategy": "independent", "command": "torchrun ddp.py"}
+    document = {"service": service, "worker": {"count": 2}, "parameter_server": {"count": 0}}
+    (tmp_path / "options.json").write_text(json.dumps(document))
+
+    load_options(tmp_path / "options.json")
+
+    assert "notice: service.command: with strategy independent, torchrun trains" in capsys.readouterr().err
