@@ -8,12 +8,13 @@ import pytest
 from builders import a_spec, with_fields
 from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.api.views.overview import AgentRow, from_json, overview
+from tf_scheduler.api.views.overview import Activity, AgentRow, from_json, overview
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import TaskLaunched
+from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import Cause, Progress, Recovery, TaskState, TaskStatus
 
 
 @pytest.fixture
@@ -55,3 +56,85 @@ def test_unused_agents_are_limited(state) -> None:
 
     assert [f"host-{number:03}" for number in range(50)] == [agent.hostname for agent in view.agents]
     assert 10 == view.more_agents
+
+
+def running(**status):
+    """A state in which all tasks run, with these fields of their statuses."""
+    spec = a_spec()
+    records = [a_record(spec, task.name) for task in spec.tasks()]
+    statuses = [TaskStatus(record.id, **{"state": TaskState.RUNNING, **status}) for record in records]
+    state = apply(SchedulerState(spec), *map(TaskLaunched, records), *map(StatusStored, statuses))
+    return with_fields(state, connected=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"state": TaskState.STAGING}, Activity.FETCHING),
+        ({"state": TaskState.STARTING}, Activity.FETCHING),
+        ({"healthy": None}, Activity.IMPORTING),
+        ({"healthy": True}, Activity.RUNNING),
+        ({"healthy": False}, Activity.FROZEN),
+        ({"state": TaskState.KILLING}, Activity.STOPPING),
+        ({"state": TaskState.UNREACHABLE}, Activity.UNREACHABLE),
+    ],
+)
+def test_job_and_tasks_have_an_activity(status, expected) -> None:
+    shown = overview(Snapshot(running(**status)))
+
+    assert {expected.value} == {task.activity for task in shown.tasks}
+    assert (expected.value, "") == (shown.activity, shown.detail)
+
+
+def test_one_late_server_keeps_the_others_connecting() -> None:
+    state = running(healthy=True)
+    late = state.stored.tasks["worker-1"]
+    state = apply(state, StatusStored(TaskStatus(late.id, TaskState.RUNNING)))
+    shown = overview(Snapshot(state))
+
+    assert (Activity.IMPORTING.value, "worker-1") == (shown.activity, shown.detail)
+    assert Activity.CONNECTING.value == shown.task("chief-0").activity
+
+
+def test_job_without_launches_is_queued() -> None:
+    shown = overview(Snapshot(SchedulerState(a_spec())))
+
+    assert Activity.QUEUED.value == shown.activity
+    assert shown.detail.startswith("ps-0")
+
+
+def test_progress_decides_that_a_job_trains_or_is_stalled() -> None:
+    state = running(healthy=True)
+    chief = state.stored.tasks["chief-0"]
+    reported = Progress(1, 0.0, step=3, total=6, loss=float("nan"), steps_per_second=1.5)
+    state = with_fields(state, progress={chief.id: reported}, last_progress=("chief-0", 0.0))
+    shown = overview(Snapshot(state, now=1.0))
+    row = shown.task("chief-0")
+
+    assert Activity.TRAINING.value == shown.activity == row.activity
+    assert (3, 6, None, 1.5, 2.0) == (row.step, row.total, row.loss, row.steps_per_second, row.seconds_left)
+    assert row == shown.trainer
+    assert Activity.STALLED.value == overview(Snapshot(state, now=10_000.0)).activity
+
+
+def test_lost_task_restarts_and_says_which_failure_it_is() -> None:
+    state = running(healthy=True)
+    record = state.stored.tasks["worker-1"]
+    recovery = Recovery(
+        record.name, record.id, Cause.USER_ERROR, "worker-1 has failed: exit code 1", 0.0, 2.0, 0.0, failures=(1.0,)
+    )
+    shown = overview(Snapshot(apply(state, RecoveryDecided(recovery))))
+
+    assert (Activity.RESTARTING.value, "1 of 3: worker-1: worker-1 has failed: exit code 1") == (
+        shown.activity,
+        shown.detail,
+    )
+    assert Activity.RESTARTING.value == shown.task("worker-1").activity
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_ended_job_has_its_verdict_once_all_tasks_have_ended(verdict) -> None:
+    result = ResultDecided(Result(verdict, "because", 1.0))
+
+    assert Activity.STOPPING.value == overview(Snapshot(apply(running(healthy=True), result))).activity
+    assert verdict.value == overview(Snapshot(apply(running(state=TaskState.KILLED), result))).activity

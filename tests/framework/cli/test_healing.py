@@ -75,7 +75,7 @@ def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path: Path
     command = f"{service['command']} --epochs 1 --until {end} --target 0.5"
     service.update(job_url=(DIGITS / "train.py").as_uri(), command=command)
     (tmp_path / "options.json").write_text(json.dumps(document))
-    process = start("local", "run", tmp_path / "options.json")
+    process = start("local", "run", "-v", tmp_path / "options.json")
     log: list[str] = []
     home = tmp_path / "state"
 

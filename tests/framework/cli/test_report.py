@@ -45,7 +45,8 @@ def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, 
     report = build_report(FollowResult(SEEN), spec, cluster, folder, 1.0, OutputRedactor(spec, masks))
 
     assert words == tuple(task["last_lines"] for task in report["tasks"])
-    assert all(f"    | {line}" in summary_lines(report) for lines in words for line in lines)
+    shown = "\n".join(summary_lines(report))
+    assert all(f"-0 | {line}" in shown for lines in words for line in lines)
 
 
 def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
@@ -66,4 +67,5 @@ def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == report["tasks"][0]["earlier_logs"]
     assert "worker-0__1" == (logs / "worker-0.1" / "stdout").read_text()
     assert "worker-0__13" == (logs / "worker-0" / "stdout").read_text()
-    assert f"logs: {logs} (the logs of the first launch of worker-0 are in worker-0.1)" in summary_lines(report)
+    assert "  restarted worker-0 (logs of the first launch: worker-0.1)" in summary_lines(report)
+    assert f"  logs      {logs}" in summary_lines(report)

@@ -76,7 +76,7 @@ def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path, number) -> None:
         f"trap 'echo saved > {marker}.$TASK_NAME; exit 0' TERM; "
         f"touch {marker}.up.$TASK_NAME; while :; do sleep 0.1; done"
     )
-    process = start("local", "run", options(tmp_path, program))
+    process = start("local", "run", "-v", options(tmp_path, program))
     lines = iter(process.stderr.readline, "")
     running = 0
     while running < 3:

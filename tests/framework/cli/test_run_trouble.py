@@ -47,7 +47,7 @@ def frameworks(cluster):
 def test_frozen_agent_does_not_block_the_command(start, tmp_path: Path, kept) -> None:
     """After the grace period the command exits and names the tasks that it waited for."""
     process = start(
-        "local", "run", options(tmp_path, UNTIL_KILLED, worker={"kill_grace": 0.1}), "--dir", kept.directory
+        "local", "run", "-v", options(tmp_path, UNTIL_KILLED, worker={"kill_grace": 0.1}), "--dir", kept.directory
     )
     running(process)
     freeze(kept.agents["agent-1"])
@@ -65,7 +65,7 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, ke
     """The programs ignore SIGTERM; all is gone before their grace period ends."""
     stubborn = "trap '' TERM; while :; do sleep 0.2; done"
     path = options(tmp_path, stubborn, worker={"kill_grace": 60}, parameter_server={"kill_grace": 60})
-    process = start("local", "run", path, "--dir", kept.directory)
+    process = start("local", "run", "-v", path, "--dir", kept.directory)
     running(process)
 
     process.send_signal(signal.SIGINT)
@@ -82,7 +82,7 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, ke
 
 def test_dead_node_ends_the_run(start, tmp_path: Path, home) -> None:
     """The cluster belongs to the run. The result names the node; the logs are kept."""
-    process = start("local", "run", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
+    process = start("local", "run", "-v", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
     running(process)
     (child,) = [pid for pid in children(process.pid) if "agent" in command_line(pid)]
 
@@ -102,7 +102,8 @@ def test_result_has_reasons_of_pending_tasks(run, start, tmp_path: Path, kept) -
     """Another job uses the agent. The timeout allows for offers on a busy machine."""
     (tmp_path / "other").mkdir()
     other = start(
-        "local", "run", options(tmp_path / "other", UNTIL_KILLED, worker={"cpus": 1}), "--dir", kept.directory
+        *("local", "run", "-v", options(tmp_path / "other", UNTIL_KILLED, worker={"cpus": 1})),
+        *("--dir", kept.directory),
     )
     running(other)
 
@@ -123,7 +124,7 @@ def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path: Path) -> 
 
     out = succeed("local", "run", options(tmp_path, command, service={"checkpoint_dir": "models/new"}))
     assert "model\n" == (tmp_path / "models" / "new" / "model").read_text()
-    assert f"model and checkpoints: {tmp_path}/models/new" in out
+    assert f"  written   model (0.0 kB) in CHECKPOINT_DIR, {tmp_path}/models/new" in out
 
 
 def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home) -> None:
@@ -137,7 +138,7 @@ def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home
     code, out, err = run("local", "run", path)
 
     assert 1 == code
-    assert "    | the cause is here: ********" in out
+    assert "    worker-0 | the cause is here: ********" in out
     assert "known-to-few" not in out + err
 
 
@@ -201,7 +202,7 @@ def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, home
 
 def test_killed_command_leaves_no_scheduler(start, run, tmp_path: Path, kept) -> None:
     """Mesos kills the tasks. The history shows the run as lost."""
-    process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
+    process = start("local", "run", "-v", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
     running(process)
     scheduler = ProcessId.of(scheduler_of(tmp_path))
     (before,) = json.loads(run("history", "--json")[1])

@@ -41,7 +41,7 @@ def test_horovod_processes_meet_at_rank_0(start, tmp_path: Path) -> None:
     (tmp_path / "numbers.txt").write_text("1 2 3")
     service = {"strategy": "horovod", "job_url": "meet.py", "data": (tmp_path / "numbers.txt").as_uri()}
 
-    process = start("local", "run", "--json", options(tmp_path, f"{sys.executable} meet.py", service, **NO_PS))
+    process = start("local", "run", "-v", "--json", options(tmp_path, f"{sys.executable} meet.py", service, **NO_PS))
     out, err = process.communicate(timeout=PATIENCE)
 
     assert 0 == process.returncode, out + err
@@ -58,7 +58,7 @@ def test_tensorboard_stays_after_the_job(start, tmp_path: Path) -> None:
     finish = {"then": "keep_tensorboard", "keep_seconds": 0}
     sections = {**NO_PS, "tensorboard": small, "finish": finish}
 
-    process = start("local", "run", options(tmp_path, "true", service, **sections))
+    process = start("local", "run", "-v", options(tmp_path, "true", service, **sections))
     log = []
     address = kept = api = token = None
     for line in iter(process.stderr.readline, ""):

@@ -1,28 +1,123 @@
+"""What `local run` shows, from overviews of states."""
+
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from builders import a_spec, with_fields
+from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.api.views.overview import overview
-from tf_scheduler.cli.local_run.follow import run_view
+from tf_scheduler.api.views.overview import Activity, Overview, overview
+from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, clock, run_view
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import TaskLaunched
-from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TaskRecord
+from tf_scheduler.model.task import Progress, TaskState, TaskStatus
+
+PAGE = "http://127.0.0.1:26763/"
 
 
-def test_progress_is_in_the_row_of_its_task() -> None:
-    chief = TaskRecord(
-        TaskName("chief-0"), TaskId("chief-0__1"), JobKind.CHIEF, 0, AgentId("a"), "agent-1", "10.0.0.1:1", 1, (), 0.0
-    )
-    state = apply(SchedulerState(a_spec()), TaskLaunched(chief))
-    state = with_fields(state, progress={chief.id: Progress(1, 0.0, step=120, total=500)})
+def training(**values) -> Overview:
+    """The overview of a running job whose chief reports these values."""
+    spec = a_spec()
+    records = [a_record(spec, task.name) for task in spec.tasks()]
+    chief = next(record for record in records if record.name == "chief-0")
+    statuses = [TaskStatus(record.id, TaskState.RUNNING, healthy=True) for record in records]
+    state = apply(SchedulerState(spec), *map(TaskLaunched, records), *map(StatusStored, statuses))
+    progress = {chief.id: Progress(1, 0.0, **values)} if values else {}
+    return overview(Snapshot(with_fields(state, progress=progress, connected=True)))
+
+
+def drawn(shown: Overview, width: int, height: int = 40, log=(), history: RunHistory | None = None) -> list[str]:
     paper = io.StringIO()
-    Console(width=200, file=paper).print(run_view(overview(Snapshot(state)), [], 1.0, 40))
-    rows = [row for row in paper.getvalue().splitlines() if "chief-0" in row]
-    assert ["step 120 of 500" in row for row in rows] == [True]
+    view = run_view(shown, log, 51.0, (width, height), PAGE, history or RunHistory())
+    Console(width=width, file=paper).print(view)
+    return [line.rstrip() for line in paper.getvalue().splitlines()]
+
+
+STEPS = {"step": 406, "total": 700, "loss": 0.0324, "steps_per_second": 16.2, "examples_per_second": 1037.0}
+
+
+def test_wide_view_has_a_bar_and_the_page() -> None:
+    lines = drawn(training(**STEPS), 100)
+
+    assert lines[0].split()[1:] == ["TRAINING", "0:51", PAGE]
+    assert lines[1].startswith("━━━━")
+    assert lines[1].endswith("58% step 406 of 700  0:18 left")
+    assert lines[2] == "loss 0.0324  16.2 steps/s  1,037 examples/s"
+    assert ["chief-0", "TRAINING", "step", "406", "16.2", "steps/s"] in [line.split()[:6] for line in lines[3:]]
+    assert ["ps-0", "RUNNING"] in [line.split()[:2] for line in lines[3:]]
+
+
+@pytest.mark.parametrize("width", [39, 40, 60, 79, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    lines = drawn(training(**STEPS), width, log=["x" * 500])
+
+    assert max(map(len, lines)) <= width
+    assert any("TRAINING" in line for line in lines[:1])
+    assert any("406" in line for line in lines)
+    assert any(PAGE in line for line in lines) == (width >= 40)
+
+
+def test_metrics_are_beside_the_loss() -> None:
+    shown = drawn(training(**STEPS, metrics={"accuracy": 0.99671, "lr": 0.001, "bad": float("nan")}), 100)
+
+    assert shown[2] == "loss 0.0324  accuracy 0.9967  lr 0.001  16.2 steps/s  1,037 examples/s"
+
+
+def test_tiny_view_has_step_and_loss_only() -> None:
+    assert drawn(training(**STEPS), 39)[1:] == ["step 406  loss 0.0324"]
+
+
+def test_view_fits_the_height() -> None:
+    assert len(drawn(training(**STEPS), 100, 7, ["a", "b", "c"])) <= 7
+    assert "more tasks" in "\n".join(drawn(training(**STEPS), 100, 7, ["a", "b", "c"]))
+
+
+def test_losses_and_restarts_are_remembered() -> None:
+    history, shown = RunHistory(), training(**STEPS)
+    for number in range(20):
+        history.add(training(**{**STEPS, "step": number, "loss": 1.0 / (number + 1)}))
+        history.add(training(**{**STEPS, "step": number, "loss": 9.0}))  # the same step
+    first = shown.tasks[0]
+    history.add(replace(shown, tasks=(replace(first, id=f"{first.id}again"), *shown.tasks[1:])))
+
+    sparks = history.sparkline()
+    assert (10, "█", "▁") == (len(sparks), sparks[0], sparks[-1])
+    assert history.restarts == 1
+    assert "1 restart" in drawn(shown, 100, history=history)[2]
+
+
+def test_equal_losses_are_a_flat_line() -> None:
+    history = RunHistory()
+    for number in range(3):
+        history.add(training(**{**STEPS, "step": number}))
+    assert history.sparkline() == "▁▁▁"
+
+
+def test_duration_has_hours_only_if_needed() -> None:
+    assert [clock(0), clock(51.9), clock(60), clock(3723)] == ["0:00", "0:51", "1:00", "1:02:03"]
+
+
+def test_pipe_gets_a_line_per_change_and_every_ten_seconds() -> None:
+    printed: list[str] = []
+    view = LineView(printed.append)
+    for seconds in (0.0, 1.0, 2.0):
+        view.draw(training(), seconds)
+    for seconds in (3.0, 4.0, 3.0 + EVERY):
+        view.draw(training(**STEPS), seconds)
+    stopped = replace(training(), activity=Activity.STOPPED.value, reason="Ctrl-C", notices=("a secret",))
+    view.draw(stopped, 20.0)
+    view.draw(stopped, 21.0)
+
+    assert [line.split(" ", 1)[1] for line in printed] == [
+        "running",
+        "training: step 406 of 700, 1037.0 examples/s, loss 0.0324, 18 s left",
+        "training: step 406 of 700, 1037.0 examples/s, loss 0.0324, 18 s left",
+        "a secret",
+        "stopped: Ctrl-C",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -66,6 +67,11 @@ class ApiProblem:
 
 
 ApiAnswer = View | ApiProblem
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Replace infinities and NaN, which JSON does not have, by None."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)

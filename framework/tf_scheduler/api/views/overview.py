@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from heapq import nsmallest
 from typing import Any
 
 from tf_scheduler.core.plans import view
+from tf_scheduler.core.recovery.replacement import restart_policy
 from tf_scheduler.core.scheduler import describe_progress
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.pause import override_of
@@ -17,9 +19,39 @@ from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus
 
-from .base import Snapshot
+from .base import Snapshot, finite_or_none
+
+
+class Activity(str, Enum):
+    """What a task does, and the job; in the order in which a job passes through them."""
+
+    #: It waits for resources.
+    QUEUED = "queued"
+    #: The agent or the executor fetches its files.
+    FETCHING = "fetching"
+    #: Its TensorFlow server does not answer yet: mostly, the program imports TensorFlow.
+    IMPORTING = "importing"
+    #: Its TensorFlow server waits for those of other tasks.
+    CONNECTING = "connecting"
+    #: Its program runs and has reported no step.
+    RUNNING = "running"
+    TRAINING = "training"
+    #: It has reported steps, but none for minutes.
+    STALLED = "stalled"
+    #: Its processes are stopped or blocked.
+    FROZEN = "frozen"
+    #: It was lost or has failed, and is launched again.
+    RESTARTING = "restarting"
+    #: Mesos does not reach it.
+    UNREACHABLE = "unreachable"
+    PAUSED = "paused"
+    #: It is asked to stop, and may save.
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +84,16 @@ class TaskRow:
     live: bool
     #: Progress reported by the program, in words; empty if none.
     progress: str
+    activity: str = Activity.QUEUED.value
+    #: Last reported values; None if not reported.
+    step: int | None = None
+    total: int | None = None
+    loss: float | None = None
+    steps_per_second: float | None = None
+    examples_per_second: float | None = None
+    seconds_left: float | None = None
+    #: Other values that the program reports, by name.
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +141,21 @@ class Overview:
     refused: str
     #: The job has ended and the framework is removed from Mesos.
     over: bool
+    activity: str = Activity.QUEUED.value
+    #: Tasks that the activity concerns, and why they do not run; empty if that is clear.
+    detail: str = ""
     #: Exposed secrets, frozen tasks, and silence after progress, in words.
     notices: tuple[str, ...] = ()
 
     def task(self, name: str | None) -> TaskRow | None:
         """Return a task, or None if it was never launched."""
         return next((task for task in self.tasks if task.name == name), None)
+
+    @property
+    def trainer(self) -> TaskRow | None:
+        """Return the leader if it reports progress, else the first task that does."""
+        tasks = (self.task(self.leader), *self.tasks)
+        return next((task for task in tasks if task is not None and task.progress), self.task(self.leader))
 
 
 def from_json(document: Mapping[str, Any]) -> Overview:
@@ -120,6 +171,17 @@ def from_json(document: Mapping[str, Any]) -> Overview:
 
 #: Maximum number of agents without tasks in the answer.
 _MAX_AGENTS = 50
+#: Names in a detail.
+_NAMED = 3
+_ENDS = {
+    TaskState.KILLING: Activity.STOPPING,
+    TaskState.FINISHED: Activity.SUCCEEDED,
+    TaskState.KILLED: Activity.STOPPED,
+    TaskState.UNREACHABLE: Activity.UNREACHABLE,
+    TaskState.UNKNOWN: Activity.UNREACHABLE,
+}
+_ENDED = (Activity.SUCCEEDED, Activity.FAILED, Activity.STOPPED)
+_REPORTED = ("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left")
 #: The chief, else worker 0.
 _LEADERS = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
 
@@ -128,6 +190,8 @@ def overview(snapshot: Snapshot) -> Overview:
     """Return the overview of a snapshot."""
     state = snapshot.state
     plan, others, result, tasks = _active_plan(state), _unused_agents(state), state.stored.result, state.stored.tasks
+    rows = tuple(_task(state, record, snapshot.silence) for record in tasks.values())
+    activity, detail = _job_activity(state, rows)
     return Overview(
         service=state.spec.name,
         checkpoint_dir=state.spec.checkpoint_dir,
@@ -139,7 +203,7 @@ def overview(snapshot: Snapshot) -> Overview:
             for phase in plan.phases
             for step in phase.steps
         ),
-        tasks=tuple(_task(state, record) for record in tasks.values()),
+        tasks=rows,
         agents=tuple(map(_agent, nsmallest(_MAX_AGENTS, others, key=lambda agent: agent.hostname))),
         more_agents=max(0, len(others) - _MAX_AGENTS),
         pending={name: tuple(map(str, why)) for name, why in state.session.pending.items() if name not in tasks},
@@ -150,6 +214,8 @@ def overview(snapshot: Snapshot) -> Overview:
         kept=result is not None and (after_job.keeps_service(state) or bool(after_job.retained_tasks(state))),
         refused=state.process.refused,
         over=state.process.finished,
+        activity=activity.value,
+        detail=detail,
         notices=(*snapshot.exposures(), *snapshot.notices()),
     )
 
@@ -160,7 +226,7 @@ def _active_plan(state: SchedulerState) -> Plan:
     return update if update is not None and update.status is not Status.COMPLETE else by_name[DEPLOY]
 
 
-def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
+def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
     status, progress = state.status(record.name), state.process.progress.get(record.id)
     override = override_of(state, record.name)
     return TaskRow(
@@ -175,7 +241,74 @@ def _task(state: SchedulerState, record: TaskRecord) -> TaskRow:
         message=status.message if status else "",
         live=state.is_live(record),
         progress=describe_progress(progress) if progress else "",
+        activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
+        **{name: finite_or_none(getattr(progress, name, None)) for name in _REPORTED},  # type: ignore[arg-type]
+        metrics={name: finite_or_none(value) for name, value in progress.metrics.items()} if progress else {},
     )
+
+
+def _activity(state: SchedulerState, record: TaskRecord, status: TaskStatus | None, silence: int) -> Activity:
+    """Return what a launch does."""
+    recovery = state.stored.recoveries.get(record.name)
+    if recovery is not None and _is_due(state, recovery):
+        return Activity.RESTARTING
+    if status is None or status.state in (TaskState.STAGING, TaskState.STARTING):
+        return Activity.FETCHING
+    if status.state is not TaskState.RUNNING:
+        return _ENDS.get(status.state, Activity.FAILED)
+    if status.is_frozen:
+        return Activity.FROZEN
+    if record.id in state.process.progress:
+        return Activity.STALLED if silence else Activity.TRAINING
+    if not state.spec.strategy.has_servers or record.job is JobKind.TENSORBOARD:
+        return Activity.RUNNING
+    if status.healthy is None:
+        return Activity.IMPORTING
+    return Activity.CONNECTING if state.derived.starting_count or state.unstarted_count() else Activity.RUNNING
+
+
+def _job_activity(state: SchedulerState, rows: Sequence[TaskRow]) -> tuple[Activity, str]:
+    """Return what the job does, and of which tasks."""
+    if state.stored.result is not None:
+        live = [row.name for row in rows if row.live]
+        return (Activity.STOPPING, _names(live)) if live else (Activity(state.stored.result.verdict.value), "")
+    if state.process.stop_requested:
+        return Activity.STOPPING, _names([row.name for row in rows if row.live])
+    restarting = [recovery for recovery in state.stored.recoveries.values() if _is_due(state, recovery)]
+    if restarting:
+        return Activity.RESTARTING, _restart(state, restarting)
+    tasks: dict[str, list[str]] = {}
+    for row in rows:
+        if row.activity not in _ENDED and not row.name.startswith(JobKind.TENSORBOARD.value):
+            tasks.setdefault(row.activity, []).append(row.name)
+    for activity in (Activity.TRAINING, Activity.STALLED):
+        if activity in tasks:
+            return activity, ""
+    if unplaced := state.unplaced():
+        return Activity.QUEUED, _names(unplaced)
+    found = next((activity for activity in Activity if activity in tasks), Activity.QUEUED)
+    return found, _names(tasks[found]) if len(tasks) > 1 else ""
+
+
+def _is_due(state: SchedulerState, recovery: Recovery) -> bool:
+    """Return whether the launch of a recovery is still to be replaced."""
+    record = state.stored.tasks.get(recovery.task)
+    return record is not None and record.id == recovery.launch and state.stored.result is None
+
+
+def _restart(state: SchedulerState, recoveries: Sequence[Recovery]) -> str:
+    """Return which tasks restart, which of their failures it is, and why."""
+    first = max(recoveries, key=lambda recovery: len(recovery.failures))
+    count, allowed = len(first.failures), restart_policy(state.spec, state.stored.tasks[first.task]).max_failures
+    attempt = f"{count} of {allowed}: " if count else ""
+    others = len(recoveries) - 1
+    more = "" if not others else f" (and {others} other{'s' if others > 1 else ''} with it)"
+    return f"{attempt}{first.task}{more}: {first.why}"
+
+
+def _names(names: Sequence[str]) -> str:
+    few = ", ".join(names[:_NAMED])
+    return few if len(names) <= _NAMED else f"{few} and {len(names) - _NAMED} others"
 
 
 def _unused_agents(state: SchedulerState) -> Sequence[AgentSnapshot]:

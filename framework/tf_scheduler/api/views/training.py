@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -13,7 +12,7 @@ from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Progress, TrainingCurve, downsample
 
-from .base import ApiAnswer, Snapshot, View
+from .base import ApiAnswer, Snapshot, View, finite_or_none
 from .pods import display_status
 from .tasks import leader
 from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, ResultBody, TrainingBody
@@ -110,11 +109,6 @@ def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> Pro
 
 def _metrics(report: Progress) -> dict[str, float | None]:
     return {name: finite_or_none(value) for name, value in report.metrics.items()}
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """Replace infinities and NaN, which JSON does not have, by None."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _examples_per_second(tasks: Sequence[ProgressBody], first: str | None) -> float | None:

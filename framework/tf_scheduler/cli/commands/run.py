@@ -25,7 +25,15 @@ from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options, scheduler_defaults
 from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor
-from tf_scheduler.cli.local_run.follow import StopMonitor, collect_signals, follow, run_scheduler
+from tf_scheduler.cli.local_run.follow import (
+    StopMonitor,
+    collect_signals,
+    follow,
+    line_view,
+    live_view,
+    no_view,
+    run_scheduler,
+)
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.process import HOST, SchedulerLaunch, secret_variables, with_values
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
@@ -111,9 +119,16 @@ def _value(text: str) -> Value:
 @directory_option
 @click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")
 @json_switch("Print the result as one JSON object.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the log of the scheduler, instead of drawing.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
 def run(
-    options: Path, agents: Path | None, directory: Path, timeout: float | None, as_json: bool, page: Path | None
+    options: Path,
+    agents: Path | None,
+    directory: Path,
+    timeout: float | None,
+    as_json: bool,
+    verbose: bool,
+    page: Path | None,
 ) -> None:
     """Run the job of OPTIONS on a Mesos on this machine.
 
@@ -134,7 +149,7 @@ def run(
         if problems:
             raise JobError("\n".join(problems))
         check_feasible(spec, specs)
-        job = _Job(spec, load_document(options), timeout, as_json, page)
+        job = _Job(spec, load_document(options), timeout, as_json, verbose, page)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
     sys.exit(0 if report["state"] == Verdict.SUCCEEDED.value else 1)
 
@@ -176,24 +191,26 @@ class _Job:
     document: Mapping[str, Any]
     timeout: float | None
     quiet: bool
+    verbose: bool
     page: Path | None
 
 
 def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
     """Run the job and store its report. `own`: the cluster was started for this run."""
     folder = RunFolder.create(job.spec.name, uuid.uuid4().hex)
-    launch, terminal = prepare_launch(job.document, cluster, folder), sys.stderr.isatty()
+    launch, draws = prepare_launch(job.document, cluster, folder), sys.stderr.isatty() and not job.verbose
     # From here on a signal asks for the end: the result is always reported, and all processes are stopped.
     with collect_signals() as signals:
-        submitted, began, console = time.time(), time.monotonic(), not (job.quiet or terminal)
+        submitted, began, announce = time.time(), time.monotonic(), not (job.quiet or draws)
         master, service = cluster.master.address, job.spec.name
-        with run_scheduler(launch, service, master, console=console, announce=not job.quiet) as scheduler:
+        with run_scheduler(launch, service, master, console=job.verbose, announce=announce) as scheduler:
             run = start_run(job.document, folder, cluster.specs, submitted)
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
             redactor = output_redactor(job.spec, job.document)
-            view = redactor if terminal and not job.quiet else None
-            result = follow(scheduler, watch, cluster, own=own, view=view)
+            view = no_view() if job.quiet else live_view(cluster, redactor, scheduler) if draws else line_view()
+            with view as draw:
+                result = follow(scheduler, watch, cluster, own=own, draw=draw)
         report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)
         finish_run(run, report, job.page)
         _print_result(report, folder, job.quiet)

@@ -7,18 +7,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
 
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
@@ -27,34 +24,20 @@ from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
-from tf_scheduler.model.plan import Override, Status
 
 from .process import SchedulerLaunch, SupervisedScheduler, advertise, get_json, guarded
+from .view import LineView, RunHistory, run_view
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
-LOG_LINES = 8
+LOG_LINES = 4
 #: Seconds beyond the longest kill_grace that a graceful stop may take: an agent or master may not respond.
 STOP_MARGIN = 15.0
 
-Draw = Callable[[Overview | None, float], None]
+#: Shows an overview, some seconds after the start.
+Draw = Callable[[Overview, float], None]
 
 _PATH = "/v1/tf/overview"
 _OWN_LOGGERS = ("tf_scheduler", "mesos_client")
-#: Lines of title, heading, borders and caption.
-_FRAME = 6
-_COLOURS: Mapping[str, str] = {
-    Override.PAUSING: "yellow",
-    Override.PAUSED: "yellow",
-    Status.PENDING: "yellow",
-    Status.WAITING: "yellow",
-    Status.DELAYED: "yellow",
-    Status.PREPARED: "cyan",
-    Status.STARTING: "cyan",
-    Status.STARTED: "cyan",
-    Status.IN_PROGRESS: "cyan",
-    Status.COMPLETE: "green",
-    Status.ERROR: "red",
-}
 
 
 class RunScheduler(SupervisedScheduler):
@@ -75,7 +58,9 @@ class RunScheduler(SupervisedScheduler):
     ) -> None:
         super().__init__(launch)
         self._master, self._console, self._publish, self._announce = master, console, publish, announce
-        self._token, self._page = launch.token, ""
+        self._token = launch.token
+        #: Address of the web page, with the token; empty before the first response.
+        self.page = ""
         self._log, self._offset, self._own = launch.log, 0, True
         self._last_line = ""
         #: Last response; None before the first one.
@@ -95,9 +80,9 @@ class RunScheduler(SupervisedScheduler):
             self._publish(url)
             # Browsers do not send the fragment, so the token gets into no log of a server.
             page = f"{url}/#token={quote(self._token)}" if self._token else f"{url}/"
-            if self._announce and page != self._page:
-                self._page = page
+            if self._announce and page != self.page:
                 click.echo(f"web page: {page}", err=True)
+            self.page = page
             if response[0] == http.client.OK:
                 self.overview = from_json(response[1])
 
@@ -238,29 +223,29 @@ class StopMonitor:
 
 
 def follow(
-    scheduler: RunScheduler, monitor: StopMonitor, cluster: LocalCluster, *, own: bool, view: OutputRedactor | None
+    scheduler: RunScheduler, monitor: StopMonitor, cluster: LocalCluster, *, own: bool, draw: Draw
 ) -> FollowResult:
     """Follow the run to its end.
 
     Args:
         own: The cluster was started for this run, so the exit of any node ends the run.
-        view: Draw the run on the terminal, with task output by this redactor.
+        draw: Shows the run after each request.
     """
     never = threading.Event()  # interruptible by signals, unlike time.sleep
     started = time.monotonic()
-    with _live_view(cluster, view) as draw:
-        while True:
-            seconds = time.monotonic() - started
-            overview = scheduler.refresh()
-            if overview is not None and overview.over:
+    while True:
+        seconds = time.monotonic() - started
+        overview = scheduler.refresh()
+        if overview is not None:
+            draw(overview, seconds)
+            if overview.over:
                 trouble = ""
                 break
-            draw(overview, seconds)
-            if trouble := monitor.check(overview, seconds) or (_dead_node(cluster) if own else ""):
-                scheduler.abandon()
-                overview = scheduler.overview
-                break
-            never.wait(INTERVAL)
+        if trouble := monitor.check(overview, seconds) or (_dead_node(cluster) if own else ""):
+            scheduler.abandon()
+            overview = scheduler.overview
+            break
+        never.wait(INTERVAL)
     return FollowResult(overview, trouble, monitor.stop_reason, monitor.pending)
 
 
@@ -282,19 +267,30 @@ def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path
 
 
 @contextmanager
-def _live_view(cluster: LocalCluster, redactor: OutputRedactor | None) -> Iterator[Draw]:
-    if redactor is None:
-        yield lambda _overview, _seconds: None
-        return
-    console = Console(stderr=True)
+def live_view(cluster: LocalCluster, redactor: OutputRedactor, scheduler: RunScheduler) -> Iterator[Draw]:
+    """Draw the run on the terminal, with output of the leader."""
+    console, history = Console(stderr=True), RunHistory()
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
-        def draw(overview: Overview | None, seconds: float) -> None:
-            if overview is not None:
-                log_lines = _leader_log(cluster, overview, redactor)
-                live.update(run_view(overview, log_lines, seconds, console.height), refresh=True)
+        def draw(overview: Overview, seconds: float) -> None:
+            history.add(overview)
+            log_lines = _leader_log(cluster, overview, redactor)
+            size = console.width, console.height
+            live.update(run_view(overview, log_lines, seconds, size, scheduler.page, history), refresh=True)
 
         yield draw
+
+
+@contextmanager
+def line_view() -> Iterator[Draw]:
+    """Print a line at each change, for a pipe."""
+    yield LineView().draw
+
+
+@contextmanager
+def no_view() -> Iterator[Draw]:
+    """Show nothing."""
+    yield lambda _overview, _seconds: None
 
 
 def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedactor) -> list[str]:
@@ -304,33 +300,3 @@ def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedac
         return []
     outputs = (redactor.last(task.name, sandbox / name, LOG_LINES) for name in ("stdout", "stderr"))
     return next(filter(None, outputs), [])
-
-
-def run_view(overview: Overview, log_lines: Sequence[str], seconds: float, height: int) -> RenderableType:
-    """Return the view in `height` lines; of many tasks, completed ones are omitted."""
-    lines = log_lines[-max(1, min(len(log_lines), height // 3)) :]
-    rows = height - _FRAME - len(overview.notices) - (len(lines) + 2 if lines else 0)
-    notices = [Text(notice, style="yellow", no_wrap=True, overflow="ellipsis") for notice in overview.notices]
-    parts: list[RenderableType] = [_table(overview, seconds, max(1, rows)), *notices]
-    if overview.leader is not None and lines:
-        text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
-        parts.append(Panel(text, title=f"{overview.leader} log", title_align="left"))
-    return Group(*parts)
-
-
-def _table(overview: Overview, seconds: float, rows: int) -> Table:
-    state = f"{overview.plan} {overview.status}"
-    if overview.verdict:
-        state = f"{overview.verdict}, stopping: {overview.reason}"
-    title = f"{overview.service}: {state}, {seconds:.0f} s"
-    table = Table("phase", "task", "step", "where", "what", title=title, title_justify="left")
-    steps = overview.steps
-    if len(steps) > rows:
-        steps = tuple(sorted(steps, key=lambda step: step.status == Status.COMPLETE.value)[:rows])
-        table.caption = f"and {len(overview.steps) - len(steps)} more"
-    for step in steps:
-        status, task = Text(step.status, style=_COLOURS.get(step.status, "")), overview.task(step.task)
-        details = "; ".join(part for part in (step.message, task.progress if task else "") if part)
-        location = f"{task.hostname} {task.address}" if task else ""
-        table.add_row(step.phase, step.name, status, location, Text(details))
-    return table

@@ -45,6 +45,8 @@ _LOST_REASON = "ended without a result: the process of `local run` was killed, o
 _MAX_EARLIER_LOGS = 10
 #: Lines of the error output of a failed task.
 _ERROR_LINES = 5
+#: Names in one line of the summary.
+_MAX_LISTED = 5
 #: States that need no explanation.
 _EXPECTED_STATES = (TaskState.FINISHED.label, TaskState.KILLED.label)
 
@@ -197,6 +199,8 @@ def build_report(
         "run": str(folder.path),
         "checkpoints": overview.checkpoint_dir if overview else spec.checkpoint_dir or str(folder.checkpoints),
         "pending": {name: list(reasons) for name, reasons in result.pending.items()},
+        "progress": overview.trainer.progress if overview is not None and overview.trainer is not None else "",
+        "written": _written(overview.checkpoint_dir if overview else str(folder.checkpoints)),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
     }
 
@@ -261,16 +265,47 @@ def _keep_logs(name: str, sandbox: Path, folder: RunFolder) -> str | None:
     return str(path) if path else None
 
 
+def _written(checkpoints: str) -> list[dict[str, Any]]:
+    """Return name and bytes of what is in a local checkpoint folder, newest first."""
+    try:
+        entries = sorted(Path(checkpoints).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        return []
+    return [{"name": path.name, "bytes": _bytes(path)} for path in entries if not path.name.startswith(".")]
+
+
+def _bytes(path: Path) -> int:
+    """Return the size of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def summary_lines(report: Report) -> Iterator[str]:
     """Yield the report as a few lines for people."""
     yield f"{report['service']} {report['state']} after {report['seconds']} s: {report['reason']}"
+    if report["progress"]:
+        yield f"  progress  {report['progress']}"
+    if restarted := [task["name"] for task in report["tasks"] if task["earlier_logs"]]:
+        yield f"  restarted {_listed(restarted)} (logs of the first launch: {restarted[0]}.1)"
     for task in report["tasks"]:
-        yield f"  {task['name']}: {task['state']} on {task['agent']}"
-        yield from (f"    | {line}" for line in task["last_lines"])
+        if task["state"] not in _EXPECTED_STATES:
+            yield f"  {task['name']}: {task['state']} on {task['agent']}"
+        yield from (f"    {task['name']} | {line}" for line in task["last_lines"])
     for name, reasons in report["pending"].items():
         yield f"  {name} was pending:"
         yield from (f"    {reason}" for reason in reasons)
-    restarted = [task["name"] for task in report["tasks"] if task["earlier_logs"]]
-    more = f" (the logs of the first launch of {restarted[0]} are in {restarted[0]}.1)" if restarted else ""
-    yield f"logs: {report['run']}/logs{more}"
-    yield f"model and checkpoints: {report['checkpoints']}"
+    if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
+        yield f"  stopped   {_listed(stopped)}"
+    names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
+    yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {report['checkpoints']}"
+    yield f"  logs      {report['run']}/logs"
+    yield f"next: dcos-tensorflow history show {Path(report['run']).name} --report page.html"
+
+
+def _listed(names: list[str]) -> str:
+    few = ", ".join(names[:_MAX_LISTED])
+    return few if len(names) <= _MAX_LISTED else f"{few} and {len(names) - _MAX_LISTED} more"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -55,7 +55,7 @@ def status_of(address, method, path, headers):
 def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -> None:
     """Other users could run any program as this one. Commands find the token."""
     marker = tmp_path / "up"
-    process = start("local", "run", options(tmp_path, PROGRAM.format(marker=marker)))
+    process = start("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
     wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
     pages = (re.search(r"web page: http://(\S+)/#token=(\S+)", line) for line in iter(process.stderr.readline, ""))
     address, token = next(filter(None, pages)).groups()
@@ -85,7 +85,7 @@ def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -
 def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Path) -> None:
     """After the run has ended: exit code 3."""
     marker = tmp_path / "up"
-    process = start("local", "run", options(tmp_path, PROGRAM.format(marker=marker)))
+    process = start("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
     wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
     log = iter(process.stderr.readline, "")
     assert any("plan deploy is complete" in line for line in log)
