@@ -37,7 +37,7 @@ TEXTS = {
     "ulimits": "nofile=65536,core=0:unlimited",
     "health.liveness": "http",
     "health.jobs": "worker",
-    "progress.pattern": "\"it\" (?P<step>[0-9]{1,9}) {{x}}\\\\",
+    "progress.pattern": '"it" (?P<step>[0-9]{1,9}) {{x}}\\\\',
     "finish.success": "any_worker",
     "scheduler.python": "python3.13",
     "executor.sha256": DIGEST,
