@@ -261,6 +261,7 @@ def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Ite
         "unit": "examples" if by_examples else "steps",
         **({} if progress.begun is None else {"begun": progress.begun}),
         **({} if progress.of is None else {"of": progress.of}),
+        **({} if progress.source is None else {"source": progress.source}),
         **({"metrics": progress.metrics} if progress.metrics else {}),
     }
 

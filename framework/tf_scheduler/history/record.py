@@ -14,7 +14,7 @@ from tf_scheduler.errors import JobError
 from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.events import Event, Tick
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import downsample
+from tf_scheduler.model.task import OUTPUT, downsample
 
 from . import model
 
@@ -133,6 +133,7 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
     launches: dict[str, model.RecordedLaunch] = {}
     curves: dict[str, list[model.ProgressPoint]] = {}
     warnings: list[model.RunWarning] = []
+    reporting: set[str] = set()
     for line in lines:
         kind = next((name for name in _OF_LAUNCHES if name in line), "")
         if kind == "launched":
@@ -140,7 +141,11 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
         elif kind and line[kind] in launches:
             launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
         elif "progress" in line:
-            curves.setdefault(line["progress"], []).append(_point(line))
+            task, source = line["progress"], line.get("source")
+            if source == OUTPUT and task in reporting:
+                continue  # a relaunched program prints before it reports
+            reporting |= {task} if source not in (None, OUTPUT) else set()
+            curves.setdefault(task, []).append(_point(line))
         elif model.WARNING_KEY in line:
             warnings.append(model.RunWarning(line["t"], line[model.WARNING_KEY]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}

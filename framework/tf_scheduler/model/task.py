@@ -337,6 +337,10 @@ class Progress:
         return left if left >= 0 and math.isfinite(left) else None
 
 
+#: Source of values that the executor found in a program's output; programs count from 0 there after a relaunch.
+OUTPUT = "output"
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingCurve:
     """Progress reports of a task, oldest first, downsampled as they accumulate."""

@@ -118,6 +118,17 @@ def test_unit_of_run_is_that_of_its_leader() -> None:
     }
 
 
+def test_output_adds_nothing_to_the_curve_of_reports() -> None:
+    """A relaunched program prints its own count of steps before it reports."""
+    sources = [(1, "output"), (264, "event files"), (18, "output"), (968, "event files")]
+    lines = [
+        {"t": float(time), "progress": "chief-0", "step": step, "source": source}
+        for time, (step, source) in enumerate(sources)
+    ]
+
+    assert [1, 264, 968] == [point.step for point in fold_lines(lines).curves["chief-0"]]
+
+
 def test_first_step_uses_time_of_event_file(tmp_path: Path) -> None:
     """Which is earlier than the time of the report."""
     record = recorder(tmp_path, (20.0, 30.0))

@@ -53,6 +53,16 @@ def test_curve_spans_the_whole_training(count: int) -> None:
         assert not gaps or max(gaps) <= 2 * min(gaps) + 1
 
 
+def test_output_adds_nothing_to_the_curve_of_reports() -> None:
+    """A relaunched program prints its own count of steps before it reports."""
+    curves = CurveRecorder()
+    for step, source in [(1, "output"), (264, "report"), (18, "output"), (968, "report")]:
+        progress = Progress(step, 0.0, step=step, source=source)
+        curves(ProgressReported(TaskId("worker-0__1"), progress), Decision(SchedulerState(a_spec())))
+
+    assert [1, 264, 968] == steps(curves, 60)
+
+
 def test_next_scheduler_continues_the_curve() -> None:
     """The start of the curve is kept after many restarts."""
     disk = MemoryDisk()

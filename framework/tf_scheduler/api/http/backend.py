@@ -23,7 +23,7 @@ from tf_scheduler.model.events import (
 from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.plan import Answer
 from tf_scheduler.model.state import JournalEntry
-from tf_scheduler.model.task import Progress, TrainingCurve
+from tf_scheduler.model.task import OUTPUT, Progress, TrainingCurve
 
 #: Seconds to wait for the answer of the scheduler loop.
 TIMEOUT = 10.0
@@ -100,10 +100,15 @@ class CurveRecorder:
     def __init__(self, before: Mapping[TaskName, TrainingCurve] | None = None) -> None:
         self._curves = {name: _Curve(list(curve.points), curve.stride) for name, curve in (before or {}).items()}
         self._with_metrics: set[TaskName] = set()
+        self._reporting: set[TaskName] = set()
 
     def __call__(self, event: Event, _decision: Decision) -> None:
         if isinstance(event, ProgressReported):
             name, point = name_of(event.task_id), event.progress
+            if point.source not in (None, OUTPUT):
+                self._reporting.add(name)
+            elif point.source == OUTPUT and name in self._reporting:
+                return  # a relaunched program prints before it reports
             if name not in self._curves:
                 self._curves[name] = _Curve([])
             if point.metrics and not self._has_metrics(name):
