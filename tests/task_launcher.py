@@ -147,9 +147,10 @@ class TaskLauncher:
 
     def await_progress(self) -> ProgressReport:
         """Wait for the next message of an executor."""
-        self.await_event("MESSAGE")
-        progress = ProgressReport.decode(base64.b64decode(self.messages[-1]["data"]))
-        assert progress is not None
+        progress = None
+        while progress is None:  # others are about used resources
+            self.await_event("MESSAGE")
+            progress = ProgressReport.decode(base64.b64decode(self.messages[-1]["data"]))
         return progress
 
     def await_in_log(self, name: str, text: str, times: int = 1) -> None:

@@ -35,6 +35,8 @@ from .process.watchdog_process import session_entry
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
+#: Maximum seconds to wait until the largest used memory is sent, which no decision needs.
+PEAK_TIMEOUT = 0.5
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class TaskProcess:
         self._limits = supervisor.ProcessLimits()
         self._gpus = TaskGpus(payload, environ, sandbox, self._supervisor)
         self._progress: ProgressReader | None = None
+        self._usage: memory.UsageReporter | None = None
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox, watch)
         self._rendezvous = ExitStack()
         self._fence = fence_of(payload, task_id, environ, put)
@@ -132,6 +135,8 @@ class TaskProcess:
         self._gpus.release()
         for stream in (self._err, self._out):
             stream.finish(SETTLE_TIMEOUT)
+        if self._usage is not None:
+            self._usage.stop(PEAK_TIMEOUT)
         if self._progress is not None:
             self._progress.stop(SETTLE_TIMEOUT)  # after the output, whose last lines may be progress
         self.secrets.forget()
@@ -190,6 +195,7 @@ class TaskProcess:
 
     def _watch(self) -> None:
         started = time.monotonic()
+        self._usage = memory.UsageReporter(self._task_id, self._send)
         if self._payload.readiness:
             self._checks.await_server(self._payload.readiness, self._is_own_port)
         liveness = self._payload.liveness

@@ -21,6 +21,7 @@ from .model.events import (
     ProgressReported,
     SecretsRequested,
     StatusUpdated,
+    UsageReported,
 )
 from .model.ids import OfferId, TaskId, name_of
 from .model.redaction import MASK, redact_text
@@ -63,7 +64,7 @@ def _event_fields(event: Event) -> LogFields:
         status = event.status
         agent = {} if status.agent_id is None else {"agent_id": status.agent_id}
         return {"task": name_of(status.id), "task_id": status.id, **agent}
-    if isinstance(event, ProgressReported | SecretsRequested):
+    if isinstance(event, ProgressReported | UsageReported | SecretsRequested):
         return {"task": name_of(event.task_id), "task_id": event.task_id}
     if isinstance(event, OfferRescinded):
         return {"offer_id": event.offer_id}

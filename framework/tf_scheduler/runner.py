@@ -34,6 +34,7 @@ from .model.events import (
     StatusUpdated,
     StopRequested,
     Tick,
+    UsageReported,
 )
 from .model.spec import ServiceSpec
 from .model.state import SchedulerState
@@ -182,7 +183,7 @@ class Runner:
         batch = [event]
         while isinstance(event, StatusUpdated) and len(batch) < MAX_BATCH and not self._inbox.empty():
             another = self._inbox.get_nowait()()
-            if isinstance(another, StatusUpdated | ExecutorFailed | ProgressReported):
+            if isinstance(another, StatusUpdated | ExecutorFailed | ProgressReported | UsageReported):
                 batch.append(another)
             elif another is not None:
                 self._next = another

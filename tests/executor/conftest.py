@@ -34,8 +34,9 @@ class Executor:
     def __init__(self, sandbox: Path, stack: ExitStack, environment: Mapping[str, str]) -> None:
         self.sandbox = sandbox
         self.mark = uuid.uuid4().hex
-        #: Messages to the scheduler that `update` has read.
+        #: Messages about progress, and about used resources, that `update` has read.
         self.messages: list[dict[str, Any]] = []
+        self.usages: list[dict[str, Any]] = []
         events, self._events = os.pipe()
         self._updates, updates = os.pipe()
         with (sandbox / "stdout").open("wb") as out, (sandbox / "stderr").open("wb") as err:
@@ -106,10 +107,20 @@ class Executor:
         return self.messages[-1]
 
     def _next(self) -> dict[str, Any]:
-        item: dict[str, Any] = json.loads(self._in.readline())
-        if "state" not in item:
-            self.messages.append(json.loads(item["message"]))
-        return item
+        while True:
+            item: dict[str, Any] = json.loads(self._in.readline())
+            message = {} if "state" in item else json.loads(item["message"])
+            if message.get("kind") == "usage":
+                self.usages.append(message)
+                continue
+            self.messages += [message] if message else []
+            return item
+
+    def await_usage(self) -> dict[str, Any]:
+        """Wait for the next message about used resources; nothing else may come before it."""
+        message: dict[str, Any] = json.loads(json.loads(self._in.readline())["message"])
+        assert message["kind"] == "usage"
+        return message
 
     def states(self, *expected: str) -> dict[str, Any]:
         """Wait for these updates, in this order; return the last one."""

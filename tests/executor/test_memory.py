@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tf_executor.process.memory import OomKills, read_oom_kills
+from tf_executor.process.freezing import ProcessSample
+from tf_executor.process.memory import OomKills, UsageMeter, read_oom_kills
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -144,3 +145,48 @@ def test_real_oom_kill_is_reported(executor: Any, small_group: Path, command: st
     executor.acknowledge("TASK_FAILED")
     assert 0 == executor.process.wait()
     assert os.path.isdir(small_group)  # noqa: PTH112
+
+
+# What a task uses.
+
+
+def test_shared_memory_counts_once(tmp_path: Path) -> None:
+    """Workers of a data loader share a segment with the program, and libraries."""
+    text = "Name:\tpython\nVmHWM:\t  {} kB\nVmRSS:\t  9 kB\nRssAnon:\t {} kB\nRssFile:\t {} kB\nRssShmem:\t {} kB\n"
+    files(tmp_path, **{"1__status": text.format(307_200, 102_400, 20_480, 51_200)})
+    files(tmp_path, **{"2__status": text.format(1, 10_240, 10_240, 51_200)})
+    meter = UsageMeter("t1", tmp_path)
+    first = meter.measure([ProcessSample(1, 7, "R", 100), ProcessSample(2, 8, "R", 0)], 10.0)
+    # Process 2 has exited, and its id belongs to another one; a third one has exited meanwhile.
+    again = meter.measure(
+        [ProcessSample(1, 7, "R", 400), ProcessSample(2, 9, "R", 100), ProcessSample(3, 9, "R", 0)], 12.0
+    )
+
+    assert (300.0, 180.0) == (first.memory_peak_mb, first.memory_used_mb)
+    assert (2.0, 300.0) == (again.cpus_used, again.memory_peak_mb)
+    assert (400.0, None) == (meter.end(409_600).memory_peak_mb, meter.end(409_600).memory_used_mb)
+
+
+def test_old_kernel_has_only_the_sum(tmp_path: Path) -> None:
+    files(tmp_path, **{"1__status": "VmHWM:\t4096 kB\nVmRSS:\t2048 kB\n"})
+    usage = UsageMeter("t1", tmp_path).measure([ProcessSample(1, 7, "R", 0)], 1.0)
+    assert (4.0, 2.0) == (usage.memory_peak_mb, usage.memory_used_mb)
+    assert 0.0 == UsageMeter("t1", tmp_path).measure([], 1.0).memory_used_mb
+
+
+def test_usage_of_children_is_sent(executor: Any) -> None:
+    """The program's memory is in a child of its shell, and the peak in another one."""
+    os.mkfifo(executor.sandbox / "go")
+    held = "held = bytearray(100 * 2**20); open('go').read()"
+    executor.launch(f'python -c "{held}"; python -c "bytearray(300 * 2**20)"')
+    executor.states("TASK_STARTING", "TASK_RUNNING")
+    usage = executor.await_usage()
+    (executor.sandbox / "go").open("w").close()
+    executor.states("TASK_FINISHED")
+    last = executor.usages[-1]
+
+    assert ("usage", "t1") == (usage["kind"], usage["task_id"])
+    assert 100 <= usage["memory_used_mb"] <= usage["memory_peak_mb"] < 200
+    assert 0 <= usage["cpus_used"] < 3
+    assert 300 <= last["memory_peak_mb"] < 400
+    assert "memory_used_mb" not in last

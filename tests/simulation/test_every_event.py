@@ -26,7 +26,7 @@ from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.resources import OperationState, OperationStatus
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import PodVerb, Progress, TaskState, TaskStatus
+from tf_scheduler.model.task import PodVerb, Progress, TaskState, TaskStatus, Usage
 
 Events = st.SearchStrategy[Any]
 
@@ -94,6 +94,11 @@ def _progress(state: SchedulerState) -> Events:
     return st.builds(events.ProgressReported, _launches(state), progress, st.none() | AGENTS)
 
 
+def _usage(state: SchedulerState) -> Events:
+    usage = st.builds(Usage, _launches(state), NUMBERS, OPTIONAL_NUMBER, OPTIONAL_NUMBER)
+    return st.builds(events.UsageReported, usage, st.none() | AGENTS)
+
+
 def _adopted(state: SchedulerState) -> Events:
     """Each task of the service once, with any state."""
     status = st.sampled_from(TaskState)
@@ -159,6 +164,7 @@ STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
         events.ExecutorFailed, AGENTS, _launches(state).map(ExecutorId), st.integers(-1, 2**16)
     ),
     events.ProgressReported: _progress,
+    events.UsageReported: _usage,
     events.StopRequested: lambda _: st.builds(events.StopRequested, WORDS),
     events.PlanCommand: _plan_commands,
     events.PodCommand: lambda state: st.builds(events.PodCommand, st.sampled_from(PodVerb), _tasks(state)),

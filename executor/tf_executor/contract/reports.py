@@ -1,8 +1,8 @@
 """Reports of the executor to the scheduler, as JSON in two `data` fields of Mesos.
 
-`EndReport` travels in `TaskStatus.data` of the last update, `ProgressReport` in framework messages, so that the
-scheduler need not parse messages for people. A malicious program can send both as its executor: decoding never
-raises, and invalid values are ignored and logged. Standard library only, Python 3.8.
+`EndReport` travels in `TaskStatus.data` of the last update, `ProgressReport` and `UsageReport` in framework messages,
+so that the scheduler need not parse messages for people. A malicious program can send all of them as its executor:
+decoding never raises, and invalid values are ignored and logged. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXAMPLES_OF = ("task", "job")
 #: Origins of progress: the program's reports, TensorBoard event files, the program's output.
 REPORT, EVENT_FILES, OUTPUT = "report", "event files", "output"
 
-#: Incremented when an older scheduler would misread a progress report.
+#: Incremented when an older scheduler would misread a message.
 PROGRESS_VERSION = 1
 
 #: Receives a message about ignored data; the message quotes none of the data.
@@ -105,22 +105,51 @@ class ProgressReport:
 
     def encode(self) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
-        values = {name: _json_number(value) for name, value in asdict(self).items() if value is not None}
-        values["metrics"] = {name: _json_number(value) for name, value in self.metrics.items()}
-        return json.dumps({"version": PROGRESS_VERSION, "kind": "progress", **values}, allow_nan=False).encode()
+        return _message("progress", {**asdict(self), "metrics": self.metrics})
 
     @classmethod
     def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> ProgressReport | None:
         """Decode a report; None if invalid or of an unknown version. Never raises."""
-        values = _parsed(data, on_problem)
-        if (values.get("version"), values.get("kind")) != (PROGRESS_VERSION, "progress"):
-            return None
-        fields, invalid = _checked(values, _PROGRESS_CHECKS)
-        invalid = [name for name in _REQUIRED if values.get(name) is None] + invalid
-        if invalid:
-            on_problem(f"ignored an executor's progress report with invalid or missing fields: {', '.join(invalid)}")
-            return None
-        return cls(**{**fields, "metrics": fields["metrics"] or {}})
+        report = decode_message(data, on_problem)
+        return report if isinstance(report, cls) else None
+
+
+@dataclass(frozen=True)
+class UsageReport:
+    """Resources that the processes of one launch use; None: they have ended."""
+
+    #: Mesos task id of the launch.
+    task_id: str
+    #: Largest resident memory so far, in MB of 2^20 bytes, as Mesos counts.
+    memory_peak_mb: float
+    memory_used_mb: float | None = None
+    #: CPU seconds per second since the last report.
+    cpus_used: float | None = None
+
+    def encode(self) -> bytes:
+        """Return the bytes for a framework message (before base64): strict JSON."""
+        return _message("usage", asdict(self))
+
+
+def decode_message(data: bytes, on_problem: OnProblem = lambda _: None) -> ProgressReport | UsageReport | None:
+    """Decode a message; None if invalid or of an unknown version. Never raises."""
+    values = _parsed(data, on_problem)
+    kind = values.get("kind")
+    if values.get("version") != PROGRESS_VERSION or kind not in ("progress", "usage"):
+        return None
+    is_progress = kind == "progress"
+    fields, invalid = _checked(values, _PROGRESS_CHECKS if is_progress else _USAGE_CHECKS)
+    required = ("task_id", "sequence", "time") if is_progress else ("task_id", "memory_peak_mb")
+    invalid = [name for name in required if values.get(name) is None] + invalid
+    if invalid:
+        on_problem(f"ignored an executor's {kind} report with invalid or missing fields: {', '.join(invalid)}")
+        return None
+    return ProgressReport(**{**fields, "metrics": fields["metrics"] or {}}) if is_progress else UsageReport(**fields)
+
+
+def _message(kind: str, values: Mapping[str, Any]) -> bytes:
+    known = {name: _json_number(value) for name, value in values.items() if value is not None}
+    return json.dumps({"version": PROGRESS_VERSION, "kind": kind, **known}, allow_nan=False).encode()
 
 
 def is_metric_name(name: Any) -> bool:
@@ -185,7 +214,6 @@ def _flag(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-_REQUIRED = ("task_id", "sequence", "time")
 _END_CHECKS: Mapping[str, Check] = {
     "exit_code": lambda value: _whole(value, 0, _MAX_EXIT_CODE),
     "signal": lambda value: _whole(value, 1, _MAX_SIGNAL),
@@ -213,6 +241,17 @@ _PROGRESS_CHECKS: Mapping[str, Check] = {
     "source": lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None,
     "metrics": lambda value: _metrics(value),
 }
+_USAGE_CHECKS: Mapping[str, Check] = {
+    "task_id": _text,
+    "memory_peak_mb": lambda value: _amount(value),
+    "memory_used_mb": lambda value: _amount(value),
+    "cpus_used": lambda value: _amount(value),
+}
+
+
+def _amount(value: Any) -> float | None:
+    number = finite(value)
+    return number if number is not None and 0 <= number <= MAX_COUNT else None
 
 
 def _metrics(value: Any) -> dict[str, float] | None:
@@ -225,4 +264,6 @@ def _metrics(value: Any) -> dict[str, float] | None:
 
 def _json_number(value: Any) -> Any:
     """Return infinity and NaN as text, which JSON numbers cannot express."""
+    if isinstance(value, Mapping):
+        return {name: _json_number(item) for name, item in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,14 +1,21 @@
-"""Read OOM kills from cgroups, and from /proc whether another process has a port."""
+"""Read OOM kills from cgroups, and used memory, CPU time and ports from /proc."""
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import resource
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterable, Iterator
+from typing import Callable, Iterable, Iterator, Sequence
 
+from tf_executor.contract.reports import UsageReport
+
+from .freezing import ProcessSample, sample_processes
 from .tree import read_proc
 
 ROOT = Path("/")
@@ -86,6 +93,84 @@ def _grown(before: int | None, after: int | None) -> int:
 
 def _processes(count: int) -> str:
     return f"{count} process{'' if count == 1 else 'es'}"
+
+
+# Use of memory and CPUs.
+
+#: Seconds after which usage is measured first, and between two measurements.
+FIRST_MEASUREMENT, MEASUREMENT_INTERVAL = 3.0, 10.0
+_KB = 1024
+_TICKS = os.sysconf("SC_CLK_TCK")
+#: Resident memory of a process alone, of files, of shared segments, and its largest so far (proc(5), status).
+_PARTS = ("RssAnon", "RssFile", "RssShmem", "VmHWM")
+
+log = logging.getLogger(__name__)
+
+
+def _resident(pid: int, root: Path) -> list[int]:
+    """Return _PARTS in kB; zeros if the process has exited."""
+    lines = (line.partition(":") for line in read_proc(root / str(pid) / "status").splitlines())
+    fields = {name: int(value.split()[0]) for name, _, value in lines if value.endswith(" kB")}
+    # Linux before 4.5 tells only the sum.
+    fields.setdefault("RssAnon", fields.get("VmRSS", 0))
+    return [fields.get(name, 0) for name in _PARTS]
+
+
+class UsageMeter:
+    """Compare samples of a task's processes; reads memory from /proc."""
+
+    def __init__(self, task_id: str, root: Path = Path("/proc")) -> None:
+        self._task_id, self._root = task_id, root
+        #: (pid, start time) -> CPU ticks at the last measurement, and its time.
+        self._cpu: dict[tuple[int, int], int] = {}
+        self._time = -math.inf
+        self._peak = 0.0
+
+    def measure(self, samples: Sequence[ProcessSample], now: float) -> UsageReport:
+        """Return the usage of these processes; what several of them share counts once."""
+        parts = [_resident(sample.pid, self._root) for sample in samples] or [[0, 0, 0, 0]]
+        own, files, shared, peaks = zip(*parts)
+        used = (sum(own) + max(files) + max(shared)) / _KB
+        # A process may have had more memory between two measurements.
+        self._peak = max(self._peak, used, max(peaks) / _KB)
+        ticks = sum(item.cpu - self._cpu.get((item.pid, item.start_time), 0) for item in samples)
+        cpus = ticks / _TICKS / (now - self._time)
+        self._cpu, self._time = {(item.pid, item.start_time): item.cpu for item in samples}, now
+        return UsageReport(self._task_id, round(self._peak, 1), round(used, 1), round(cpus, 2))
+
+    def end(self, largest_kb: int) -> UsageReport:
+        """Return the last report, given the peak of the largest process."""
+        return UsageReport(self._task_id, round(max(self._peak, largest_kb / _KB), 1))
+
+
+class UsageReporter:
+    """Measure what the processes below this one use, in a thread; `send` may block."""
+
+    def __init__(self, task_id: str, send: Callable[[bytes], bool]) -> None:
+        self._meter, self._send = UsageMeter(task_id), send
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Send the peak and stop, within `timeout` seconds."""
+        self._stopped.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            wait = FIRST_MEASUREMENT
+            self._measure()
+            while not self._stopped.wait(wait):
+                self._send(self._measure().encode())
+                wait = MEASUREMENT_INTERVAL
+            # The executor waits for all processes of the task.
+            self._send(self._meter.end(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss).encode())
+        except Exception:  # a bug here must not disturb the task
+            log.exception("the usage is not reported any more")
+
+    def _measure(self) -> UsageReport:
+        return self._meter.measure(sample_processes(os.getpid()), time.monotonic())
 
 
 # Ports.

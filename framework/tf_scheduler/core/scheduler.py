@@ -45,18 +45,22 @@ from .state.reducer import assert_never, copy_of, decide
 # --- Training progress
 
 
-def record_progress(state: SchedulerState, event: events.ProgressReported, now: float) -> Decision:
-    """Record progress for display; kill launches that are not current."""
-    record = state.stored.tasks.get(name_of(event.task_id))
-    last = state.process.progress.get(event.task_id)
-    if record is None or record.id != event.task_id:
-        return status.on_sign_of_life(state, event.task_id, event.agent_id, now)
-    if last and last.sequence >= event.progress.sequence:
-        return decide(state)
-    progress = copy_of(state.process.progress)
-    progress[event.task_id] = event.progress
-    recorded = decide(state.with_process(progress=progress, last_progress=(record.name, now)))
-    return recorded.then(lambda after: status.on_sign_of_life(after, event.task_id, event.agent_id, now))
+def record_report(state: SchedulerState, event: events.ProgressReported | events.UsageReported, now: float) -> Decision:
+    """Record progress or usage for display; kill launches that are not current."""
+    record, launch = state.stored.tasks.get(name_of(event.task_id)), event.task_id
+    if record is None or record.id != launch:
+        recorded = state
+    elif isinstance(event, events.UsageReported):
+        usage = copy_of(state.process.usage)
+        usage[record.name] = event.usage
+        recorded = state.with_process(usage=usage)
+    else:
+        last, progress = state.process.progress.get(launch), copy_of(state.process.progress)
+        if last and last.sequence >= event.progress.sequence:
+            return decide(state)
+        progress[launch] = event.progress
+        recorded = state.with_process(progress=progress, last_progress=(record.name, now))
+    return status.on_sign_of_life(recorded, launch, event.agent_id, now)
 
 
 def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> SchedulerState:
@@ -126,6 +130,7 @@ class DecisionStage:
 #: Events without consequences for plans. An executor's failure is handled with the status of its task.
 _ALONE = (
     events.ProgressReported,
+    events.UsageReported,
     events.SecretsRequested,
     events.ReloadSecrets,
     events.AcknowledgeExposures,
@@ -251,8 +256,8 @@ def _stages(event: events.Event) -> tuple[DecisionStage, ...]:
 def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_never does not return
     """Return the function that handles the event itself."""
     match event:
-        case events.ProgressReported():
-            return lambda state, ctx: record_progress(state, event, ctx.now)
+        case events.ProgressReported() | events.UsageReported():
+            return lambda state, ctx: record_report(state, event, ctx.now)
         case events.SecretsRequested():
             return lambda state, ctx: _on_secrets_requested(state, event, ctx.now)
         case events.ReloadSecrets() | events.AcknowledgeExposures():

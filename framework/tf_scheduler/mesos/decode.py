@@ -20,7 +20,7 @@ from tf_scheduler.model import events
 from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, executor_of
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
 from tf_scheduler.model.resources import OperationState, OperationStatus, Resource, Value, thousandths
-from tf_scheduler.model.task import Progress, TaskState, TaskStatus
+from tf_scheduler.model.task import Progress, TaskState, TaskStatus, Usage
 
 #: Maximum characters of a message. An agent's message may quote its fetcher; a cause is at the start or the end.
 MAX_TEXT_LENGTH = 1000
@@ -72,18 +72,20 @@ _BASE64_BYTES = (MAX_BYTES // 3 + 1) * 4
 _LAST_SECOND = 253_402_300_800
 
 
-def progress(raw: Mapping[str, Any]) -> events.ProgressReported | None:
-    """Decode an executor's progress message; None if invalid or of a foreign task."""
-    report = reports.ProgressReport.decode(base64_bytes(raw.get("data")), log.warning)
+def message(raw: Mapping[str, Any]) -> events.ProgressReported | events.UsageReported | None:
+    """Decode an executor's message; None if invalid or of a foreign task."""
+    report = reports.decode_message(base64_bytes(raw.get("data")), log.warning)
     if report is None:
         return None
     content = asdict(report)
     task_id = TaskId(content.pop("task_id"))
     sender = raw.get("executor_id")  # added by the agent
     if not isinstance(sender, Mapping) or executor_of(task_id) != sender.get("value"):
-        log.warning("progress report ignored: the task belongs to another executor")
+        log.warning("report ignored: the task belongs to another executor")
         return None
     agent_id = AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None
+    if isinstance(report, reports.UsageReport):
+        return events.UsageReported(Usage(task_id, **content), agent_id)
     return events.ProgressReported(task_id, Progress(**content), agent_id)
 
 
@@ -302,5 +304,5 @@ _DECODERS: Mapping[str, Callable[[Json], events.Event | None]] = {
     "UPDATE": lambda raw: events.StatusUpdated(status(raw["update"]["status"])),
     "UPDATE_OPERATION_STATUS": lambda raw: events.OperationUpdated(operation(raw["update_operation_status"]["status"])),
     "FAILURE": _failure,
-    "MESSAGE": lambda raw: progress(raw["message"]),
+    "MESSAGE": lambda raw: message(raw["message"]),
 }

@@ -13,7 +13,7 @@ from .ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, Task
 from .offer import InverseOffer, Offer
 from .plan import Verb
 from .resources import OperationStatus
-from .task import PodVerb, Progress, TaskRecord, TaskStatus
+from .task import PodVerb, Progress, TaskRecord, TaskStatus, Usage
 
 
 class ConnectionProblem(Kinded):
@@ -189,6 +189,19 @@ class ProgressReported(Kinded):
 
 
 @dataclass(frozen=True, slots=True)
+class UsageReported(Kinded):
+    """Resources that a launch uses. Best effort: it may be missing or late."""
+
+    usage: Usage
+    #: Agent of the task; `None` if unknown.
+    agent_id: AgentId | None = None
+
+    @property
+    def task_id(self) -> TaskId:
+        return self.usage.launch
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested(Kinded):
     """An operator requests a graceful stop of the job."""
 
@@ -296,6 +309,7 @@ Event = (
     | AgentFailed
     | ExecutorFailed
     | ProgressReported
+    | UsageReported
     | StopRequested
     | PlanCommand
     | PodCommand

@@ -24,7 +24,17 @@ from .reasons import Reason
 from .resources import Reservation
 from .secrets import SecretExposure
 from .spec import ServiceSpec
-from .task import SILENT_STATES, AbandonedLaunch, AgentFailures, Progress, Recovery, TaskRecord, TaskState, TaskStatus
+from .task import (
+    SILENT_STATES,
+    AbandonedLaunch,
+    AgentFailures,
+    Progress,
+    Recovery,
+    TaskRecord,
+    TaskState,
+    TaskStatus,
+    Usage,
+)
 
 _MAX_ANSWERED = 100
 
@@ -264,6 +274,8 @@ class ProcessState:
     #: Due time of the last warning about servers that do not answer (Unix time).
     no_server_warned_at: float = 0.0
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
+    #: Resources used by the last launch that reported them.
+    usage: Mapping[TaskName, Usage] = field(default_factory=dict)
     #: Task of the last progress report of this process, and Unix time of its arrival.
     last_progress: tuple[TaskName, float] | None = None
     #: Whether TEARDOWN has begun to wait for the agents of abandoned launches.

@@ -342,6 +342,17 @@ OUTPUT = "output"
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Resources that a launch uses, best effort; `None`: unknown, or it has ended."""
+
+    launch: TaskId
+    #: Largest resident memory so far, and the present one, in MB.
+    memory_peak_mb: float
+    memory_used_mb: float | None = None
+    cpus_used: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingCurve:
     """Progress reports of a task, oldest first, downsampled as they accumulate."""
 

@@ -49,6 +49,16 @@ def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, 
     assert all(f"-0 | {line}" in shown for lines in words for line in lines)
 
 
+def test_report_tells_the_most_memory_used(tmp_path: Path) -> None:
+    tasks = (replace(WORKER, memory_peak_mb=1003.5, memory_mb=1024.0), replace(CHIEF, memory_mb=1024.0))
+    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {})
+    result, folder = FollowResult(replace(SEEN, tasks=tasks)), RunFolder(tmp_path / "run")
+    report = build_report(result, a_spec(), cluster, folder, 1.0, OutputRedactor(a_spec(), SecretRedactor([])))
+
+    assert [1003.5, None] == [task["memory_peak_mb"] for task in report["tasks"]]
+    assert "  memory    worker-0 0.98 of 1.0 GB at most (not enforced on this machine)" in summary_lines(report)
+
+
 def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     """Of many launches, the first and the latest ones."""
     launches = {f"worker-0__{number}": tmp_path / str(number) for number in range(1, 14)}

@@ -69,6 +69,26 @@ def test_metrics_are_beside_the_loss() -> None:
     assert shown[2] == "loss 0.0324  accuracy 0.9967  lr 0.001  16.2 steps/s  1,037 examples/s"
 
 
+def test_memory_is_beside_the_agent() -> None:
+    """At 60 columns there is room for the amounts only."""
+    used = {"chief-0": (1000.0, 1024.0), "ps-0": (930.0, 1024.0), "worker-0": (310.2, 512.0)}
+    ended = {"memory_used_mb": 40_000.0, "memory_mb": 65_536.0, "live": False}
+    shown = training(**STEPS)
+    amounts = [
+        dict(zip(("memory_used_mb", "memory_mb"), used.get(task.name, ()), strict=False)) for task in shown.tasks
+    ]
+    tasks = [replace(task, **(values or ended)) for task, values in zip(shown.tasks, amounts, strict=True)]
+    shown = replace(shown, tasks=tuple(tasks))
+
+    wide, narrow = ("\n".join(drawn(shown, width)) for width in (100, 60))
+    assert "agent-1  0.98 of 1.0 GB  near its limit" in wide
+    assert "agent-1  0.91 of 1.0 GB\n" in wide
+    assert "310 of 512 MB" in wide
+    assert "64.0 GB" not in wide
+    assert "TRAINING  step 406  0.98 of 1.0 GB" in narrow
+    assert "near" not in narrow
+
+
 def test_tiny_view_has_step_and_loss_only() -> None:
     assert drawn(training(**STEPS), 39)[1:] == ["step 406  loss 0.0324"]
 

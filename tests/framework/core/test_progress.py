@@ -9,11 +9,11 @@ from builders import a_spec, with_fields
 from tf_scheduler.core.scheduler import describe_progress, handle, restored_progress
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import TaskForgotten, TaskLaunched
-from tf_scheduler.model.events import Disconnected, ProgressReported
+from tf_scheduler.model.events import Disconnected, ProgressReported, UsageReported
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TaskRecord
+from tf_scheduler.model.task import Progress, TaskRecord, Usage
 
 NAME = TaskName("worker-0")
 FIRST, SECOND = TaskId("worker-0__1"), TaskId("worker-0__2")
@@ -52,6 +52,16 @@ def test_new_launch_starts_without_progress() -> None:
     state = with_progress(RUNNING, FIRST, Progress(1, 1.0, 10))
     assert {} == apply(state, TaskLaunched(record(SECOND))).process.progress
     assert {} == apply(state, TaskForgotten(NAME)).process.progress
+
+
+def test_usage_of_another_launch_is_ignored() -> None:
+    """A launch without an agent cannot be killed, one with an agent is."""
+    usage = Usage(FIRST, 300.0, 200.0, 0.5)
+    state = handle(RUNNING, UsageReported(usage), 0.0, lambda: "new").state
+    other = handle(state, UsageReported(Usage(SECOND, 900.0), AgentId("a-2")), 0.0, lambda: "new")
+    assert {NAME: usage} == other.state.process.usage
+    assert {} == other.state.process.progress
+    assert [SECOND] == [call.task_id for call in other.calls]
 
 
 def test_lost_connection_keeps_progress() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
 from tf_executor.contract import reports
 from tf_scheduler.mesos import decode
-from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.task import Progress
+from tf_scheduler.model.events import ProgressReported, UsageReported
+from tf_scheduler.model.task import Progress, Usage
 
 
 def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
@@ -23,6 +24,21 @@ def test_progress_message_is_decoded() -> None:
     report = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0, **more)
     expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0, **more), "a-1")
     assert expected == decode.event(message(report.encode()))
+
+
+def test_usage_message_is_decoded() -> None:
+    report = reports.UsageReport("worker-0__1", 300.5, 180.0, 0.75)
+    assert UsageReported(Usage("worker-0__1", 300.5, 180.0, 0.75), "a-1") == decode.event(message(report.encode()))
+    assert decode.event(message(report.encode(), executor="worker-1__1")) is None
+    ended = reports.UsageReport("worker-0__1", 300.5)
+    assert UsageReported(Usage("worker-0__1", 300.5), "a-1") == decode.event(message(ended.encode()))
+
+
+@pytest.mark.parametrize("wrong", [{"memory_used_mb": -1.0}, {"memory_peak_mb": "1"}, {"cpus_used": float("nan")}])
+def test_invalid_usage_is_ignored(wrong: dict[str, object], caplog: pytest.LogCaptureFixture) -> None:
+    report = {"version": 1, "kind": "usage", "task_id": "worker-0__1", "memory_peak_mb": 1.0, **wrong}
+    assert decode.event(message(json.dumps(report).encode())) is None
+    assert f"usage report with invalid or missing fields: {', '.join(wrong)}" in caplog.text
 
 
 def test_progress_of_another_task_is_ignored() -> None:

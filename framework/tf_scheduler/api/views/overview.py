@@ -22,6 +22,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus
 
 from .base import Snapshot, finite_or_none
+from .tasks import resources_of, usage_of
 
 
 class Activity(str, Enum):
@@ -94,6 +95,12 @@ class TaskRow:
     seconds_left: float | None = None
     #: Other values that the program reports, by name.
     metrics: Mapping[str, float | None] = field(default_factory=dict)
+    #: What its processes use; None if not reported, and after the end but for the peak.
+    memory_used_mb: float | None = None
+    memory_peak_mb: float | None = None
+    cpus_used: float | None = None
+    #: What its options grant, without the executor.
+    memory_mb: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +251,8 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
         **{name: finite_or_none(getattr(progress, name, None)) for name in _REPORTED},  # type: ignore[arg-type]
         metrics={name: finite_or_none(value) for name, value in progress.metrics.items()} if progress else {},
+        **usage_of(state, record),  # type: ignore[arg-type]
+        memory_mb=resources_of(record)["mem"] - state.spec.executor.needs.mem / UNIT,
     )
 
 

@@ -17,6 +17,8 @@ from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .pods import display_status
 from .types import PendingBody, PendingTaskBody, TaskBody, TasksBody
 
+#: What a launch uses, null until it reports it.
+_USAGE = ("memory_used_mb", "memory_peak_mb", "cpus_used")
 _SCALARS = ("cpus", "mem", "disk", "gpus")
 #: Fields of a launch, null for a task that was never launched.
 _LAUNCH = ("id", "agent_id", "hostname", "address", "generation", "launched_at", "plan")
@@ -56,7 +58,7 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
         own = {"job": item.job.kind.value, "status": "PENDING", "zone": "", "region": "", "resources": resources}
     else:
         place = {"zone": item.location.zone, "region": item.location.region}
-        own = {"job": item.job.value, "status": display_status(state, item), **place, "resources": _used(item)}
+        own = {"job": item.job.value, "status": display_status(state, item), **place, "resources": resources_of(item)}
     return {
         "name": item.name,
         "index": item.index,
@@ -68,11 +70,20 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
         "signal": None if status is None else status.signal,
         **{name: getattr(item, name, None) for name in _LAUNCH},  # type: ignore[typeddict-item]
         **own,
+        **usage_of(state, item),
         "pending": pending_reasons(state, item.name),
     }
 
 
-def _used(record: TaskRecord) -> dict[str, float]:
+def usage_of(state: SchedulerState, item: TaskSpec | TaskRecord) -> dict[str, float | None]:
+    """Return what the processes of a launch use; None if unknown."""
+    usage = state.process.usage.get(item.name)
+    own = usage if usage is not None and usage.launch == getattr(item, "id", None) else None
+    return {name: getattr(own, name, None) for name in _USAGE}
+
+
+def resources_of(record: TaskRecord) -> dict[str, float]:
+    """Return the resources of a launch and its executor; memory in MB."""
     amounts = dict.fromkeys(_SCALARS, 0.0)
     for item in record.resources:
         if item.name in _SCALARS and isinstance(item.value, int):

@@ -47,7 +47,7 @@ class _Member(TypedDict):
     index: int
 
 
-class TaskBody(_Member):
+class _TaskBody(_Member):
     state: str | None
     status: str
     healthy: bool | None
@@ -66,6 +66,13 @@ class TaskBody(_Member):
     plan: str | None
     resources: ResourcesBody
     pending: list[str]
+
+
+class TaskBody(_TaskBody, total=False):
+    #: What the processes of the task use; null until the executor reports it, and after the end but for the peak.
+    memory_used_mb: float | None
+    memory_peak_mb: float | None
+    cpus_used: float | None
 
 
 class _TasksBody(TypedDict):

@@ -37,6 +37,7 @@ from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report.page import render_page
 
 from .follow import FollowResult, sandbox_of
+from .view import memory_text
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
@@ -229,6 +230,8 @@ def _task(
         "message": task.message,
         "agent": task.hostname,
         "address": task.address,
+        "memory_mb": task.memory_mb,
+        "memory_peak_mb": task.memory_peak_mb,
         "generation": task.generation,
         "last_lines": [] if sandbox is None else _last_lines(overview, task, sandbox, redactor),
         "logs": None if sandbox is None else _keep_logs(task.name, sandbox, folder),
@@ -294,6 +297,9 @@ def summary_lines(report: Report) -> Iterator[str]:
     for name, reasons in report["pending"].items():
         yield f"  {name} was pending:"
         yield from (f"    {reason}" for reason in reasons)
+    peaks = [(task["name"], task["memory_peak_mb"], task["memory_mb"]) for task in report["tasks"]]
+    if used := [f"{name} {memory_text(peak, mem)}" for name, peak, mem in peaks if peak is not None]:
+        yield f"  memory    {_listed(used)} at most (not enforced on this machine)"
     if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
         yield f"  stopped   {_listed(stopped)}"
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]

@@ -3,8 +3,8 @@
 mnist  TRAINING                                        0:51  http://127.0.0.1:26763/
 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸─────────────  58 %  step 406 of 700  0:18 left
 loss 0.0324 ▇▆▅▄▃▃▂▂▁▁  16.2 steps/s  1,037 examples/s  1 restart
-  worker-0  TRAINING    step 406  16.2 steps/s                 agent-1
-  worker-1  TRAINING    step 406  16.2 steps/s                 agent-2
+  worker-0  TRAINING    step 406  16.2 steps/s  agent-1  0.98 of 1.0 GB  near its limit
+  worker-1  TRAINING    step 406  16.2 steps/s  agent-2  0.91 of 1.0 GB
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _SPARK_COUNT = 10
 _METRICS = 3
 #: From this width on the address of the page is beside the name of the job.
 _WIDE = 80
+#: Share of its memory from which a task is near its limit.
+_NEAR = 0.95
 #: Below this width only job, activity, step and loss are shown.
 _TINY = 40
 _COLOURS = {
@@ -154,16 +156,32 @@ def _tasks(tasks: Sequence[TaskRow], rows: int, width: int) -> Iterable[Renderab
     if len(shown) > rows:
         shown = sorted(tasks, key=lambda task: task.activity in _CALM)[: max(1, rows - 1)]
     table = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(4 if width >= _WIDE else 3):
+    for _ in range(5 if width >= _WIDE else 4):
         table.add_column(no_wrap=True, overflow="ellipsis")
     for task in shown:
         colour = _COLOURS.get(Activity(task.activity), "cyan")
         cells = [Text(f"  {task.name}"), Text(task.activity.upper(), style=colour), Text(_doing(task, width))]
-        table.add_row(*cells, *([Text(task.hostname)] if width >= _WIDE else []))
+        table.add_row(*cells, *([Text(task.hostname)] if width >= _WIDE else []), _memory(task, width))
     yield table
     if len(shown) < len(tasks):
         rest = [task for task in tasks if task not in shown]
         yield _cut(f"  ... and {_counted(len(rest), 'more task')}{_steps(rest)}")
+
+
+def _memory(task: TaskRow, width: int) -> Text:
+    if task.memory_used_mb is None or not task.live:
+        return Text()
+    near = task.memory_used_mb >= _NEAR * task.memory_mb
+    text = memory_text(task.memory_used_mb, task.memory_mb)
+    return Text(f"{text}  near its limit" if near and width >= _WIDE else text, style="yellow" if near else "")
+
+
+def memory_text(used: float, granted: float) -> str:
+    """Return amounts in MB as `310 of 512 MB` or `0.98 of 1.0 GB`."""
+    if granted < 1000:
+        return f"{used:,.0f} of {granted:,.0f} MB"
+    digits = 2 if used < 10 * 1024 else 1
+    return f"{used / 1024:,.{digits}f} of {granted / 1024:,.1f} GB"
 
 
 def _doing(task: TaskRow, width: int) -> str:
