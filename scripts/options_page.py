@@ -26,11 +26,23 @@ beta-tensorflow (0.2.0-1.5.0) work unchanged, because names, types and defaults 
 
 | command | purpose |
 | --- | --- |
+| `dcos-tensorflow options init STRATEGY [PROGRAM]` | write a short file with program, tasks and sizes |
 | `dcos-tensorflow options validate FILE` | list all errors, one `path: message` per line |
 | `dcos-tensorflow options show FILE` | print every option with its value; secrets are hidden |
 | `dcos-tensorflow options diff OLD NEW` | preview an update: restarted tasks and refused changes |
-| `dcos-tensorflow options explain PATH` | describe one option or section |
+| `dcos-tensorflow options explain [PATH]` | describe an option or section; without PATH, the usual options |
 | `dcos-tensorflow options schema` | print the JSON Schema of the file |
+
+`options init` writes such a file for a program. STRATEGY is a value of `service.strategy`, or the name of a class, such
+as `MultiWorkerMirroredStrategy`:
+
+    dcos-tensorflow options init multi_worker_mirrored train.py --workers 2
+    dcos-tensorflow local run options.json
+
+The amounts fit this machine if possible. Keras 3 does not support `Model.fit` with `parameter_server` and
+`multi_worker_mirrored`. If this Python has Keras 3 and the program calls `fit` with one of them, `options init` sets
+`TF_USE_LEGACY_KERAS=1` and reports it. An existing file is replaced only with `--force`. With `--dcos` the file has the
+form for `dcos package install`; write the program's URL into `job_url`.
 
 The shell completes commands, files and the options of `explain` after
 `eval "$(_DCOS_TENSORFLOW_COMPLETE=bash_source dcos-tensorflow)"` (for zsh: `zsh_source`, for fish: `fish_source`).

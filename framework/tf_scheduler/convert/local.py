@@ -5,16 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from tf_scheduler.model.spec import CleanupPolicy, Strategy
 from tf_scheduler.options.schema.jobs import JOBS
 
+from .program import FIT_NEEDS_KERAS_2, KERAS_2, SIZES, Libraries, Options, needed_libraries, scan
 from .tables import Note, display_value
 from .values import command_line
 
-Options = dict[str, Any]
 #: Options that need a prepared cluster.
 _OF_CLUSTERS = (
     *("checkpoint_dir", "shared_filesystem", "hdfs", "role", "region", "user", "principal"),
@@ -22,30 +20,9 @@ _OF_CLUSTERS = (
 )
 _IMAGES = ("tf_image", "gpu_tf_image", "image")
 _ARCHIVE = (".zip", ".tgz", ".tar.gz", ".tar", ".tar.bz2", ".tar.xz")
-#: Amounts of a task, the largest first: cpus and MB.
-_SIZES = ((0.5, 1024), (0.25, 1024), (0.1, 1024), (0.1, 512))
 _SCRIPT = re.compile(r"(?<![\w./~-])[\w./~-]+\.py\b")
 _PYTHON = re.compile(r"(?<!\S)(?:\S*/)?python[\d.]*(?=\s)")
 _FOLDER = re.compile(r"^cd ('[^']*'|\S+) && ")
-
-_TF_1 = re.compile(r"\btensorflow\.(contrib|examples)\b|\btf\.contrib\b")
-#: Names that only TensorFlow 1 has at the top.
-_TF_1_NAMES = re.compile(r"\btf\.(app|flags|placeholder|Session|ConfigProto|get_variable)\b")
-_ESTIMATOR = re.compile(r"\b(tf|tensorflow)\.estimator\b|\btensorflow_estimator\b")
-_TORCH = re.compile(r"^\s*(import|from)\s+torch", re.MULTILINE)
-_TENSORFLOW = re.compile(r"^\s*(import|from)\s+(tensorflow|tf_keras|keras)\b", re.MULTILINE)
-_IMAGE_VERSION = re.compile(r"tensorflow[^/:]*:v?([12])\.(\d+)")
-#: Newest TensorFlow with Estimators, and the first with Keras 3.
-_LAST_ESTIMATOR, _KERAS_3 = (2, 15), (2, 16)
-
-
-@dataclass(frozen=True, slots=True)
-class Libraries:
-    """What the images and the program need."""
-
-    torch: bool = False
-    #: Newest suitable TensorFlow; `None`: the newest.
-    tensorflow: tuple[int, int] | None = None
 
 
 def localize(
@@ -72,18 +49,6 @@ def missing_programs(options: Options, exists: Callable[[str], bool]) -> list[st
     commands = [section.get("command") or service.get("command", "") for section in sections]
     files = [file for command in commands for file in _SCRIPT.findall(command) if not exists(file)]
     return list(dict.fromkeys([*([] if all(commands) else ["command"]), *files]))
-
-
-def needed_libraries(images: list[str], source: str, *, is_torch: bool) -> Libraries:
-    """Return the newest libraries that suit the tags of the images and the imports."""
-    if is_torch or (_TORCH.search(source) and not _TENSORFLOW.search(source)):
-        return Libraries(torch=True)
-    tags = [(int(match[1]), int(match[2])) for image in images if (match := _IMAGE_VERSION.search(image))]
-    if _TF_1.search(source) or (_TF_1_NAMES.search(source) and "compat.v1" not in source):
-        tags.append((1, 15))
-    elif _ESTIMATOR.search(source):
-        tags.append(_LAST_ESTIMATOR)
-    return Libraries(tensorflow=min(tags, default=None))
 
 
 def _take_images(options: Options) -> Iterator[str]:
@@ -122,7 +87,7 @@ def _drop_gpus(options: Options) -> Iterator[Note]:
 def _shrink(options: Options, fits: Callable[[Options], bool]) -> Iterator[Note]:
     sections = [section for section in JOBS if options.get(section, {}).get("count", 0)]
     old = {section: dict(options[section]) for section in sections}
-    for cpus, mem in _SIZES:
+    for cpus, mem in SIZES:
         for section in sections:
             before = old[section]
             sizes = {"cpus": min(before.get("cpus", cpus), cpus), "mem": min(before.get("mem", mem), mem), "disk": 0}
@@ -169,8 +134,7 @@ def _local_command(command: str, program: str) -> str:
 
 def _use_legacy_keras(options: Options, needed: Libraries, source: str) -> Iterator[Note]:
     """Keras 3 does not support Model.fit with these strategies."""
-    strategies = (Strategy.MULTI_WORKER_MIRRORED.value, Strategy.PARAMETER_SERVER.value)
-    is_new = needed.tensorflow is None or needed.tensorflow >= _KERAS_3
-    if options["service"].get("strategy") in strategies and ".fit(" in source and is_new and "tf_keras" not in source:
-        options["service"].setdefault("environment", {})["TF_USE_LEGACY_KERAS"] = "1"
-        yield Note("service.environment", "TF_USE_LEGACY_KERAS=1 added: Model.fit of Keras 3 has no such strategy")
+    strategies = [strategy.value for strategy in FIT_NEEDS_KERAS_2]
+    if options["service"].get("strategy") in strategies and needed.has_keras_3 and scan({"": source}).fit:
+        options["service"].setdefault("environment", {})[KERAS_2] = "1"
+        yield Note("service.environment", f"{KERAS_2}=1 added: Model.fit of Keras 3 has no such strategy")

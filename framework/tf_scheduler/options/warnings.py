@@ -180,11 +180,11 @@ def security_is_weakened(options: Document) -> Iterator[Problem]:
 _Rule = Callable[[Document, Document], Iterator[Problem]]
 _LOCAL_RULES: tuple[_Rule, ...] = (
     no_program_is_named,
-    environment_is_object,
     torchrun_trains_separate_models,
 )
 _RULES: tuple[_Rule, ...] = (
     *_LOCAL_RULES,
+    environment_is_object,
     default_image_means_none,
     gcs_key_is_readable,
     job_url_is_local,

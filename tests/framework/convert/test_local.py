@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tf_scheduler.convert.local import Libraries, localize, missing_programs, needed_libraries
+from tf_scheduler.convert.local import localize, missing_programs
+from tf_scheduler.convert.program import Libraries, needed_libraries
 from tf_scheduler.runtimes.catalogue import creation_arguments
 
 

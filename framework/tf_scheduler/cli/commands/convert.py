@@ -15,8 +15,9 @@ import click
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
-from tf_scheduler.convert.local import Libraries, localize, missing_programs
+from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.pod import NOT_REQUESTED
+from tf_scheduler.convert.program import Libraries
 from tf_scheduler.convert.tables import Note
 from tf_scheduler.convert.values import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
@@ -25,7 +26,12 @@ from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 
 from .options import file_type, force_option, output_option, print_or_write, read, source_name
 
+#: Library -> name of its runtime, and arguments of `runtime create`.
 _TORCH = ("torch", "torch --package torch --package numpy")
+_HOROVOD = (
+    "horovod",
+    'horovod --tensorflow 2.13 --package "setuptools<70" --package wheel --package packaging --build horovod==0.28.1',
+)
 
 
 @click.command()
@@ -139,26 +145,33 @@ class _Local:
     def _adapt(self, options: dict[str, Any]) -> list[Note]:
         path = os.path.relpath(self.program, self.folder) if self.program else ""
         text = self.program.read_text(errors="replace") if self.program and self.program.suffix == ".py" else ""
-        notes, needed = localize(options, self.program.name if self.program else "", path, _fits, text)
-        python = self.python or self._runtime(needed)
+        notes, needed = localize(options, self.program.name if self.program else "", path, fits_machine, text)
+        python, step = (self.python, "") if self.python else suitable_python(needed)
+        self.steps = (step,) if step else ()
         if python:
             options["service"]["python"] = python
         return notes
 
-    def _runtime(self, needed: Libraries) -> str:
-        """Return the option `python`, empty if this Python suits; note how to create it."""
-        from tf_scheduler.runtimes.catalogue import creation_arguments
-        from tf_scheduler.runtimes.runtimes import list_runtimes  # slow import, rarely needed
 
-        if find_spec("torch" if needed.torch else "tensorflow") and needed.tensorflow is None:
-            return ""
-        name, arguments = _TORCH if needed.torch else creation_arguments(needed.tensorflow, sys.version_info.minor)
-        if name not in {runtime.name for runtime in list_runtimes()}:
-            self.steps = (f"dcos-tensorflow runtime create {arguments}",)
-        return RUNTIME_PREFIX + name
+def suitable_python(needed: Libraries) -> tuple[str, str]:
+    """Return the option `python` for a local run, and the command that creates it.
+
+    Both are empty if this Python suits; the command is empty if the runtime exists.
+    """
+    from tf_scheduler.runtimes.catalogue import creation_arguments
+    from tf_scheduler.runtimes.runtimes import list_runtimes  # slow import, rarely needed
+
+    modules = ["torch"] if needed.torch else ["tensorflow", *(["horovod"] if needed.horovod else [])]
+    if needed.tensorflow is None and all(map(find_spec, modules)):
+        return "", ""
+    name, arguments = _TORCH if needed.torch else creation_arguments(needed.tensorflow, sys.version_info.minor)
+    if needed.horovod:
+        name, arguments = _HOROVOD
+    known = {runtime.name for runtime in list_runtimes()}
+    return RUNTIME_PREFIX + name, "" if name in known else f"dcos-tensorflow runtime create {arguments}"
 
 
-def _fits(options: dict[str, Any]) -> bool:
+def fits_machine(options: dict[str, Any]) -> bool:
     """Return whether the local cluster can run the job; True for invalid options."""
     from mesos_local.agents import default_agents  # slow imports, rarely needed
     from tf_scheduler.options.load import resolve

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,28 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from dcos_command.main import Group
+from dcos_command.main import Group, IntRange
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import changed_options, read_bytes
+from tf_scheduler.cli.common.options_file import (
+    changed_options,
+    has_keras_3,
+    keras_2_command,
+    program_sources,
+    read_bytes,
+)
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
+from tf_scheduler.convert.program import (
+    FIT_NEEDS_KERAS_2,
+    KERAS_2,
+    NewJob,
+    job_name,
+    scan,
+    strategy_named,
+    summary,
+)
+from tf_scheduler.convert.values import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
+from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
@@ -33,6 +51,13 @@ output_option = click.option(
 force_option = click.option("--force", is_flag=True, help="Replace an existing file.")
 #: For output that is always JSON, so that --json is accepted by every command.
 ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="No effect: output is always JSON.")
+
+#: Options that most jobs set, in the order of an options file.
+_COMMON = (
+    *("service.name", "service.strategy", "service.job_url", "service.command", "service.data", "service.environment"),
+    *("service.python", "service.checkpoint_dir", "worker.count", "worker.cpus", "worker.mem"),
+    "parameter_server.count",
+)
 
 
 @click.group(cls=Group)
@@ -107,6 +132,48 @@ def schema(template: bool) -> None:
     click.echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
 
 
+@options.command()
+@examples(
+    "options init multi_worker_mirrored train.py", "options init ParameterServerStrategy --workers 4 -o mnist.json"
+)
+@click.argument("strategy")
+@click.argument("program", type=click.Path(dir_okay=False, path_type=Path), default="train.py")
+@click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="options.json",
+    show_default=True,
+    help="File to write.",
+)
+@click.option("--dcos", is_flag=True, help="Write the form that `dcos package install` accepts.")
+@force_option
+@json_option
+def init(
+    strategy: str, program: Path, workers: int | None, output: Path, dcos: bool, force: bool, as_json: bool
+) -> None:
+    """Write a short options file for PROGRAM.
+
+    STRATEGY is a value of service.strategy, or the name of its class in TensorFlow or PyTorch. PROGRAM is train.py by
+    default. Sets TF_USE_LEGACY_KERAS if the program needs Keras 2.
+    """
+    if Path(strategy).is_file():
+        guess = scan(program_sources(Path(strategy))).strategy.value
+        raise click.UsageError(f"name the strategy first: options init {guess} {strategy}")
+    made = new_options(strategy_named(strategy), program, output.parent, workers=workers, fit=not dcos)
+    document = as_lists(made.document) if dcos else made.document
+    notices = list(made.notices)
+    if dcos:
+        notices.append(Problem("service.job_url", "replace it by a URL from which the agents can fetch the program"))
+    print_or_write(document, output, force, quiet=True)
+    run = "dcos package install tensorflow --options=" if dcos else "dcos-tensorflow local run "
+    step = f"{run}{command_line([output])}"
+    _print_notices(() if as_json else notices)
+    value = {"file": str(output), "options": document, "notices": _as_dicts(notices), "next": step}
+    echo_result(value, f"wrote {output}: {made.summary}. Run it: {step}", as_json)
+
+
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [
         CompletionItem(str(option), help=option.metadata("description"))
@@ -116,11 +183,20 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 
 
 @options.command()
-@examples("options explain worker.cpus", "options explain worker")
-@click.argument("path", shell_complete=_complete)
+@examples("options explain", "options explain worker.cpus", "options explain worker")
+@click.argument("path", shell_complete=_complete, default="")
 @json_option
 def explain(path: str, as_json: bool) -> None:
-    """Explain the option PATH, or all options of a section."""
+    """Explain the option PATH, or all options of a section.
+
+    Without PATH, explain the options that most jobs set, and list the sections.
+    """
+    if not path:
+        texts = {name: explained(option) for name in _COMMON for option in OPTIONS if str(option) == name}
+        sections = ", ".join(dict.fromkeys(option.path[0] for option in OPTIONS))
+        more = f"Further options: `dcos-tensorflow options explain SECTION`, for each of {sections}"
+        echo_result(texts, "\n\n".join([*texts.values(), more]), as_json)
+        return
     matches = [option for option in OPTIONS if str(option) == path or str(option).startswith(f"{path}.")]
     if not matches:
         raise OptionsError([Problem(path, f"unknown option{_suggestion(path)}", "unknown_option")])
@@ -135,6 +211,42 @@ def _suggestion(path: str) -> str:
     if "." in path:
         similar = get_close_matches(path, similar, n=1) or similar
     return f"; did you mean {' or '.join(similar)}?" if similar else "; `options schema` prints all options"
+
+
+@dataclass(frozen=True, slots=True)
+class NewOptions:
+    """Options for a program, and what to say about them."""
+
+    document: dict[str, Any]
+    #: Tasks, and the variable of Keras 2 with the reason.
+    summary: str
+    notices: tuple[Problem, ...]
+
+
+def new_options(
+    strategy: Strategy, program: Path, folder: Path, *, workers: int | None = None, fit: bool = True
+) -> NewOptions:
+    """Return options for a program, in a file in `folder`. Raises OptionsError.
+
+    `fit`: choose amounts that fit this machine, if possible.
+    """
+    from .convert import fits_machine  # imports this module
+
+    sources = program_sources(program) if program.exists() else {}
+    facts, python = scan(sources), sys.executable
+    notices = [] if sources else [Problem(str(program), "does not exist yet")]
+    if facts.evidence and facts.strategy is not strategy:
+        notices.append(Problem(str(program), f"uses {facts.evidence} ({facts.strategy.value}), not {strategy.value}"))
+    # `import keras` is Keras 3 in any case.
+    keras_2 = strategy in FIT_NEEDS_KERAS_2 and bool(facts.fit) and "keras" not in facts.modules and has_keras_3(python)
+    if keras_2 and (command := keras_2_command(python)):
+        notices.append(Problem(KERAS_2, f"needs tf_keras: {command}"))
+    url = os.path.relpath(program.absolute(), folder.absolute())
+    job = NewJob(job_name(program.absolute()), strategy, url, program.name, workers, keras_2=keras_2)
+    document = job.options(fits_machine if fit else lambda _: True)
+    resolve(document)
+    reason = f"; {KERAS_2}=1, because {facts.fit.rpartition(':')[0]} uses Model.fit" if keras_2 else ""
+    return NewOptions(document, summary(document) + reason, tuple(notices))
 
 
 def _load(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:

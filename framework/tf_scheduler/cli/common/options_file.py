@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import pwd
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import click
 
+from tf_scheduler.convert.program import imported_modules
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import as_lists, parse, resolve
@@ -206,3 +210,77 @@ def changed_options(masked: Options, options: Options) -> dict[str, Any]:
                 section = section.setdefault(name, {})
             section[option.path[-1]] = option.value(masked)
     return changed
+
+
+# --- program
+
+
+#: Maximum number of files of a program that are scanned.
+_MAX_SOURCES = 100
+#: Prints the versions of TensorFlow and Keras as JSON; needs no import of them, which takes seconds.
+_VERSIONS = """
+import json
+from importlib.metadata import distributions
+names = {str(each.metadata["Name"]).lower().replace("-", "_"): each.version for each in distributions()}
+print(json.dumps({name: version for name, version in names.items() if "keras" in name or "tensorflow" in name}))
+"""
+_VERSIONS_TIMEOUT = 30  # seconds
+
+
+def program_sources(program: Path) -> dict[str, str]:
+    """Return file name -> source of a program and of its modules in its folder.
+
+    File names are relative to the folder. Raises OptionsError if the program cannot be read.
+    """
+    waiting, sources = [program], dict[str, str]()
+    while waiting and len(sources) < _MAX_SOURCES:
+        path = waiting.pop(0)
+        name = os.path.relpath(path, program.parent)
+        if name not in sources:
+            sources[name] = read_bytes(path).decode(errors="replace")
+            for module in sorted(imported_modules(sources[name])):
+                waiting += _module_files(module, path.parent if module.startswith(".") else program.parent)
+    return sources
+
+
+def _module_files(module: str, folder: Path) -> Iterator[Path]:
+    """Yield the files of a module and its packages, if they are below the folder."""
+    name = module.lstrip(".")
+    for _ in range(len(module) - len(name) - 1):
+        folder = folder.parent
+    for part in name.split("."):
+        folder = folder / part
+        candidates = (folder.with_name(f"{part}.py"), folder / "__init__.py")
+        yield from (path for path in candidates if path.is_file())
+
+
+@cache
+def keras_versions(python: str) -> Mapping[str, str]:
+    """Return name -> version of TensorFlow and Keras packages; empty if unknown.
+
+    User packages are excluded, because tasks have another home folder.
+    """
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", _VERSIONS], capture_output=True, text=True, timeout=_VERSIONS_TIMEOUT, check=True
+        )
+        versions: Mapping[str, str] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):  # Python 3.7 and older have no Keras 3
+        return {}
+    return versions
+
+
+def has_keras_3(python: str) -> bool:
+    """Return whether an interpreter's Keras is Keras 3 or newer."""
+    return int(keras_versions(python).get("keras", "0").partition(".")[0]) > 2
+
+
+def keras_2_command(python: str) -> str:
+    """Return the command that installs the missing Keras 2, or empty."""
+    versions = keras_versions(python)
+    if "tf_keras" in versions:
+        return ""
+    series = [".".join(versions[name].split(".")[:2]) for name in ("tensorflow", "tensorflow_cpu") if name in versions]
+    own = "" if python == sys.executable else f"{python} -m "
+    # Its dependencies would install a second TensorFlow.
+    return f"{own}pip install --no-deps " + (f'"tf_keras~={series[0]}.0"' if series else "tf_keras")

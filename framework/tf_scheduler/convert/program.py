@@ -1,0 +1,280 @@
+"""Derive options from the source of a program: strategy, tasks, libraries. Pure.
+
+A source proves nothing: a name may be unused, or hidden in a library. Messages therefore quote what was found.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import PurePath
+from typing import Any
+
+from tf_scheduler.errors import JobError
+from tf_scheduler.model.spec import Strategy
+from tf_scheduler.options.schema.jobs import JOBS
+
+from .values import command_line
+
+Options = dict[str, Any]
+#: Variable that makes tf.keras Keras 2, the package tf_keras.
+KERAS_2 = "TF_USE_LEGACY_KERAS"
+#: Strategies that Model.fit of Keras 3 does not support -> class.
+FIT_NEEDS_KERAS_2 = {
+    Strategy.PARAMETER_SERVER: "ParameterServerStrategy",
+    Strategy.MULTI_WORKER_MIRRORED: "MultiWorkerMirroredStrategy",
+}
+#: End of a dotted name in a program -> strategy. The first entry counts.
+_NAMES = {
+    "ParameterServerStrategy": Strategy.PARAMETER_SERVER,
+    "ParameterServerStrategyV2": Strategy.PARAMETER_SERVER,
+    "MultiWorkerMirroredStrategy": Strategy.MULTI_WORKER_MIRRORED,
+    "CollectiveAllReduceStrategy": Strategy.MULTI_WORKER_MIRRORED,
+    "train.Server": Strategy.BETWEEN_GRAPH,
+    "init_process_group": Strategy.PYTORCH_DDP,
+    "DistributedDataParallel": Strategy.PYTORCH_DDP,
+    "hvd.init": Strategy.HOROVOD,
+}
+#: Further names of strategies on the command line.
+_ALIASES = {"torchrun": Strategy.PYTORCH_DDP, "ddp": Strategy.PYTORCH_DDP, "hvd": Strategy.HOROVOD}
+#: Strategy -> default number of workers, parameter servers and chiefs.
+_COUNTS = {
+    Strategy.PARAMETER_SERVER: (2, 1, 1),
+    Strategy.BETWEEN_GRAPH: (2, 1, 0),
+    Strategy.INDEPENDENT: (1, 0, 0),
+}
+_OTHER_COUNTS = (2, 0, 0)
+#: Amounts of a task, the largest first: cpus and MB.
+SIZES = ((0.5, 1024), (0.25, 1024), (0.1, 1024), (0.1, 512))
+#: Maximum cpus of a parameter server and of a worker of the data service.
+_SERVER_CPUS = 0.3
+#: Names of programs that do not tell jobs apart.
+_COMMON_NAMES = ("train", "main", "run", "trainer", "program", "script", "__main__")
+_STRINGS = re.compile(r"'''.*?'''|\"\"\".*?\"\"\"", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_IMPORT = re.compile(r"^\s*(?:import|from)\s+([\w.]+)")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+
+_TF_1 = re.compile(r"\btensorflow\.(contrib|examples)\b|\btf\.contrib\b")
+#: Names that only TensorFlow 1 has at the top.
+_TF_1_NAMES = re.compile(r"\btf\.(app|flags|placeholder|Session|ConfigProto|get_variable)\b")
+_ESTIMATOR = re.compile(r"\b(tf|tensorflow)\.estimator\b|\btensorflow_estimator\b")
+_IMAGE_VERSION = re.compile(r"tensorflow[^/:]*:v?([12])\.(\d+)")
+#: Newest TensorFlow with Estimators, and the first with Keras 3.
+_LAST_ESTIMATOR, _KERAS_3 = (2, 15), (2, 16)
+_TENSORFLOW_MODULES = {"tensorflow", "tf_keras", "keras"}
+
+
+# --- source
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFacts:
+    """What the sources of a program use."""
+
+    strategy: Strategy = Strategy.INDEPENDENT
+    #: Name from which the strategy was guessed; empty: there is none.
+    evidence: str = ""
+    #: First call of `fit` as FILE:LINE; empty: there is none, or the program selects Keras 2 itself.
+    fit: str = ""
+    #: Imported modules, without what follows the first dot.
+    modules: frozenset[str] = frozenset()
+    #: Whether the program reads batches of a tf.data service.
+    data_service: bool = False
+
+
+@dataclass(slots=True)
+class _Names:
+    """Dotted names, texts and imports of one source, and the line of the first `fit`."""
+
+    names: set[str]
+    texts: set[str]
+    #: With dots before a relative import.
+    imports: set[str]
+    fit: int = 0
+
+
+def scan(sources: Mapping[str, str]) -> ProgramFacts:
+    """Return the facts of a program: file name -> source, the started file first."""
+    read = {file: _names(source) for file, source in sources.items()}
+    names = set[str]().union(*(each.names for each in read.values()))
+    texts = set[str]().union(*(each.texts for each in read.values()))
+    imports = frozenset(name.split(".")[0] for each in read.values() for name in each.imports)
+    evidence = next((key for key in _NAMES if any(f".{name}".endswith(f".{key}") for name in names)), "")
+    strategy = _NAMES.get(evidence, Strategy.INDEPENDENT)
+    if not evidence and "horovod" in imports:
+        evidence, strategy = "horovod", Strategy.HOROVOD
+    if not evidence and "torch" in imports and any("torchrun" in source for source in sources.values()):
+        evidence, strategy = "torchrun", Strategy.PYTORCH_DDP
+    selects = "tf_keras" in imports or KERAS_2 in texts
+    fits = (f"{file}:{each.fit}" for file, each in read.items() if each.fit and not selects)
+    return ProgramFacts(strategy, evidence, next(fits, ""), imports, "DATA_SERVICE_ADDRESS" in texts)
+
+
+def imported_modules(source: str) -> set[str]:
+    """Return the imported modules; relative ones begin with dots."""
+    return _names(source).imports
+
+
+def _names(source: str) -> _Names:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in texts of the program
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # such as a program of Python 2
+        return _names_of_text(source)
+    found = _Names(set(), set(), set())
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute() | ast.Name():
+                found.names.add(_dotted(node))
+            case ast.Constant(value=str(text)):
+                found.texts.add(text)
+            case ast.Import():
+                found.imports |= {alias.name for alias in node.names}
+            case ast.ImportFrom():
+                base = "." * node.level + (node.module or "")
+                below = {f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names}
+                found.imports |= {base, *below}
+                found.names |= below
+            case ast.Call(func=ast.Attribute(attr="fit")):
+                found.fit = min(found.fit or node.lineno, node.lineno)
+    return found
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return `a.b.c`; calls and the like before it are omitted."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([*([node.id] if isinstance(node, ast.Name) else []), *reversed(parts)])
+
+
+def _names_of_text(source: str) -> _Names:
+    """Read the words of a source that this Python cannot parse."""
+    code = _STRINGS.sub(lambda text: "\n" * text[0].count("\n"), source)
+    lines = [line.partition("#")[0] for line in code.splitlines()]
+    words = {word for line in lines for word in _WORD.findall(line)}
+    imports = {match[1] for line in lines if (match := _IMPORT.match(line))}
+    fit = next((number for number, line in enumerate(lines, 1) if re.search(r"\.fit\s*\(", line)), 0)
+    return _Names(words, words, imports, fit)
+
+
+# --- libraries
+
+
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    """What the images and the program need."""
+
+    torch: bool = False
+    #: Newest suitable TensorFlow; `None`: the newest.
+    tensorflow: tuple[int, int] | None = None
+    horovod: bool = False
+
+    @property
+    def has_keras_3(self) -> bool:
+        """Whether tf.keras is Keras 3."""
+        return self.tensorflow is None or self.tensorflow >= _KERAS_3
+
+
+def needed_libraries(images: Sequence[str], source: str, *, is_torch: bool) -> Libraries:
+    """Return the newest libraries that suit the tags of the images and the imports."""
+    modules = scan({"": source}).modules
+    if is_torch or ("torch" in modules and not modules & _TENSORFLOW_MODULES):
+        return Libraries(torch=True)
+    tags = [(int(match[1]), int(match[2])) for image in images if (match := _IMAGE_VERSION.search(image))]
+    if _TF_1.search(source) or (_TF_1_NAMES.search(source) and "compat.v1" not in source):
+        tags.append((1, 15))
+    elif _ESTIMATOR.search(source):
+        tags.append(_LAST_ESTIMATOR)
+    return Libraries(tensorflow=min(tags, default=None), horovod="horovod" in modules)
+
+
+# --- options
+
+
+def strategy_named(text: str) -> Strategy:
+    """Return the strategy of an option value or a class name. Raises JobError."""
+    word = text.rpartition(".")[2]
+    known = {**{one.value: one for one in Strategy}, **_NAMES, **_ALIASES}
+    plain = {_plain(name): strategy for name, strategy in known.items()}
+    if strategy := plain.get(_plain(word)):
+        return strategy
+    near = get_close_matches(_plain(word), plain, n=1)
+    hint = f"; did you mean `{plain[near[0]].value}`?" if near else ""
+    raise JobError(f"unknown strategy `{text}`{hint}; valid: {', '.join(one.value for one in Strategy)}")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "").removesuffix("v2").removesuffix("strategy")
+
+
+def job_name(program: PurePath) -> str:
+    """Return a service name for an absolute path: its stem, or a folder's name."""
+    stems = [program.stem, *(parent.name for parent in program.parents)]
+    names = (re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50].strip("-") for stem in stems)
+    return next((name for name in names if name and name not in _COMMON_NAMES), "job")
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to write options for."""
+
+    name: str
+    strategy: Strategy
+    #: Value of the option job_url.
+    url: str
+    #: Path of the program in the working directory of tasks.
+    program: str
+    workers: int | None = None
+    servers: int | None = None
+    arguments: Sequence[str] = ()
+    python: str = ""
+    keras_2: bool = False
+    data_service: bool = False
+
+    def options(self, fits: Callable[[Options], bool]) -> Options:
+        """Return options with the largest amounts that fit, of those usual for tests."""
+        choices = (self._options(cpus, mem) for cpus, mem in SIZES)
+        return next((options for options in choices if fits(options)), self._options(*SIZES[-1]))
+
+    def _options(self, cpus: float, mem: int) -> Options:
+        words = [_VARIABLE.sub(lambda name: f"$({name[1] or name[2]})", word) for word in self.arguments]
+        service: Options = {"name": self.name, "strategy": self.strategy.value, "job_url": self.url}
+        service["command"] = command_line(["python", self.program, *words])
+        if self.python:
+            service["python"] = self.python
+        if self.keras_2:
+            service["environment"] = {KERAS_2: "1"}
+        workers, servers, chiefs = _COUNTS.get(self.strategy, _OTHER_COUNTS)
+        servers, server_cpus = servers if self.servers is None else self.servers, min(cpus, _SERVER_CPUS)
+        size, server_size = {"cpus": cpus, "mem": mem}, {"cpus": server_cpus, "mem": mem}
+        options: Options = {"service": service}
+        if chiefs:
+            options["chief"] = {"count": chiefs, **size}
+        options["parameter_server"] = {"count": servers, **(server_size if servers else {})}
+        options["worker"] = {"count": self.workers or workers, **size}
+        if self.data_service:
+            dispatcher = {"dispatcher_cpus": min(cpus, 0.2), "dispatcher_mem": 512}
+            options["data_service"] = {"workers": 1, **server_size, **dispatcher}
+        return options
+
+
+def summary(options: Options) -> str:
+    """Describe the tasks, such as `2 workers of 0.5 cpus and 1024 MB`."""
+    return ", ".join(_tasks(options))
+
+
+def _tasks(options: Options) -> Iterator[str]:
+    for section in reversed(tuple(JOBS)):
+        values = options.get(section, {})
+        if count := values.get("count", 0):
+            name = section.replace("_", " ")
+            amounts = f"{values['cpus']:g} cpus and {values['mem']} MB"
+            yield f"{count} {name}{'s' if count > 1 else ''} of {amounts}"

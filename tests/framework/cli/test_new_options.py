@@ -1,0 +1,167 @@
+"""`options init`: a short, valid file for a program, which runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tf_scheduler.cli.common import options_file
+from tf_scheduler.model.spec import Strategy
+from tf_scheduler.options.load import resolve
+
+FIT = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\nmodel.fit(data)\n"
+#: Where one task ends the job, all others wait until they are stopped.
+STAND_IN = "import os, signal\nif os.environ['TASK_NAME'] not in {last}:\n    signal.pause()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, named after the job, with a program."""
+    path = tmp_path / "mnist"
+    path.mkdir()
+    (path / "train.py").write_text(FIT)
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
+def with_versions(monkeypatch: pytest.MonkeyPatch):
+    """Set the versions of the interpreter's TensorFlow and Keras."""
+    return lambda **versions: monkeypatch.setattr(options_file, "keras_versions", lambda _: versions)
+
+
+def test_init_writes_what_a_job_needs(invoke, folder: Path, with_versions) -> None:
+    """The message names the tasks, the reason for Keras 2, and the next command."""
+    with_versions(keras="3.15.1", tf_keras="2.21.0", tensorflow_cpu="2.21.0")
+
+    assert invoke("options", "init", "multi_worker_mirrored", "train.py") == (
+        0,
+        "wrote options.json: 2 workers of 0.5 cpus and 1024 MB; TF_USE_LEGACY_KERAS=1, because train.py uses Model.fit."
+        " Run it: dcos-tensorflow local run options.json\n",
+        "",
+    )
+    service = {"name": "mnist", "strategy": "multi_worker_mirrored", "job_url": "train.py"}
+    assert json.loads((folder / "options.json").read_text()) == {
+        "service": {**service, "command": "python train.py", "environment": {"TF_USE_LEGACY_KERAS": "1"}},
+        "parameter_server": {"count": 0},
+        "worker": {"count": 2, "cpus": 0.5, "mem": 1024},
+    }
+
+
+@pytest.mark.parametrize(
+    ("versions", "is_set", "notice"),
+    [
+        ({"keras": "3.15.1", "tensorflow": "2.21.0"}, True, 'pip install --no-deps "tf_keras~=2.21.0"'),
+        ({"keras": "2.15.0", "tensorflow": "2.15.1"}, False, ""),
+        ({}, False, ""),
+    ],
+)
+def test_init_sets_keras_2_only_for_keras_3(
+    invoke, folder: Path, with_versions, versions: dict[str, str], is_set: bool, notice: str
+) -> None:
+    with_versions(**versions)
+
+    code, _, error = invoke("options", "init", "MultiWorkerMirroredStrategy")
+
+    assert (0, bool(notice)) == (code, bool(error))
+    assert notice in error
+    assert is_set is ("environment" in json.loads((folder / "options.json").read_text())["service"])
+
+
+def test_keras_imported_alone_stays_keras_3(invoke, folder: Path, with_versions) -> None:
+    """The variable changes tf.keras only."""
+    with_versions(keras="3.15.1", tf_keras="2.21.0")
+    (folder / "train.py").write_text(f"import keras\n{FIT}")
+
+    assert "LEGACY" not in invoke("options", "init", "multi_worker_mirrored")[1]
+
+
+def test_init_scans_modules_of_the_program(invoke, folder: Path, with_versions) -> None:
+    """Also in packages, and relative imports."""
+    with_versions(keras="3.15.1", tf_keras="2.21.0")
+    (folder / "lib").mkdir()
+    (folder / "train.py").write_text("import lib.loop")
+    (folder / "lib" / "__init__.py").write_text("")
+    (folder / "lib" / "loop.py").write_text("from . import fit")
+    (folder / "lib" / "fit.py").write_text(FIT)
+
+    assert "because lib/fit.py uses Model.fit" in invoke("options", "init", "multi_worker_mirrored")[1]
+
+
+def test_init_does_not_replace_a_file_silently(invoke, folder: Path) -> None:
+    (folder / "options.json").write_text("mine")
+
+    code, out, error = invoke("options", "init", "independent")
+
+    assert (1, "", "options.json: already exists; replace it with --force\n") == (code, out, error)
+    assert "mine" == (folder / "options.json").read_text()
+    assert 0 == invoke("options", "init", "independent", "--force")[0]
+    assert "mnist" in (folder / "options.json").read_text()
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_file_for_dcos_is_a_valid_package_configuration(invoke, folder: Path, with_versions, strategy) -> None:
+    """Cosmos accepts environments as lists only."""
+    with_versions(keras="3.15.1", tf_keras="2.21.0")
+
+    code, out, error = invoke("options", "init", strategy.value, "--dcos", "--workers", "3", "-o", "dcos.json")
+
+    assert (0, True) == (code, out.endswith("Run it: dcos package install tensorflow --options=dcos.json\n"))
+    assert "service.job_url: replace it by a URL" in error
+    assert 3 == resolve(json.loads((folder / "dcos.json").read_text()))["worker"]["count"]
+    assert 0 == invoke("package", "render", "--options", "dcos.json")[0]
+
+
+def test_init_names_what_is_wrong(invoke, folder: Path) -> None:
+    """A program as the first argument, a missing program, another strategy."""
+    swapped = invoke("options", "init", "train.py")
+    missing = invoke("options", "init", "horovod", "other.py", "-o", "a.json")
+    other = invoke("options", "init", "parameter_server", "-o", "b.json")
+
+    assert (2, True) == (
+        swapped[0],
+        "name the strategy first: options init multi_worker_mirrored train.py" in swapped[2],
+    )
+    assert (0, "notice: other.py: does not exist yet\n") == missing[::2]
+    assert "train.py: uses MultiWorkerMirroredStrategy (multi_worker_mirrored), not parameter_server" in other[2]
+
+
+def test_init_answers_in_json(invoke, folder: Path) -> None:
+    answer = json.loads(invoke("options", "init", "independent", "--json")[1])
+
+    assert ("options.json", "dcos-tensorflow local run options.json") == (answer["file"], answer["next"])
+    assert json.loads((folder / "options.json").read_text()) == answer["options"]
+
+
+def test_paths_are_relative_to_the_options_file(invoke, folder: Path) -> None:
+    (folder / "files").mkdir()
+
+    invoke("options", "init", "independent", "train.py", "-o", "files/a.json")
+
+    assert "../train.py" == json.loads((folder / "files" / "a.json").read_text())["service"]["job_url"]
+
+
+def test_explain_starts_with_options_of_most_jobs(invoke) -> None:
+    """A dozen, and the sections of all others."""
+    code, out, _ = invoke("options", "explain")
+
+    first = [line.partition(":")[0] for line in out.splitlines() if line.startswith(("service.", "worker.", "para"))]
+    assert (0, 12, "service.name") == (code, len(first), first[0])
+    assert "options explain SECTION" in out.splitlines()[-1]
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize("strategy", Strategy)
+def test_new_file_of_each_strategy_runs(run, folder: Path, strategy: Strategy) -> None:
+    """With a program that only joins the cluster."""
+    last = ["worker-0", "worker-1"] if strategy.ends_with_all else ["worker-0"]
+    last = ["chief-0"] if strategy is Strategy.PARAMETER_SERVER else last
+    (folder / "train.py").write_text(STAND_IN.format(last=last))
+    code, _, error = run("options", "init", strategy.value)
+    assert 0 == code, error
+
+    code, out, error = run("local", "run", "options.json", "--json")
+
+    assert (0, "succeeded") == (code, json.loads(out)["state"]), error
