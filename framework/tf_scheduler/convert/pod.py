@@ -18,7 +18,7 @@ _INSTEAD = {
     "configMap": "pack the files in the archive of service.job_url",
     "nfs": "mount the share on the agents and set its folder in the option volumes",
 }
-_SHARED = "mount it on the agents and set its folder in the option volumes, or read s3, gs or hdfs"
+_SHARED = "mount it on the agents and set its folder in the option volumes, or use gs://"
 #: Key that `with_volumes` adds to a mount; Kubernetes names contain no space.
 _VOLUME = "its volume"
 
@@ -183,7 +183,7 @@ ROWS = (
         _inside("volumeMounts"),
         ("volumes",),
         "hostPath volumes are converted; mount others on the agents and set the folder in volumes or "
-        "service.checkpoint_dir, or read s3, gs or hdfs",
+        "service.checkpoint_dir, or use gs://",
         each(_convert_mount),
     ),
     Row(_inside("livenessProbe"), (), "use health.liveness, health.target and health.interval"),

@@ -21,6 +21,8 @@ _FOLDER = "CHECKPOINT_DIR"
 #: PyTorch's launcher, and its arguments for a single node.
 _TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
 _ALONE = re.compile(r"--standalone\b|--nnodes[= ]1(:1)?(?=\s|$)")
+#: URL schemes that TensorFlow 2.18 and newer can read: tf.io.gfile.get_registered_schemes() of 2.21.
+_TENSORFLOW_SCHEMES = ("file", "gs", "ram")
 
 
 def find_warnings(document: Document, options: Document) -> list[Problem]:
@@ -124,6 +126,19 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
         yield Problem("service.checkpoint_dir", message)
 
 
+def checkpoint_dir_has_other_scheme(_: Document, options: Document) -> Iterator[Problem]:
+    """The job would fail at its first checkpoint (tensorflow/io#2104)."""
+    service = options["service"]
+    name = next((name for name in ("checkpoint_dir", "shared_filesystem") if service[name]), "")
+    scheme, separator, _rest = service.get(name, "").partition("://")
+    if separator and scheme not in _TENSORFLOW_SCHEMES and service["strategy"] != Strategy.PYTORCH_DDP.value:
+        yield Problem(
+            f"service.{name}",
+            f"TensorFlow 2.18 and newer cannot write to {scheme}://; use a shared folder or gs://, or import "
+            "tensorflow_io in the program (TensorFlow 2.6 to 2.17; up to 2.5, s3:// and hdfs:// need no plug-in)",
+        )
+
+
 def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[Problem]:
     """`torchrun` finds its peers by variables of pytorch_ddp, or starts without any."""
     service = options["service"]
@@ -180,6 +195,7 @@ def security_is_weakened(options: Document) -> Iterator[Problem]:
 _Rule = Callable[[Document, Document], Iterator[Problem]]
 _LOCAL_RULES: tuple[_Rule, ...] = (
     no_program_is_named,
+    checkpoint_dir_has_other_scheme,
     torchrun_trains_separate_models,
 )
 _RULES: tuple[_Rule, ...] = (

@@ -113,6 +113,23 @@ def test_shared_or_unused_folder_does_not_warn(folder: str) -> None:
     assert [] == warnings_of(checkpoint_dir=folder)
 
 
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        ({"checkpoint_dir": "s3://bucket/models"}, ["service.checkpoint_dir: TensorFlow 2.18 and newer cannot"]),
+        ({"shared_filesystem": "hdfs://name/models"}, ["service.shared_filesystem: TensorFlow 2.18 and newer cannot"]),
+        ({"checkpoint_dir": "gs://bucket/a", "shared_filesystem": "hdfs://name/a"}, []),
+        ({"checkpoint_dir": "file:///mnt/models"}, []),
+        ({"checkpoint_dir": "s3://bucket/models", "strategy": "pytorch_ddp", "command": "a"}, []),
+    ],
+)
+def test_checkpoint_scheme_without_tensorflow_warns(service, expected: list[str]) -> None:
+    """The job would fail at its first checkpoint. PyTorch has libraries of its own."""
+    counts = {"parameter_server": {"count": 0}} if "strategy" in service else {}
+
+    assert expected == [line[: len(expected[0])] if expected else line for line in warnings_of(counts, **service)]
+
+
 @pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])
 def test_fetchable_job_url_does_not_warn(url: str) -> None:
     """Nor an absolute path."""

@@ -142,13 +142,15 @@ class StorageOptions(Section):
     """Storage options of `service`."""
 
     checkpoint_dir = String(
-        "Shared folder of all tasks (CHECKPOINT_DIR); empty: service.shared_filesystem.", update=OnUpdate.RESTART
+        "Shared folder of all tasks (CHECKPOINT_DIR): a path, or a gs:// URL. TensorFlow up to 2.17 also has s3:// and "
+        "hdfs://. Empty: service.shared_filesystem.",
+        update=OnUpdate.RESTART,
     )
     shared_filesystem = String(
         "Folder that all tasks share if checkpoint_dir is empty; the original package has only this option.",
         update=OnUpdate.RESTART,
         variable="SHARED_FILESYSTEM",
-        examples=["gs://bucket/path", "hdfs://default/path"],
+        examples=["/mnt/nfs/mnist", "gs://bucket/path"],
     )
     hdfs = section(HdfsSection, "Access to HDFS.")
     gcs_key = String(
