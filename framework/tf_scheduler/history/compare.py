@@ -46,17 +46,17 @@ def compare_results(old: Run, new: Run) -> list[ValueDifference]:
 
 
 def run_results(run: Run) -> dict[str, Any]:
-    """Return the main results of a run."""
-    last = run.last
+    """Return the main results of a run, by names that are easy to type in programs."""
+    last, best = run.last, run.best_values
+    metrics = {"loss": last.loss, **last.metrics}
     return {
         "state": run.state,
         "seconds": run.seconds,
-        "seconds to the first step": None if run.first_step is None else round(run.first_step, 2),
-        "last step": last.step,
-        "last loss": last.loss,
-        "last speed": last.speed,
-        **{f"last {name}": value for name, value in last.metrics.items()},
-        "last speed is in": f"{last.unit} a second" if last.unit else None,
+        "seconds_to_first_step": None if run.first_step is None else round(run.first_step, 2),
+        "last_step": last.step,
+        **{f"last_{name}": value for name, value in metrics.items()},
+        **{f"best_{name}": best.get(name) for name in metrics},
+        f"median_{last.unit or 'steps'}_per_second": last.speed,
         "restarts": run.restarts,
         "generations": len({launch.generation for launch in run.launches}),
     }

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from statistics import median
 from typing import Any
 
 from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
@@ -95,6 +96,8 @@ class Run:
     curves: Mapping[str, tuple[ProgressPoint, ...]] = field(default_factory=dict)
     #: Unit of the leading task's last speed; in older records of all points.
     unit: str = "steps"
+    #: Name -> best value of the loss and of each metric of the leading task.
+    best: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[RunWarning, ...] = ()
     #: Process that follows a running run: PID:START, start in clock ticks after boot; empty: ended.
     process: str = ""
@@ -111,7 +114,7 @@ class Run:
 
     @property
     def last(self) -> ProgressPoint:
-        """Last reported step, loss, metrics, speed and unit of the leading task.
+        """Last reported step, loss and metrics of the leading task, and its median speed.
 
         A speed in examples of the task is summed up over all tasks.
         """
@@ -121,14 +124,22 @@ class Run:
             latest |= {name: value for name in ("step", "loss") if (value := getattr(point, name)) is not None}
             latest |= {} if point.speed is None else {"speed": point.speed, "unit": self.unit_of(point), "of": point.of}
             latest["metrics"] = {**latest.get("metrics", {}), **point.metrics}
-        if latest.get("unit") == "examples" and latest["of"] != "job":
-            latest["speed"] = sum(self._last_speed(task) for task in self.curves)
+        if "unit" in latest:
+            is_sum = latest["unit"] == "examples" and latest["of"] != "job"
+            tasks = self.curves if is_sum else (self.leader or "",)
+            latest["speed"] = sum(self._median_speed(task, latest["unit"]) for task in tasks)
         return ProgressPoint(**latest)
 
-    def _last_speed(self, task: str) -> float:
-        """Return the last speed of a task in examples; 0 without one."""
-        speeds = [point.speed for point in self.curves[task] if self.unit_of(point) == "examples"]
-        return next((speed for speed in reversed(speeds) if speed is not None), 0.0)
+    def _median_speed(self, task: str, unit: str) -> float:
+        """Return the median speed of a task in a unit; 0 without one."""
+        points = (point for point in self.curves[task] if self.unit_of(point) == unit)
+        speeds = [point.speed for point in points if point.speed is not None]
+        return median(speeds) if speeds else 0.0
+
+    @property
+    def best_values(self) -> Mapping[str, float]:
+        """Best loss and metrics; in older records of the points that were kept."""
+        return self.best or best_values(self.curves.get(self.leader or "", ()))
 
     def unit_of(self, point: ProgressPoint) -> str:
         """Return the unit of a point's speed."""
@@ -145,6 +156,25 @@ def leading_task(tasks: Iterable[str]) -> str | None:
     """Return the chief or the first worker of `tasks`; None if `tasks` is empty."""
     order = sorted(tasks, key=lambda task: (not task.startswith("chief"), not task.startswith("worker"), task))
     return order[0] if order else None
+
+
+#: Parts of the names of metrics whose best value is the lowest.
+_LOW = ("loss", "error", "mse", "mae", "perplexity")
+
+
+def is_low_best(name: str) -> bool:
+    """Return whether the best value of a metric is the lowest, not the highest."""
+    return any(part in name.lower() for part in _LOW)
+
+
+def best_values(points: Iterable[ProgressPoint]) -> dict[str, float]:
+    """Return the best finite value of the loss and of each metric."""
+    best: dict[str, float] = {}
+    for point in points:
+        for name, value in {"loss": point.loss, **point.metrics}.items():
+            if value is not None and math.isfinite(value):
+                best[name] = (min if is_low_best(name) else max)(best.get(name, value), value)
+    return best
 
 
 def to_json(run: Run) -> dict[str, Any]:

@@ -24,6 +24,10 @@ log = logging.getLogger(__name__)
 MAX_BYTES = 8_000_000
 #: Minimum seconds between two progress points of a task.
 INTERVAL = 0.5
+#: The same as a share of the time since the first progress, for one task.
+_SHARE = 0.001
+#: Tasks whose curves have the same resolution in runs of many tasks.
+_LEADERS = ("chief-0", "worker-0")
 #: Maximum characters of a message.
 _MAX_TEXT = 2_000
 
@@ -36,19 +40,20 @@ class Recorder:
 
     def __init__(self, path: Path, clock: Callable[[], float], most_bytes: int = MAX_BYTES) -> None:
         self._path, self._clock, self._most = path, clock, most_bytes
-        self._last: dict[str, float] = {}
+        #: Task -> time of its first progress, and from which the next one is due; and the progress that was not due.
+        self._begun: dict[str, float] = {}
+        self._next: dict[str, float] = {}
+        self._held: dict[str, model.Line] = {}
         self._failed = False
         #: Whether the file may end with an incomplete line.
         self._torn = False
 
     def __call__(self, event: Event, decision: Decision) -> None:
-        text = "".join(
-            model.encode_line(_short(line))
-            for line in model.recording_lines(event, decision, self._clock())
-            if self._due(line)
-        )
-        if text:
-            self._append(text)
+        lines = list(self._due(model.recording_lines(event, decision, self._clock()), decision.state))
+        for is_progress in (True, False):
+            text = "".join(model.encode_line(_short(line)) for line in lines if ("progress" in line) == is_progress)
+            if text:
+                self._append(text)
 
     def resume(self, state: SchedulerState) -> None:
         """Add changes that the previous scheduler stored, but died before recording."""
@@ -77,15 +82,24 @@ class Recorder:
                 log.warning("the history of this run is not recorded: %s: %s", self._path, error.strerror)
             self._failed = self._torn = True
 
-    def _due(self, line: Mapping[str, Any]) -> bool:
-        """Return whether the line is due; limits the rate of progress."""
-        task = line.get("progress")
-        if task is None:
-            return True
-        due = bool(line["t"] >= self._last.get(task, 0.0) + INTERVAL)
-        if due:
-            self._last[task] = line["t"]
-        return due
+    def _due(self, lines: Iterable[model.Line], state: SchedulerState) -> Iterator[model.Line]:
+        """Yield the lines that are due; limits the rate of progress, but keeps the last."""
+        for line in lines:
+            if "progress" in line:
+                task, now = line["progress"], line["t"]
+                status = state.status(task)
+                # The message and the status of the end may arrive in any order.
+                if now < self._next.get(task, 0.0) and not (status is not None and status.state.has_ended):
+                    self._held[task] = line
+                    continue
+                self._held.pop(task, None)
+                # The progress of many days and of many tasks fits into the file.
+                elapsed, tasks = now - self._begun.setdefault(task, now), len(self._begun)
+                self._next[task] = now + max(INTERVAL, elapsed * _SHARE * (1 if task in _LEADERS else tasks))
+            elif line.get("ended") or "result" in line:
+                yield from self._held.values()
+                self._held.clear()
+            yield line
 
 
 def _stored(state: SchedulerState) -> Iterator[Change]:
@@ -116,6 +130,7 @@ class Recording:
     curves: Mapping[str, tuple[model.ProgressPoint, ...]] = field(default_factory=dict)
     #: Unit of the leading task's last speed.
     unit: str = "steps"
+    best: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[model.RunWarning, ...] = ()
 
 
@@ -154,7 +169,8 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
         thinned[task] = tuple(replace(point, metrics={}) for point in thinned[task])
     units = [point.unit for point in thinned.get(first or "", ()) if point.unit]
     unit = units[-1] if units else "steps"
-    return Recording(tuple(launches.values()), thinned, unit, tuple(warnings[-MAX_WARNINGS:]))
+    best = model.best_values(curves.get(first or "", ()))
+    return Recording(tuple(launches.values()), thinned, unit, best, tuple(warnings[-MAX_WARNINGS:]))
 
 
 def _launch(line: Mapping[str, Any]) -> model.RecordedLaunch:
@@ -234,5 +250,6 @@ def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, opt
         launches=recorded.launches,
         curves=recorded.curves,
         unit=recorded.unit,
+        best=recorded.best,
         warnings=recorded.warnings,
     )

@@ -32,37 +32,62 @@ def test_run_results_are_those_of_the_leader() -> None:
     """With the first step of any task, and launches beyond the first."""
     results = run_results(a_run())
 
-    assert (3.0, 8, 0.125, 800.0, "examples a second", 1, 2) == tuple(
-        results[name]
-        for name in (
-            *("seconds to the first step", "last step", "last loss", "last speed", "last speed is in"),
-            *("restarts", "generations"),
-        )
+    assert {
+        "state": "succeeded",
+        "seconds": 10.0,
+        "seconds_to_first_step": 3.0,
+        "last_step": 8,
+        "last_loss": 0.125,
+        "best_loss": 0.125,
+        "median_examples_per_second": 400.0,
+        "restarts": 1,
+        "generations": 2,
+    } == results
+
+
+def test_pause_at_the_end_does_not_change_the_speed() -> None:
+    speeds = (1000.0, 1100.0, 2400.0, 1050.0, 0.0, 470.0)
+    points = tuple(ProgressPoint(T0 + at, at, speed=speed, unit="steps") for at, speed in enumerate(speeds))
+    assert 1025.0 == run_results(a_run(curves={"worker-0": points}))["median_steps_per_second"]
+
+
+def test_best_value_depends_on_the_metric() -> None:
+    """Errors are best when low; older records have no best values."""
+    values = [(0.5, 0.7, 3.0), (0.2, 0.9, 1.0), (0.4, 0.8, 2.0), (float("nan"), float("inf"), 2.5)]
+    names = ("val_loss", "accuracy", "mean_absolute_error")
+    points = tuple(
+        ProgressPoint(T0 + at, at, metrics=dict(zip(names, row, strict=True))) for at, row in enumerate(values)
     )
+    results = run_results(a_run(curves={"worker-0": points}))
+    assert [0.2, 0.9, 1.0] == [results[f"best_{name}"] for name in names]
+    assert 2.5 == results["last_mean_absolute_error"]
+
+    kept = a_run(curves={"worker-0": points}, best={"accuracy": 0.95})
+    assert (0.95, None) == tuple(run_results(kept)[f"best_{name}"] for name in ("accuracy", "val_loss"))
 
 
 def test_examples_of_tasks_are_summed_up() -> None:
     """Those of the whole job are the same in each task."""
     curves = {
-        name: (ProgressPoint(T0, 1, speed=9.0, metrics={"a": 1.0, "b": 1.0}), ProgressPoint(T0 + 1, 2, speed=speed))
+        name: (ProgressPoint(T0, 1, metrics={"a": 1.0, "b": 1.0}), ProgressPoint(T0 + 1, 2, speed=speed))
         for name, speed in (("worker-0", 100.0), ("worker-1", 80.0))
     }
     results = run_results(a_run(curves=curves))
-    assert (180.0, 1.0, 1.0) == (results["last speed"], results["last a"], results["last b"])
+    assert (180.0, 1.0, 1.0) == (results["median_examples_per_second"], results["last_a"], results["last_b"])
 
     steps = run_results(a_run(curves=curves, unit="steps"))
-    assert 100.0 == steps["last speed"]
+    assert 100.0 == steps["median_steps_per_second"]
 
     whole = {
         name: tuple(replace(point, of="job", unit="examples") for point in points) for name, points in curves.items()
     }
-    assert 100.0 == run_results(a_run(curves=whole))["last speed"]
+    assert 100.0 == run_results(a_run(curves=whole))["median_examples_per_second"]
 
 
 def test_metric_of_one_run_is_compared() -> None:
     curves = {"worker-0": (ProgressPoint(T0, 1, metrics={"accuracy": 0.5}),)}
     differences = compare_results(a_run(), a_run(curves=curves))
-    assert ValueDifference("last accuracy", None, 0.5) in differences
+    assert ValueDifference("last_accuracy", None, 0.5) in differences
 
 
 def test_chief_leads_the_workers() -> None:

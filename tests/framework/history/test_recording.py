@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from builders import a_spec, with_fields
 from runs import a_run
+from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.model import encode_line, recording_lines
 from tf_scheduler.history.record import MAX_POINTS, Recorder, Recording, fold_lines, read_recording
 from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided, StatusStored, TaskLaunched
@@ -99,6 +100,32 @@ def test_progress_is_downsampled_to_a_curve(tmp_path: Path) -> None:
         (point.time, point.step, point.loss, point.speed) for point in points
     ]
     assert "examples" == recording.unit
+
+
+def test_last_progress_is_kept(tmp_path: Path) -> None:
+    """However soon it comes after the one before, and also after the end."""
+    record = recorder(tmp_path, (1.0, 1.1, 1.2, 1.3, 1.4))
+    end = a_status(TaskState.FINISHED)
+    ended = apply(SchedulerState(a_spec()), TaskLaunched(RECORD), end)
+    for step in (1, 2, 3):
+        record(a_report(step, metrics={"accuracy": step / 10}), Decision(STATE))
+    record(Tick(), Decision(ended, (end,)))
+    record(a_report(4), Decision(ended))
+
+    recording = read_recording(tmp_path / "recording.jsonl")
+    assert [(1.0, 1), (1.2, 3), (1.4, 4)] == [(point.time, point.step) for point in recording.curves["worker-0"]]
+    assert {"accuracy": 0.3} == recording.best
+
+
+def test_progress_of_a_week_fits(tmp_path: Path) -> None:
+    """Its beginning has every report."""
+    times = [float(second) for second in range(0, 7 * 86_400, 10)]
+    record = recorder(tmp_path, times)
+    for step in range(len(times)):
+        record(a_report(step), Decision(STATE))
+    text = (tmp_path / "recording.jsonl").read_text()
+    assert 4_000 < len(text.splitlines()) < 6_000
+    assert all(f'"step":{step},' in text for step in range(60))
 
 
 def test_unit_of_run_is_that_of_its_leader() -> None:

@@ -102,7 +102,7 @@ def _refreshed(run: Run) -> Run:
 
 
 def _with_recording(run: Run, recorded: Any) -> Run:
-    fields = ("launches", "curves", "unit", "warnings")
+    fields = ("launches", "curves", "unit", "best", "warnings")
     return replace(run, **{name: getattr(recorded, name) for name in fields})
 
 
