@@ -99,6 +99,8 @@ class Run:
     #: Name -> best value of the loss and of each metric of the leading task.
     best: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[RunWarning, ...] = ()
+    #: What the user wrote about the run.
+    note: str = ""
     #: Process that follows a running run: PID:START, start in clock ticks after boot; empty: ended.
     process: str = ""
 

@@ -122,7 +122,8 @@ def render_page(run: Run) -> str:
 def _header(run: Run) -> Html:
     when = f"{format_time(run.submitted)} · {run.id}"
     pill = tag("span", run.state, class_=f"pill {run.state}")
-    return tag("header", tag("h1", run.service), pill, tag("p", run.reason), tag("p", when))
+    note = tag("p", run.note) if run.note else ""
+    return tag("header", tag("h1", run.service), pill, tag("p", run.reason), tag("p", when), note)
 
 
 def _tiles(run: Run) -> Html:

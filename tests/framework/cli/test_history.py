@@ -2,7 +2,9 @@
 
 import json
 import os
+import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, 
     secret = {"environment": {"API_TOKEN": "hush-hush"}}
     path = options(tmp_path, PROGRAM, secret, restart={"backoff": 0})
 
-    out = succeed("local", "run", path, "--report", tmp_path / "page.html", "--json")
+    out = succeed("local", "run", path, "--report", tmp_path / "page.html", "--note", "lr 0.1", "--json")
     (run_record,) = kept.runs()
     assert json.loads(out)["run"].endswith(run_record.id)
     (worker,) = (task for task in json.loads(out)["tasks"] if task["name"] == "worker-0")
@@ -49,6 +51,7 @@ def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, 
     assert ("failed", 3, "finished", 0) == (first.state, first.exit_code, second.state, second.exit_code)
     assert first.launched < first.running <= first.ended <= second.launched < second.running <= second.ended
     assert first.replaced
+    assert "lr 0.1" == run_record.note
     assert (1, 3) == (run_record.restarts, run_record.last.step)
     assert run_record.first_step > second.launched - run_record.submitted
     assert {"python", "mesos", "dcos-tensorflow"} <= set(run_record.environment)
@@ -99,6 +102,46 @@ def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     assert "python train.py" == json.loads(out)["service"]["command"]
 
 
+def test_best_of_three_runs_by_accuracy_is_first(run, kept) -> None:
+    """Not the newest one, and not the one with the best last value or the lowest loss."""
+    values = {"old": ((0.5, 0.97), (0.4, 0.90)), "middle": ((0.1, 0.95), (0.1, 0.95)), "new": ((0.3, 0.1), (0.3, 0.2))}
+    for at, (name, points) in enumerate(values.items()):
+        curve = tuple(ProgressPoint(T0 + 60 * at, 1, loss, metrics={"accuracy": best}) for loss, best in points)
+        kept.save(a_run(id=name, submitted=T0 + 60 * at, curves={"worker-0": curve}, note=f"lr {at}"))
+    kept.save(a_run(id="without", submitted=T0 + 600, curves={}))
+
+    def listed(*words: str) -> list[str]:
+        return [item["id"] for item in json.loads(run("history", *words, "--json")[1])]
+
+    assert ["without", "new", "middle", "old"] == listed("--metric", "accuracy")
+    assert ["old", "middle", "new", "without"] == listed("--metric", "accuracy", "--best")
+    assert ["middle"] == listed("--best", "-n", "1")
+    _, table, _ = run("history", "--metric", "accuracy", "--best")
+    (first,) = (line for line in table.splitlines() if line.startswith("old"))
+    assert ["0.97", "1", "lr", "0"] == first.split()[-4:]
+    assert datetime.fromtimestamp(T0).strftime("%Y-%m-%d %H:%M") in first
+    code, out, err = run("history", "--metric", "acuracy")
+    assert (1, "") == (code, out)
+    assert "--metric acuracy: no run has it; known metrics: accuracy, loss" in err
+
+
+def test_runs_are_selected_by_time_and_service(run, kept) -> None:
+    now = time.time()
+    kept.save(a_run(id="young", service="digits", submitted=now - 100))
+    kept.save(a_run(id="aged", submitted=now - 3 * 86_400))
+    day = datetime.fromtimestamp(now - 2 * 86_400).strftime("%Y-%m-%d")
+
+    def listed(*words: str) -> list[str]:
+        return [item["id"] for item in json.loads(run("history", *words, "--json")[1])]
+
+    assert ["young", "aged"] == listed("--since", "4d")
+    assert ["young"] == listed("--since", "1h") == listed("--since", day) == listed("--service", "digits")
+    assert [] == listed("--since", "30s")
+    code, _, err = run("history", "--since", "yesterday")
+    assert 2 == code
+    assert "yesterday: must be a time such as 30m, 2h or 7d, or a date such as 2026-01-31" in err
+
+
 def test_absurd_numbers_keep_tables_narrow(run, kept) -> None:
     """A loss of 1e308 would be 411 characters; JSON has the exact numbers."""
     curves = {"worker-0": (ProgressPoint(T0 + 3, 2**63, 1e308, 1e308),)}
@@ -110,7 +153,7 @@ def test_absurd_numbers_keep_tables_narrow(run, kept) -> None:
         assert (0, "") == (code, err)
         assert "9.223e+18" in out
         assert "1e+308" in out
-        assert 100 >= max(map(len, out.splitlines()))
+        assert 110 >= max(map(len, out.splitlines()))
     assert 2**63 == json.loads(run("history", "show", "other", "--json")[1])["curves"]["worker-0"][0]["step"]
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,7 @@ from tf_scheduler.history.compare import (
     run_results,
 )
 from tf_scheduler.history.database import NO_RUNS
-from tf_scheduler.history.model import Run, to_json
+from tf_scheduler.history.model import Run, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import parse, resolve
@@ -36,6 +40,7 @@ from tf_scheduler.report.charts import LARGE, format_duration, format_number, fo
 from .options import force_option, output_option, print_or_write
 
 _DEFAULT_COUNT = 20
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MISSING = "–"
 _REMOTE_SERVICE = (
     "history lists the runs stored on this machine, not the runs of a service selected by --url or --name. To add the "
@@ -43,14 +48,36 @@ _REMOTE_SERVICE = (
 )
 
 
+def _since(_context: click.Context, _option: click.Parameter, text: str | None) -> float:
+    """Return the Unix time of `30m`, `2h`, `7d` ago, or of a date."""
+    if text is None:
+        return -math.inf
+    if matched := re.fullmatch(r"(\d{1,6})([smhdw])", text):
+        return time.time() - int(matched[1]) * _SECONDS[matched[2]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text}: must be a time such as 30m, 2h or 7d, or a date such as 2026-01-31"
+        ) from None
+
+
 @click.group(invoke_without_command=True)
-@examples("history", "history show last --report run.html")
+@examples("history", "history --metric accuracy --best", "history show last --report run.html")
 @click.option(
     "-n", "count", type=IntRange(1), metavar="N", default=_DEFAULT_COUNT, show_default=True, help="Number of runs."
 )
+@click.option("--service", default="", metavar="NAME", help="Only runs of this service.")
+@click.option(
+    "--since", callback=_since, metavar="WHEN", help="Only runs since then: 30m, 2h, 7d, or a date such as 2026-01-31."
+)
+@click.option("--metric", default="", metavar="NAME", help="Show the best value of a metric, such as accuracy.")
+@click.option("--best", is_flag=True, help="Best run first, by --metric or else by the loss.")
 @json_option
 @click.pass_context
-def history(context: click.Context, count: int, as_json: bool) -> None:
+def history(
+    context: click.Context, count: int, service: str, since: float, metric: str, best: bool, as_json: bool
+) -> None:
     """List past runs, newest first.
 
     Lists local runs, and runs added with `history add`. RUN is an id, the start of an id, or `last`.
@@ -59,15 +86,43 @@ def history(context: click.Context, count: int, as_json: bool) -> None:
         raise click.UsageError(_REMOTE_SERVICE)
     if context.invoked_subcommand is not None:
         return
-    runs = run_database().runs()[:count]
+    runs = [run for run in run_database().runs() if run.submitted >= since and service in ("", run.service)]
+    if metric and not any(metric in run.best_values for run in runs):
+        known = sorted({name for run in runs for name in run.best_values})
+        raise JobError(f"--metric {metric}: no run has it; known metrics: {', '.join(known) or 'none'}")
+    if best:
+        runs.sort(key=lambda run: _rank(run, metric or "loss"))
     if as_json:
-        echo_json([_summary(run) for run in runs])
+        echo_json([_summary(run) for run in runs[:count]])
         return
+    screen().show([_runs_table(runs[:count], metric)])
+
+
+def _rank(run: Run, metric: str) -> float:
+    """Return a number that is lower for better runs, and infinite without the metric."""
+    value = run.best_values.get(metric, math.inf if is_low_best(metric) else -math.inf)
+    return value if is_low_best(metric) else -value
+
+
+def _runs_table(runs: Sequence[Run], metric: str) -> Table:
+    """Return a table of runs, with their notes if there are any."""
+    notes = any(run.note for run in runs)
+    titles = ("run", "when", "state", "time", "steps", "loss", *([f"best {metric}"] if metric else []), "restarts")
     rows = [
-        (run.id, run.state, format_duration(run.seconds), format_number(last.step), format_number(last.loss), restarts)
-        for run, last, restarts in ((run, run.last, str(run.restarts)) for run in runs)
+        (
+            run.id,
+            datetime.fromtimestamp(run.submitted).strftime("%Y-%m-%d %H:%M"),
+            run.state,
+            format_duration(run.seconds),
+            format_number(run.last.step),
+            format_number(run.last.loss),
+            *([format_number(run.best_values.get(metric))] if metric else []),
+            str(run.restarts),
+            *([run.note] if notes else []),
+        )
+        for run in runs
     ]
-    screen().show([Table(("run", "state", "time", "steps", "loss", "restarts"), rows, NO_RUNS)])
+    return Table((*titles, *(["note"] if notes else [])), rows, NO_RUNS)
 
 
 @history.command()
@@ -185,11 +240,14 @@ def _changed_environment(run: Run) -> list[ValueDifference]:
 
 
 def _summary(run: Run) -> dict[str, Any]:
-    return {"id": run.id, "service": run.service, "submitted": run.submitted, "reason": run.reason, **run_results(run)}
+    names = ("id", "service", "submitted", "reason", "note")
+    return {**{name: getattr(run, name) for name in names}, **run_results(run)}
 
 
 def _run_lines(run: Run) -> Iterator[str]:
     yield f"{run.id}: {run.service} {run.state}: {run.reason}"
+    if run.note:
+        yield f"note: {run.note}"
     yield f"submitted {format_time(run.submitted)}; logs and checkpoints: {run.folder}"
     yield from (f"  {name}: {_number_text(value)}" for name, value in run_results(run).items())
     yield "tasks:"

@@ -121,6 +121,7 @@ def _value(text: str) -> Value:
 @json_switch("Print the result as one JSON object.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the log of the scheduler, instead of drawing.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
+@click.option("--note", default="", metavar="TEXT", help="A note for the history, such as 'lr 0.1'.")
 def run(
     options: Path,
     agents: Path | None,
@@ -129,6 +130,7 @@ def run(
     as_json: bool,
     verbose: bool,
     page: Path | None,
+    note: str,
 ) -> None:
     """Run the job of OPTIONS on a Mesos on this machine.
 
@@ -149,7 +151,7 @@ def run(
         if problems:
             raise JobError("\n".join(problems))
         check_feasible(spec, specs)
-        job = _Job(spec, load_document(options), timeout, as_json, verbose, page)
+        job = _Job(spec, load_document(options), timeout, as_json, verbose, page, note)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
     sys.exit(0 if report["state"] == Verdict.SUCCEEDED.value else 1)
 
@@ -193,6 +195,7 @@ class _Job:
     quiet: bool
     verbose: bool
     page: Path | None
+    note: str
 
 
 def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
@@ -204,7 +207,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
         submitted, began, announce = time.time(), time.monotonic(), not (job.quiet or draws)
         master, service = cluster.master.address, job.spec.name
         with run_scheduler(launch, service, master, console=job.verbose, announce=announce) as scheduler:
-            run = start_run(job.document, folder, cluster.specs, submitted)
+            run = start_run(job.document, folder, cluster.specs, submitted, job.note)
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
             redactor = output_redactor(job.spec, job.document)

@@ -62,7 +62,9 @@ def run_database() -> RunDatabase:
     return RunDatabase(state_home() / "history.db", now=_refreshed)
 
 
-def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float) -> Run:
+def start_run(
+    document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float, note: str
+) -> Run:
     """Store a starting run, so that it is listed even if this process is killed."""
     options, process = resolve(document), ProcessId.current()
     masked = mask_options(options)
@@ -77,6 +79,7 @@ def start_run(document: Mapping[str, Any], folder: RunFolder, agents: Iterable[A
         options=changed_options(masked, options),
         resolved=masked,
         agents={agent.hostname: _agent_text(agent) for agent in agents},
+        note=note,
         process=f"{process.pid}:{process.start_time}",
     )
     with suppress(JobError, OSError):
