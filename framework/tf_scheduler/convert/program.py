@@ -21,8 +21,8 @@ from tf_scheduler.options.schema.jobs import JOBS
 from .values import command_line
 
 Options = dict[str, Any]
-#: Variable that makes tf.keras Keras 2, the package tf_keras.
-KERAS_2 = "TF_USE_LEGACY_KERAS"
+#: Variable that makes tf.keras Keras 2, the package tf_keras; and the values that TensorFlow accepts.
+KERAS_2, KERAS_2_VALUES = "TF_USE_LEGACY_KERAS", ("1", "true", "True")
 #: Strategies that Model.fit of Keras 3 does not support -> class.
 FIT_NEEDS_KERAS_2 = {
     Strategy.PARAMETER_SERVER: "ParameterServerStrategy",

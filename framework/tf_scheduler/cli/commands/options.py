@@ -21,6 +21,7 @@ from tf_scheduler.cli.common.options_file import (
     has_keras_3,
     keras_2_command,
     program_sources,
+    program_warnings,
     read_bytes,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
@@ -83,7 +84,7 @@ def validate(file: Path, as_json: bool) -> None:
     except OptionsError as error:
         echo_result({"valid": False, "problems": _as_dicts(error.problems), "notices": []}, str(error), as_json)
         sys.exit(1)
-    notices = find_warnings(document, resolved)
+    notices = [*find_warnings(document, resolved), *program_warnings(resolved, file.parent)]
     _print_notices(() if as_json else notices)
     echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
 

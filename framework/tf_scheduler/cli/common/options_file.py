@@ -6,10 +6,12 @@ import getpass
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,14 @@ from urllib.parse import unquote
 
 import click
 
-from tf_scheduler.convert.program import imported_modules
+from tf_scheduler.convert.program import (
+    FIT_NEEDS_KERAS_2,
+    KERAS_2,
+    KERAS_2_VALUES,
+    ProgramFacts,
+    imported_modules,
+    scan,
+)
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import as_lists, parse, resolve
@@ -126,7 +135,7 @@ def load_options(path: Path) -> ServiceSpec:
     """
     document = parse(read_bytes(path), str(path))
     options = check_options(document, path.parent)
-    for notice in find_local_warnings(document, options):
+    for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
         click.echo(f"notice: {notice}", err=True)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
 
@@ -215,6 +224,7 @@ def changed_options(masked: Options, options: Options) -> dict[str, Any]:
 # --- program
 
 
+_SCRIPT = re.compile(r"[\w./~-]+\.py\b")
 #: Maximum number of files of a program that are scanned.
 _MAX_SOURCES = 100
 #: Prints the versions of TensorFlow and Keras as JSON; needs no import of them, which takes seconds.
@@ -284,3 +294,73 @@ def keras_2_command(python: str) -> str:
     own = "" if python == sys.executable else f"{python} -m "
     # Its dependencies would install a second TensorFlow.
     return f"{own}pip install --no-deps " + (f'"tf_keras~={series[0]}.0"' if series else "tf_keras")
+
+
+def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
+    """Warn of programs that Keras 3 cannot train; needs resolved options.
+
+    Only a warning: a source proves nothing.
+    """
+    service = options["service"]
+    sections = [options[name] for name in JOBS if options[name]["count"]]
+    environment = {**service["environment"]}
+    for section in sections:
+        environment |= section["environment"]
+    commands = [section["command"] or service["command"] for section in sections]
+    has_image = any(image_of(service, section["image"], section["gpus"] > 0) for section in sections)
+    if has_image or any(KERAS_2 in command for command in commands):
+        return
+    python = _interpreter(next((each["python"] for each in sections if each["python"]), service["python"]))
+    if not python:
+        return
+    if value := environment.get(KERAS_2):
+        yield from _keras_2_problems(value, python)
+        return
+    for program in dict.fromkeys(_programs(service["job_url"], commands, folder)):
+        with suppress(OptionsError):  # an unreadable module
+            facts = scan(program_sources(program))
+            if facts.fit and facts.strategy in FIT_NEEDS_KERAS_2 and has_keras_3(python):
+                yield Problem(facts.fit, _keras_3_problem(facts, python))
+
+
+def _interpreter(python: str) -> str:
+    """Return the path of an option `python`; empty if its runtime is unknown."""
+    from tf_scheduler.runtimes.runtimes import find_runtime  # slow import, rarely needed
+
+    with suppress(JobError):
+        name = python.removeprefix(RUNTIME_PREFIX)
+        return find_runtime(name).python if name != python else python or sys.executable
+    return ""
+
+
+def _keras_2_problems(value: str, python: str) -> Iterator[Problem]:
+    path = f"service.environment.{KERAS_2}"
+    if value not in KERAS_2_VALUES:
+        yield Problem(path, f"TensorFlow ignores `{value}`; it accepts {', '.join(KERAS_2_VALUES)}")
+    elif has_keras_3(python) and (command := keras_2_command(python)):
+        yield Problem(path, f"needs tf_keras, which `{python}` does not have: {command}")
+
+
+def _keras_3_problem(facts: ProgramFacts, python: str) -> str:
+    """Return the problem of Model.fit, and the remedy."""
+    versions = {name: ".".join(each.split(".")[:2]) for name, each in keras_versions(python).items()}
+    remedy = f'add "environment": {{"{KERAS_2}": "1"}} to "service"'
+    if "keras" in facts.modules:  # the variable changes tf.keras only
+        remedy = "import tf_keras in place of keras"
+    if command := keras_2_command(python):
+        remedy = f"Install tf_keras ({command}) and {remedy}"
+    else:
+        remedy = f"tf_keras {versions['tf_keras']} is installed: {remedy}"
+    return f"Model.fit of Keras {versions['keras']} does not work with {FIT_NEEDS_KERAS_2[facts.strategy]}. {remedy}"
+
+
+def _programs(url: str, commands: Iterable[str], folder: Path) -> Iterator[Path]:
+    """Yield the Python files of a local job_url that commands start."""
+    job = _local_path(url, folder)
+    if job is None:
+        return
+    for command in commands:
+        for name in _SCRIPT.findall(command):
+            path = job / name if job.is_dir() else job
+            if path.is_file() and path.name == Path(name).name:
+                yield path

@@ -1,0 +1,172 @@
+"""Notices about programs that Keras 3 cannot train."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tf_executor
+import tf_scheduler
+from tf_scheduler.cli.common import options_file
+from tf_scheduler.cli.common.options_file import load_options, program_warnings
+from tf_scheduler.options.load import resolve
+
+FIT = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\nmodel.fit(data)\n"
+KERAS_3 = {"keras": "3.15.1", "tf_keras": "2.21.0", "tensorflow_cpu": "2.21.0"}
+NOTICE = (
+    "train.py:3: Model.fit of Keras 3.15 does not work with MultiWorkerMirroredStrategy. tf_keras 2.21 is installed: "
+    'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service"'
+)
+#: TensorFlow's multi-worker tutorial, in short.
+TUTORIAL = """\
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+tf.random.set_seed(0)
+x = tf.random.normal((640, 20)); y = tf.cast(tf.reduce_sum(x, 1) > 0, tf.int32)
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(64)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(32, activation="relu"), tf.keras.layers.Dense(2)])
+    model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), ["accuracy"])
+model.fit(data, epochs=2)
+"""
+
+
+@pytest.fixture
+def warned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return the notices about a program, with these versions and options."""
+
+    def call(source: str = FIT, versions: dict[str, str] = KERAS_3, service=None, **sections: Any) -> list[str]:
+        monkeypatch.setattr(options_file, "keras_versions", lambda _: versions)
+        (tmp_path / "train.py").write_text(source)
+        service = {"job_url": "train.py", "command": "python train.py", "python": sys.executable, **(service or {})}
+        document = {"service": service, "parameter_server": {"count": 0}, "worker": {"count": 2}, **sections}
+        return [str(problem) for problem in program_warnings(resolve(document), tmp_path)]
+
+    return call
+
+
+def test_fit_with_keras_3_is_reported(warned) -> None:
+    """With the line and the remedy."""
+    install = {name: version for name, version in KERAS_3.items() if name != "tf_keras"}
+
+    assert [NOTICE] == warned()
+    assert ['. Install tf_keras (pip install --no-deps "tf_keras~=2.21.0") and add "environment"'] == [
+        text[text.index(". Install") : text.index(": {")] for text in warned(versions=install)
+    ]
+    assert "import tf_keras in place of keras" in warned(f"import keras\n{FIT}")[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"versions": {"keras": "2.15.0"}},
+        {"versions": {}},
+        {"source": f"import tf_keras\n{FIT}"},
+        {"source": "import tensorflow\nmodel.fit(x)"},
+        {"service": {"environment": {"TF_USE_LEGACY_KERAS": "1"}}},
+        {"service": {"command": "TF_USE_LEGACY_KERAS=1 python train.py"}},
+        {"service": {"command": "python other.py"}},
+        {"service": {"job_url": "https://example.com/train.py"}},
+        {"service": {"tf_image": "tensorflow/tensorflow:2.15.0"}},
+        {"service": {"python": "runtime:no-such-runtime"}},
+        {"worker": {"count": 2, "environment": {"TF_USE_LEGACY_KERAS": "True"}}},
+    ],
+)
+def test_nothing_else_is_reported(warned, changed: dict[str, Any]) -> None:
+    """Keras 2, other programs, and sources that are elsewhere."""
+    assert [] == warned(**changed)
+
+
+def test_useless_variable_is_reported(warned) -> None:
+    """TensorFlow compares it with three values; without tf_keras, it fails."""
+    (wrong,) = warned(service={"environment": {"TF_USE_LEGACY_KERAS": "yes"}})
+    (missing,) = warned(versions={"keras": "3.15"}, service={"environment": {"TF_USE_LEGACY_KERAS": "1"}})
+
+    assert wrong.endswith("TensorFlow ignores `yes`; it accepts 1, true, True")
+    assert missing.endswith(
+        "needs tf_keras, which `" + sys.executable + "` does not have: pip install --no-deps tf_keras"
+    )
+
+
+def test_program_in_a_folder_is_scanned(warned, tmp_path: Path) -> None:
+    """A command names it relative to the folder."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "fit.py").write_text(FIT)
+
+    assert warned("", service={"job_url": ".", "command": "cd src; python src/fit.py"})[0].startswith("fit.py:3: Model")
+
+
+def test_validate_and_local_run_print_the_notice(
+    invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(options_file, "keras_versions", lambda _: KERAS_3)
+    (tmp_path / "train.py").write_text(FIT)
+    path = tmp_path / "options.json"
+    service = {"job_url": "train.py", "command": "python train.py", "tf_image": ""}
+    path.write_text(json.dumps({"service": service, "worker": {"count": 1}}))
+
+    validated = invoke("options", "validate", str(path))
+    in_json = json.loads(invoke("options", "validate", "--json", str(path))[1])
+    load_options(path)
+
+    assert f"notice: {NOTICE}" in validated[2]
+    assert "train.py:3" in [notice["path"] for notice in in_json["notices"]]
+    assert f"notice: {NOTICE}" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def without_tf_keras(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a Python with this one's packages, except tf_keras."""
+    folder = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = next((folder / "lib").glob("python*/site-packages"))
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith("tf_keras"):
+            (packages / path.name).symlink_to(path)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.tensorflow
+def test_missing_keras_2_is_reported(without_tf_keras: Path, tmp_path: Path) -> None:
+    """The versions are those of the interpreter, without an import of TensorFlow."""
+    (tmp_path / "train.py").write_text(TUTORIAL)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        own = [str(Path(module.__file__ or "").parents[1]) for module in (tf_scheduler, tf_executor)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(own)}
+        command = [str(without_tf_keras), "-m", "tf_scheduler", "options", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    made = run("init", "multi_worker_mirrored", "train.py")
+    path = tmp_path / "options.json"
+    with_variable = run("validate", "options.json")
+    document = json.loads(path.read_text())
+    del document["service"]["environment"]
+    path.write_text(json.dumps(document))
+    without_variable = run("validate", "options.json")
+
+    assert "TF_USE_LEGACY_KERAS=1, because train.py uses Model.fit" in made.stdout, made.stderr
+    for text in (made.stderr, with_variable.stderr, without_variable.stderr):
+        assert 'pip install --no-deps "tf_keras~=2.' in text
+    assert "train.py:9: Model.fit of Keras 3." in without_variable.stderr
+
+
+@pytest.mark.tensorflow
+@pytest.mark.mesos
+def test_tutorial_trains_with_new_options(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is unchanged, and nothing is reported."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TUTORIAL)
+    assert 0 == run("options", "init", "multi_worker_mirrored", "train.py")[0]
+
+    code, out, error = run("local", "run", "options.json", "--json")
+
+    assert (0, "succeeded") == (code, json.loads(out)["state"]), error
+    assert "notice: train.py" not in error
