@@ -115,7 +115,7 @@ _SHAPES: Sequence[tuple[str, Shape]] = (
     ("event .* v1/tasks/[^/]+/logs", {}),
     ("GET v1/events", {"events": [_EVENT], "next": _number, "journal?": _TEXT}),
     ("event .* v1/events", _EVENT),
-    ("GET v1/health", ({"value": _number, "reasons?": (_NAMES, None)}, _empty)),
+    ("GET v1/health", ({"value": _number, "reasons?": (_NAMES, None), "verdict?": _TEXT}, _empty)),
     (
         "GET v1/pending",
         {"tasks": [_PENDING_TASK], "evaluated_at": _NUMBER, **dict.fromkeys(("offers", "agents"), _number)},

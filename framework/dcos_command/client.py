@@ -85,6 +85,16 @@ class Installation(Protocol):
         """
 
 
+class RunProcess(Protocol):
+    """A process on this machine that runs one job and its scheduler."""
+
+    def result(self) -> Mapping[str, Any] | None:
+        """Return `verdict` and `reason` of the ended run; None while it continues."""
+
+    def cancel(self) -> None:
+        """Stop the job as Ctrl-C does; return without waiting for its end."""
+
+
 @dataclass(frozen=True)
 class CosmosInstallation:
     """A service that Cosmos installed as an app of Marathon."""
@@ -176,6 +186,8 @@ class ServiceClient:
     timeout: float = 30.0
     #: The program that installed it, if not Cosmos.
     installation: Installation | None = None
+    #: The process of a local run; None: another service.
+    run: RunProcess | None = None
     #: Token of the scheduler's API; empty: none. The login to DC/OS is the cluster's.
     token: str = field(default="", repr=False)
 

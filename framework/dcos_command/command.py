@@ -69,8 +69,13 @@ class Command:
     show_item: Show | None = None
     #: Replaces `fetch` where `show` prints the answer; `fetch` returns the JSON of the SDK then.
     fetch_for_humans: Fetch | None = None
-    #: On a terminal the answer is redrawn until this function returns the last text.
-    poll_until: Callable[[ServiceClient], Renderable | None] | None = None
+    #: On a terminal the answer is redrawn until this function returns the last answer, which `show_last` shows.
+    poll_until: Callable[[ServiceClient], Any] | None = None
+    show_last: Show | None = None
+    #: Exit code after an answer.
+    exit_code: Callable[[Any], int] = lambda _answer: 0
+    #: Answers with the stored result of the last local run if no service runs.
+    accepts_ended: bool = False
     #: Whether the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
     sdk_json: bool = False
     #: Returns the effects to show before the confirmation, and additional parameters of `fetch`.

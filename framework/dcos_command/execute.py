@@ -113,8 +113,8 @@ _MAX_FAILURES = 20  # polls without an answer, in which a restarted scheduler us
 _NAME_ERROR_CODES = (400, 404)
 
 
-def perform(command: Command, service: ServiceClient, params: Params, screen: Screen, *, as_json: bool) -> None:
-    """Run the command and show the answer.
+def perform(command: Command, service: ServiceClient, params: Params, screen: Screen, *, as_json: bool) -> int:
+    """Run the command and show the answer; return the exit code.
 
     Confirms first if required, unless `yes` is given. Raise CommandError; after a wrong name with the valid ones.
     """
@@ -126,43 +126,52 @@ def perform(command: Command, service: ServiceClient, params: Params, screen: Sc
             params = {**params, **more}
         if command.confirm and not params.get("yes"):
             confirm(command.confirm.format(**params), sys.stdin, sys.stderr)
-        _perform(command, service, params, screen, as_json)
+        return _perform(command, service, params, screen, as_json)
     except RefusedError as error:
         wrong_name = error.http_status in _NAME_ERROR_CODES
         hint = _name_hint(service, command, params, listed=error.lists_names) if wrong_name else ""
         raise RefusedError(f"{error}{hint}", error.http_status, error.kind) from error
 
 
-def _perform(command: Command, service: ServiceClient, params: Params, screen: Screen, as_json: bool) -> None:
+def _perform(command: Command, service: ServiceClient, params: Params, screen: Screen, as_json: bool) -> int:
     if params.get("follow") and command.follow is not None and command.show_item is not None:
         with screen.quit_on_close():
             for item in command.follow(service, params):
                 screen.show((json.dumps(item),) if as_json else command.show_item(item, params))
-    elif command.poll_until is not None and screen.is_interactive and not as_json:
-        screen.show_live(_frames(command, service, params))
-    else:
-        answer = (command.fetch if as_json else command.fetch_for_humans or command.fetch)(service, params)
-        screen.show((json.dumps(answer, indent=2),) if as_json else command.show(answer, params))
+        return 0
+    if command.poll_until is not None and screen.is_interactive and not as_json:
+        answers: list[Any] = []
+        screen.show_live(_frames(command, service, params, answers))
+        return command.exit_code(answers[-1])
+    answer = (command.fetch if as_json else command.fetch_for_humans or command.fetch)(service, params)
+    screen.show((json.dumps(answer, indent=2),) if as_json else command.show(answer, params))
+    return command.exit_code(answer)
 
 
-def _frames(command: Command, service: ServiceClient, params: Params) -> Iterator[Renderable]:
-    """Yield the answer repeatedly until the command is done or requests fail."""
+def _frames(command: Command, service: ServiceClient, params: Params, answers: list[Any]) -> Iterator[Renderable]:
+    """Yield the answer repeatedly until the command is done or requests fail.
+
+    The last answer is appended to `answers`.
+    """
     assert command.poll_until is not None, "checked by the caller"
     frame: list[Any] = []
     failures = 0
     while True:
         try:
             last = command.poll_until(service)
-            frame = [*command.show(command.fetch(service, params), params), *(last or ())]
+            frame = list(command.show(command.fetch(service, params), params))
             failures = 0
         except UnreachableError:
             failures += 1
             if not frame:
                 raise
-            if failures > _MAX_FAILURES:
+            # The scheduler of a local run exits with its job.
+            last = service.run.result() if service.run else None
+            if failures > _MAX_FAILURES and service.run is None:
                 raise UnreachableError(f"{service.url} stopped answering; the service may have ended") from None
-            last = None
-        yield [*frame, Line((dim("No answer, retrying."),))] if failures else frame
         if last is not None:
+            answers.append(last)
+            yield [*frame, *(command.show_last(last, params) if command.show_last else ())]
             return
+        yield [*frame, Line((dim("No answer, retrying."),))] if failures else frame
         time.sleep(_REFRESH_SECONDS)

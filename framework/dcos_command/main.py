@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from . import JSON_VARIABLE, __version__
 from .client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
 from .command import Command, CommandOption
-from .errors import CommandError, UsageError, error_document, report_as_json, wants_json
+from .errors import CommandError, UnreachableError, UsageError, error_document, report_as_json, wants_json
 from .execute import COMMANDS, GROUP_ALIASES, GROUPS, perform, valid_names
 from .output import Screen, remove_controls
 from .transport import attached_cluster
@@ -61,6 +61,8 @@ class CliProgram:
     find: Callable[[ServiceOptions, Mapping[str, str]], ServiceClient]
     screen: Callable[[], Screen]
     environment: Mapping[str, str]
+    #: Return the result of the last ended run on this machine of a service; empty name: of any.
+    ended: Callable[[str], Mapping[str, Any] | None] = lambda _name: None
     #: Print JSON where the DC/OS SDK's command does.
     sdk_json: bool = False
     #: Text before an error message.
@@ -241,20 +243,32 @@ def _printing(flag: str, text: str, help_text: str) -> click.Option:
     return click.Option([flag], is_flag=True, is_eager=True, expose_value=False, callback=show, help=help_text)
 
 
-def _callback(command: Command, program: CliProgram) -> Callable[..., None]:
-    def run_command(**params: Any) -> None:
+def _callback(command: Command, program: CliProgram) -> Callable[..., int]:
+    def run_command(**params: Any) -> int:
         context = click.get_current_context()
         before = context.ensure_object(dict)
         as_json = params["as_json"] or before.get("as_json") or wants_json((), program.environment)
         as_json = as_json or (program.sdk_json and command.sdk_json)
         try:
             with report_as_json(as_json, sys.stdout, one_line=params.get("follow", False)):
-                service = program.find(service_options(before, params), program.environment)
-                perform(command, service, params, program.screen(), as_json=as_json)
+                return _run(command, program, service_options(before, params), params, as_json)
         except KeyboardInterrupt:
             context.exit(INTERRUPTED)
 
     return run_command
+
+
+def _run(command: Command, program: CliProgram, options: ServiceOptions, params: dict[str, Any], as_json: bool) -> int:
+    """Run a command of the table; return the exit code. Raise CommandError."""
+    try:
+        service = program.find(options, program.environment)
+    except UnreachableError:
+        ended = program.ended(options.name) if command.accepts_ended and not options.url else None
+        if ended is None:
+            raise
+        program.screen().show((json.dumps(ended, indent=2),) if as_json else command.show(ended, params))
+        return command.exit_code(ended)
+    return perform(command, service, params, program.screen(), as_json=as_json)
 
 
 def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:

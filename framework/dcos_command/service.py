@@ -111,9 +111,20 @@ def _progress_details(task: Mapping[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _final_result(service: ServiceClient) -> Renderable | None:
+#: Exit codes of a job's result.
+_EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 4}
+#: Exit code without a result.
+_UNDECIDED = 5
+
+
+def _exit_code(answer: Mapping[str, Any]) -> int:
+    return _EXIT_CODES.get(answer["verdict"], _UNDECIDED)
+
+
+def _final_result(service: ServiceClient) -> Any:
+    """Result of the job; None while it is not decided."""
     answer = service.get(api_path("tf", "result"))
-    return None if answer["verdict"] is None else _show_result(answer, {})
+    return None if answer["verdict"] is None else answer
 
 
 def _show_result(answer: Mapping[str, Any], _params: Params) -> Renderable:
@@ -236,9 +247,19 @@ def _health(service: ServiceClient, _params: Params) -> Any:
     return answer or {"value": status, "reasons": [_HEALTH_WITHOUT_BODY.get(status, "")]}
 
 
+def _is_unhealthy(answer: Mapping[str, Any]) -> bool:
+    """Whether the scheduler is unhealthy, or the job has failed."""
+    return bool(answer["value"] >= 400 or answer.get("verdict") == "failed")
+
+
 def _show_health(answer: Any, _params: Params) -> Iterator[Any]:
-    value = answer["value"]
-    yield Line((Word(str(value), "bad" if value >= 400 else "good"), "  ", "; ".join(answer.get("reasons") or ())))
+    yield Line(
+        (
+            Word(str(answer["value"]), "bad" if _is_unhealthy(answer) else "good"),
+            "  ",
+            "; ".join(answer.get("reasons") or ()),
+        )
+    )
 
 
 _MAX_OFFERS = 20
@@ -282,8 +303,17 @@ COMMANDS = (
         get("tf/progress", points=str(_CURVE_WIDTH)),
         show_progress,
         poll_until=_final_result,
+        show_last=_show_result,
+        exit_code=lambda answer: _exit_code(answer) if "verdict" in answer else 0,
     ),
-    Command("result", "Show how the training ended.", get("tf/result"), _show_result),
+    Command(
+        "result",
+        "Show how the training ended; the exit code tells it.",
+        get("tf/result"),
+        _show_result,
+        exit_code=_exit_code,
+        accepts_ended=True,
+    ),
     Command(
         "endpoints",
         "List endpoints, or the addresses of one endpoint.",
@@ -339,7 +369,9 @@ COMMANDS = (
         show_message,
     ),
     Command("describe", "Show the service specification.", _describe, show_json),
-    Command("health", "Show service health.", _health, _show_health),
+    Command(
+        "health", "Show service health.", _health, _show_health, exit_code=lambda answer: int(_is_unhealthy(answer))
+    ),
     Command(
         "debug offers",
         "Show the last offer decisions with their reasons.",

@@ -1,9 +1,11 @@
 """Every command against the real API over a simulated service."""
 
 import json
+import os
 import re
 import urllib.request
 import uuid
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
@@ -22,7 +24,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import LaunchAbandoned
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.plan import Status
-from tf_scheduler.model.state import Configuration, JournalEntry
+from tf_scheduler.model.state import Configuration, JournalEntry, Result, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, Progress, TaskState
 
 #: Command -> what it asks.
@@ -87,8 +89,8 @@ def test_json_is_the_unchanged_answer_of_the_api(ask, api) -> None:
     for words, path in READ.items():
         with urllib.request.urlopen(f"{api.url}/{path}") as answer:
             expected = json.load(answer)
-        assert expected == ask(*words.split(), "--json").json, words
-        assert ask(*words.split()).lines, words
+        assert expected == json.loads(ask(*words.split(), "--json").out), words
+        assert ask(*words.split()).out, words
 
 
 def test_tasks_shows_name_state_and_address(ask, api) -> None:
@@ -312,7 +314,9 @@ def test_health_accepts_every_status(capsys: pytest.CaptureFixture[str], code: i
     with ApiServer(Starlette(routes=routes), "127.0.0.1", 0) as server:
         environment = {"DCOS_URL": f"http://127.0.0.1:{server.port}", "DCOS_DIR": "/nowhere"}
 
-        assert [0, 0] == [main(["--name=x", "health", *words], environment) for words in ((), ("--json",))]
+        assert [int(code == 500)] * 2 == [
+            main(["--name=x", "health", *words], environment) for words in ((), ("--json",))
+        ]
 
     line, _, document = capsys.readouterr().out.partition("\n")
     assert expected == line
@@ -365,9 +369,44 @@ def test_file_and_stderr_cannot_be_combined(ask) -> None:
     assert "--stderr and --file: cannot be combined" in refused.err
 
 
-def test_result_is_one_sentence(ask, api) -> None:
+def test_result_is_one_sentence_and_an_exit_code(ask, api) -> None:
     api.deploy()
 
-    assert ["no result yet"] == ask("result").lines
+    undecided = ask("result")
+    assert (5, "no result yet\n") == (undecided.code, undecided.out)
     play(api.world, send.stop("enough"))
-    assert ["stopped: enough"] == ask("result").lines
+    stopped = ask("result")
+    assert (4, "stopped: enough\n") == (stopped.code, stopped.out)
+    for verdict, code in ((Verdict.SUCCEEDED, 0), (Verdict.FAILED, 1)):
+        api.world.state = with_fields(api.world.state, result=Result(verdict, "worker-0 has ended", 9.0))
+        assert [code] * 2 == [ask("result", *words).code for words in ((), ("--json",))]
+
+
+def test_health_of_a_failed_job_is_a_failure(ask, api) -> None:
+    """For Marathon it is healthy: a restarted scheduler would not change the result."""
+    api.deploy()
+    assert 0 == ask("health").code
+    api.world.state = with_fields(api.world.state, result=Result(Verdict.FAILED, "worker-0: exit code 1", 9.0))
+
+    health = ask("health")
+
+    assert (1, "200  failed: worker-0: exit code 1\n") == (health.code, health.out)
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("succeeded", 0), ("failed", 1), ("stopped", 4), ("refused", 1)])
+def test_result_of_an_ended_run(own, api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verdict, code) -> None:
+    """The newest of the service; without a run no service is known."""
+    monkeypatch.delenv("DCOS_TENSORFLOW_URL")
+    monkeypatch.setenv("DCOS_DIR", "/nowhere")
+    assert 3 == own("result").code
+    for at, (service, state) in enumerate((("mnist", "failed"), ("mnist", verdict), ("other", "stopped"))):
+        folder = tmp_path / "dcos-tensorflow" / "runs" / f"{service}-{at}"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps({"service": service, "state": state, "reason": "x"}))
+        os.utime(folder, (at, at))
+
+    result = own("result", "--name", "mnist")
+
+    assert (code, f"{'failed' if verdict == 'refused' else verdict}: x\n") == (result.code, result.out)
+    assert 4 == own("result").code
+    assert 3 == own("result", "--name", "third").code

@@ -23,7 +23,7 @@ from kit.http_server import HttpServer, QuietHandler
 
 #: Seconds of the fuzzer, as in kit.fuzzing.
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
-EXIT_CODES = {0, 1, 2, 3}
+EXIT_CODES = {0, 1, 2, 3, 4, 5}
 _STEP = {"name": "worker-0", "status": "STARTING", "message": "m"}
 _PHASE = {"name": "worker", "status": "STARTING", "strategy": "serial", "steps": [_STEP]}
 _TASK = {

@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from dcos_command import execute, logs
 from dcos_command.client import ServiceClient
 from dcos_command.command import Command
 from dcos_command.errors import UnreachableError
+from dcos_command.output import render_lines
 from dcos_command.transport import ClusterConnection, ServerSentEvent
 from simulation import send
 from simulation.world import play
@@ -179,7 +181,7 @@ def test_progress_is_live_on_a_terminal(api, program, module: str) -> None:
     play(api.world, send.stop("enough"))
     seen += read_until(ours, "stopped: enough|stopped.*: enough")
 
-    assert 0 == process.wait(PATIENCE)
+    assert 4 == process.wait(PATIENCE)
     os.close(ours)
     assert "━" * 6 + "─" in seen.replace("\x1b[0m", "").replace("\x1b[36m", "")
     assert re.search(r"\x1b\[\d*[AFJK]", seen), "something is drawn again"
@@ -213,3 +215,34 @@ def test_live_output_retries_a_lost_scheduler(monkeypatch: pytest.MonkeyPatch) -
             execute.perform(watched, ServiceClient(ClusterConnection("http://x"), ""), {}, screen, as_json=False)
     assert [["one"], ["two"]] == frames[:2]
     assert ["two", "two"] == [frame[0] for frame in frames[2:]]
+
+
+class EndedRun:
+    """A local run that ends after its scheduler."""
+
+    def __init__(self) -> None:
+        self.results = [None, None, {"verdict": "failed", "reason": "worker-0: exit code 1"}]
+
+    def result(self):
+        return self.results.pop(0)
+
+
+def test_live_progress_ends_with_the_result_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler of a local run often exits before the result is polled."""
+    monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(execute, "_MAX_FAILURES", 1)
+    answers: list[Any] = [{"leader": None, "jobs": {}, "tasks": []}]
+
+    def fetch(_service, _given):
+        if not answers:
+            raise UnreachableError("not reachable")
+        return answers.pop(0)
+
+    (progress,) = (command for command in execute.COMMANDS if command.words == "progress")
+    watched = replace(progress, fetch=fetch, poll_until=lambda _service: None)
+    service = ServiceClient(ClusterConnection("http://x"), "", run=EndedRun())
+    frames = []
+    screen = SimpleNamespace(is_interactive=True, show_live=lambda live: frames.extend(live))
+
+    assert 1 == execute.perform(watched, service, {}, screen, as_json=False)
+    assert "failed: worker-0: exit code 1" == "".join(render_lines(frames[-1][-1]))

@@ -14,7 +14,6 @@ from tf_scheduler.core.recovery import connection_problems
 from tf_scheduler.core.state import after_job
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import Cause, TaskState, TaskStatus
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
@@ -49,6 +48,8 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
         notices += (after_job.abandoned_message(snapshot.state), *snapshot.weaknesses)
         reasons = (reason, *snapshot.exposures(), *notices)
         body["reasons"] = [text for text in reasons if text]
+        result = snapshot.state.stored.result
+        body["verdict"] = result.verdict.value if result else None
     return View(body, code)
 
 
@@ -87,7 +88,7 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
         return 319, f"state store unavailable, scheduling paused: {snapshot.store_error}"
     if snapshot.uninstalling:
         return 200, "uninstalling"
-    if state.stored.result is not None and state.stored.result.verdict is not Verdict.FAILED:
+    if state.stored.result is not None:
         return 200, f"{state.stored.result.verdict.value}: {state.stored.result.sentence}"
     if state.process.rejected:
         return 500, f"new options rejected: {state.process.rejected[0]}"

@@ -308,6 +308,7 @@ class _Health(TypedDict):
 
 class HealthBody(_Health, total=False):
     reasons: list[str]
+    verdict: Literal["succeeded", "failed", "stopped"] | None
 
 
 OfferOutcomeBody = TypedDict(

@@ -10,6 +10,10 @@ from pathlib import Path
 #: Files of a task's sandbox that a run keeps.
 LOG_FILES = ("stdout", "stderr", "executor.log")
 _LONGEST_NAME = 80
+#: File with the report of an ended run.
+RESULT = "result.json"
+#: Reason of a run without a result.
+LOST_REASON = "ended without a result: the process of `local run` was killed, or the machine stopped"
 
 
 def state_home() -> Path:
@@ -34,7 +38,7 @@ class RunFolder:
         self.path = path
         self.checkpoints, self.logs = path / "checkpoints", path / "logs"
         self.scheduler_log = self.logs / "scheduler.log"
-        self.result, self.store = path / "result.json", path / "state.db"
+        self.result, self.store = path / RESULT, path / "state.db"
         #: Options of the scheduler; may hold passwords.
         self.options = path / "options.json"
         #: Token of the scheduler's API, for the commands of this user.

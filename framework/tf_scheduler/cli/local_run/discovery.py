@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
 from dcos_command.errors import CommandError, UnreachableError, UsageError
 from dcos_command.main import DEFAULT_SERVICE, CliProgram
 from dcos_command.transport import ClusterConnection, attached_cluster
+from mesos_local.host.process import ProcessId
+from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, state_home
 from tf_scheduler.cli.common.output import screen
+from tf_scheduler.model.state import Verdict
 
 from .installed import InstalledService, LocalInstallation
 from .process import advertisements
@@ -35,7 +41,8 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
     if url:
         service = client_at(url, options.name.strip("/"), environment, PROGRAM)
         # A run of this machine, by its address.
-        return replace(service, token=next((note.token for note in advertisements() if note.url == service.url), ""))
+        run = next((each for each in _local_services(environment) if each.run and each.url == service.url), service)
+        return replace(service, token=run.token, run=run.run)
     if environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL"):
         return _on_dcos(name, attached_cluster(environment))
     local = list(_local_services(environment))
@@ -63,10 +70,52 @@ def _attached(name: str, local: list[ServiceClient], environment: Mapping[str, s
 def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
     for note in advertisements():
         service = replace(client_at(note.url, "", environment, PROGRAM), name=note.name, token=note.token)
+        if note.run:
+            pid, _, start_time = note.process.partition(":")
+            service = replace(service, run=LocalRun(Path(note.run), ProcessId(int(pid), int(start_time))))
         if note.folder:
             service = replace(service, installation=LocalInstallation(InstalledService.at(Path(note.folder))))
         yield service
 
 
+@dataclass(frozen=True, slots=True)
+class LocalRun:
+    """A `local run` of this user: its folder, and its process."""
+
+    folder: Path
+    process: ProcessId
+
+    def result(self) -> Mapping[str, Any] | None:
+        """Return `verdict` and `reason` of the ended run; None while it continues."""
+        if self.process.alive():
+            return stored_result(self.folder)
+        # It may have ended since the first look.
+        return stored_result(self.folder) or {"verdict": Verdict.FAILED.value, "reason": LOST_REASON}
+
+    def cancel(self) -> None:
+        """Stop the job as Ctrl-C does; return without waiting for its end."""
+        self.process.signal(signal.SIGINT)
+
+
+def stored_result(folder: Path) -> Mapping[str, Any] | None:
+    """Return service, verdict and reason of an ended run; None: it has no result."""
+    try:
+        report = json.loads((folder / RESULT).read_text())
+        verdict = report["state"] if report["state"] in list(Verdict) else Verdict.FAILED.value
+        return {"service": str(report["service"]), "verdict": verdict, "reason": str(report["reason"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def last_result(name: str) -> Mapping[str, Any] | None:
+    """Return the newest stored result of a service; empty name: of any; None: none."""
+    try:
+        runs = sorted((state_home() / "runs").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        return None
+    results = filter(None, map(stored_result, runs))
+    return next((result for result in results if name.strip("/") in ("", result["service"])), None)
+
+
 #: How the commands that ask a service find it and print.
-SERVICE_PROGRAM = CliProgram(resolve_service, screen, os.environ)
+SERVICE_PROGRAM = CliProgram(resolve_service, screen, os.environ, ended=last_result)

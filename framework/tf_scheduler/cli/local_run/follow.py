@@ -147,7 +147,8 @@ def run_scheduler(
     launch: SchedulerLaunch, service: str, master: str, *, console: bool, announce: bool = False
 ) -> Iterator[RunScheduler]:
     """Run the scheduler inside the block, where other commands find it as `service`."""
-    with guarded(launch.folder), advertise(service, token_file=launch.token_file) as publish:
+    run = str(launch.options.parent)
+    with guarded(launch.folder), advertise(service, token_file=launch.token_file, run=run) as publish:
         scheduler = RunScheduler(launch, master, console, publish, announce=announce)
         try:
             yield scheduler

@@ -34,13 +34,16 @@ from tf_scheduler.zipapp_builder import build_bundle
 class Advertisement:
     """A running service: URL of its API, its name, and its folder if it is installed.
 
-    `token_file`: file with the token of the API; empty: the API requires none, or the user passes it.
+    `run`: folder of a local run; `process`: its `PID:START_TIME`; empty: another service. `token_file`: file with the
+    token of the API; empty: the API requires none, or the user passes it.
     """
 
     url: str
     name: str
     folder: str = ""
     token_file: str = ""
+    run: str = ""
+    process: str = ""
 
     @property
     def token(self) -> str:
@@ -52,18 +55,19 @@ class Advertisement:
 
 
 @contextmanager
-def advertise(name: str, folder: str = "", token_file: str = "") -> Iterator[Callable[[str], None]]:
+def advertise(name: str, folder: str = "", token_file: str = "", run: str = "") -> Iterator[Callable[[str], None]]:
     """Let other commands find the service at the URL last passed to the function.
 
     The advertisement is a file that this process locks, so that it is ignored as soon as this process exits.
     """
-    path = _folder() / f"{uuid.uuid4().hex}.json"
+    path, own = _folder() / f"{uuid.uuid4().hex}.json", ProcessId.current()
+    process = f"{own.pid}:{own.start_time}" if run else ""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = ""
 
     def publish(url: str) -> None:
         nonlocal written
-        text = json.dumps(asdict(Advertisement(url, name, folder, token_file)))
+        text = json.dumps(asdict(Advertisement(url, name, folder, token_file, run, process)))
         if text != written:
             os.pwrite(file.fileno(), text.encode(), 0)
             os.ftruncate(file.fileno(), len(text.encode()))

@@ -19,7 +19,7 @@ from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
-from tf_scheduler.cli.common.folders import RunFolder, state_home
+from tf_scheduler.cli.common.folders import LOST_REASON, RunFolder, state_home
 from tf_scheduler.cli.common.options_file import changed_options
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.errors import JobError
@@ -41,7 +41,6 @@ from .view import memory_text
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
-_LOST_REASON = "ended without a result: the process of `local run` was killed, or the machine stopped"
 #: Maximum number of launches before the last one whose output is kept.
 _MAX_EARLIER_LOGS = 10
 #: Lines of the error output of a failed task.
@@ -93,7 +92,7 @@ def _refreshed(run: Run) -> Run:
         return run
     pid, _, start_time = run.process.partition(":")
     alive = ProcessId(int(pid), int(start_time)).alive()
-    run = run if alive else replace(run, state=LOST, reason=_LOST_REASON)
+    run = run if alive else replace(run, state=LOST, reason=LOST_REASON)
     try:
         recorded = service_run(RunFolder(Path(run.folder)).recording, run.service, run.options)
     except JobError:  # nothing was launched

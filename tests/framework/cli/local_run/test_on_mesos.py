@@ -3,8 +3,12 @@
 import http.client
 import json
 import os
+import pty
 import re
+import select
 import signal
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -112,3 +116,28 @@ def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Pa
     code, _, err = run("plan", "list")
     assert 3 == code
     assert "local run OPTIONS.json" in err
+
+
+@pytest.mark.mesos
+def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path) -> None:
+    """The scheduler exits with its job: `progress` shows the result of the run."""
+    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
+    go = tmp_path / "go"
+    program = f"touch {go}.$TASK_NAME; until [ -e {go} ]; do sleep 0.1; done; exit 3"
+    process = start("local", "run", options(tmp_path, program, restart={"max_failures": 0}))
+    wait_for(Path(f"{go}.worker-0"), Path(f"{go}.worker-1"))
+    assert (5, "no result yet\n") == run("result")[:2]
+    command, (ours, theirs) = [sys.executable, "-m", "tf_scheduler", "progress"], pty.openpty()
+    with subprocess.Popen(command, env=home, stdin=theirs, stdout=theirs, stderr=theirs) as watcher:
+        os.close(theirs)
+        seen = os.read(ours, 65536)
+        go.touch()
+        assert 1 == watcher.wait(PATIENCE)
+        while select.select([ours], [], [], 0)[0] and b"failed" not in seen:
+            seen += os.read(ours, 65536)
+    os.close(ours)
+    assert b"failed" in seen
+
+    process.communicate(timeout=PATIENCE)
+    code, out, _ = run("result", "--name", "small")
+    assert (1, "failed: ") == (code, out[:8])
