@@ -107,7 +107,7 @@ _SHAPES: Sequence[tuple[str, Shape]] = (
     ("POST v1/pod/[^/]+/[^/]+", ({"pod": str, "tasks": _NAMES}, {"pod?": _absent, "message": str})),
     ("GET v1/tasks", {"tasks": [_TASK], "may_still_run?": _NAMES}),
     ("GET v1/tasks/[^/]+", _TASK),
-    ("GET v1/tasks/[^/]+/logs", {"data": str}),
+    ("GET v1/tasks/[^/]+/logs", {"data": str, **dict.fromkeys(("offset", "size", "next"), int)}),
     ("event log v1/tasks/[^/]+/logs", {"data": str}),
     ("event launch v1/tasks/[^/]+/logs", {"id": str}),
     ("event end v1/tasks/[^/]+/logs", {"state": _TEXT}),

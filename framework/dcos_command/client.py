@@ -322,11 +322,12 @@ _BEHIND_DCOS = re.compile(r"(https?://[^/]+(?:/.*?)?)/service/(.+?)/?")
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """Values of --name, --url and --token; empty: not given."""
+    """Values of --name, --url, --token and --run; empty: not given."""
 
     name: str = ""
     url: str = ""
     token: str = ""
+    run: str = ""
 
 
 def client_at(url: str, name: str, environment: Mapping[str, str], program: str) -> ServiceClient:

@@ -29,6 +29,8 @@ class CommandArgument:
     help: str = ""
     #: Its value in the help's examples.
     example: str = ""
+    #: Whether it may be repeated; its value is a tuple then.
+    many: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,13 @@ def _name_hint(service: ServiceClient, command: Command, params: Params, *, list
 
     `listed`: the scheduler's message lists the names, so they are not repeated.
     """
-    hints = (_argument_hint(service, argument, params, listed) for argument in command.arguments)
+    values = [(argument, params.get(argument.name) or "") for argument in command.arguments]
+    each = ((argument, one) for argument, value in values for one in (value if argument.many else (value,)))
+    hints = (_argument_hint(service, argument, value, params, listed) for argument, value in each)
     return next(filter(None, hints), "")
 
 
-def _argument_hint(service: ServiceClient, argument: CommandArgument, params: Params, listed: bool) -> str:
-    value = params.get(argument.name)
+def _argument_hint(service: ServiceClient, argument: CommandArgument, value: Any, params: Params, listed: bool) -> str:
     if not value or argument.kind not in LIST_COMMANDS:
         return ""
     try:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import queue
+import re
+import threading
 import time
+from bisect import bisect_right
+from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path
-from .command import FOLLOW, Command, CommandOption, Params
-from .errors import CommandError, UnreachableError, UsageError
-from .output import Line, Raw, Renderable, Table, Word, dim, local_time
-from .tasks import TASK
+from .command import FOLLOW, Command, CommandArgument, CommandOption, Params
+from .errors import CommandError, RefusedError, UnreachableError, UsageError
+from .output import Line, Raw, Renderable, Table, Word, dim, local_time, remove_controls
 from .transport import ServerSentEvent
 
 _RETRY_SECONDS = 1.0
 _MAX_RETRIES = 60  # a restarted scheduler answers within a minute
-_LOG_BYTES = 65_536
+#: Bytes of a file that are shown by default, and that are searched for --tail and --since.
+_LOG_BYTES, _MAX_LOG_BYTES = 65_536, 16 << 20
+#: Suffix of the executor's index of an output file: lines `OFFSET UNIX_TIME`.
+_TIMES_SUFFIX = ".times"
+_MAX_TAIL = 1_000_000
+_DURATION = re.compile(r"(\d{1,9})([smhd]?)", re.ASCII)
+_TIME = re.compile(r"(\d{1,15}) (\d{1,11}\.\d{1,6})", re.ASCII)
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_NOT_FOUND = 404
 _DEFAULT_EVENTS, _MAX_EVENTS = 50, 1000  # the API's maximum
 
 
@@ -42,37 +54,257 @@ def follow_stream(
     raise UnreachableError(f"{service.url} stopped answering")
 
 
+# --- logs
+
+_TASKS = CommandArgument(
+    "task", "task", required=False, help="Names of tasks. Default: all tasks.", example="worker-0", many=True
+)
+#: A log: the API's answer, with the selected part of the data.
+Log = Mapping[str, Any]
+
+
 def _file(params: Params) -> str:
     if params.get("file") and params.get("stderr"):
         raise UsageError("--stderr and --file: cannot be combined; --stderr is the same as --file stderr")
     return params.get("file") or ("stderr" if params.get("stderr") else "stdout")
 
 
+def _seconds(text: str | None) -> float | None:
+    """Parse the value of --since. Raise UsageError."""
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--since: `{text}`: expected a number with s, m, h or d, such as 10m")
+    return int(match[1]) * _UNITS[match[2]]
+
+
 def _logs(service: ServiceClient, params: Params) -> Any:
-    return service.get(api_path("tasks", params["task"], "logs"), file=_file(params), length=str(_LOG_BYTES))
+    """The log of a single task, else `logs`, and reasons for those `missing`."""
+    file, since = _file(params), _seconds(params.get("since"))
+    named = params["task"]
+    if len(named) == 1:
+        return _log(service, named[0], file, since, params.get("tail"))
+    logs, missing = [], {}
+    for task in named or _task_names(service):
+        try:
+            log = _log(service, task, file, since, params.get("tail"))
+        except RefusedError as error:
+            if named:
+                raise
+            missing[task] = {"status": error.http_status, "message": str(error)}
+        else:
+            logs.append({**log, "times": _times(service, task, file)})
+    return {"logs": logs, "missing": missing}
 
 
-def _show_log(answer: Mapping[str, Any], _params: Params) -> Renderable:
-    text = answer["data"]
-    return (Raw(text if text.endswith("\n") else text + "\n"),) if text else ()
+def _task_names(service: ServiceClient) -> list[str]:
+    return [task["name"] for task in service.get(api_path("tasks"))["tasks"]]
+
+
+def _log(service: ServiceClient, task: str, file: str, since: float | None, tail: int | None) -> Log:
+    """The last bytes of a task's file, or what --since and --tail select."""
+    path = api_path("tasks", task, "logs")
+    log: Log = service.get(path, file=file, length=str(_LOG_BYTES))
+    if since is not None:
+        times = _times(service, task, file)
+        if not times and log["size"]:
+            raise CommandError(f"--since: the executor has not recorded when it wrote {file} of {task}")
+        recent = (offset for offset, written in times if written >= time.time() - since)
+        log = _read(service, path, file, max(next(recent, log["size"]), log["size"] - _MAX_LOG_BYTES), log)
+    if tail is None:
+        return log
+    span = log["size"] - log["offset"]
+    while since is None and log["offset"] > 0 and _line_count(log["data"]) <= tail and span < _MAX_LOG_BYTES:
+        span *= 8
+        log = _read(service, path, file, max(0, log["size"] - span), log)
+    return _last_lines(log, tail)
+
+
+def _read(service: ServiceClient, path: str, file: str, offset: int, log: Log) -> Log:
+    """Read a file from `offset` to its size in `log`: an agent returns 64 KB at most."""
+    data, at = [], offset
+    while at < log["size"]:
+        piece = service.get(path, file=file, offset=str(at), length=str(_LOG_BYTES))
+        if piece["next"] <= at or piece.get("id") != log.get("id"):
+            break
+        data.append(piece["data"])
+        at = piece["next"]
+    return {**log, "offset": offset, "data": "".join(data), "next": at}
+
+
+def _line_count(data: str) -> int:
+    """Number of lines that are known to be complete at their start, or one more."""
+    return data.count("\n") + (not data.endswith("\n"))
+
+
+def _last_lines(log: Log, count: int) -> Log:
+    data, start = log["data"], len(log["data"])
+    if count:
+        start -= data.endswith("\n")
+        for _ in range(count):
+            start = data.rfind("\n", 0, start)
+            if start < 0:
+                return log
+        start += 1
+    return {**log, "offset": log["offset"] + len(data[:start].encode()), "data": data[start:]}
+
+
+def _times(service: ServiceClient, task: str, file: str) -> list[tuple[int, float]]:
+    """Offsets of a file, and when they were written; empty: unknown."""
+    try:
+        index = service.get(api_path("tasks", task, "logs"), file=file + _TIMES_SUFFIX, length=str(_LOG_BYTES))
+    except RefusedError:  # not an output file, or an executor of an earlier version
+        return []
+    lines = index["data"].split("\n")[1 if index["offset"] else 0 :]
+    times: list[tuple[int, float]] = []
+    for match in filter(None, map(_TIME.fullmatch, lines)):
+        offset, written = int(match[1]), float(match[2])
+        if not times or offset > times[-1][0]:
+            times.append((offset, max(written, times[-1][1]) if times else written))
+    return times
+
+
+def _merged(logs: Sequence[Log]) -> Iterator[tuple[str, str]]:
+    """Task and text of each line, by time; lines of one moment stay together."""
+    lines = []
+    for log in logs:
+        offsets, at = [offset for offset, _ in log["times"]], log["offset"]
+        for text in log["data"].split("\n")[: -1 if log["data"].endswith("\n") else None] if log["data"] else ():
+            number = bisect_right(offsets, at)
+            lines.append((log["times"][max(0, number - 1)][1] if offsets else 0.0, log["task"], text))
+            at += len(text.encode()) + 1
+    lines.sort(key=lambda line: line[0])
+    return ((task, text) for _, task, text in lines)
+
+
+def prefixed(task: str, text: str) -> str:
+    """Return `worker-0 | step 5`, without colours and overwritten text."""
+    return f"{task} | {remove_controls(text.rstrip(chr(13)).rpartition(chr(13))[2])}"
+
+
+def _show_log(answer: Mapping[str, Any], params: Params) -> Renderable:
+    if len(params["task"]) == 1:
+        text = answer["data"]
+        return (Raw(text if text.endswith("\n") else text + "\n"),) if text else ()
+    return _show_logs(answer)
+
+
+def _show_logs(answer: Mapping[str, Any]) -> Iterator[Any]:
+    yield from (Raw(prefixed(task, text) + "\n") for task, text in _merged(answer["logs"]))
+    for task, problem in answer["missing"].items():
+        if problem["status"] != _NOT_FOUND:
+            yield Line((dim(f"--- {task}: {problem['message']} ---"),))
 
 
 def _follow_log(service: ServiceClient, params: Params) -> Iterator[Any]:
-    path = api_path("tasks", params["task"], "logs")
-    for event in follow_stream(service, path, ("end", "error"), file=_file(params), follow="true"):
-        item = service.event_content(path, event)
-        if event.name == "error":
+    if params.get("run"):
+        raise UsageError("--follow and --run: cannot be combined")
+    if len(params["task"]) == 1:
+        yield from _follow_one(service, params)
+        return
+    answer, file = _logs(service, params), _file(params)
+    for task, text in _merged(answer["logs"]):
+        yield {"event": "log", "task": task, "data": text + "\n"}
+    starts = {log["task"]: log["next"] for log in answer["logs"]}
+    yield from _follow_all(service, {**dict.fromkeys(answer["missing"], None), **starts}, file)
+
+
+def _follow_one(service: ServiceClient, params: Params) -> Iterator[Any]:
+    (task,), start = params["task"], 0
+    try:
+        log = _logs(service, params)
+    except RefusedError as error:
+        if error.http_status != _NOT_FOUND:
+            raise
+        # A task that has just been launched has no files yet. For a task that does not exist, the stream raises.
+    else:
+        start = log["next"]
+        if log["data"]:
+            yield {**log, "task": task, "event": "log"}
+    for item in _stream(service, task, _file(params), start):
+        if item["event"] == "error":
             raise CommandError(item["error"]["message"])
-        yield {**item, "event": event.name}
+        yield item
+
+
+def _stream(service: ServiceClient, task: str, file: str, offset: int | None) -> Iterator[Any]:
+    """Yield items of a log from `offset` on; None: wait until the task is launched."""
+    path = api_path("tasks", task, "logs")
+    start = str(offset or 0)
+    while True:
+        try:
+            for event in follow_stream(service, path, ("end", "error"), file=file, follow="true", offset=start):
+                yield {**service.event_content(path, event), "event": event.name, "task": task}
+        except RefusedError as error:
+            if offset is not None or error.http_status != _NOT_FOUND:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+@dataclass
+class _Feed:
+    """Puts the items of a log into a queue, then an error or None. Runs in a thread."""
+
+    service: ServiceClient
+    items: queue.Queue[tuple[str, Any]]
+    task: str
+    file: str
+    offset: int | None
+
+    def __call__(self) -> None:
+        try:
+            for item in _stream(self.service, self.task, self.file, self.offset):
+                self.items.put((self.task, item))
+        except CommandError as error:
+            self.items.put((self.task, {"event": "error", "task": self.task, "error": {"message": str(error)}}))
+        self.items.put((self.task, None))
+
+
+def _follow_all(service: ServiceClient, starts: Mapping[str, int | None], file: str) -> Iterator[Any]:
+    """Yield whole lines and other items of several logs as they arrive."""
+    items: queue.Queue[tuple[str, Any]] = queue.Queue()
+    for task, offset in starts.items():
+        threading.Thread(target=_Feed(service, items, task, file, offset), daemon=True).start()
+    partial, failures, left = dict.fromkeys(starts, ""), "", len(starts)
+    while left:
+        task, item = items.get()
+        text = partial[task]
+        if item is not None and item["event"] == "log":
+            whole, newline, partial[task] = (text + item["data"]).rpartition("\n")
+            if len(partial[task]) <= _LOG_BYTES:
+                if newline:
+                    yield {"event": "log", "task": task, "data": whole + newline}
+                continue
+            text, item = whole + newline + partial[task], {}
+        if text:
+            yield {"event": "log", "task": task, "data": text + "\n"}
+        partial[task] = ""
+        if item is None:
+            left -= 1
+        elif item:
+            failures = item["error"]["message"] if item["event"] == "error" else failures
+            yield item
+    if failures:
+        raise CommandError(failures)
 
 
 def _show_log_item(item: Mapping[str, Any], params: Params) -> Renderable:
-    if item["event"] == "log":
+    if item["event"] == "log" and len(params["task"]) == 1:
         yield Raw(item["data"])
+    elif item["event"] == "log":
+        yield from (Raw(prefixed(item["task"], text) + "\n") for text in item["data"][:-1].split("\n"))
     elif item["event"] == "launch":
-        yield Line((dim(f"--- {params['task']} was relaunched as {item['id']} ---"),))
+        yield Line((dim(f"--- {item['task']} was relaunched as {item['id']} ---"),))
     elif item["event"] == "end":
-        yield Line((dim(f"--- {params['task']} has ended: {item['state']} ---"),))
+        yield Line((dim(f"--- {item['task']} has ended: {item['state']} ---"),))
+    elif item["event"] == "error":
+        yield Line((dim(f"--- {item['task']}: {item['error']['message']} ---"),))
+
+
+# --- events
 
 
 def _events(service: ServiceClient, params: Params) -> Any:
@@ -110,18 +342,23 @@ def _show_event(event: Mapping[str, Any], _params: Params) -> Renderable:
 COMMANDS = (
     Command(
         "logs",
-        "Show the last lines of TASK's output.",
+        "Show the output of tasks, of all tasks by time.",
         _logs,
         _show_log,
-        (TASK,),
+        (_TASKS,),
         (
             FOLLOW,
+            CommandOption(
+                "tail", "Show the last N lines of each task.", "number", "n", "N", minimum=0, maximum=_MAX_TAIL
+            ),
+            CommandOption("since", "Show output of this time, such as 30s, 10m, 2h.", metavar="TIME"),
+            CommandOption("run", "Show output of a past local run: an id, or `last`.", metavar="RUN"),
             CommandOption("stderr", "Show standard error instead of standard output.", "flag"),
             CommandOption("file", "Show this file of the task's working directory.", metavar="NAME"),
         ),
         follow=_follow_log,
         show_item=_show_log_item,
-        examples=("worker-0 -f", "worker-0 --stderr", "worker-0 --file executor.log"),
+        examples=("worker-0 -f", "--since 10m", "worker-0 worker-1 --tail 20 --stderr", "--run last"),
     ),
     Command(
         "events",

@@ -180,7 +180,12 @@ def _group(root: click.Group, words: tuple[str, ...]) -> click.Group:
 
 def _build(command: Command, name: str, program: CliProgram, *, hidden: bool) -> click.Command:
     parameters: list[click.Parameter] = [
-        click.Argument([each.name], required=each.required, shell_complete=_completion(each.kind, program))
+        click.Argument(
+            [each.name],
+            required=each.required,
+            nargs=-1 if each.many else 1,
+            shell_complete=_completion(each.kind, program),
+        )
         for each in command.arguments
     ]
     parameters += [_option(option, program) for option in command.options]
@@ -274,7 +279,7 @@ def _run(command: Command, program: CliProgram, options: ServiceOptions, params:
 def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
     """The options after the command win over those before it."""
     options = {**before, **{name: value for name, value in params.items() if value is not None}}
-    return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token")})
+    return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token", "run")})
 
 
 def _completion(kind: str, program: CliProgram) -> Callable[..., list[CompletionItem]]:
@@ -321,6 +326,8 @@ def plain_screen() -> Screen:
 
 def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
     """Find the service at --url or in the attached cluster. Raise CommandError."""
+    if options.run:
+        raise UsageError("--run: only dcos-tensorflow has local runs")
     url = options.url or environment.get(URL_VARIABLE)
     if url:
         service = client_at(url, options.name.strip("/"), environment, ServiceClient.program)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.process.output import TAIL_BYTES, Output, RotatedFile
+from tf_executor.process.output import TAIL_BYTES, Output, OutputTimes, RotatedFile
 
 
 @contextmanager
@@ -281,7 +282,7 @@ def test_task_output_is_bounded_and_excerpted(executor: Any) -> None:
     assert status["message"].endswith("line 299998 | line 299999")
     assert len(status["message"]) < 700
     sizes = {path.name: path.stat().st_size for path in executor.sandbox.glob("stdout*")}
-    assert {"stdout", "stdout.1", "stdout.2"} == set(sizes)
+    assert {"stdout", "stdout.1", "stdout.2", "stdout.times"} == set(sizes)
     assert all(size <= 100_000 for size in sizes.values())
 
 
@@ -291,3 +292,39 @@ def test_secret_in_message_is_redacted(executor: Any) -> None:
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
     assert "exit code 1; stderr: login failed for ***; stdout: token=***" == status["message"]
     assert "token=s3cr3t-value\n" == executor.output()
+
+
+def times(path: Path) -> list[tuple[int, float]]:
+    return [(int(offset), float(time)) for offset, time in map(str.split, path.read_text().splitlines())]
+
+
+def test_index_names_the_time_of_output(tmp_path: Path) -> None:
+    """Output is shown by time, and agents keep bytes only."""
+    before = time.time()
+    with output(tmp_path) as stream:
+        os.write(stream.writer, b"first\n")
+        while not stream.recent[0]:
+            time.sleep(0.01)
+    ((offset, written),) = times(tmp_path / "stdout.times")
+    assert 0 == offset
+    assert before - 0.01 <= written <= time.time() + 0.01
+
+
+def test_index_begins_again_with_a_rotated_file(tmp_path: Path) -> None:
+    index = OutputTimes(tmp_path / "stdout.times")
+    for offset, now in ((0, 1.0), (7, 1.1), (9, 2.0), (0, 2.1), (5, 3.0)):
+        index.add(offset, now)
+    index.close()
+    assert [(0, 2.1), (5, 3.0)] == times(tmp_path / "stdout.times")
+
+
+def test_full_index_keeps_its_newest_lines(tmp_path: Path) -> None:
+    """A training prints for weeks."""
+    index = OutputTimes(tmp_path / "stdout.times")
+    for number in range(10_000):
+        index.add(number, float(number))
+    index.close()
+    lines = times(tmp_path / "stdout.times")
+    assert 1024 <= len(lines) <= 2049
+    assert (0, 0.0) == lines[0]
+    assert [float(number) for number in range(9500, 10_000)] == [now for _, now in lines[-500:]]

@@ -106,7 +106,7 @@ def test_hooks_limits_output_and_secrets(scheduler: TaskLauncher) -> None:
     assert 0 == scheduler.executor_exit()
     listed = scheduler.files("full")
     sizes = {name: size for name, size in listed.items() if name.startswith("stdout")}
-    assert {"stdout", "stdout.1", "stdout.2"} == set(sizes)
+    assert {"stdout", "stdout.1", "stdout.2", "stdout.times"} == set(sizes)
     assert all(size <= 5000 for size in sizes.values())
     sandbox = scheduler.sandbox("full")
     assert (sandbox / "stdout").read_text().endswith("line 2000\npost 3\n")

@@ -61,6 +61,17 @@ class RotatedFile:
             self._rotate()
         self._append(data)
 
+    @property
+    def size(self) -> int:
+        """Bytes since the last rotation."""
+        return self._size
+
+    def replace(self, data: bytes) -> None:
+        """Replace the content. Raises OSError."""
+        os.ftruncate(self._file, 0)
+        self._size = 0
+        self.write(data)
+
     def close(self) -> None:
         os.close(self._file)
         os.close(self._folder)
@@ -119,6 +130,43 @@ class RotatedFile:
         return f"{self._name}.{number}"
 
 
+#: Suffix of the index of an output file, and its maximum number of lines: one read of Mesos returns them all.
+TIMES_SUFFIX, _MAX_TIMES = ".times", 2048
+#: Minimum seconds between two lines of the index.
+_TIMES_INTERVAL = 0.25
+
+
+class OutputTimes:
+    """Index of an output file: lines `OFFSET UNIX_TIME`, to show output by time.
+
+    The bytes from an offset on were written at that time, or before the next line's. A full index forgets every second
+    line of its older half.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = RotatedFile(path, 1 << 30, 0)
+        self._file.replace(b"")
+        self._lines: list[str] = []
+        self._due = 0.0
+
+    def add(self, offset: int, now: float) -> None:
+        """Note the time of output from `offset` on (0: file rotated). Raises OSError."""
+        if offset and now < self._due:
+            return
+        self._due = now + _TIMES_INTERVAL
+        line = f"{offset} {now:.2f}\n"
+        if offset and len(self._lines) < _MAX_TIMES:
+            self._lines.append(line)
+            self._file.write(line.encode())
+            return
+        half = len(self._lines) // 2
+        self._lines = [*self._lines[:half:2], *self._lines[half:], line] if offset else [line]
+        self._file.replace("".join(self._lines).encode())
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class InheritedFile:
     """Descriptor of Mesos' LogrotateContainerLogger, which rotates the files itself."""
 
@@ -140,6 +188,7 @@ class Output:
         """`descriptor`: the executor's own stream, which replaces `path` if it is a pipe."""
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._file = RotatedFile(path, limit, backups) if regular else InheritedFile(descriptor)
+        self._times = OutputTimes(path.with_name(path.name + TIMES_SUFFIX)) if regular else None
         self._reader, self.writer = os.pipe()
         _enlarge(self.writer)
         #: Number of bytes until now, and up to TAIL_BYTES of the last output; replaced as a whole.
@@ -173,11 +222,19 @@ class Output:
             self._write(chunk)
         os.close(self._reader)
         self._file.close()
+        if self._times is not None:
+            self._times.close()
 
     def _write(self, chunk: bytes) -> None:
         """Write output; a full disk loses output but does not stop the program."""
         try:
-            self._file.write(chunk)
+            if isinstance(self._file, RotatedFile) and self._times is not None:
+                before = self._file.size
+                self._file.write(chunk)
+                is_rotated = self._file.size < before + len(chunk)
+                self._times.add(0 if is_rotated else before, time.time())
+            else:
+                self._file.write(chunk)
         except OSError as error:
             if not self._lost:
                 log.warning("%s: cannot write, output is lost: %s", self._thread.name, error)

@@ -82,6 +82,7 @@ def test_api_reads_and_controls_a_service(tmp_path: Path, local_cluster) -> None
         start = log_part["data"].encode().index("é".encode())
         assert "é" == api.ask(f"{path}?offset={start}&length=3")[1]["data"][0]
         assert start == api.ask(f"{path}?offset=0&length={start + 1}")[1]["next"]
+        assert "0" == api.ask(f"{path}?file=stdout.times")[1]["data"].split()[0]
         assert 404 == api.ask(f"{path}?file=nothing")[0]
         assert 400 == api.ask(f"{path}?file=../../../etc/passwd")[0]
         # Opening a pipe would block the agent; its error message for a link contains a path of its machine.

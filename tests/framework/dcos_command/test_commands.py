@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 import urllib.request
 import uuid
 from pathlib import Path
@@ -21,6 +22,8 @@ from simulation.world import play
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.history.database import RunDatabase
+from tf_scheduler.history.model import Run
 from tf_scheduler.model.effects import LaunchAbandoned
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.plan import Status
@@ -273,6 +276,132 @@ def test_logs_shows_the_end_of_a_file(ask, api) -> None:
     assert "oops\n" == ask("logs", "worker-0", "--stderr").out
     assert 65_537 == len(ask("logs", "worker-0", "--file=executor.log").out)
     assert "step 1\nstep 2" == ask("logs", "worker-0", "--json").json["data"]
+
+
+def two_logs(api, now: float = 1000.0) -> None:
+    """Two workers that print in turns, as their executors store it."""
+    api.deploy()
+    api.sandboxes.files["worker-0"] = {
+        "stdout": b"a1\na2\n\x1b[31ma3\n",
+        "stdout.times": b"0 %.2f\n3 %.2f\n6 %.2f\n" % (now - 900, now - 60, now - 5),
+    }
+    api.sandboxes.files["worker-1"] = {
+        "stdout": b"b1\n 1/9\r 9/9\nb3",
+        "stdout.times": b"0 %.2f\n3 %.2f\n" % (now - 800, now - 30),
+    }
+
+
+def test_logs_of_all_tasks_are_merged_by_time(ask, api) -> None:
+    """Without colours; of a progress bar its last state."""
+    two_logs(api)
+
+    lines = ["worker-0 | a1", "worker-1 | b1", "worker-0 | a2", "worker-1 |  9/9", "worker-1 | b3", "worker-0 | a3"]
+
+    assert lines == ask("logs").lines
+    assert lines == ask("logs", "worker-1", "worker-0").lines
+    assert ["worker-0 | a2", "worker-1 |  9/9", "worker-1 | b3", "worker-0 | a3"] == ask("logs", "--tail", "2").lines
+    assert {"worker-0", "worker-1"} == {log["task"] for log in ask("logs", "--json").json["logs"]}
+
+
+def test_logs_without_times_are_grouped_by_task(ask, api) -> None:
+    """Executors of earlier versions record none."""
+    api.deploy()
+    api.sandboxes.files = {name: {"stdout": b"1\n2\n"} for name in ("worker-1", "worker-0")}
+
+    assert ["worker-0 | 1", "worker-0 | 2", "worker-1 | 1", "worker-1 | 2"] == ask("logs").lines
+
+
+@pytest.mark.parametrize(("since", "shown"), [("45s", "a3"), ("2m", "a2 a3"), ("1h", "a1 a2 a3"), ("1", "")])
+def test_logs_since_a_time(ask, api, since: str, shown: str) -> None:
+    two_logs(api, time.time())
+
+    output = ask("logs", "worker-0", "--since", since)
+
+    assert shown.split() == [line.replace("\x1b[31m", "") for line in output.lines]
+
+
+def test_wrong_durations_are_named(ask) -> None:
+    for wrong in ("", "10x", "m", "-5", "٣m"):
+        refused = ask("logs", "worker-0", f"--since={wrong}")
+        assert 2 == refused.code
+        assert "such as 10m" in refused.err
+
+
+def test_since_needs_recorded_times(ask, api) -> None:
+    api.deploy()
+    api.sandboxes.files["worker-0"] = {"executor.log": b"x\n"}
+
+    refused = ask("logs", "worker-0", "--file=executor.log", "--since=5m")
+
+    assert 1 == refused.code
+    assert "has not recorded when it wrote executor.log" in refused.err
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize("count", [0, 1, 2, 20_000, 50_000, 60_000])
+def test_tail_may_be_longer_than_one_request(ask, api, count: int, end: bytes) -> None:
+    api.deploy()
+    every = [b"line %d" % number for number in range(50_000)]
+    api.sandboxes.files["worker-0"] = {"stdout": b"\n".join(every) + end}
+
+    shown = ask("logs", "worker-0", "--tail", str(count)).lines
+
+    assert [line.decode() for line in every[len(every) - min(count, 50_000) :]] == shown
+
+
+def test_followed_logs_of_all_tasks_end_with_them(ask, api) -> None:
+    """The end of one task does not end the others."""
+    two_logs(api)
+    play(api.world, *(send.status(name, TaskState.FINISHED) for name in ("ps-0", "worker-0", "worker-1", "chief-0")))
+
+    output = ask("logs", "-f", "worker-0", "worker-1", "--tail=1")
+
+    assert ["worker-1 | b3", "worker-0 | a3"] == output.lines[:2]
+    ended = {f"--- {name} has ended: TASK_FINISHED ---" for name in ("worker-0", "worker-1")}
+    assert ended == set(output.lines[2:])
+
+
+def test_unknown_task_among_several_is_an_error(ask, api) -> None:
+    two_logs(api)
+
+    refused = ask("logs", "worker-0", "wroker-1")
+
+    assert 1 == refused.code
+    assert "Did you mean worker-0 or worker-1?" in refused.err
+
+
+def a_run(folder: Path) -> None:
+    """The stored output of a local run, whose second launch of worker-0 succeeded."""
+    logs = folder / "dcos-tensorflow" / "runs" / "mnist-1" / "logs"
+    for name, text, times in (("worker-0", "again\n", "0 30.00\n"), ("worker-0.1", "first\n", "0 10.00\n")):
+        (logs / name).mkdir(parents=True)
+        (logs / name / "stdout").write_text(text)
+        (logs / name / "stdout.times").write_text(times)
+    (logs / "scheduler.log").write_text("x")
+    run = Run("mnist-1", "mnist", "succeeded", "", 1000.0, 5.0, str(logs.parent), {}, {}, {})
+    RunDatabase(folder / "dcos-tensorflow" / "history.db").save(run)
+
+
+def test_logs_of_a_past_run(own, tmp_path: Path) -> None:
+    a_run(tmp_path)
+
+    assert ["worker-0.1 | first", "worker-0 | again"] == own("logs", "--run", "last").lines
+    assert ["again"] == own("logs", "worker-0", "--run", "mnist-1").lines
+    for wrong, why in (("worker-9", "its tasks are worker-0, worker-0.1"), ("../..", "unknown task")):
+        refused = own("logs", wrong, "--run", "mnist")
+        assert 1 == refused.code
+        assert why in refused.err
+    refused = own("logs", "worker-0", "--run", "mnist", "--file", "../../../result.json")
+    assert (1, "no file ../../../result.json of worker-0 is stored") == (refused.code, refused.err.split("\n")[0])
+    assert "unknown run" in own("logs", "--run", "nosuch").err
+    assert 2 == own("logs", "--run", "last", "-f").code
+
+
+def test_dcos_command_has_no_runs(dcos) -> None:
+    refused = dcos("logs", "--run", "last")
+
+    assert 2 == refused.code
+    assert "only dcos-tensorflow" in refused.err
 
 
 def test_followed_log_ends_with_the_task(ask, api) -> None:

@@ -7,16 +7,19 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
-from dcos_command.errors import CommandError, UnreachableError, UsageError
+from dcos_command.errors import CommandError, RefusedError, UnreachableError, UsageError
 from dcos_command.main import DEFAULT_SERVICE, CliProgram
 from dcos_command.transport import ClusterConnection, attached_cluster
 from mesos_local.host.process import ProcessId
-from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, state_home
+from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, state_home
 from tf_scheduler.cli.common.output import screen
+from tf_scheduler.errors import JobError
 from tf_scheduler.model.state import Verdict
 
 from .installed import InstalledService, LocalInstallation
@@ -32,6 +35,8 @@ On a DC/OS cluster:    dcos cluster setup URL"""
 
 def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
     """Return the service. Raises UsageError if ambiguous, UnreachableError if none."""
+    if options.run:
+        return RunLogs.of(options.run)
     name = options.name or environment.get("DCOS_TENSORFLOW_SERVICE_NAME", "")
     return with_token(_find(options, name.strip("/"), environment), options.token, environment)
 
@@ -115,6 +120,55 @@ def last_result(name: str) -> Mapping[str, Any] | None:
         return None
     results = filter(None, map(stored_result, runs))
     return next((result for result in results if name.strip("/") in ("", result["service"])), None)
+
+
+@dataclass(frozen=True)
+class RunLogs(ServiceClient):
+    """Answers requests for logs from the folder of a past run."""
+
+    folder: Path = Path()
+
+    @classmethod
+    def of(cls, name: str) -> RunLogs:
+        """Find the run by id, start of an id, or `last`. Raises CommandError."""
+        from .report import run_database  # most commands need no history
+
+        try:
+            run = run_database().find(name)
+        except JobError as error:
+            raise CommandError(str(error)) from error
+        folder = RunFolder(Path(run.folder)).logs
+        if not any(folder.glob("*/*")):
+            hint = f"it is running; see: {PROGRAM} logs" if run.process else "only local runs that ended keep it"
+            raise CommandError(f"no output of run {run.id} is stored: {hint}")
+        return cls(ClusterConnection(folder.as_uri()), run.service, direct=True, program=PROGRAM, folder=folder)
+
+    def get_with_status(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> tuple[int, Any]:
+        """Return the tasks, or a part of a file, in the form of the API."""
+        del codes
+        _, _, task, *rest = *map(unquote, path.split("/")), ""
+        names = sorted(each.name for each in self.folder.iterdir() if each.is_dir())
+        if not rest:
+            return HTTPStatus.OK, {"tasks": [{"name": name} for name in names]}
+        if task not in names:
+            raise CommandError(f"unknown task `{task}` in this run; its tasks are {', '.join(names)}")
+        name, length = query.get("file") or "", int(query.get("length") or 0)
+        if name not in (each.name for each in (self.folder / task).iterdir()):
+            raise RefusedError(f"no file {name} of {task} is stored", HTTPStatus.NOT_FOUND)
+        with (self.folder / task / name).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            offset = file.seek(min(size, int(query.get("offset") or max(0, size - length))))
+            data = file.read(length)
+        cut = data if offset + len(data) == size else data[: data.rfind(b"\n") + 1] or data
+        text = cut.decode(errors="replace")
+        return HTTPStatus.OK, {
+            "task": task,
+            "file": name,
+            "offset": offset,
+            "data": text,
+            "size": size,
+            "next": offset + len(cut),
+        }
 
 
 #: How the commands that ask a service find it and print.

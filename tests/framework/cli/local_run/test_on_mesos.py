@@ -99,6 +99,8 @@ def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Pa
     assert {"RUNNING"} == {task["status"] for task in tasks.values()}
     assert "hello from worker-1\n" == asked("logs", "worker-1")
     assert asked("logs", "worker-1", "--stderr").endswith("oops\n")
+    hellos = {f"{task} | hello from {task}" for task in tasks}
+    assert hellos == set(asked("logs", "--since", "1h").splitlines())
     assert tasks["ps-0"]["address"] in asked("endpoints", "ps")
     assert {"type": "ps", "index": 0} == json.loads(asked("cluster", "ps-0"))["task"]
     assert "worker-1 on agent-" in asked("events", "--task", "worker-1")
