@@ -13,6 +13,7 @@ from simulation.mesos import an_agent
 from simulation.world import play
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.model.events import AgentFailed, ProgressReported
+from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy
 from tf_scheduler.model.state import JournalEntry
 from tf_scheduler.model.task import Progress, TaskState
@@ -40,7 +41,11 @@ def chip(page: Page, task: str) -> Locator:
 
 
 def plans(page: Page) -> Locator:
-    return page.get_by_role("region", name="Plans")
+    """The unfolded plans."""
+    region = page.get_by_role("region", name="Plans")
+    if not region.get_by_role("region").count():
+        region.locator("summary").click()
+    return region
 
 
 def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
@@ -59,13 +64,16 @@ def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     expect(others.filter(has_text="agent-2")).to_contain_text(re.compile(r"4 cpus, 8 GB.*offered at 1970-01-01"))
     live.world.step(AgentFailed("agent-2-id"))
     expect(others).to_have_count(1)
-    expect(page.get_by_role("region", name="Why pending")).to_contain_text("No pending tasks.")
-    expect(page).to_have_title("dev/digits: complete")
+    expect(page.get_by_role("region", name="Why pending")).to_be_hidden()
+    expect(page).to_have_title("importing dev/digits")
+    expect(page.locator("#pill")).to_have_text("IMPORTING")
 
     train(live, "chief-0", (2.0, 1.0, 0.5))
     expect(page.get_by_role("group", name="At a glance")).to_contain_text("30 of 100")
     expect(page.get_by_role("img", name=re.compile("Loss over the steps; now: chief-0 0.5"))).to_be_visible()
     expect(page.get_by_role("region", name="Training")).to_contain_text("30 %, step 30 of 100, 5 steps/s")
+    expect(page).to_have_title("30 % dev/digits")
+    expect(page.locator("#pill")).to_have_text("TRAINING")
 
     play(live.world, send.status("worker-1", TaskState.FAILED, message="exit code 3"))
     expect(chip(page, "worker-1")).to_contain_text("failed")
@@ -74,7 +82,7 @@ def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     result = page.get_by_role("region", name="Result")
     expect(result).to_contain_text("succeeded")
     expect(result).to_contain_text("removed from Mesos")
-    expect(page).to_have_title("dev/digits: succeeded")
+    expect(page).to_have_title("✓ dev/digits")
 
 
 def test_commands_of_plans_phases_and_steps(live, home, visit) -> None:
@@ -116,6 +124,20 @@ def test_commands_of_plans_phases_and_steps(live, home, visit) -> None:
     expect(said).to_contain_text("Received cmd: restart for Plan: deploy, Phase: ps, Step: null")
     play(live.world, send.offers(), send.running())
     assert before != live.world.id_of("ps-0")
+
+
+def test_plans_are_folded_until_one_waits(live, home, visit) -> None:
+    """The state of the active plan is always visible; plans stay as the user left them."""
+    live.register()
+    page = visit(home)
+    region = page.get_by_role("region", name="Plans")
+    expect(region).to_contain_text("0/4")
+    expect(region.get_by_role("button")).to_have_count(0)
+
+    play(live.world, send.command(Verb.INTERRUPT, "deploy"))
+    expect(region.get_by_role("button", name="Resume deploy")).to_be_visible()
+    play(live.world, send.command(Verb.CONTINUE, "deploy"))
+    expect(region.get_by_role("button", name="Pause deploy")).to_be_visible()
 
 
 def test_plans_can_be_folded(live, home, visit) -> None:
@@ -463,4 +485,4 @@ def test_page_of_kept_service(visit) -> None:
 
         result = page.get_by_role("region", name="Result")
         expect(result).to_contain_text("The service has no tasks and stays registered")
-        expect(page.get_by_role("region", name="Plans")).to_contain_text("waits for an operator")
+        expect(plans(page)).to_contain_text("waits for an operator")

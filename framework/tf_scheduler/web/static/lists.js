@@ -4,7 +4,6 @@ import { el, soft } from "./dom.js";
 import { clock, plural, spoken, tone } from "./words.js";
 
 export function pending(body) {
-  if (!body.tasks.length) return soft("No pending tasks.");
   const offers = `${plural(body.offers, "offer")} of ${plural(body.agents, "agent")}`;
   const at = body.evaluated_at;
   const looked = at === null ? "No offers evaluated." : `Last evaluation at ${clock(at)}: ${offers}.`;

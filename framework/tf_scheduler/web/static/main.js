@@ -6,10 +6,10 @@ import { Feed } from "./feed.js";
 import { pending, result } from "./lists.js";
 import { Away, Refused, get, post } from "./net.js";
 import { Output, choices, facts } from "./output.js";
-import { VERBS, address, trees } from "./plans.js";
+import { VERBS, address, needsAttention, status, trees } from "./plans.js";
 import { agreed, askToken, say } from "./talk.js";
-import { charts, jobs, tiles } from "./training.js";
-import { clock, duration, spoken, tone } from "./words.js";
+import { charts, jobs, tiles, title } from "./training.js";
+import { clock, duration, tone } from "./words.js";
 
 const EVERY = 2000; // ms
 const SOON = 200; // ms after an event
@@ -26,6 +26,7 @@ let seen = 0; // time of the last answers in ms
 let failed = 0; // failed attempts since then
 let timer = 0;
 let asking = false;
+let plansDue = false; // whether a plan waited or had errors
 let tokens = 0; // number of token prompts
 
 async function everything() {
@@ -113,24 +114,36 @@ function draw() {
   show(byId("others"), others(overview));
   show(byId("jobs"), jobs(training));
   show(byId("charts"), charts(training));
-  show(byId("plans"), trees(plans, overview.plan, open, unfolded));
+  foldPlans(plans, overview.plan);
+  show(byId("plans"), byId("plans-fold").open ? trees(plans, overview.plan, open, unfolded) : "");
+  byId("pending-card").hidden = !waiting.tasks.length;
   show(byId("pending"), pending(waiting));
   choices(tasks, chosen);
   show(byId("facts"), facts(tasks.find((task) => task.name === chosen)));
 }
 
 function head(overview) {
-  const status = overview.verdict || (overview.refused ? "refused" : overview.status);
-  document.title = `${overview.service}: ${spoken(status)}`;
+  const activity = overview.refused ? "refused" : overview.activity;
+  document.title = title(overview, activity);
   byId("service").textContent = overview.service;
-  show(byId("pill"), overview.verdict || overview.refused ? spoken(status) : `${overview.plan} ${spoken(status)}`);
-  byId("pill").className = `pill ${tone(status)}`;
-  const framework = overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos";
+  byId("pill").textContent = activity.toUpperCase();
+  byId("pill").className = `pill ${tone(activity)}`;
   const { board, left } = picture;
-  byId("about").textContent = overview.refused || [framework, ...left].join("; ");
+  const framework = overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos";
+  byId("about").textContent = overview.refused || [overview.detail, ...left].filter(Boolean).join("; ");
   const there = board?.running && el("a", { href: `${board.path}framed`, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard");
   show(byId("links"), there || "", el("a", { href: "v1/openapi.json" }, "API"));
-  byId("foot").textContent = `As of ${clock(seen / 1000)}`;
+  byId("foot").textContent = `As of ${clock(seen / 1000)}, ${framework}`;
+}
+
+// Plans are of interest if one waits or has errors; else the user unfolds them.
+function foldPlans(plans, working) {
+  const fold = byId("plans-fold");
+  const due = plans.some(needsAttention);
+  if (due && !plansDue) fold.open = true;
+  plansDue = due;
+  const active = plans.find((plan) => plan.name === working);
+  show(byId("plans-state"), active ? [`${active.name} `, status(active)] : "");
 }
 
 function choose(name) {
@@ -189,6 +202,8 @@ document.addEventListener("click", (event) => {
 byId("task").addEventListener("change", (event) => choose(event.target.value));
 for (const id of ["file", "follow"]) byId(id).addEventListener("change", () => output.read(chosen));
 for (const id of ["warnings", "only-task"]) byId(id).addEventListener("change", () => feed.draw());
+
+byId("plans-fold").addEventListener("toggle", () => picture && draw());
 
 // Hidden tabs stop polling and close their streams.
 document.addEventListener("visibilitychange", () => {

@@ -13,6 +13,12 @@ export const VERBS = {
   forceComplete: { word: "Force complete", asks: "Marks it as complete regardless of its state; dependent steps continue." },
 };
 
+// Whether the plan or a part of it waits for the operator, or has errors.
+export function needsAttention(plan) {
+  const parts = [plan, ...plan.phases, ...plan.phases.flatMap((phase) => phase.steps)];
+  return plan.errors.length > 0 || parts.some(({ status: word }) => word === "WAITING" || word === "ERROR");
+}
+
 // `open`: keys of nodes with visible buttons. `unfolded`: plan -> whether the user has expanded it.
 export function trees(plans, working, open, unfolded) {
   return plans.map((plan) => {
@@ -49,7 +55,7 @@ function node(path, part, open, kind, below = "") {
   );
 }
 
-function status(part) {
+export function status(part) {
   const steps = part.steps ?? part.phases?.flatMap((phase) => phase.steps);
   const count = steps?.length ? `${steps.filter((step) => step.status === DONE).length}/${steps.length}` : "";
   return el("span", { class: `status ${tone(part.status)}` }, spoken(part.status), count && el("small", {}, count));

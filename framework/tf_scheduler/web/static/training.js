@@ -1,10 +1,22 @@
 // Training progress: a bar per job, and curves over the steps.
 
 import { el, soft, svg } from "./dom.js";
-import { duration, number, plural } from "./words.js";
+import { duration, number, plural, spoken } from "./words.js";
 
 const COLOURS = 6;
 const MAX_METRICS = 16;
+
+// Title of the tab, such as `58 % mnist`.
+export function title({ service, tasks, leader }, activity) {
+  const sign = { succeeded: "✓", failed: "!", refused: "!" }[activity];
+  if (sign) return `${sign} ${service}`;
+  const reporting = tasks.filter((task) => task.step !== null);
+  const first = reporting.find((task) => task.name === leader) ?? reporting[0];
+  if (activity !== "training" || !first) return `${spoken(activity)} ${service}`;
+  return `${first.total ? percent(first) : `step ${number(first.step)}`} ${service}`;
+}
+
+const percent = ({ step, total }) => `${Math.min(100, Math.floor((100 * step) / total))} %`;
 
 export function tiles(tasks, training) {
   const running = tasks.filter((task) => task.status === "RUNNING").length;
@@ -29,7 +41,7 @@ export function jobs(training) {
   if (!rows.length) return soft("No running task reports progress (docs/tasks.md, Progress).");
   return rows.map(([name, job]) => {
     const known = job.step !== null && job.total;
-    const share = known ? `${Math.floor((100 * job.step) / job.total)} %, ` : "";
+    const share = known ? `${percent(job)}, ` : "";
     const steps = `${share}step ${number(job.step)}${known ? ` of ${number(job.total)}` : ""}`;
     const speed = job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`;
     const sources = new Set(training.tasks.filter((task) => task.job === name).map((task) => task.source ?? "report"));

@@ -40,11 +40,12 @@ export function bytes(count) {
 
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 
+// Statuses of plans, states of tasks, verdicts, and activities.
 const TONES = {
   good: ["COMPLETE", "FINISHED", "SUCCEEDED"],
-  going: ["RUNNING", "STARTED", "STARTING", "STAGING", "IN_PROGRESS", "PREPARED"],
-  bad: ["ERROR", "FAILED", "LOST", "GONE", "GONE_BY_OPERATOR", "DROPPED", "REFUSED"],
-  wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING", "PAUSING", "PAUSED"],
+  going: ["RUNNING", "STARTED", "STARTING", "STAGING", "IN_PROGRESS", "PREPARED", "FETCHING", "IMPORTING", "CONNECTING", "TRAINING"],
+  bad: ["ERROR", "FAILED", "LOST", "GONE", "GONE_BY_OPERATOR", "DROPPED", "REFUSED", "FROZEN"],
+  wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING", "PAUSING", "PAUSED", "STALLED", "RESTARTING", "STOPPING"],
 };
 
 // Return the colour class of a status.
