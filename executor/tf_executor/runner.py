@@ -22,6 +22,8 @@ from .around import environment
 from .contract import events, wire
 from .contract.events import LifecycleState
 from .contract.payload import RENEW_SECRETS, Payload, PayloadError
+from .contract.reports import NO_END
+from .process.last_output import ProgramError
 from .process.temporary import TemporaryFolder
 from .task import TaskProcess
 
@@ -201,13 +203,21 @@ class TaskRunner:
             (self._task.terminate if isinstance(action, events.Terminate) else self._task.kill)()
 
     def _report(self, report: events.SendReport) -> None:
-        output, error = self._task.settle() if report.is_final and self._task is not None else ("", "")
-        # A task that is killed before its server is ready was probably killed because it did not become ready.
-        unready = self._awaits_server and self._state.healthy is None
-        if report.state == "TASK_FAILED" or (report.state == "TASK_KILLED" and unready):
-            report = replace(report, message=report.message + output)
-        if error and report.state == "TASK_FAILED" and report.ending is not None and report.ending.exit_code:
-            report = replace(report, ending=replace(report.ending, error=error))
+        if report.is_final and self._task is not None:
+            report = self._with_error(report, *self._task.settle(report.ending or NO_END))
         log.info("%s %s", report.state, report.message)
         identity = self._send_update(wire.status(self._task_id, report))
         self._last_update = identity if report.is_final else None
+
+    def _with_error(self, report: events.SendReport, output: str, error: ProgramError) -> events.SendReport:
+        """Add to the last update what the program has ended with."""
+        if report.state == "TASK_FAILED" and report.ending is not None and report.ending.exit_code:
+            ending = replace(report.ending, error=error.text or None, cannot_start=error.cannot_start or None)
+            # A stopped program may have any exception: why it was stopped says more.
+            error = error if report.message.startswith("exit code") else replace(error, is_cause=False)
+            return replace(report, message=error.message(report.message, output), ending=ending)
+        # A task that is killed before its server is ready was probably killed because it did not become ready.
+        unready = self._awaits_server and self._state.healthy is None
+        if report.state == "TASK_FAILED" or (report.state == "TASK_KILLED" and unready):
+            return replace(report, message=report.message + output)
+        return report

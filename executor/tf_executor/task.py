@@ -25,8 +25,9 @@ from .contract.payload import Liveness, Payload
 from .contract.reports import EVENT_FILES, OUTPUT, EndReport
 from .process import memory, supervisor
 from .process.freezing import ProcessSample, sample_processes
+from .process.last_output import ProgramError, output_excerpt, program_error
 from .process.memory import is_port_held_by_others, is_port_still_held_by_others
-from .process.output import TAIL_BYTES, Output, error_of, output_excerpt
+from .process.output import TAIL_BYTES, Output
 from .process.supervisor import CommandContext, SpawnError, Supervisor
 from .process.temporary import TemporaryFolder
 from .process.tree import descendants
@@ -123,10 +124,10 @@ class TaskProcess:
         ending = replace(event.ending, oom=oom or None, port_taken=taken or None, frozen=bool(stopped) or None)
         return events.Exited(ending, "; ".join(messages))
 
-    def settle(self) -> tuple[str, str]:
+    def settle(self, ending: EndReport) -> tuple[str, ProgramError]:
         """Release all resources after the last process exits.
 
-        Return the last output for messages, and the error that it ends with.
+        Return the last output for messages, and the error that the program has ended with.
         """
         self._checks.stop()
         self._rendezvous.close()
@@ -143,7 +144,10 @@ class TaskProcess:
         self._temporary.remove()
         secrets = self.secrets.values()
         excerpt = output_excerpt(self._err.tail, self._out.tail, secrets, TAIL_BYTES)
-        return excerpt, error_of(self._err.tail, secrets, self._sandbox)
+        if not ending.exit_code:
+            return excerpt, ProgramError()
+        variables = {} if self._paths is None else program_environment(self._payload, self._environ, self._paths)
+        return excerpt, program_error(ending.exit_code, self._err.tail, secrets, self._sandbox, variables)
 
     def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH

@@ -56,7 +56,11 @@ def test_successful_program_is_reported(executor: Any) -> None:
         ("exit 3", "exit code 3", EndReport(exit_code=3)),
         ("kill -9 $$", "killed by signal 9 (SIGKILL)", EndReport(signal=9)),
         ("kill -SEGV $$", "killed by signal 11 (SIGSEGV)", EndReport(signal=11)),
-        ("no-such-program 2> /dev/null", "exit code 127 (command not found)", EndReport(exit_code=127)),
+        (
+            "no-such-program 2> /dev/null",
+            "exit code 127 (command not found)",
+            EndReport(exit_code=127, cannot_start=True),
+        ),
         ("echo usage >&2; exit 2", "exit code 2; stderr: usage", EndReport(exit_code=2, error="usage")),
     ],
 )
@@ -69,7 +73,9 @@ def test_failed_program_is_reported(executor: Any, command: str, message: str, e
 def test_exception_and_its_line_are_reported(executor: Any) -> None:
     executor.launch(write(executor, "import os\n\nimport nope\n"))
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
-    assert "ModuleNotFoundError: No module named 'nope' (program.py line 3)" == ending(status).error
+    error = "ModuleNotFoundError: No module named 'nope' (program.py:3)"
+    assert EndReport(1, error=error, cannot_start=True) == ending(status)
+    assert f"{error}, exit code 1" == status["message"]
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tf_executor.around.secret_encodings import encodings_of
-from tf_executor.process.output import redact
+from tf_executor.process.last_output import redact
 
 VALUE = 'CanarySEC-7731/ab+cd ef"q\\z'
 SHOWN: dict[str, Callable[[str], str]] = {

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_executor.contract.reports import EndReport
-from tf_executor.process.output import STDERR_BYTES, error_of, excerpt, output_excerpt, redact
+from tf_executor.process.last_output import STDERR_BYTES, ProgramError, excerpt, output_excerpt, program_error, redact
 
 
 def test_excerpt_starts_with_stderr() -> None:
@@ -91,19 +94,37 @@ WRONG_FLAG = "train.py: error: unrecognized arguments: -x"
 VALUE_ERROR = HEADER + '  File "/other/x.py", line 1, in <module>\nValueError: x\n'
 
 
+TF_2 = '  File "/venv/lib/python3.11/site-packages/tensorflow/x.py", line 9, in f\n'
+RANK = "[rank0]: " + (HEADER + TRAIN).replace("\n", "\n[rank0]: ") + "KeyError: 1\n"
+TORCHRUN = HEADER + '  File "/venv/bin/torchrun", line 8, in <module>\n'
+CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\ntrain.py FAILED\n"
+
+
+def error_of(stderr: str, exit_code: int = 1, secrets: Sequence[str] = (), **variables: str) -> ProgramError:
+    return program_error(exit_code, stderr.encode(), secrets, "/box", variables)
+
+
 @pytest.mark.parametrize(
     ("stderr", "expected"),
     [
-        (HEADER + TRAIN + "ModuleNotFoundError: nope\n", "ModuleNotFoundError: nope (train.py line 3)"),
-        (HEADER + TRAIN + OF_TENSORFLOW + "KeyError: 1\n", "KeyError: 1 (train.py line 3)"),
+        (HEADER + TRAIN + "ModuleNotFoundError: nope\n", "ModuleNotFoundError: nope (train.py:3)"),
+        (HEADER + TRAIN.replace("train", "job/pkg/a") + "KeyError: 1\n", "KeyError: 1 (job/pkg/a.py:3)"),
+        (HEADER + TRAIN.replace("train.py", "job.zip/a.py") + "KeyError: 1\n", "KeyError: 1 (job.zip/a.py:3)"),
+        (HEADER + TRAIN + OF_TENSORFLOW + "KeyError: 1\n", "KeyError: 1 (train.py:3)"),
         (HEADER + OF_TENSORFLOW + "KeyError: 1\n", "KeyError: 1"),
-        (VALUE_ERROR + DURING + HEADER + TRAIN + "E\n", "E (train.py line 3)"),
+        (VALUE_ERROR + DURING + HEADER + TRAIN + "E\n", "E (train.py:3)"),
         (
             HEADER + TRAIN + GRAPH + "2026-01-02 03:04:05.6: W ignored\n",
-            "tf.InvalidArgumentError: Graph execution error: ... Incompatible shapes (train.py line 3)",
+            "tf.InvalidArgumentError: Graph execution error: ... Incompatible shapes (train.py:3)",
         ),
-        ("a log\n" + SYNTAX, "SyntaxError: invalid (train.py line 2)"),
-        (VALUE_ERROR + "Exception ignored in: <x>\n" + HEADER + TRAIN + "E\n", "ValueError: x (/other/x.py line 1)"),
+        ("a log\n" + SYNTAX, "SyntaxError: invalid (train.py:2)"),
+        (VALUE_ERROR + "Exception ignored in: <x>\n" + HEADER + TRAIN + "E\n", "ValueError: x (/other/x.py:1)"),
+        (RANK + TORCHRUN + CHILD, "KeyError: 1 (train.py:3)"),
+        (
+            HEADER + TRAIN + "ValueError: no [1.5, -2e-3, 3, 4] in <O at 0x7f3a>\n",
+            "ValueError: no [...] in <O> (train.py:3)",
+        ),
+        (HEADER + TRAIN + "OSError: /box/data/x is missing\n", "OSError: data/x is missing (train.py:3)"),
         ("usage: train.py\n" + WRONG_FLAG, WRONG_FLAG),
         ("\n \n", ""),
         ("", ""),
@@ -112,14 +133,109 @@ VALUE_ERROR = HEADER + '  File "/other/x.py", line 1, in <module>\nValueError: x
 )
 def test_error_is_exception_and_place_in_program(stderr: str, expected: str) -> None:
     """People see it without the log, and the scheduler compares it with former ends."""
-    assert expected == error_of(stderr.encode(), [], "/box")
+    assert expected == error_of(stderr).text
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "stderr", "is_cause", "cannot_start"),
+    [
+        (1, HEADER + TRAIN + "ModuleNotFoundError: nope\n", True, True),
+        (1, HEADER + TRAIN + "NameError: nope\n2026-01-02 03:04:05.6: W ignored\n", True, True),
+        (1, SYNTAX, True, True),
+        (1, HEADER + TRAIN + "ImportError: ignored\nno disk: giving up\n", True, False),
+        (1, HEADER + TRAIN + "KeyError: 1\n", True, False),
+        (3, HEADER + TRAIN + "ImportError: logged\n", False, False),
+        (1, "ImportError: printed\n", False, False),
+        (2, "usage: train.py\n" + WRONG_FLAG, True, True),
+        (1, "usage: train.py\n" + WRONG_FLAG, False, False),
+        (2, "python: can't open file '/box/a.py': [Errno 2] No such file or directory\n", True, True),
+        (2, "error: no connection\n", False, False),
+        (126, "/bin/sh: 1: ./a: Permission denied\n", True, True),
+        (127, "", False, True),
+    ],
+)
+def test_end_that_no_launch_changes_is_recognised(
+    exit_code: int, stderr: str, is_cause: bool, cannot_start: bool
+) -> None:
+    """The scheduler ends the job; a doubtful one gets another launch."""
+    error = error_of(stderr, exit_code)
+    assert (is_cause, cannot_start) == (error.is_cause, error.cannot_start)
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh: 1: ", "/bin/sh: line 1: ", "bash: ", "bash: line 1: command "])
+def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
+    (tmp_path / "prog").touch()
+    error = error_of(f"{shell.replace('command ', '')}prgo: command not found\n", 127, PATH=f"/no/such:{tmp_path}")
+    assert "prgo: command not found, exit code 127; hint: did you mean `prog`?" == error.message(
+        "exit code 127 (command not found)", "; stderr: x"
+    )
+    assert "did you mean `python`?" == error_of(f"{shell}pythn: not found\n".replace("command ", ""), 127).hint
+    assert "" == error_of("sh: 1: qqq: not found\n", 127).hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("ModuleNotFoundError: No module named 'tensorflow.examples'", "TensorFlow 1"),
+        ("AttributeError: module 'tensorflow' has no attribute 'placeholder'. Did you mean: x?", "TensorFlow 1"),
+        ("OSError: [Errno 98] Address already in use", "port"),
+        ("tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server", "port"),
+        ("torch.distributed.DistBackendError: NCCL error in: x", "NCCL_DEBUG"),
+        ("OSError: [Errno 28] No space left on device", "disk"),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9 GiB", "memory"),
+        ("KeyError: 1", ""),
+    ],
+)
+def test_known_cause_has_hint(text: str, hint: str) -> None:
+    error = error_of(f"{HEADER}{TRAIN}{text}\n")
+    assert hint in error.hint
+    assert bool(hint) == bool(error.hint)
+    assert error.message("exit code 1", "; stderr: x").startswith(f"{text} (train.py:3), exit code 1")
+
+
+PER_REPLICA = """ValueError: Attempt to convert a value (PerReplica:{
+  0: <tf.Tensor: shape=(3,), dtype=float32, numpy=array([-3.39e-01, -1.16e+00])>
+}) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.
+"""
+NO_KERAS = "ImportError: Keras cannot be imported. Check that it is installed.\n"
+FIT = "Model.fit of Keras 3.15 does not work with"
+ADD = 'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service".'
+INSTALL = 'pip install --no-deps "tf_keras~=2.21.0"'
+
+
+@pytest.mark.parametrize(
+    ("exception", "packages", "source", "value", "expected"),
+    [
+        (PER_REPLICA, ["tf_keras-2.21.0"], "tf.distribute.MultiWorkerMirroredStrategy()", "",
+         f"{FIT} MultiWorkerMirroredStrategy. tf_keras 2.21 is installed: {ADD}"),
+        (PER_REPLICA, [], "x = tf.distribute.ParameterServerStrategy(y)", "",
+         f"{FIT} ParameterServerStrategy. Install tf_keras with {INSTALL} and {ADD}"),
+        (PER_REPLICA, [], "", "yes", "TensorFlow ignores TF_USE_LEGACY_KERAS=yes: the value must be 1, true or True"),
+        (NO_KERAS, [], "", "1", f"TF_USE_LEGACY_KERAS is set, but tf_keras is not installed: {INSTALL}"),
+    ],
+)  # fmt: skip
+def test_keras_3_is_named_as_cause(
+    exception: str, packages: Sequence[str], source: str, value: str, expected: str, tmp_path: Path
+) -> None:
+    """TensorFlow's messages mislead. Versions are those beside the failed module."""
+    (tmp_path / "train.py").write_text(source)
+    site = tmp_path / "site-packages"
+    for name in (*packages, "keras-3.15.1", "tensorflow_cpu-2.21.0"):
+        (site / f"{name}.dist-info").mkdir(parents=True)
+    frames = f'  File "{tmp_path}/train.py", line 9, in <module>\n  File "{site}/keras/src/x.py", line 5, in fit\n'
+    variables = {"TF_USE_LEGACY_KERAS": value} if value else {}
+
+    error = program_error(1, f"{HEADER}{frames}{exception}".encode(), [], str(tmp_path), variables)
+
+    assert f"train.py:9: {expected}" == error.text
+    assert error.cannot_start
 
 
 def test_error_has_no_secrets() -> None:
-    assert "E: *** (train.py line 3)" == error_of((HEADER + TRAIN + "E: abcd\n").encode(), ["abcd"], "/box/")
+    assert "E: *** (train.py:3)" == error_of(HEADER + TRAIN + "E: abcd\n", secrets=["abcd"]).text
 
 
 @given(data=st.binary(max_size=3000) | st.text(max_size=3000).map(str.encode), frames=st.booleans())
 def test_error_fits_report(data: bytes, frames: bool) -> None:
-    text = error_of((HEADER + TRAIN).encode() + data if frames else data, [], "/box")
+    text = program_error(1, (HEADER + TRAIN).encode() + data if frames else data, [], "/box", {}).text
     assert text == (EndReport.decode(EndReport(error=text).encode()).error or "")

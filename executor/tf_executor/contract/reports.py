@@ -53,6 +53,8 @@ class EndReport:
     frozen: bool | None = None
     #: First and last line of the exception with its place in the user's program, else the last line of stderr.
     error: str | None = None
+    #: True if each launch would end in the same way: a missing module, a wrong flag, a command that does not exist.
+    cannot_start: bool | None = None
 
     def encode(self) -> bytes:
         """Return the bytes for `TaskStatus.data` (before base64)."""
@@ -222,6 +224,7 @@ _END_CHECKS: Mapping[str, Check] = {
     "port_taken": _flag,
     "frozen": _flag,
     "error": lambda value: _text(value, _MAX_ERROR),
+    "cannot_start": _flag,
 }
 _PROGRESS_CHECKS: Mapping[str, Check] = {
     "task_id": _text,

@@ -1,17 +1,15 @@
-"""Copy output to rotated files, and find messages and errors in its last bytes."""
+"""Copy output to rotated files, and keep its last bytes."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
-import re
 import stat
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterable, Sequence
 
 #: Size of the pipes, so that programs can write in bursts. Linux allows this size to every user.
 PIPE_BYTES = 1 << 20
@@ -246,134 +244,3 @@ def _enlarge(descriptor: int) -> None:
         fcntl.fcntl(descriptor, _F_SETPIPE_SZ, PIPE_BYTES)
     except OSError:
         log.info("cannot enlarge the output pipe; using the default size")
-
-
-# Excerpt: the last lines for a status message, short and without secrets.
-
-#: Maximum bytes of each stream. Mesos keeps messages in the master's memory and shows them in tables.
-STDERR_BYTES, STDOUT_BYTES = 400, 200
-REDACTED = "***"
-#: Shorter secrets are not redacted: they would hide half of every text.
-_MIN_SECRET = 4
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-#: Python's markers below a line of a traceback.
-_MARKERS = re.compile(r"[\^~ ]+")
-_SEPARATOR = " | "
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def output_excerpt(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off: int) -> str:
-    """Return `; stderr: ... | ...; stdout: ...`, or an empty string.
-
-    Streams of at least `cut_off` bytes are assumed to be truncated at the beginning.
-    """
-    values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
-    excerpts = [
-        (name, excerpt(data, values, size, len(data) >= cut_off))
-        for name, data, size in (("stderr", stderr, STDERR_BYTES), ("stdout", stdout, STDOUT_BYTES))
-    ]
-    return "".join(f"; {name}: {text}" for name, text in excerpts if text)
-
-
-def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool) -> str:
-    """Return the last lines of `data`, up to `size` bytes, joined by ` | `."""
-    lines = (line.strip() for line in _displayed_lines(data, secrets, is_truncated))
-    return _last_bytes(_SEPARATOR.join(line for line in lines if not _MARKERS.fullmatch(line)), size)
-
-
-def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) -> list[str]:
-    """Return the lines without blank ones, as a terminal displays them."""
-    text = redact(data.decode("utf-8", "replace"), secrets)
-    if is_truncated:
-        text = _drop_first_line(text, secrets)
-    return [shown for line in text.split("\n") if (shown := _as_displayed(line))]
-
-
-def redact(text: str, secrets: Sequence[str]) -> str:
-    """Replace each secret, the longest first, and each line of a multi-line secret."""
-    parts = {part for secret in secrets for part in (secret, *secret.splitlines())}
-    for part in sorted(parts, key=len, reverse=True):
-        if len(part) >= _MIN_SECRET:
-            text = text.replace(part, REDACTED)
-    return text
-
-
-def _drop_first_line(text: str, secrets: Sequence[str]) -> str:
-    """Drop the first line, which may begin inside a secret that was not recognised."""
-    first, newline, rest = text.partition("\n")
-    return rest if newline else first[max(map(len, secrets), default=0) :]
-
-
-def _as_displayed(line: str) -> str:
-    """Return the line as a terminal displays it: no colours, no overwritten text."""
-    visible = _ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2]
-    return _CONTROL.sub("", visible).rstrip()
-
-
-def _last_bytes(text: str, size: int) -> str:
-    data = text.encode()
-    if len(data) <= size:
-        return text
-    kept = data[len(data) + 3 - size :].decode("utf-8", "ignore")
-    # Begin with a complete line if that keeps more than half.
-    _part, separator, rest = kept.partition(_SEPARATOR)
-    return "..." + (rest if separator and len(rest) > len(kept) // 2 else kept)
-
-
-# Error: the end of the last traceback, for the scheduler to compare the ends of launches.
-
-#: Maximum characters of the first and of the last line of an exception, and of a path.
-_LINE_CHARACTERS, _PATH_CHARACTERS = 400, 100
-_HEADER = "Traceback (most recent call last):"
-_FRAME = re.compile(r'  File "(.+)", line (\d+)')
-#: Tracebacks of finalizers do not end a program.
-_IGNORED = "Exception ignored "
-#: Files of Python, of installed packages and of the executor: not the user's program.
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python[\d.]+/|^<frozen |/\.tf_executor/")
-#: Lines of loggers (logging, glog), which may follow a traceback.
-_LOGGED = re.compile(r"\d{4}-\d\d-\d\d |[IWE]\d{4,8} ")
-
-
-def error_of(stderr: bytes, secrets: Iterable[str], sandbox: str) -> str:
-    """Return what ended a program: `ModuleNotFoundError: ... (train.py line 3)`.
-
-    The first and last line of the exception, with the innermost line of the user's program. Without a traceback: the
-    last line. Empty without output.
-    """
-    values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
-    lines = _displayed_lines(stderr, values, len(stderr) >= TAIL_BYTES)
-    if not lines:
-        return ""
-    first, location = _exception(lines, sandbox.rstrip("/") + "/")
-    end = next((n for n, line in enumerate(lines) if n > first and line.startswith(_IGNORED)), len(lines))
-    last = next((line for line in reversed(lines[first:end]) if not _LOGGED.match(line)), lines[-1])
-    shown = [_middle_cut(text.strip()) for text in dict.fromkeys((lines[first], last))]
-    text = " ... ".join(shown) + location
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
-def _exception(lines: Sequence[str], sandbox: str) -> tuple[int, str]:
-    """Return the index of the exception's first line, and ` (FILE line N)` if known.
-
-    A SyntaxError of the program has no header, and that of a long traceback may be cut off.
-    """
-    last = len(lines) - 1
-    headers = [
-        number
-        for number, line in enumerate(lines)
-        if line == _HEADER and not (number and lines[number - 1].startswith(_IGNORED))
-    ]
-    begin = headers[-1] + 1 if headers else next((n for n, line in enumerate(lines) if _FRAME.match(line)), last)
-    first = next((n for n, line in enumerate(lines[begin:], begin) if not line.startswith(" ")), last)
-    frames = [frame for line in lines[begin:first] if (frame := _FRAME.match(line))]
-    own = [frame for frame in frames if not _LIBRARY.search(frame[1])]
-    if not own:
-        return first, ""
-    path = own[-1][1]
-    path = path[len(sandbox) :] if path.startswith(sandbox) else path
-    return first, f" ({path[-_PATH_CHARACTERS:]} line {own[-1][2]})"
-
-
-def _middle_cut(text: str) -> str:
-    half = _LINE_CHARACTERS // 2
-    return text if len(text) <= _LINE_CHARACTERS else f"{text[: half - 3]}...{text[-half:]}"

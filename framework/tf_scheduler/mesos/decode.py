@@ -240,6 +240,7 @@ def status(raw: Json) -> TaskStatus:
         was_frozen=ending.frozen is True,
         error=sanitize_text(ending.error),
         failed_stage=sanitize_text(ending.failed_stage),
+        cannot_start=ending.cannot_start is True,
     )
 
 

@@ -63,7 +63,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class AgentSnapshot:
-    """The last offered resources of an agent, for display only."""
+    """The last offered resources of an agent; not used for placement."""
 
     hostname: str
     region: str
@@ -74,6 +74,8 @@ class AgentSnapshot:
     gpus: int
     #: Unix time.
     at: float
+    #: Address of the machine.
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

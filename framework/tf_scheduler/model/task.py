@@ -140,6 +140,8 @@ class TaskStatus:
     failed_stage: str = ""
     #: Whether processes of the task were stopped by a signal, or blocked, when the program ended.
     was_frozen: bool = False
+    #: Whether the program cannot start: for example a module, a file or the command is missing.
+    cannot_start: bool = False
 
     @property
     def is_frozen(self) -> bool:
@@ -266,7 +268,7 @@ class Recovery:
     bad_addresses: tuple[str, ...] = ()
     #: Whether a previous launch's server has answered.
     has_served: bool = False
-    #: Whether a previous launch has served, reported progress, or run for some minutes.
+    #: Whether a previous launch has reported progress, or run for some minutes.
     has_begun: bool = False
 
 

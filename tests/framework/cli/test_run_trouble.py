@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections import Counter
 from contextlib import suppress
@@ -142,27 +143,48 @@ def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home
     assert "known-to-few" not in out + err
 
 
+EXCEPTIONS = {
+    "first.py": "import os\n\nimport nosuch\n",
+    "job/late.py": "def step():\n    raise ValueError(f'nan in gradients of {object()}')\n\n\nstep()\n",
+    "words.py": "import sys\n\nx = = 1\n",
+}
+USAGE = "python -c 'import argparse; argparse.ArgumentParser(\"train.py\").parse_args()' --no-such"
+
+
+@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize(
-    ("command", "error"),
+    ("command", "launches", "cause"),
     [
-        ("python {}/train.py", "ModuleNotFoundError: No module named 'nope' ({}/train.py line 3)"),
-        ("python -c 'import argparse; argparse.ArgumentParser().parse_args()' --no-such", "unrecognized arguments"),
-        ("pythn train.py", "pythn"),
+        ("python {}first.py", 1, "ModuleNotFoundError: No module named 'nosuch' ({}first.py:3), exit code 1"),
+        ("python {}words.py", 1, "SyntaxError: invalid syntax ({}words.py:3), exit code 1"),
+        ("python {}nop.py", 1, "can't open file '{}nop.py': [Errno 2] No such file or directory, exit code 2"),
+        ("python {}job/late.py", 2, "ValueError: nan in gradients of <object object> ({}job/late.py:2), exit code 1"),
+        (USAGE, 1, "train.py: error: unrecognized arguments: --no-such, exit code 2"),
+        ("pythn {}first.py", 1, "pythn: command not found, exit code 127; hint: did you mean `python`?"),
     ],
 )
-def test_program_that_can_never_run_ends_job(run, tmp_path: Path, command: str, error: str) -> None:
-    """After two launches, with the error; each task has failed on its own."""
-    (tmp_path / "train.py").write_text("import os\n\nimport nope\n")
+def test_program_that_can_never_run_ends_job(
+    run, tmp_path: Path, packed: bool, command: str, launches: int, cause: str
+) -> None:
+    """After one launch of each task, or two with one exception; with one sentence."""
+    folder = tmp_path / "program"
+    (folder / "job").mkdir(parents=True)
+    for name, source in EXCEPTIONS.items():
+        (folder / name).write_text(source)
+    service = {"job_url": shutil.make_archive(str(tmp_path / "program"), "zip", folder)} if packed else {}
+    prefix = "" if packed else f"{folder}/"
 
-    code, out, _ = run("local", "run", options(tmp_path, command.format(tmp_path)), "--json")
+    path = options(tmp_path, command.format(prefix), service=service)
+    code, out, _ = run("local", "run", path, "--json")
 
     report = json.loads(out)
     assert (1, "failed") == (code, report["state"])
-    assert "two launches failed in the same way before their first step, the last of " in report["reason"]
-    assert error.format(tmp_path) in report["reason"]
-    assert "another process" not in report["reason"]
+    assert cause.format(prefix) in report["reason"].partition(" (restart.fail_fast)")[0]
+    assert 1 == report["reason"].count("exit code")
     record = json.loads(run("history", "show", "last", "--json")[1])
-    assert max(Counter(item["task"] for item in record["launches"]).values()) == 2
+    ended = {item["task"]: item for item in record["launches"] if item["exit_code"]}
+    assert launches == max(Counter(item["task"] for item in record["launches"] if item["ended"]).values())
+    assert record["submitted"] + record["seconds"] - max(item["ended"] for item in ended.values()) < 5
 
 
 def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:

@@ -86,7 +86,6 @@ CONVENTIONS = (
     (agents, "PORTS_INDEX", 4),
     (failure_causes, "RESTART_EXIT_CODES", frozenset({42, 143})),
     (failure_causes, "_SHELL_SIGNALS", range(129, 160)),
-    (recover, "_NO_COMMAND", (126, 127)),
 )
 
 

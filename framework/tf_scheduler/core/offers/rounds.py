@@ -248,7 +248,7 @@ def _snapshot(before: AgentSnapshot | None, offer: Offer, now: float) -> AgentSn
             amounts[item.name] += item.value
     if before is not None:
         amounts = {name: amount + int(getattr(before, name)) for name, amount in amounts.items()}
-    return AgentSnapshot(offer.hostname, offer.region, offer.zone, **amounts, at=now)
+    return AgentSnapshot(offer.hostname, offer.region, offer.zone, **amounts, at=now, address=offer.address)
 
 
 # --- Events

@@ -35,8 +35,10 @@ from .startup_timeout import CHECK_INTERVAL
 
 #: Maximum number of remembered bad addresses per task.
 MAX_BAD_ADDRESSES = 16
-#: A shell's exit codes for a command that cannot be executed or does not exist.
-_NO_COMMAND = (126, 127)
+#: Errors of programs whose peers are gone.
+_LOST_PEER = re.compile(
+    r"UnavailableError|Connection (refused|reset|closed)|[Ss]ocket closed|Broken pipe|[Tt]ime(d )?out"
+)
 #: Numbers differ between two ends with one reason: process ids, ports, times.
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
@@ -52,13 +54,21 @@ def _is_repeated(state: SchedulerState, change: StatusChange) -> bool:
     return bool(signature) and own is not None and own.last_end == signature
 
 
+def _is_port_taken(status: TaskStatus) -> bool:
+    """Return whether another process has the port.
+
+    A program that cannot start has not tried to open it.
+    """
+    return status.port_taken and not status.cannot_start
+
+
 def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChange) -> Recovery:
-    """Add what the end shows: whether the program had begun, its error, a taken port."""
+    """Add what the end shows: whether the program trained, its error, a taken port."""
     record, status = change.record, change.status
     before = state.stored.recoveries.get(record.name)
     bad = before.bad_addresses if before else ()
     served = change.before is not None and change.before.healthy is True
-    began = served or record.id in state.process.progress or change.seconds_run >= EARLY_SECONDS
+    began = record.id in state.process.progress or change.seconds_run >= EARLY_SECONDS
     is_own = not began and recovery.cause in (Cause.USER_ERROR, Cause.COLLATERAL)
     recovery = replace(
         recovery,
@@ -67,7 +77,7 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
         has_begun=began or (before is not None and before.has_begun),
         last_end=REJECTED if _is_rejected(change) else end_signature(status) if is_own else "",
     )
-    if not status.port_taken or state.spec.network is not None:
+    if not _is_port_taken(status) or state.spec.network is not None:
         return recovery
     why = f"{recovery.why}; another process listens at {record.address}"
     return replace(recovery, why=why, bad_addresses=(*bad, record.address)[-MAX_BAD_ADDRESSES:])
@@ -117,9 +127,9 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     record, status, now = change.record, change.status, change.now
     cause = _cause(state, change)
     recovery = _with_evidence(state, _recovery(state, change, cause), change)
-    # A launch that never started moves to another agent if possible.
+    # A launch or program that never started moves to another agent if possible: a module may be missing on one only.
     is_lost = status.state is TaskState.LOST and not change.has_run
-    must_move = status.is_dropped_by_agent or is_lost or cause is Cause.INVALID_TASK
+    must_move = status.is_dropped_by_agent or is_lost or cause is Cause.INVALID_TASK or status.cannot_start
     recovery = replace(recovery, must_move=must_move)
     if why := _final_sentence(state, change, recovery):
         return _failed(state, why, record, now)
@@ -147,27 +157,30 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
     """Return why the task is not relaunched; empty if it is."""
     record, status, cause = change.record, change.status, recovery.cause
     policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
-    failed = f"{record.name} on {record.hostname} failed: {message}"
+    is_own = bool(status.error) and message.startswith(status.error)
+    failed = f"{record.name}: {message}" if is_own else f"{record.name} on {record.hostname} failed: {message}"
     counts = replacement.counts_as_failure(policy, cause)
     if _is_first_rejection(state, change, cause):
         return ""
     if final := replacement.no_retry_reason(policy, cause, status):
         failed += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
         return f"{failed}; {final}"
-    if policy.fail_fast and counts and _is_broken(state, change, recovery):
-        # The earlier launch may be that of a peer, with which the task restarted.
-        again = "two launches failed in the same way before their first step"
-        return f"{again}, the last of {record.name}: {status.error}; restart.fail_fast allows no other launch"
+    if policy.fail_fast and counts and not _has_trained(state):
+        if status.cannot_start and (_is_repeated(state, change) or not _has_other_machine(state, record)):
+            return f"{failed}; each launch would fail in this way (restart.fail_fast)"
+        if _is_broken(state, change, recovery):
+            # The earlier launch may be that of a peer, with which the task restarted.
+            return f"{failed}; two launches failed in this way before the first step (restart.fail_fast)"
     if counts and exhausted(policy, recovery.failures, change.now):
-        limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
-        return f"{failed} (failure {len(recovery.failures)}: {limit})"
+        times = f"{len(recovery.failures)} time{'s' * (len(recovery.failures) > 1)}"
+        return f"{failed}; failed {times} in {policy.window:g} s, restart.max_failures is {policy.max_failures}"
     if (
         policy.max_uncounted
         and len(recovery.uncounted) > policy.max_uncounted
         and policy.when is not RestartWhen.ALWAYS
     ):
-        limit = f"restart.max_uncounted is {policy.max_uncounted} in {policy.window:g} s"
-        return f"{failed} (end {len(recovery.uncounted)} that is not counted as a failure: {limit})"
+        ended = f"ended {len(recovery.uncounted)} times in {policy.window:g} s without being counted as a failure"
+        return f"{failed}; {ended}, restart.max_uncounted is {policy.max_uncounted}"
     if finished := replacement.finished_peers(state, record):
         return f"{failed}; {' and '.join(finished)} had already finished, and this strategy needs all tasks"
     return ""
@@ -186,6 +199,20 @@ def _is_rejected(change: StatusChange) -> bool:
     return change.status.state is TaskState.ERROR and change.status.reason != "REASON_TASK_UNAUTHORIZED"
 
 
+def _has_trained(state: SchedulerState) -> bool:
+    """Return whether a task of the job has reported progress: the program can run."""
+    return state.process.last_progress is not None
+
+
+def _has_other_machine(state: SchedulerState, record: TaskRecord) -> bool:
+    """Return whether another machine offers resources.
+
+    Agents on one machine have the same files.
+    """
+    own = record.agent_address or record.address.rpartition(":")[0]
+    return any(agent.address != own for agent in state.session.agent_snapshots.values())
+
+
 def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) -> bool:
     """Return whether the program can never run: it ended twice alike before it began.
 
@@ -193,6 +220,8 @@ def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) 
     """
     status, agent = change.status, state.stored.agent_failures.get(change.record.agent_id)
     if recovery.has_begun or status.healthy is False or status.out_of_memory or not _is_repeated(state, change):
+        return False
+    if _LOST_PEER.search(status.error):
         return False
     if agent is not None and recent_failures(agent.failures, state.spec.recovery.avoid_for, change.now):
         return False
@@ -272,7 +301,7 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
         has_run=ran,
         was_unhealthy=hung,
         out_of_memory=status.out_of_memory,
-        port_taken=status.port_taken,
+        port_taken=_is_port_taken(status),
         was_frozen=status.was_frozen,
         failed_stage=status.failed_stage,
     )
@@ -285,7 +314,7 @@ def _is_excused(state: SchedulerState, change: StatusChange) -> bool:
 
     An error like the task's former one is its own: the error of another program does not excuse it.
     """
-    if change.status.exit_code in _NO_COMMAND:
+    if change.status.cannot_start:
         return False
     is_repeated = _is_repeated(state, change)
     return any(not is_repeated or item.cause is not Cause.USER_ERROR for item in _losses_before(state, change))

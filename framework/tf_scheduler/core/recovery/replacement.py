@@ -26,7 +26,7 @@ from .failure_causes import DRAIN_REASONS, failure_message, outdated_agents
 
 #: Seconds that a task waits for its previous address, after its back-off.
 PREVIOUS_ADDRESS_WAIT = 5.0
-#: Seconds in which a program without server and progress has not begun to train.
+#: Seconds in which a program without progress has not begun to train.
 EARLY_SECONDS = 300.0
 #: `Recovery.last_end` of a launch that Mesos has rejected (TASK_ERROR).
 REJECTED = "TASK_ERROR"
@@ -47,7 +47,8 @@ def replace_launch(
 ) -> Recovery:
     """Return a recovery that replaces the launch now; failures and back-off stay."""
     before, status = state.stored.recoveries.get(record.name), state.stored.statuses.get(record.id)
-    is_joined = (status is not None and status.healthy is True) or record.id in state.process.progress
+    has_trained = record.id in state.process.progress
+    is_joined = (status is not None and status.healthy is True) or has_trained
     is_old = status is not None and status.state is TaskState.RUNNING and now - status.timestamp >= EARLY_SECONDS
     last_end = before.last_end if before else ""
     is_accepted = status is not None and not status.state.has_ended
@@ -66,7 +67,7 @@ def replace_launch(
         bad_addresses=before.bad_addresses if before else (),
         start_timeouts=before.start_timeouts if before and not is_joined else 0,
         has_served=(before is not None and before.has_served) or (status is not None and status.healthy is True),
-        has_begun=(before is not None and before.has_begun) or is_joined or is_old,
+        has_begun=(before is not None and before.has_begun) or has_trained or is_old,
     )
 
 

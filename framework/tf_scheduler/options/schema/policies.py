@@ -20,8 +20,10 @@ class RestartSection(Section):
         maximum=255,
     )
     fail_fast = Boolean(
-        "Fail the job if two consecutive launches of a task end with the same error before the task has a server or "
-        "training progress. An example is an import error. If false, only restart.max_failures limits such failures.",
+        "Until a task has reported progress, fail the job immediately if its program cannot start, for example because "
+        "a module is missing, and if two consecutive launches of a task end with the same error. If other machines "
+        "offer resources, a program that cannot start is launched once more. If false, only restart.max_failures "
+        "limits such failures.",
         default=True,
     )
     max_uncounted = Integer(

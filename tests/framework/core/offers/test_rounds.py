@@ -47,7 +47,7 @@ def test_every_agent_that_offered_is_remembered(state) -> None:
     assert {"agent-1-id", "agent-2-id"} == set(state.session.agent_snapshots)
     amounts = {"cpus": thousandths(4), "mem": thousandths(8192), "gpus": thousandths(2)}
     assert (
-        AgentSnapshot("agent-2", region="", zone="a", **amounts, at=1000.0)
+        AgentSnapshot("agent-2", region="", zone="a", **amounts, at=1000.0, address="10.0.0.1")
         == state.session.agent_snapshots["agent-2-id"]
     )
 

@@ -13,6 +13,8 @@ from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
 from tf_scheduler.mesos import decode
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
+from tf_scheduler.model.ids import AgentId
+from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.state import PendingReconciliation, Verdict
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskState
@@ -43,6 +45,16 @@ def with_history(state=STATE, name="worker-0", **options):
     """The task was relaunched before."""
     base = Recovery(name, f"{name}__0", Cause.USER_ERROR, "x", 1.0, 1.0, 1.0, consecutive_failures=1)
     return apply(state, RecoveryDecided(replace(base, **options)))
+
+
+HERE, THERE = (AgentSnapshot(name, "", "", 1, 1, 0, 5.0, name) for name in ("here", "there"))
+
+
+def on_machines(*machines: AgentSnapshot, state=STATE):
+    """The task ran on the first machine; all offer resources."""
+    records = {name: replace(record, address="here:1") for name, record in state.stored.tasks.items()}
+    snapshots = {AgentId(item.hostname): item for item in machines}
+    return with_fields(state, tasks=records, agent_snapshots=snapshots)
 
 
 def test_failed_worker_is_relaunched_alone() -> None:
@@ -222,25 +234,27 @@ def test_peers_that_restart_remember_the_error() -> None:
         (Cause.USER_ERROR, "1: other", ERROR, Cause.COLLATERAL),
         (Cause.USER_ERROR, LIKE_ERROR, ERROR, Cause.USER_ERROR),
         (Cause.INFRASTRUCTURE, LIKE_ERROR, ERROR, Cause.COLLATERAL),
-        (Cause.USER_ERROR, "", {"exit_code": 127}, Cause.USER_ERROR),
-        (Cause.INFRASTRUCTURE, "", {"exit_code": 126}, Cause.USER_ERROR),
+        (Cause.USER_ERROR, "", {"cannot_start": True}, Cause.USER_ERROR),
+        (Cause.INFRASTRUCTURE, "", {"cannot_start": True, "port_taken": True}, Cause.USER_ERROR),
     ],
 )
 def test_error_like_the_former_one_is_not_collateral(peer_cause, last_end, options, cause) -> None:
     """Broken programs do not excuse each other; a lost agent may cause an error twice."""
     state = with_history(with_history(last_end=last_end), "worker-1", since=NOW - 0.01, cause=peer_cause)
+    state = on_machines(HERE, THERE, state=state)
 
     assert cause is recoveries(end(state, **options))["worker-0"].cause
 
 
 def test_second_end_with_same_error_before_first_step_fails_job() -> None:
-    decision = end(with_history(last_end=LIKE_ERROR), **ERROR)
+    decision = end(with_history(last_end=LIKE_ERROR), **ERROR, message="KeyError: 1 (a.py line 2), exit code 1")
 
     result = decision.state.stored.result
     assert result is not None
     assert Verdict.FAILED is result.verdict
-    expected = "two launches failed in the same way before their first step, the last of worker-0: KeyError: 1 (a.py"
-    assert expected in result.sentence
+    cause = "worker-0: KeyError: 1 (a.py line 2), exit code 1"
+    why = "two launches failed in this way before the first step (restart.fail_fast)"
+    assert f"{cause}; {why}" == result.sentence
 
 
 def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
@@ -251,9 +265,8 @@ def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
     result = end(first, "worker-1", **ERROR, now=NOW + 30).state.stored.result
 
     assert result is not None
-    assert result.sentence.startswith(
-        "two launches failed in the same way before their first step, the last of worker-1"
-    )
+    assert result.sentence.startswith("worker-1 on ")
+    assert "two launches failed in this way before the first step" in result.sentence
 
 
 BROKEN = with_history(last_end=LIKE_ERROR)
@@ -273,6 +286,8 @@ BROKEN = with_history(last_end=LIKE_ERROR)
         (BROKEN, {"exit_code": None, "signal": 9}),
         (with_history(last_end=LIKE_ERROR, has_begun=True), {}),
         (with_fields(BROKEN, progress={"worker-0__1": None}), {}),
+        (with_fields(BROKEN, last_progress=("ps-0", 1.0)), {}),
+        (BROKEN, {"error": "UnavailableError: x"}),
         (with_history(BROKEN, "ps-0", since=NOW - 1, last_end="1: other"), {}),
         (with_history(BROKEN, "ps-0", launch="ps-0__1", since=NOW - 60), {}),
         (apply(with_history(BROKEN, "ps-0", since=NOW - 60), StatusStored(a_status("ps-0__1", TaskState.STAGING))), {}),
@@ -297,6 +312,8 @@ BROKEN = with_history(last_end=LIKE_ERROR)
         "killed",
         "had trained before",
         "has trained",
+        "the job has trained",
+        "a lost peer",
         "after the loss of a peer",
         "a lost peer is not launched yet",
         "a lost peer does not run yet",
@@ -309,6 +326,53 @@ BROKEN = with_history(last_end=LIKE_ERROR)
 )
 def test_end_that_may_have_another_reason_is_retried(state, options) -> None:
     assert verdict(end(state, **{**ERROR, **options})) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "options", "expected"),
+    [
+        (on_machines(HERE), {}, Verdict.FAILED),
+        (on_machines(), {}, Verdict.FAILED),
+        (on_machines(HERE, THERE), {}, None),
+        (on_machines(HERE, THERE, state=BROKEN), {}, Verdict.FAILED),
+        (on_machines(HERE, THERE, state=BROKEN), {"error": "KeyError: other"}, None),
+        (on_machines(HERE), {"cannot_start": False}, None),
+        (on_machines(HERE), {"port_taken": True}, Verdict.FAILED),
+        (on_machines(HERE), {"exit_code": 42}, None),
+        (with_fields(on_machines(HERE), last_progress=("ps-0", 1.0)), {}, None),
+        (replace(on_machines(HERE), spec=a_spec(restart=RestartPolicy(fail_fast=False))), {}, None),
+    ],
+    ids=[
+        "one machine",
+        "no offers",
+        "another machine",
+        "a second time",
+        "two reasons",
+        "can start",
+        "port taken",
+        "asks for a restart",
+        "the job has trained",
+        "fail_fast is off",
+    ],
+)
+def test_program_that_cannot_start_ends_job(state, options, expected) -> None:
+    decision = end(
+        state, **{**ERROR, "cannot_start": True, **options}, message="KeyError: 1 (a.py line 2), exit code 1"
+    )
+
+    assert expected is verdict(decision)
+    if expected:
+        sentence = (
+            "worker-0: KeyError: 1 (a.py line 2), exit code 1; each launch would fail in this way (restart.fail_fast)"
+        )
+        assert sentence == decision.state.stored.result.sentence
+
+
+def test_program_that_cannot_start_moves_to_another_machine() -> None:
+    """A module may be missing on one agent only."""
+    item = recoveries(end(on_machines(HERE, THERE), **ERROR, cannot_start=True))["worker-0"]
+
+    assert (True, LIKE_ERROR, ()) == (item.must_move, item.last_end, item.bad_addresses)
 
 
 def test_broken_peer_does_not_hide_broken_program() -> None:
@@ -328,7 +392,7 @@ def test_broken_side_job_is_given_up() -> None:
 
     (outcome,) = decision.outcomes
     assert (None, "TaskGivenUp") == (verdict(decision), outcome.kind)
-    assert outcome.message.endswith("; restart.fail_fast allows no other launch; the job continues without it")
+    assert outcome.message.endswith(" (restart.fail_fast); the job continues without it")
 
 
 @pytest.mark.parametrize(("ran", "moves"), [(True, False), (False, True)])
@@ -475,8 +539,8 @@ def test_unneeded_peer_does_not_hide_broken_program(state) -> None:
     assert Verdict.FAILED is verdict(end(state, **ERROR))
 
 
-def test_program_whose_server_answered_had_begun() -> None:
-    """Also if it ends soon; its error is not compared with the next one."""
+def test_program_whose_server_answered_has_not_trained() -> None:
+    """Its first batch may fail each time."""
     record = STATE.stored.tasks["worker-0"]
     failed = a_status(record.id, TaskState.FAILED, exit_code=1, **ERROR)
     change = recover.StatusChange(
@@ -485,7 +549,7 @@ def test_program_whose_server_answered_had_begun() -> None:
 
     item = recoveries(recover.on_task_end(apply(STATE, StatusStored(failed)), change))["worker-0"]
 
-    assert (True, True, "") == (item.has_served, item.has_begun, item.last_end)
+    assert (True, False, LIKE_ERROR) == (item.has_served, item.has_begun, item.last_end)
 
 
 def test_only_tasks_silent_for_long_enough_are_lost() -> None:

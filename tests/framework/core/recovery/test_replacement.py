@@ -96,7 +96,7 @@ def test_replaced_launch_has_served_if_its_server_answered(healthy: bool) -> Non
 
     after = replace_launch(state, worker, "x", 1.0)
 
-    assert (healthy, healthy, 0 if healthy else 2) == (after.has_served, after.has_begun, after.start_timeouts)
+    assert (healthy, False, 0 if healthy else 2) == (after.has_served, after.has_begun, after.start_timeouts)
 
 
 def test_finished_peers_are_other_tasks_of_the_cluster() -> None:

@@ -1,0 +1,288 @@
+"""Find messages and errors in the last bytes of a program's output."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Iterable, Mapping, Sequence
+
+from .output import TAIL_BYTES
+
+# Excerpt: the last lines for a status message, short and without secrets.
+
+#: Maximum bytes of each stream. Mesos keeps messages in the master's memory and shows them in tables.
+STDERR_BYTES, STDOUT_BYTES = 400, 200
+REDACTED = "***"
+#: Shorter secrets are not redacted: they would hide half of every text.
+_MIN_SECRET = 4
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+#: Python's markers below a line of a traceback.
+_MARKERS = re.compile(r"[\^~ ]+")
+_SEPARATOR = " | "
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def output_excerpt(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off: int) -> str:
+    """Return `; stderr: ... | ...; stdout: ...`, or an empty string.
+
+    Streams of at least `cut_off` bytes are assumed to be truncated at the beginning.
+    """
+    values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+    excerpts = [
+        (name, excerpt(data, values, size, len(data) >= cut_off))
+        for name, data, size in (("stderr", stderr, STDERR_BYTES), ("stdout", stdout, STDOUT_BYTES))
+    ]
+    return "".join(f"; {name}: {text}" for name, text in excerpts if text)
+
+
+def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool) -> str:
+    """Return the last lines of `data`, up to `size` bytes, joined by ` | `."""
+    lines = (line.strip() for line in _displayed_lines(data, secrets, is_truncated))
+    return _last_bytes(_SEPARATOR.join(line for line in lines if not _MARKERS.fullmatch(line)), size)
+
+
+def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) -> list[str]:
+    """Return the lines without blank ones, as a terminal displays them."""
+    text = redact(data.decode("utf-8", "replace"), secrets)
+    if is_truncated:
+        text = _drop_first_line(text, secrets)
+    return [shown for line in text.split("\n") if (shown := _as_displayed(line))]
+
+
+def redact(text: str, secrets: Sequence[str]) -> str:
+    """Replace each secret, the longest first, and each line of a multi-line secret."""
+    parts = {part for secret in secrets for part in (secret, *secret.splitlines())}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= _MIN_SECRET:
+            text = text.replace(part, REDACTED)
+    return text
+
+
+def _drop_first_line(text: str, secrets: Sequence[str]) -> str:
+    """Drop the first line, which may begin inside a secret that was not recognised."""
+    first, newline, rest = text.partition("\n")
+    return rest if newline else first[max(map(len, secrets), default=0) :]
+
+
+def _as_displayed(line: str) -> str:
+    """Return the line as a terminal displays it: no colours, no overwritten text."""
+    visible = _ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2]
+    return _CONTROL.sub("", visible).rstrip()
+
+
+def _last_bytes(text: str, size: int) -> str:
+    data = text.encode()
+    if len(data) <= size:
+        return text
+    kept = data[len(data) + 3 - size :].decode("utf-8", "ignore")
+    # Begin with a complete line if that keeps more than half.
+    _part, separator, rest = kept.partition(_SEPARATOR)
+    return "..." + (rest if separator and len(rest) > len(kept) // 2 else kept)
+
+
+# Error: what ended a program, for people, and for the scheduler to compare the ends of launches.
+
+#: Maximum characters of the first and of the last line of an exception, and of a path.
+_LINE_CHARACTERS, _PATH_CHARACTERS = 400, 100
+_HEADER = "Traceback (most recent call last):"
+_FRAME = re.compile(r'  File "(.+)", line (\d+)')
+#: Tracebacks of finalizers do not end a program.
+_IGNORED = "Exception ignored "
+#: torchrun's own exception, which follows that of the program.
+_LAUNCHER = "torch.distributed.elastic."
+#: Files of Python, of installed packages, of torchrun and of the executor: not the user's program.
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python[\d.]+/|/bin/torchrun$|^<frozen |/\.tf_executor/")
+#: Lines of loggers (logging, glog), which may follow a traceback.
+_LOGGED = re.compile(r"\d{4}-\d\d-\d\d |[IWE]\d{4,8} ")
+#: Marks of torchrun and PyTorch before a line of a process.
+_RANK = re.compile(r"\[rank\d+\]: ?")
+#: Several numbers, such as the content of a tensor.
+_NUMBERS = re.compile(r"(?<![\d.])(?:[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?[\s,;\[\]]+){3,}[-+]?\d[\d.e+-]*")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+#: Ends of programs that another launch does not change.
+_NEVER_STARTS = re.compile(r"(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError|NameError)\b")
+#: A shell's messages: `sh: 1: x: not found`, `bash: line 1: x: command not found`, `sh: 1: x: Permission denied`.
+_SHELL = re.compile(
+    r"(?:\S*: )?(?:line )?(?:\d+: )?([^:]+): (?:command )?(not found|Permission denied|No such file.*)$"
+)
+#: A meaning of exit codes 126 and 127, which a shell's message repeats.
+_SHELL_HINT = re.compile(r" \(command not [a-z]+\)")
+#: Exit codes: of a shell without a command, of a parser of arguments, of Python after an exception.
+_NO_COMMAND, _USAGE_ERROR, _EXCEPTION_CODE = (126, 127), 2, 1
+
+
+@dataclass(frozen=True)
+class ProgramError:
+    """What ended a program, according to its stderr."""
+
+    #: Such as `ModuleNotFoundError: No module named 'x' (train.py:3)`; empty without output.
+    text: str = ""
+    #: Whether the text says what is wrong: an exception, a wrong flag or command; otherwise it is the last line.
+    is_cause: bool = False
+    #: Whether each launch would end in the same way.
+    cannot_start: bool = False
+    #: What to do; empty if unknown.
+    hint: str = ""
+
+    def message(self, end: str, excerpt: str) -> str:
+        """Return the message of a failure.
+
+        `end`: such as `exit code 1`; `excerpt`: see output_excerpt.
+        """
+        hint = f"{HINT}{self.hint}" if self.hint else ""
+        return f"{self.text}, {_SHELL_HINT.sub('', end)}{hint}" if self.is_cause else f"{end}{excerpt}{hint}"
+
+
+#: Between a failure and what to do about it, in messages.
+HINT = "; hint: "
+
+
+def program_error(
+    exit_code: int, stderr: bytes, secrets: Iterable[str], sandbox: str, variables: Mapping[str, str]
+) -> ProgramError:
+    """Return the error that a program has ended with.
+
+    Args:
+        variables: Environment of the program.
+    """
+    values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+    lines = [_RANK.sub("", line, 1) for line in _displayed_lines(stderr, values, len(stderr) >= TAIL_BYTES)]
+    if not lines:
+        return ProgramError(cannot_start=exit_code in _NO_COMMAND)
+    if exit_code in _NO_COMMAND and (said := _SHELL.match(lines[-1])):
+        return _missing_command(said[1], said[2], variables)
+    first, end, frame = _exception(lines)
+    last = next((line for line in reversed(lines[first:end]) if not _LOGGED.match(line)), lines[-1])
+    folder = re.compile("|".join(re.escape(f"{path.rstrip('/')}/") for path in (sandbox, os.path.realpath(sandbox))))
+    shown = [_middle_cut(_folded(folder.sub("", text.strip()))) for text in dict.fromkeys((lines[first], last))]
+    place = f"{folder.sub('', frame[1])[-_PATH_CHARACTERS:]}:{frame[2]}" if frame else ""
+    text = " ... ".join(shown) + (f" ({place})" if place else "")
+    text = "".join(character if character.isprintable() else " " for character in text)
+    if exit_code == _EXCEPTION_CODE and (_HEADER in lines or frame):
+        if sentence := _keras_sentence(lines, lines[first:end], frame, variables):
+            return ProgramError(f"{place}: {sentence}" if place else sentence, is_cause=True, cannot_start=True)
+        never = last == lines[first] and _NEVER_STARTS.match(last) is not None
+        return ProgramError(text, is_cause=True, cannot_start=never, hint=_hint("\n".join(lines[first:end])))
+    is_usage = exit_code == _USAGE_ERROR and _is_usage(lines)
+    return ProgramError(text, is_usage, is_usage or exit_code in _NO_COMMAND, _hint("\n".join(lines)))
+
+
+# Known causes.
+
+#: Text of an error -> what to do. The first entry counts.
+_HINTS = (
+    (r"No module named 'tensorflow\.(examples|contrib)|module 'tensorflow[\w.]*' has no attribute '(app|flags|Session|"
+     r"placeholder|contrib|ConfigProto|get_variable)'",
+     "the program is written for TensorFlow 1: `dcos-tensorflow runtime create --tensorflow 1.15` installs it"),
+    (r"[Aa]ddress already in use|Could not start gRPC server",
+     "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and PORT"),
+    (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
+     "set NCCL_DEBUG to INFO in the environment; if hosts have several networks, NCCL_SOCKET_IFNAME selects one"),
+    (r"No space left on device|Disk quota exceeded", "a disk is full: free space, or write less to the sandbox"),
+    (r"\bMemoryError\b|bad_alloc|Cannot allocate memory|Unable to allocate|OOM when allocating|CUDA out of memory",
+     "memory is exhausted: use smaller batches or a larger `mem`, or, on GPUs, a GPU with more memory"),
+)  # fmt: skip
+_KERAS_2 = "TF_USE_LEGACY_KERAS"
+_PER_REPLICA = re.compile(r"with an unsupported type \(<class '[\w.]*PerReplica'>\)")
+_NO_KERAS = "Keras cannot be imported. Check that it is installed."
+_PACKAGES = re.compile(r'File "(.*/(?:site|dist)-packages)/(?:keras|tensorflow)/')
+_STRATEGIES = re.compile(r"\b(?:ParameterServer|MultiWorkerMirrored)Strategy\b")
+_MAX_SOURCE = 1 << 20
+
+
+def _hint(text: str) -> str:
+    return next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
+
+
+def _keras_sentence(
+    lines: Sequence[str], exception: Sequence[str], frame: re.Match[str] | None, variables: Mapping[str, str]
+) -> str:
+    """Return why Keras 3 cannot train, and the remedy; empty for another error."""
+    text = "\n".join(exception)
+    if _NO_KERAS not in text and not _PER_REPLICA.search(text):
+        return ""
+    folder = next((found[1] for line in lines if (found := _PACKAGES.search(line))), "")
+    versions = {name: _version(folder, name) for name in ("keras", "tf_keras", "tensorflow")}
+    install = f'pip install --no-deps "tf_keras~={versions["tensorflow"] or "2.16"}.0"'
+    value = variables.get(_KERAS_2, "")
+    if _NO_KERAS in text:
+        return f"{_KERAS_2} is set, but tf_keras is not installed: {install}" if value else ""
+    if value:
+        return f"TensorFlow ignores {_KERAS_2}={value}: the value must be 1, true or True"
+    strategy = _strategy_in(frame[1]) if frame else ""
+    sentence = f"Model.fit of Keras {versions['keras'] or 3} does not work with {strategy or 'this strategy'}."
+    add = f'add "environment": {{"{_KERAS_2}": "1"}} to "service"'
+    if versions["tf_keras"]:
+        return f"{sentence} tf_keras {versions['tf_keras']} is installed: {add}"
+    return f"{sentence} Install tf_keras with {install} and {add}"
+
+
+def _version(folder: str, package: str) -> str:
+    """Return `2.21` if FOLDER has `PACKAGE-2.21.0.dist-info`; empty if unknown."""
+    names = (re.match(rf"{package}(?:_cpu)?-(\d+\.\d+)[\w.+]*\.dist-info$", name) for name in _entries(folder or "."))
+    return next((name[1] for name in names if name), "")
+
+
+def _strategy_in(path: str) -> str:
+    """Return the class of the strategy that a program names."""
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            found = _STRATEGIES.search(file.read(_MAX_SOURCE))
+    except OSError:
+        return ""
+    return found[0] if found else ""
+
+
+def _is_usage(lines: Sequence[str]) -> bool:
+    """Return whether a parser of arguments, or Python, has refused the arguments."""
+    return "can't open file" in lines[-1] or any(line.lower().startswith("usage:") for line in lines)
+
+
+def _missing_command(name: str, problem: str, variables: Mapping[str, str]) -> ProgramError:
+    if problem != "not found":
+        return ProgramError(f"{name}: {problem}", is_cause=True, cannot_start=True)
+    folders = variables.get("PATH", "").split(":")
+    programs = {"python", *(entry for folder in folders for entry in _entries(folder))}
+    near = get_close_matches(name, sorted(programs), n=1)
+    hint = f"did you mean `{near[0]}`?" if near else ""
+    return ProgramError(f"{name}: command not found", is_cause=True, cannot_start=True, hint=hint)
+
+
+def _entries(folder: str) -> Sequence[str]:
+    try:
+        return [path.name for path in Path(folder).iterdir()]
+    except OSError:
+        return ()
+
+
+def _exception(lines: Sequence[str]) -> tuple[int, int, re.Match[str] | None]:
+    """Return begin and end of the last exception's text, and the program's last frame.
+
+    A SyntaxError of the program has no header, and that of a long traceback may be cut off.
+    """
+    ends = [n for n, line in enumerate(lines) if line == _HEADER or line.startswith(_IGNORED)]
+    headers = [n for n in ends if lines[n] == _HEADER and not (n and lines[n - 1].startswith(_IGNORED))]
+    begins = [number + 1 for number in reversed(headers)]
+    begins = begins or [next((n for n, line in enumerate(lines) if _FRAME.match(line)), len(lines) - 1)]
+    begin = next((n for n in begins if _LAUNCHER not in lines[_after_frames(lines, n)]), begins[0])
+    first = _after_frames(lines, begin)
+    frames = [frame for line in lines[begin:first] if (frame := _FRAME.match(line))]
+    end = next((n for n in ends if n > first), len(lines))
+    return first, end, next((frame for frame in reversed(frames) if not _LIBRARY.search(frame[1])), None)
+
+
+def _after_frames(lines: Sequence[str], begin: int) -> int:
+    return next((n for n, line in enumerate(lines[begin:], begin) if not line.startswith(" ")), len(lines) - 1)
+
+
+def _folded(text: str) -> str:
+    """Return the text without addresses of objects and content of tensors."""
+    return _NUMBERS.sub("...", _ADDRESS.sub("", text))
+
+
+def _middle_cut(text: str) -> str:
+    half = _LINE_CHARACTERS // 2
+    return text if len(text) <= _LINE_CHARACTERS else f"{text[: half - 3]}...{text[-half:]}"
