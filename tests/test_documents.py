@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from tf_scheduler.cli.main import cli
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.schema.document import Options
 
 HOME = Path(__file__).resolve().parent.parent
 #: [text](target), not an image's address on another server, nor a place on the same page.
@@ -73,3 +81,74 @@ def test_troubleshooting_quotes_messages_of_the_product() -> None:
 
     assert len(quoted) > 15
     assert [] == sorted(part for part in parts if " " in part and part not in texts)
+
+
+#: An indented or fenced block without a language, or of a shell.
+_BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$|((?:^ {4,}\S.*\n)+)", re.DOTALL | re.MULTILINE)
+#: `dcos-tensorflow`, with its folder, or `dcos tensorflow`, at the start of a command.
+_PROGRAM = re.compile(r"(?:^|(?<=\| )|(?<=&& ))(?:\$ )?(?:\w+=\S* )*(?:\S*/)?dcos[- ]tensorflow (.*)$")
+_END = frozenset({"|", ">", ">>", "2>", "<", "&&", "||", ";", "&", "2>&1"})
+_JSON = re.compile(r"^ *```json\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the arguments of each `dcos-tensorflow` command in the code blocks of a page."""
+    for block in _BLOCK.finditer(text):
+        for line in (block[1] or block[2]).replace("\\\n", " ").splitlines():
+            if match := _PROGRAM.search(line.strip()):
+                yield match[1]
+
+
+def parse_command(line: str) -> None:
+    """Raise click.UsageError if the command line names no command, or an unknown option."""
+    words = [word for word in shlex.split(line, comments=True) if not re.search(r"[][]", word)]  # [optional]
+    words = words[: next((index for index, word in enumerate(words) if word in _END), len(words))]
+    command: click.Command = cli
+    context = cli.make_context("dcos-tensorflow", list(words))
+    while isinstance(command, click.Group) and (words := [*context.protected_args, *context.args]):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command = found
+        try:
+            context = command.make_context(name, list(words), parent=context)
+        except click.BadParameter as error:
+            if isinstance(error, click.MissingParameter):
+                raise
+            return  # a placeholder, or a file of the reader
+        except click.exceptions.Exit:
+            return
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(HOME)))
+def test_commands_of_pages_exist(page: Path) -> None:
+    """A reader types what a page shows; what the commands do is tested elsewhere."""
+    wrong = []
+    for line in commands(page.read_text()):
+        try:
+            parse_command(line)
+        except click.UsageError as error:
+            wrong.append(f"{line}: {error.format_message()}")
+
+    assert [] == wrong
+
+
+def test_unknown_commands_and_options_are_found() -> None:
+    text = "    dcos-tensorflow local rnu a.json\n\n```sh\nA=1 bin/dcos-tensorflow logs --tial 3 worker-0 | head\n```\n"
+
+    assert 2 == len(list(commands(text)))
+    for line in commands(text):
+        with pytest.raises(click.UsageError):
+            parse_command(line)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(HOME)))
+def test_options_on_pages_are_valid(page: Path) -> None:
+    """A reader copies them. `resolve` reports all errors. Some are parts of a file, or one on each line."""
+    sections = Options().fields
+    for block in _JSON.findall(page.read_text()):
+        several = block.startswith("{") and all(line.endswith("}") for line in block.splitlines())
+        for document in [json.loads(text) for text in (block.splitlines() if several else [block])]:
+            if document.keys() & sections:
+                service = {"command": "true", **document.get("service", {})}
+                alone = {} if "strategy" in service else {"parameter_server": {"count": 0}}
+                resolve({**alone, **document, "service": {"strategy": "independent", **service}})
