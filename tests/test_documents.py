@@ -84,15 +84,15 @@ def test_troubleshooting_quotes_messages_of_the_product() -> None:
 
 
 #: An indented or fenced block without a language, or of a shell.
-_BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$|((?:^ {4,}\S.*\n)+)", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```(?:(?:sh|bash|console)[^\n]*)?\n(.*?)^```$|((?:^ {4,}\S.*\n)+)", re.DOTALL | re.MULTILINE)
 #: `dcos-tensorflow`, with its folder, or `dcos tensorflow`, at the start of a command.
 _PROGRAM = re.compile(r"(?:^|(?<=\| )|(?<=&& ))(?:\$ )?(?:\w+=\S* )*(?:\S*/)?dcos[- ]tensorflow (.*)$")
 _END = frozenset({"|", ">", ">>", "2>", "<", "&&", "||", ";", "&", "2>&1"})
-_JSON = re.compile(r"^ *```json\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_JSON = re.compile(r"^ *```json[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 
 def commands(text: str) -> Iterator[str]:
-    """Yield the arguments of each `dcos-tensorflow` command in the code blocks of a page."""
+    """Yield the arguments of each command of this project in code blocks."""
     for block in _BLOCK.finditer(text):
         for line in (block[1] or block[2]).replace("\\\n", " ").splitlines():
             if match := _PROGRAM.search(line.strip()):
@@ -100,7 +100,7 @@ def commands(text: str) -> Iterator[str]:
 
 
 def parse_command(line: str) -> None:
-    """Raise click.UsageError if the command line names no command, or an unknown option."""
+    """Raise click.UsageError for an unknown command or option."""
     words = [word for word in shlex.split(line, comments=True) if not re.search(r"[][]", word)]  # [optional]
     words = words[: next((index for index, word in enumerate(words) if word in _END), len(words))]
     command: click.Command = cli
@@ -143,7 +143,7 @@ def test_unknown_commands_and_options_are_found() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(HOME)))
 def test_options_on_pages_are_valid(page: Path) -> None:
-    """A reader copies them. `resolve` reports all errors. Some are parts of a file, or one on each line."""
+    """A reader copies them. Some are parts of a file, or a file on each line."""
     sections = Options().fields
     for block in _JSON.findall(page.read_text()):
         several = block.startswith("{") and all(line.endswith("}") for line in block.splitlines())

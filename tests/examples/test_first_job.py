@@ -1,0 +1,179 @@
+"""Type what docs/first-job.md says, in a fresh account, on a real Mesos."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
+
+PAGE = Path(__file__).parents[2] / "docs" / "first-job.md"
+#: A fenced block: language, the rest of its first line, content.
+_BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PATIENCE = 240
+#: Begin of the second epoch, in the file of the worker's output or in the lines of `local run`.
+_SECOND_EPOCH = re.compile(r"training: step (?:7[1-9]|[89]\d|\d{3,}) of 2100")
+CACHE = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    kind: str
+    name: str
+    text: str
+
+
+def blocks() -> list[Block]:
+    return [Block(kind, name, text) for kind, name, text in _BLOCK.findall(PAGE.read_text())]
+
+
+class Account:
+    """A user with an empty home, and the programs of the install step on the PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "first-job"
+        self.folder.mkdir()
+        home = folder / "home"
+        home.mkdir()
+        path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name.startswith("PIP_")},
+            "HOME": str(home),
+            "PATH": path,
+            "USER": os.environ.get("USER", "root"),
+            "LANG": "C.UTF-8",
+            "XDG_CACHE_HOME": CACHE,
+            "TF_CPP_MIN_LOG_LEVEL": "2",  # a download takes minutes
+        }
+        if "PYTHONPATH" in os.environ:
+            self.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, text: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            ["bash", "-e", "-c", text],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def run(self, text: str) -> str:
+        process = self.start(text)
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert 0 == process.returncode, f"{text}\n{output}"
+        return output
+
+    def close(self) -> None:
+        """Stop jobs by SIGTERM first, so that they stop their Mesos."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
+                process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+
+
+class Terminal:
+    """A running command, whose lines are read as they come."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process, self.lines = process, list[str]()
+        self._changed = threading.Condition()
+        self._is_open = True
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self.lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+
+    def wait_for(self, pattern: re.Pattern[str]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_open or bool(pattern.search(self.text)), PATIENCE)
+            assert pattern.search(self.text), self.text
+
+    def finish(self) -> str:
+        self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        assert 0 == self.process.returncode, self.text
+        return self.text
+
+    @property
+    def text(self) -> str:
+        return "".join(self.lines)
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    made = Account(tmp_path)
+    yield made
+    made.close()
+
+
+def follow(account: Account) -> Iterator[tuple[Block, str]]:
+    """Do what each block says; yield it with its output.
+
+    The last command of a block runs in the first terminal, while the next blocks are for another one.
+    """
+    steps = [block for block in blocks() if block.name != "install"]
+    waiting: tuple[Block, Terminal] | None = None
+    for index, block in enumerate(steps):
+        if waiting is not None and block.name != "another terminal":
+            yield waiting[0], waiting[1].finish()
+            waiting = None
+        following = steps[index + 1].name if index + 1 < len(steps) else ""
+        if block.kind in ("python", "json"):
+            (account.folder / block.name).write_text(block.text)
+        elif block.name == "another terminal" and waiting is not None:
+            waiting[1].wait_for(_SECOND_EPOCH)
+            yield block, account.run(block.text)
+        elif block.kind == "sh" and following == "another terminal":
+            waiting = (block, Terminal(account.start(block.text)))
+        elif block.kind == "sh":
+            yield block, account.run(block.text)
+
+
+def test_first_job_trains_as_the_page_says(account: Account) -> None:
+    """A new user succeeds at the first attempt."""
+    expected = next(block.text for block in blocks() if block.kind == "text")
+    outputs = dict[str, str]()
+    for block, output in follow(account):
+        outputs[block.text.splitlines()[-1].partition(" -")[0]] = output
+
+    def output_of(words: str) -> str:
+        return next(output for command, output in outputs.items() if words in command)
+
+    pattern = re.escape(expected.strip()).replace("0\\.5", r"[\d.]+").replace("1024", r"\d+")
+    assert re.search(pattern, output_of("options init"))
+    assert "worker-1" in output_of("events")
+    assert "first-job" in output_of("history show")
+    assert "<svg" in (account.folder / "page.html").read_text()
+    runs = account.run("dcos-tensorflow history --json")
+    assert 2 == runs.count('"succeeded"'), runs
+    job = output_of("local run")
+    assert "restart" in job
+    assert "worker-0.keras" in job
+    assert "2100 of 2100" in job
