@@ -227,7 +227,7 @@ def _relative_path_notice(options: Options) -> Renderable:
     section = options.get("service")
     url = section.get("job_url") if isinstance(section, Mapping) else None
     if isinstance(url, str) and url and "://" not in url and not url.startswith("/"):
-        yield f"notice: service.job_url: {url}: only the local cluster finds a relative path; on DC/OS, use a URL"
+        yield f"notice: service.job_url: {url}: agents need an address, such as https://...; only local runs use a path"
 
 
 def _requested_options(params: Params) -> Options:

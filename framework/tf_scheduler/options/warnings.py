@@ -89,7 +89,9 @@ def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
 def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
     url = options["service"]["job_url"]
     if url and "://" not in url and not url.startswith("/"):
-        yield Problem("service.job_url", f"{url}: only the local cluster finds a relative path; on DC/OS, use a URL")
+        yield Problem(
+            "service.job_url", f"{url}: agents need an address, such as https://...; only local runs use a path"
+        )
 
 
 def runtime_is_local(_: Document, options: Document) -> Iterator[Problem]:

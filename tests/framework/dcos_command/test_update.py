@@ -264,5 +264,5 @@ def test_update_on_dcos_warns_of_a_relative_path(tmp_path):
 
     effects, known = preview_start(Stored(), params)
 
-    assert "service.job_url: long.py: only the local cluster finds" in effects[0]
+    assert "service.job_url: long.py: agents need an address" in effects[0]
     assert LONG == known["wanted"]

@@ -49,7 +49,7 @@ def test_every_ineffective_option_warns() -> None:
             {"environment": {"A": "1"}},
             'service.environment: `dcos package install` refuses an object; write a list: [{"name": "A", ',
         ),
-        ({"job_url": "train.py"}, "service.job_url: train.py: only the local cluster finds a relative path"),
+        ({"job_url": "train.py"}, "service.job_url: train.py: agents need an address"),
         ({"python": "runtime:new"}, "service.python: runtime:new: only the local cluster has it"),
         ({"gcs_key": "k"}, "service.gcs_key: is visible to users with access to the Marathon app"),
         (

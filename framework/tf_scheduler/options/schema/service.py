@@ -29,7 +29,8 @@ class ProgramOptions(Section):
     )
     job_url = String(
         "File to fetch into every task's working directory; archives are extracted. Agents fetch http, https, ftp "
-        "and file URLs; the task's Python fetches all others, for example s3, gs and hdfs, with fsspec. Empty: none.",
+        "and file URLs; the task's Python fetches all others, for example s3, gs and hdfs, with fsspec. Local runs "
+        "also take a path, and pack a folder. Empty: none.",
         update=OnUpdate.RESTART,
         variable="JOB_URL",
         # A digest after the URL, as in service.data, would be ignored.

@@ -1,0 +1,158 @@
+"""`job_url` may be a folder, which local runs pack."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from jobs import options
+from tf_scheduler.cli.common.options_file import load_document, load_options, pack_folder
+from tf_scheduler.errors import OptionsError
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A program with a package."""
+    path = tmp_path / "mnist"
+    (path / "lib").mkdir(parents=True)
+    (path / "train.py").write_text("from lib import value\nprint(value)\n")
+    (path / "lib" / "__init__.py").write_text("value = 'from the package'\n")
+    return path
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+
+
+def names(archive: Path) -> list[str]:
+    with tarfile.open(archive) as content:
+        return content.getnames()
+
+
+def test_folder_is_packed_without_other_files(folder: Path, tmp_path: Path) -> None:
+    """Links to files are followed."""
+    for name in (".git", ".venv", "__pycache__", "lib/__pycache__", "env"):
+        (folder / name).mkdir()
+        (folder / name / "file").touch()
+    (folder / "env" / "pyvenv.cfg").touch()
+    (tmp_path / "common.py").write_text("shared")
+    (folder / "common.py").symlink_to(tmp_path / "common.py")
+    (folder / "data").symlink_to(tmp_path)
+    (folder / "gone").symlink_to(tmp_path / "gone")
+
+    archive = pack_folder(folder)
+
+    assert ["common.py", "lib/__init__.py", "train.py"] == names(archive)
+    with tarfile.open(archive) as content:
+        assert b"shared" == content.extractfile("common.py").read()
+
+
+def test_files_that_git_ignores_are_not_packed(folder: Path) -> None:
+    """New files are packed; tracked files that are gone are not."""
+    git(folder.parent, "init")
+    (folder / ".gitignore").write_text("*.npz\n")
+    (folder / "old.py").touch()
+    git(folder.parent, "add", "mnist")
+    (folder / "old.py").unlink()
+    (folder / "new.py").touch()
+    with (folder / "data.npz").open("wb") as file:
+        file.truncate(100_000_000)
+    (folder / "sub").mkdir()
+    git(folder / "sub", "init")
+    (folder / "sub" / "inner.py").touch()
+
+    assert [".gitignore", "lib/__init__.py", "new.py", "sub/inner.py", "train.py"] == names(pack_folder(folder))
+
+
+def test_folder_that_git_ignores_is_packed(folder: Path) -> None:
+    git(folder.parent, "init")
+    (folder.parent / ".gitignore").write_text("mnist\n")
+
+    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+
+
+def test_folder_is_packed_without_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+
+    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+
+
+def test_archive_is_named_after_its_content(folder: Path, state: Path) -> None:
+    """Times do not count; other users cannot read the archive."""
+    first = pack_folder(folder)
+    (folder / "train.py").write_text((folder / "train.py").read_text())
+    same = pack_folder(folder)
+    (folder / "train.py").chmod(0o755)
+    other = pack_folder(folder)
+
+    assert (first, True) == (same, other != first)
+    assert {first, other} == set((state / "dcos-tensorflow" / "programs").iterdir())
+    assert first.name.startswith("mnist-")
+    assert 0o700 == first.parent.stat().st_mode & 0o777
+
+
+def test_large_folder_is_refused_with_its_largest_files(folder: Path) -> None:
+    """Before anything starts."""
+    for number in range(7):
+        with (folder / f"data-{number}.npz").open("wb") as file:
+            file.truncate(number * 4_000_000)
+    path = options(folder.parent, "python train.py", {"job_url": "mnist"})
+
+    with pytest.raises(OptionsError) as caught:
+        load_options(path)
+
+    largest = "data-6.npz 24.0 MB, data-5.npz 20.0 MB, data-4.npz 16.0 MB, data-3.npz 12.0 MB, data-2.npz 8.0 MB"
+    assert [("service.job_url", True)] == [(one.path, largest in one.message) for one in caught.value.problems]
+    assert "84.0 MB to pack, of at most 64.0 MB" in str(caught.value)
+
+
+def test_folder_of_a_home_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without reading all of it; an empty folder is refused, too."""
+    monkeypatch.setattr("tf_scheduler.cli.common.options_file._MAX_FILES", 1)
+    (folder.parent / "empty").mkdir()
+
+    for name, reason in (("mnist", "more than 1 files"), ("empty", "contains no files")):
+        with pytest.raises(OptionsError, match=f"service.job_url: .*{name}: {reason}"):
+            load_options(options(folder.parent, "true", {"job_url": name}))
+
+
+def test_document_names_the_archive(folder: Path) -> None:
+    """History then keeps its digest; later launches need no folder."""
+    url = load_document(options(folder, "true", {"job_url": "."}))["service"]["job_url"]
+
+    assert "train.py" in names(Path(unquote(urlsplit(url).path)))
+
+
+@pytest.mark.mesos
+def test_package_beside_the_program_is_imported(run, tmp_path: Path, folder: Path) -> None:
+    """A run with a folder; its ignored file is not in the sandbox."""
+    git(folder, "init")
+    (folder / ".gitignore").write_text("big\n")
+    with (folder / "big").open("wb") as file:
+        file.truncate(100_000_000)
+    (folder / "train.py").write_text(
+        "import os\nfrom lib import value\nassert not os.path.exists('big')\nprint(value)\n"
+    )
+    document = {"strategy": "independent", "job_url": "."}
+    path = options(folder, "python train.py", document, parameter_server={"count": 0}, worker={"count": 1})
+
+    code, out, error = run("local", "run", path, "--json")
+
+    assert (0, "succeeded") == (code, json.loads(out)["state"]), error
+    (log,) = tmp_path.glob("state/dcos-tensorflow/runs/*/logs/worker-0/stdout")
+    assert "from the package\n" == log.read_text()
+    shown = run("history", "show", "last")[1]
+    (archive,) = tmp_path.glob("state/dcos-tensorflow/programs/*.tar")
+    assert f"sha256 of {archive}" in shown
