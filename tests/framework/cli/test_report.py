@@ -10,7 +10,7 @@ from builders import a_spec
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.output import OutputRedactor
-from tf_scheduler.cli.local_run.follow import FollowResult
+from tf_scheduler.cli.local_run.follow import FollowResult, OutputFollower
 from tf_scheduler.cli.local_run.report import build_report, summary_lines
 from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.secrets import SecretSpec
@@ -79,3 +79,85 @@ def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     assert "worker-0__13" == (logs / "worker-0" / "stdout").read_text()
     assert "  restarted worker-0 (logs of the first launch: worker-0.1)" in summary_lines(report)
     assert f"  logs      {logs}" in summary_lines(report)
+
+
+class Sandboxes:
+    """A local cluster with the folders `PATH/TASK_ID` of executors."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def sandbox(self, _agent: str, _framework: str, executor: str) -> Path:
+        return self._path / executor
+
+    def write(self, executor: str, text: str, name: str = "stdout") -> None:
+        (self._path / executor).mkdir(exist_ok=True)
+        with (self._path / executor / name).open("a") as file:
+            file.write(text)
+
+
+def launched(*names: str) -> Overview:
+    """An overview of launches such as `worker-0.1`; the chief leads."""
+    return replace(SEEN, tasks=tuple(replace(WORKER, name=n.split(".")[0], id=n, executor_id=n) for n in names))
+
+
+def followed(folder: Path, selected: str, *secrets: str) -> tuple[Sandboxes, OutputFollower]:
+    sandboxes = Sandboxes(folder)
+    redactor = OutputRedactor(a_spec(), SecretRedactor(secrets))
+    return sandboxes, OutputFollower(selected, sandboxes, redactor)
+
+
+def test_followed_output_is_whole_lines_with_prefix(tmp_path: Path) -> None:
+    """Both streams; without commands for the terminal, secrets, and overwritten bars."""
+    sandboxes, follower = followed(tmp_path, "all", "s3cr3t-key")
+    shown: list[str] = []
+    seen = launched("worker-0", "chief-0")
+    sandboxes.write("worker-0", "one\ntw")
+    sandboxes.write("chief-0", "\x1b]52;c;aGk=\x07 1/9\r 9/9\n")
+    follower.read(seen, shown.append)
+    assert ["worker-0 | one", "chief-0 |  9/9"] == shown
+    sandboxes.write("worker-0", "o s3cr3t-key\nthree")
+    sandboxes.write("worker-0", "oops\n", "stderr")
+    follower.read(seen, shown.append)
+    follower.read(seen, shown.append)
+    assert ["worker-0 | two ********", "worker-0 | oops"] == shown[2:]
+    follower.finish(shown.append)
+    assert ["worker-0 | three"] == shown[4:]
+
+
+@pytest.mark.parametrize(
+    ("selected", "names"),
+    [("", []), ("leader", ["chief-0"]), ("worker-0", ["worker-0"]), ("all", ["worker-0", "chief-0"])],
+)
+def test_selected_tasks_are_followed(tmp_path: Path, selected: str, names: list[str]) -> None:
+    sandboxes, follower = followed(tmp_path, selected)
+    shown: list[str] = []
+    for name in ("worker-0", "chief-0"):
+        sandboxes.write(name, "x\n")
+    follower.read(launched("worker-0", "chief-0"), shown.append)
+    assert [f"{name} | x" for name in names] == shown
+
+
+def test_last_lines_of_a_replaced_launch_are_followed(tmp_path: Path) -> None:
+    """They say why it ended. The executor may also truncate the file."""
+    sandboxes, follower = followed(tmp_path, "worker-0")
+    shown: list[str] = []
+    sandboxes.write("worker-0.1", "a long first line\n")
+    follower.read(launched("worker-0.1"), shown.append)
+    sandboxes.write("worker-0.1", "Traceback\nValueError")
+    sandboxes.write("worker-0.2", "begin\n")
+    follower.read(launched("worker-0.2"), shown.append)
+    assert ["Traceback", "ValueError", "begin"] == [line.partition(" | ")[2] for line in shown[1:]]
+    (tmp_path / "worker-0.2" / "stdout").write_text("new\n")
+    follower.read(launched("worker-0.2"), shown.append)
+    assert "worker-0 | new" == shown[-1]
+
+
+def test_output_of_tasks_with_unknown_secrets_is_not_followed(tmp_path: Path) -> None:
+    sandboxes = Sandboxes(tmp_path)
+    spec = replace(a_spec(), secrets=(SecretSpec("file:key", env="KEY"),))
+    follower = OutputFollower("all", sandboxes, OutputRedactor(spec, SecretRedactor(())))
+    shown: list[str] = []
+    sandboxes.write("worker-0", "x\n")
+    follower.read(launched("worker-0"), shown.append)
+    assert [] == shown

@@ -39,6 +39,28 @@ def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path: Path) -> None
 
 
 @pytest.mark.mesos
+def test_output_of_all_tasks_is_followed(run, tmp_path: Path) -> None:
+    """In a pipe, between the lines about the run; the rest before the end, too."""
+    everywhere = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo end >&2; printf last"
+    command = 'echo "hello from $TASK_NAME"; touch $CHECKPOINT_DIR/$TASK_NAME; ' + WORKER_0.format(everywhere)
+
+    code, out, err = run("local", "run", options(tmp_path, command), "--follow", "all")
+
+    assert 0 == code, err
+    lines = err.splitlines()
+    assert {f"{task} | hello from {task}" for task in ("ps-0", "worker-0", "worker-1")} < set(lines)
+    assert {"worker-0 | end", "worker-0 | last"} < set(lines)
+    assert "hello" not in out
+
+
+def test_followed_task_must_exist(run, tmp_path: Path) -> None:
+    code, _, err = run("local", "run", options(tmp_path), "--follow", "wroker-0")
+
+    assert 1 == code
+    assert "--follow: `wroker-0`: unknown task; expected one of leader, all, ps-0, worker-0, worker-1" in err
+
+
+@pytest.mark.mesos
 def test_failing_task_fails_the_job(run, tmp_path: Path) -> None:
     """Exit code 1; the report names the task, its agent and its exit code."""
     code, out, err = run("local", "run", options(tmp_path, WORKER_0.format("exit 3"), restart=ONCE))

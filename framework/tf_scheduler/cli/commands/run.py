@@ -26,12 +26,14 @@ from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options, scheduler_defaults
 from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor
 from tf_scheduler.cli.local_run.follow import (
+    ALL,
+    LEADER,
+    OutputFollower,
     StopMonitor,
     collect_signals,
     follow,
     line_view,
     live_view,
-    no_view,
     run_scheduler,
 )
 from tf_scheduler.cli.local_run.ports import port_block
@@ -120,6 +122,7 @@ def _value(text: str) -> Value:
 @click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")
 @json_switch("Print the result as one JSON object.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the log of the scheduler, instead of drawing.")
+@click.option("--follow", "followed", metavar="TASK", default="", help="Also print output: of TASK, `leader` or `all`.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
 @click.option("--note", default="", metavar="TEXT", help="A note for the history, such as 'lr 0.1'.")
 def run(
@@ -129,6 +132,7 @@ def run(
     timeout: float | None,
     as_json: bool,
     verbose: bool,
+    followed: str,
     page: Path | None,
     note: str,
 ) -> None:
@@ -146,14 +150,21 @@ def run(
         problems: list[str] = []
         with _collect(problems):
             spec = load_options(options)
+            _check_followed(followed, spec)
         with _collect(problems):
             specs = _agents(agents, running, first_port)
         if problems:
             raise JobError("\n".join(problems))
         check_feasible(spec, specs)
-        job = _Job(spec, load_document(options), timeout, as_json, verbose, page, note)
+        job = _Job(spec, load_document(options), timeout, as_json, verbose, followed, page, note)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
     sys.exit(0 if report["state"] == Verdict.SUCCEEDED.value else 1)
+
+
+def _check_followed(name: str, spec: ServiceSpec) -> None:
+    names = [LEADER, ALL, *(task.name for task in spec.tasks())]
+    if name and name not in names:
+        raise JobError(f"--follow: `{name}`: unknown task; expected one of {', '.join(names)}")
 
 
 @contextmanager
@@ -194,6 +205,8 @@ class _Job:
     timeout: float | None
     quiet: bool
     verbose: bool
+    #: Task whose output is printed, LEADER, ALL or empty.
+    followed: str
     page: Path | None
     note: str
 
@@ -211,8 +224,10 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
             redactor = output_redactor(job.spec, job.document)
-            view = no_view() if job.quiet else live_view(cluster, redactor, scheduler) if draws else line_view()
-            with view as draw:
+            follower = OutputFollower(job.followed, cluster, redactor)
+            is_live = draws and not job.quiet
+            live = live_view(cluster, redactor, scheduler, follower)
+            with live if is_live else line_view(follower, quiet=job.quiet) as draw:
                 result = follow(scheduler, watch, cluster, own=own, draw=draw)
         report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)
         finish_run(run, report, job.page)

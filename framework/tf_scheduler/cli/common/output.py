@@ -160,6 +160,10 @@ class OutputRedactor:
         """Whether all secrets of the task are known."""
         return self._all or task in self._open
 
+    def quote(self, task: str, line: str) -> str | None:
+        """Return a line of a task's output; None if the task is not quoted."""
+        return self._redactor.redact(line) if self.knows(task) else None
+
     def last(self, task: str, file: Path, count: int) -> list[str]:
         """Return the last lines of a task's output; none if the task is not quoted."""
         return [self._redactor.redact(line) for line in last_lines(file, count)] if self.knows(task) else []

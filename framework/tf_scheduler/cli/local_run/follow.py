@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,9 @@ from urllib.parse import quote
 import click
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
+from dcos_command.logs import prefixed
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
@@ -267,31 +269,119 @@ def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path
         return None
 
 
+#: Prints a line of a task's output.
+Echo = Callable[[str], None]
+#: Values of `--follow` besides a task, and output files that it reads.
+LEADER, ALL = "leader", "all"
+_OUTPUTS = ("stdout", "stderr")
+_PART = 1 << 20  # bytes read at once
+
+
+class _Tail:
+    """New whole lines of an output file, which the executor may truncate."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset, self._partial = path, 0, b""
+
+    def lines(self, *, last: bool = False) -> Iterator[str]:
+        """Yield new lines; with `last` all of them, also an incomplete one."""
+        while part := self._read():
+            whole, newline, self._partial = (self._partial + part).rpartition(b"\n")
+            yield from whole.decode(errors="replace").split("\n") if newline else ()
+            if not last:
+                return
+        if last and self._partial:
+            yield self._partial.decode(errors="replace")
+            self._partial = b""
+
+    def _read(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:
+                    self._offset = 0
+                file.seek(self._offset)
+                part = file.read(_PART)
+        except OSError:  # not created yet
+            return b""
+        self._offset += len(part)
+        return part
+
+
+class OutputFollower:
+    """Prints new output of `selected`: a task, LEADER, ALL, or empty for none."""
+
+    def __init__(self, selected: str, cluster: LocalCluster, redactor: OutputRedactor) -> None:
+        self._selected, self._cluster, self._redactor = selected, cluster, redactor
+        #: Id of a launch -> task and its files.
+        self._launches: dict[str, tuple[str, list[_Tail]]] = {}
+
+    def read(self, overview: Overview, echo: Echo) -> None:
+        """Print the new output; of launches that were replaced the rest."""
+        selected = overview.leader if self._selected == LEADER else self._selected
+        current = {task.id: task for task in overview.tasks if task.id and selected in (task.name, ALL)}
+        self._print([id_ for id_ in self._launches if id_ not in current], echo)
+        for id_, task in current.items():
+            sandbox = None if id_ in self._launches else sandbox_of(self._cluster, overview, task)
+            if sandbox is not None:
+                self._launches[id_] = task.name, [_Tail(sandbox / name) for name in _OUTPUTS]
+        for task_name, tails in self._launches.values():
+            for line in (line for tail in tails for line in tail.lines()):
+                self._echo(task_name, line, echo)
+
+    def finish(self, echo: Echo) -> None:
+        """Print the rest of all output."""
+        self._print(list(self._launches), echo)
+
+    def _print(self, launches: Iterable[str], echo: Echo) -> None:
+        for id_ in launches:
+            task_name, tails = self._launches.pop(id_)
+            for line in (line for tail in tails for line in tail.lines(last=True)):
+                self._echo(task_name, line, echo)
+
+    def _echo(self, task_name: str, line: str, echo: Echo) -> None:
+        if (quoted := self._redactor.quote(task_name, line)) is not None:
+            echo(prefixed(task_name, quoted))
+
+
 @contextmanager
-def live_view(cluster: LocalCluster, redactor: OutputRedactor, scheduler: RunScheduler) -> Iterator[Draw]:
+def live_view(
+    cluster: LocalCluster, redactor: OutputRedactor, scheduler: RunScheduler, follower: OutputFollower
+) -> Iterator[Draw]:
     """Draw the run on the terminal, with output of the leader."""
     console, history = Console(stderr=True), RunHistory()
+
+    def echo(line: str) -> None:
+        console.print(Text(line), soft_wrap=True)
+
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def draw(overview: Overview, seconds: float) -> None:
             history.add(overview)
+            follower.read(overview, echo)
             log_lines = _leader_log(cluster, overview, redactor)
             size = console.width, console.height
             live.update(run_view(overview, log_lines, seconds, size, scheduler.page, history), refresh=True)
 
         yield draw
+        follower.finish(echo)
 
 
 @contextmanager
-def line_view() -> Iterator[Draw]:
-    """Print a line at each change, for a pipe."""
-    yield LineView().draw
+def line_view(follower: OutputFollower, *, quiet: bool = False) -> Iterator[Draw]:
+    """Print a line at each change, for a pipe; with `quiet` only followed output."""
+    lines = LineView()
+
+    def draw(overview: Overview, seconds: float) -> None:
+        follower.read(overview, _echo)
+        if not quiet:
+            lines.draw(overview, seconds)
+
+    yield draw
+    follower.finish(_echo)
 
 
-@contextmanager
-def no_view() -> Iterator[Draw]:
-    """Show nothing."""
-    yield lambda _overview, _seconds: None
+def _echo(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedactor) -> list[str]:
