@@ -74,6 +74,20 @@ _TASK_PROGRESS = {
     "metrics?": {"*": _NUMBER},
     "points?": ([{"loss": _NUMBER}], None),
 }
+_OVERVIEW_TASK = {
+    **dict.fromkeys(("name", "hostname", "state", "message"), str),
+    **dict.fromkeys(
+        ("step?", "total?", "loss?", "steps_per_second?", "examples_per_second?", "seconds_left?"), _NUMBER
+    ),
+    "activity?": str,
+}
+_OVERVIEW = {
+    **dict.fromkeys(("service", "verdict", "reason", "refused"), str),
+    **dict.fromkeys(("activity?", "detail?"), str),
+    "leader": _TEXT,
+    "tasks": [_OVERVIEW_TASK],
+    "notices": _NAMES,
+}
 _OFFER = {"timestamp": _time, "explanation": _NAMES, "pod-instance-name": str, "outcome": str}
 _PENDING_TASK = {"name": str, "plan": _TEXT, "status": str, "reasons": _NAMES}
 _CLUSTER_TASK = {"name": str, "address": _TEXT, "hostname": _TEXT, "generation": _NUMBER, "tf_config": ANY}
@@ -135,6 +149,8 @@ _SHAPES: Sequence[tuple[str, Shape]] = (
     ("POST cosmos/service/update", {}),
     ("POST package/render", {"marathonJson": {"env?": {}}}),
     ("POST package/uninstall", {"results": [{"appId": str}]}),
+    ("GET v1/tf/overview", _OVERVIEW),
+    ("GET v2/apps", {"apps": [{"id": str, "labels?": {}}]}),
     ("GET v2/apps/.+", {"app?": (_APP, None)}),
 )
 _PATTERNS = [(re.compile(pattern), shape) for pattern, shape in _SHAPES]

@@ -155,6 +155,13 @@ def last_failure_message(app: Mapping[str, Any]) -> str:
     return message if "\n" in message else f"{message} (see: dcos task log --completed {last.get('taskId')})"
 
 
+def installed_names(service: ServiceClient) -> list[str]:
+    """Names of all services of this package in the DC/OS of `service`, by Marathon."""
+    marathon = replace(service, name="marathon", token="")
+    apps = marathon.get("v2/apps", label=f"DCOS_PACKAGE_NAME=={PACKAGE}")["apps"]
+    return sorted(app["id"].strip("/") for app in apps if app.get("labels", {}).get("DCOS_PACKAGE_NAME") == PACKAGE)
+
+
 #: The DC/OS SDK's status of a command that was executed before.
 ALREADY_REPORTED = 208
 #: Statuses of the API that are not errors.
@@ -218,7 +225,7 @@ class ServiceClient:
         if self.direct:
             raise CommandError(
                 f"`{self.url}` is the address of a scheduler, but this command needs DC/OS; "
-                "pass the URL of DC/OS plus /service/NAME (to stop a local run, press Ctrl-C)"
+                "pass the URL of DC/OS plus /service/NAME (to stop a local run: dcos-tensorflow cancel)"
             )
         media = {
             "Content-Type": _COSMOS.format(name, "request", "v1"),

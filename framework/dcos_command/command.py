@@ -45,6 +45,8 @@ class CommandOption:
     default: Any = None
     #: What its value names, see CommandArgument.
     kind: str = ""
+    #: Allowed values of a text; empty: any.
+    choices: Sequence[str] = ()
     #: Bounds of a number; `maximum` None: unbounded.
     minimum: int = 1
     maximum: int | None = None
@@ -76,8 +78,10 @@ class Command:
     show_last: Show | None = None
     #: Exit code after an answer.
     exit_code: Callable[[Any], int] = lambda _answer: 0
-    #: Answers with the stored result of the last local run if no service runs.
-    accepts_ended: bool = False
+    #: If no service runs, shows the stored result of the last local run.
+    show_ended: Show | None = None
+    #: Replaces `fetch` of a command that asks all services.
+    fetch_all: Callable[[Sequence[ServiceClient]], Any] | None = None
     #: Whether the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
     sdk_json: bool = False
     #: Returns the effects to show before the confirmation, and additional parameters of `fetch`.
@@ -100,6 +104,8 @@ class Command:
         return [f"{self.words} {line}".rstrip() for line in lines]
 
 
+#: Same as the option `--name`.
+SERVICE = CommandArgument("service", required=False, help="Name of the service.", example="mnist")
 FOLLOW = CommandOption("follow", "Keep printing new output.", "flag", short="f")
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
 
@@ -14,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from . import JSON_VARIABLE, __version__
-from .client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
+from .client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, installed_names, with_token
 from .command import Command, CommandOption
 from .errors import CommandError, UnreachableError, UsageError, error_document, report_as_json, wants_json
 from .execute import COMMANDS, GROUP_ALIASES, GROUPS, perform, valid_names
@@ -42,13 +43,23 @@ INTERRUPTED = 130
 _COMPLETION_TIMEOUT = 2.0  # seconds
 #: Sections of the top-level help.
 HELP_SECTIONS: Mapping[str, Collection[str]] = {
-    "Train": ("local", "options", "convert", "runtime", "progress", "result", "history"),
-    "Change": ("plan", "pod", "update", "secrets", "uninstall"),
-    "Inspect": (
-        *("doctor", "health", "why", "tasks", "logs", "events", "debug", "cluster", "endpoints"),
-        *("describe", "config", "state"),
+    "Train": ("list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
+    "Change": ("update", "pod", "plan", "uninstall"),
+    "Look": ("tasks", "why", "events", "health", "endpoints", "cluster", "describe", "config", "debug"),
+    "Make": (
+        *("options", "convert", "runtime", "local", "package", "executor", "scheduler", "state", "secrets", "doctor"),
     ),
-    "Build": ("package", "executor", "scheduler"),
+}
+#: Commands of other programs -> what does the same here.
+_HABITS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("ps", "jobs", "ls"), ("list", "tasks")),
+    "get": ("list", "status"),
+    **dict.fromkeys(("stop", "kill", "delete", "rm"), ("cancel", "uninstall")),
+    **dict.fromkeys(("run", "start", "create", "apply"), ("local run", "local install")),
+    **dict.fromkeys(("top", "info", "show"), ("status", "progress")),
+    "log": ("logs",),
+    "watch": ("progress", "wait"),
+    **dict.fromkeys(("scale", "set", "rollback"), ("update",)),
 }
 _SHORT_HELP = 60  # characters
 
@@ -59,6 +70,8 @@ class CliProgram:
 
     #: Select the service by the options. Raise CommandError.
     find: Callable[[ServiceOptions, Mapping[str, str]], ServiceClient]
+    #: All services that the options allow. Raise CommandError.
+    find_all: Callable[[ServiceOptions, Mapping[str, str]], Sequence[ServiceClient]]
     screen: Callable[[], Screen]
     environment: Mapping[str, str]
     #: Return the result of the last ended run on this machine of a service; empty name: of any.
@@ -78,6 +91,16 @@ class Group(click.Group):
         if not args and not self.invoke_without_command and not ctx.resilient_parsing:
             raise _MissingCommand(ctx.get_help(), ctx)
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Suggest commands after an unknown one."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            habits = [words for words in _HABITS.get(args[0], ()) if words.split()[0] in known]
+            close = ([] if ctx.parent else habits) or get_close_matches(args[0], known, n=3)
+            hint = f" Did you mean {' or '.join(f'`{words}`' for words in close)}?" if close else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Treat a closed pipe as success: click itself would exit with 1."""
@@ -206,6 +229,8 @@ def _option(option: CommandOption, program: CliProgram) -> click.Option:
     settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None}
     if option.type == "number":
         settings.update(type=IntRange(option.minimum, option.maximum), show_default=True, default=option.default)
+    if option.choices:
+        settings.update(type=click.Choice(option.choices), show_default=True, default=option.default)
     if option.kind:
         settings["shell_complete"] = _completion(option.kind, program)
     return click.Option(flags, is_flag=option.type == "flag", multiple=option.type == "texts", **settings)
@@ -265,13 +290,17 @@ def _callback(command: Command, program: CliProgram) -> Callable[..., int]:
 
 def _run(command: Command, program: CliProgram, options: ServiceOptions, params: dict[str, Any], as_json: bool) -> int:
     """Run a command of the table; return the exit code. Raise CommandError."""
+    if command.fetch_all is not None:
+        answer = command.fetch_all(program.find_all(options, program.environment))
+        program.screen().show((json.dumps(answer, indent=2),) if as_json else command.show(answer, params))
+        return command.exit_code(answer)
     try:
         service = program.find(options, program.environment)
     except UnreachableError:
-        ended = program.ended(options.name) if command.accepts_ended and not options.url else None
-        if ended is None:
+        ended = program.ended(options.name) if command.show_ended is not None and not options.url else None
+        if ended is None or command.show_ended is None:
             raise
-        program.screen().show((json.dumps(ended, indent=2),) if as_json else command.show(ended, params))
+        program.screen().show((json.dumps(ended, indent=2),) if as_json else command.show_ended(ended, params))
         return command.exit_code(ended)
     return perform(command, service, params, program.screen(), as_json=as_json)
 
@@ -279,6 +308,7 @@ def _run(command: Command, program: CliProgram, options: ServiceOptions, params:
 def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
     """The options after the command win over those before it."""
     options = {**before, **{name: value for name, value in params.items() if value is not None}}
+    options["name"] = options.get("service") or options.get("name")
     return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token", "run")})
 
 
@@ -337,6 +367,14 @@ def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> Ser
     return with_token(service, options.token, environment)
 
 
+def find_services(options: ServiceOptions, environment: Mapping[str, str]) -> Sequence[ServiceClient]:
+    """Find the service at --url, else all of the attached cluster. Raise CommandError."""
+    service = find_service(options, environment)
+    if options.url or environment.get(URL_VARIABLE):
+        return [service]
+    return [replace(service, name=name) for name in installed_names(service) if options.name.strip("/") in ("", name)]
+
+
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
     """Run one command of `dcos tensorflow`; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -344,6 +382,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         arguments = arguments[1:]
     program = CliProgram(
         find_service,
+        find_services,
         plain_screen,
         os.environ if environment is None else environment,
         sdk_json=True,

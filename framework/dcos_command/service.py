@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path, installation_of
-from .command import Command, CommandArgument, Fetch, Params, Show, get, show_json, show_message, show_names
-from .errors import RefusedError
+from .command import (
+    SERVICE,
+    Command,
+    CommandArgument,
+    CommandOption,
+    Fetch,
+    Params,
+    Show,
+    get,
+    show_json,
+    show_message,
+    show_names,
+)
+from .errors import CommandError, RefusedError, UnreachableError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
 
 _NOT_FOUND = 404
@@ -131,6 +144,52 @@ def _show_result(answer: Mapping[str, Any], _params: Params) -> Renderable:
     if answer["verdict"] is None:
         return (Line((Word("no result yet", "wait"),)),)
     return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
+
+
+# --- wait
+
+_POLL_SECONDS = 0.5
+#: Seconds without an answer after which `wait` gives up; a restarted scheduler usually comes back.
+_MAX_SILENCE = 60.0
+
+
+class _WaitTimeoutError(CommandError):
+    """`wait --timeout` has passed; the exit code is that of timeout(1)."""
+
+    kind = "timeout"
+    exit_code = 124
+
+
+def _wait(service: ServiceClient, params: Params) -> Any:
+    """The result of the job, or with `--for training` the progress at its first step."""
+    started = answered = time.monotonic()
+    has_answered, limit = False, params.get("timeout")
+    while True:
+        try:
+            answer = _final_result(service) or (_first_step(service) if params.get("for") == "training" else None)
+            has_answered, answered = True, time.monotonic()
+        except UnreachableError:
+            # The scheduler of a local run exits with its job.
+            answer = service.run.result() if service.run else None
+            if service.run is None and (not has_answered or time.monotonic() > answered + _MAX_SILENCE):
+                raise
+        if answer is not None:
+            return answer
+        if limit is not None and time.monotonic() >= started + limit:
+            raise _WaitTimeoutError(f"not {'decided' if params.get('for') == 'result' else 'training'} after {limit} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def _first_step(service: ServiceClient) -> Any:
+    tasks = service.get(api_path("tf", "progress"))["tasks"]
+    first = next((task for task in tasks if task["step"] is not None), None)
+    return first and {"verdict": None, "reason": None, "task": first["name"], "step": first["step"]}
+
+
+def _show_wait(answer: Mapping[str, Any], params: Params) -> Renderable:
+    if "step" not in answer:
+        return _show_result(answer, params)
+    return (Line((Word("training", "good"), f": {answer['task']} is at step {format_number(answer['step'])}")),)
 
 
 # --- config
@@ -312,7 +371,23 @@ COMMANDS = (
         get("tf/result"),
         _show_result,
         exit_code=_exit_code,
-        accepts_ended=True,
+        show_ended=_show_result,
+    ),
+    Command(
+        "wait",
+        "Wait for the result; the exit code tells it.",
+        _wait,
+        _show_wait,
+        (SERVICE,),
+        (
+            CommandOption(
+                "timeout", "Maximum time to wait; then exit with 124.", "number", metavar="SECONDS", minimum=0
+            ),
+            CommandOption("for", "Wait for this.", choices=("result", "training"), default="result"),
+        ),
+        exit_code=lambda answer: 0 if "step" in answer else _exit_code(answer),
+        show_ended=_show_result,
+        examples=("", "mnist --timeout 3600", "--for training"),
     ),
     Command(
         "endpoints",

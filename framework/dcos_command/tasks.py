@@ -1,17 +1,160 @@
-"""`tasks`, `why`, `cluster`, `pod ...`: show and control the tasks."""
+"""`status`, `list`, `open`, `tasks`, `why`, `pod`: show services, control tasks."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
+import time
+import webbrowser
+from getpass import getuser
 from typing import Any, Iterator, Mapping, Sequence
+from urllib.parse import quote, urlsplit
 
 from .client import ServiceClient, api_path
-from .command import Command, CommandArgument, CommandOption, Fetch, Params, get, show_json, show_names
-from .errors import RefusedError
-from .output import Line, Renderable, Table, Word, dim, status_word
+from .command import SERVICE, Command, CommandArgument, CommandOption, Fetch, Params, get, show_json, show_names
+from .errors import CommandError, RefusedError
+from .output import Line, Renderable, Table, Word, dim, local_time, status_word
+from .service import format_duration, format_number
 
 _NOT_FOUND = 404
 TASK = CommandArgument("task", "task", help="Name of the task.", example="worker-0")
+
+
+# --- status, list, open
+
+_EVENTS = 5  # events of `status`
+_ACTIVITIES = {
+    **dict.fromkeys(("training", "running", "succeeded"), "good"),
+    **dict.fromkeys(("fetching", "importing", "connecting"), "busy"),
+    **dict.fromkeys(("queued", "restarting", "stalled", "paused", "stopping", "stopped"), "wait"),
+    **dict.fromkeys(("frozen", "failed", "unreachable"), "bad"),
+}
+
+
+def page_of(service: ServiceClient) -> str:
+    """URL of the web page; for a local run with its token, which is this user's own."""
+    return f"{service.url}/" + (f"#token={quote(service.token)}" if service.run and service.token else "")
+
+
+def _overview(service: ServiceClient) -> Any:
+    """The overview, with `activity` and the address of the page."""
+    overview = service.get(api_path("tf", "overview"))
+    word = "failed" if overview["refused"] else overview.get("activity") or overview["verdict"] or "unknown"
+    return {**overview, "activity": word, "page": page_of(service)}
+
+
+def _activity(word: str) -> Word:
+    return Word(word.upper(), _ACTIVITIES.get(word, ""))
+
+
+def _trainer(overview: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The leader if it reports steps, else the first task that does, else nothing."""
+    tasks = [task for task in overview["tasks"] if task.get("step") is not None]
+    return next((task for task in tasks if task["name"] == overview["leader"]), tasks[0] if tasks else {})
+
+
+def _status(service: ServiceClient, _params: Params) -> Any:
+    events = service.get(api_path("events"), limit=str(_EVENTS))
+    return {**_overview(service), "pending": service.get(api_path("pending"))["tasks"], "events": events["events"]}
+
+
+def _show_status(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
+    yield Line((Word(answer["service"], "strong"), "  ", _activity(answer["activity"]), "  ", dim(answer["page"])))
+    if why := answer["refused"] or answer["reason"] or answer.get("detail"):
+        yield Line((f"  {why}",))
+    if progress := _training(_trainer(answer)):
+        yield Line((f"  {progress}",))
+    rows = [
+        (
+            task["name"],
+            _activity(task.get("activity") or task["state"]),
+            format_number(task.get("step")),
+            task["hostname"] or "-",
+            dim(task["message"]),
+        )
+        for task in answer["tasks"]
+    ]
+    yield Table(("task", "doing", "step", "agent", "what"), rows, empty="No task has been launched yet.")
+    for entry in answer["pending"]:
+        yield Line(
+            (Word(f"{entry['name']} waits", "wait"), f": {'; '.join(entry['reasons']) or 'no reason known yet'}")
+        )
+    yield from (Line((Word(notice, "wait"),)) for notice in answer["notices"])
+    yield from (Line((dim(local_time(event["time"])), "  ", event["message"])) for event in answer["events"])
+
+
+def _training(task: Mapping[str, Any]) -> str:
+    """Return such as `step 406 of 700, 58 %, loss 0.03, 0:18 left`; empty: no step."""
+    if not task:
+        return ""
+    step, total, left = task["step"], task.get("total"), task.get("seconds_left")
+    parts = [f"step {format_number(step)}{f' of {format_number(total)}, {100 * step / total:.0f} %' if total else ''}"]
+    parts += [f"loss {format_number(task['loss'], '.4g')}"] if task.get("loss") is not None else []
+    for name, unit in (("steps_per_second", "steps/s"), ("examples_per_second", "examples/s")):
+        parts += [f"{format_number(task[name], '.1f')} {unit}"] if task.get(name) is not None else []
+    return ", ".join([*parts, *([f"{format_duration(left)} left"] if left is not None else [])])
+
+
+def _list(services: Sequence[ServiceClient]) -> Any:
+    """State and age (in s) of each service; name and page if it does not answer."""
+    return {"services": [_list_entry(service) for service in services]}
+
+
+def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
+    try:
+        overview = _overview(service)
+        oldest = service.get(api_path("configurations"))[-1:]
+        made = [service.get(api_path("configurations", name)).get("at") for name in oldest]
+    except CommandError as error:
+        return {"name": service.name, "activity": None, "error": str(error), "page": page_of(service)}
+    trainer, age = _trainer(overview), time.time() - made[0] if made and made[0] else None
+    values = {name: trainer.get(name) for name in ("step", "total", "loss")}
+    return {"name": overview["service"], **{n: overview[n] for n in ("activity", "page")}, **values, "age": age}
+
+
+def _show_list(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    rows = [
+        (
+            entry["name"] or "-",
+            _activity(entry["activity"]) if entry["activity"] else Word("NO ANSWER", "bad"),
+            "/".join(format_number(value) for value in (entry.get("step"), entry.get("total")) if value is not None)
+            or "-",
+            format_number(entry.get("loss"), ".4g"),
+            format_duration(entry.get("age")),
+            entry["page"],
+        )
+        for entry in answer["services"]
+    ]
+    yield Table(("name", "doing", "step", "loss", "age", "page"), rows, empty="No service runs.")
+
+
+def _page(service: ServiceClient, _params: Params) -> Any:
+    service.get(api_path("tf", "overview"))  # raises UnreachableError if the scheduler does not answer
+    return {"page": page_of(service), "ssh": _tunnel(service.url, os.environ)}
+
+
+def _tunnel(url: str, environment: Mapping[str, str]) -> str:
+    """The command for the user's own machine, if this one is reached by SSH."""
+    address, connection = urlsplit(url), environment.get("SSH_CONNECTION", "").split()
+    if address.hostname not in ("127.0.0.1", "localhost") or len(connection) != 4:
+        return ""
+    return f"ssh -N -L {address.port}:{address.hostname}:{address.port} {getuser()}@{connection[2]}"
+
+
+def _open_page(answer: Mapping[str, Any], params: Params) -> Renderable:
+    """Show the address, and open it where a window can appear."""
+    graphical = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
+    if answer["ssh"]:
+        yield f"on your own machine, run: {answer['ssh']}"
+        yield f"and open: {answer['page']}"
+    else:
+        yield f"page: {answer['page']}"
+        if graphical and not params.get("print") and not webbrowser.open(answer["page"]):
+            yield "no browser can be started; open the address yourself"
+
+
+# --- tasks, why, cluster, pod
 
 
 def _show_tasks(answer: Mapping[str, Any], _params: Params) -> Renderable:
@@ -121,6 +264,28 @@ def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
 
 
 COMMANDS = (
+    Command(
+        "status",
+        "Show training, tasks, reasons for waiting and events.",
+        _status,
+        _show_status,
+        (SERVICE,),
+    ),
+    Command(
+        "list",
+        "List the services with their state and progress.",
+        lambda service, _: _list([service]),
+        _show_list,
+        fetch_all=_list,
+    ),
+    Command(
+        "open",
+        "Open the web page in a browser.",
+        _page,
+        _open_page,
+        (SERVICE,),
+        (CommandOption("print", "Print the address only.", "flag"),),
+    ),
     Command("tasks", "List the tasks with state, agent and last message.", get("tasks"), _show_tasks),
     Command("why", "Show why tasks are pending.", _why, _show_why, (_ANY_TASK,)),
     Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path, app_id, installation_of
-from .command import Command, CommandArgument, CommandOption, Params, show_json, show_message
+from .command import SERVICE, Command, CommandArgument, CommandOption, Params, show_json, show_message
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
 from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, rollout_plan
@@ -344,6 +344,46 @@ def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
     return last_step.message
 
 
+# --- cancel
+
+
+def _preview_cancel(service: ServiceClient, _params: Params) -> tuple[Renderable, Params]:
+    """What is stopped. Raise NothingToDoError if the job has already ended."""
+    try:
+        overview = service.get(api_path("tf", "overview"))
+    except UnreachableError:
+        if service.run is None:
+            raise
+        return (), {}  # the run is ending
+    if overview["verdict"]:
+        raise NothingToDoError(_already_ended(overview))
+    live = ", ".join(task["name"] for task in overview["tasks"] if task.get("live"))
+    return (f"{overview['service']} {overview.get('activity') or 'runs'}; stops {live or 'before its first task'}",), {}
+
+
+def _already_ended(answer: Mapping[str, Any]) -> str:
+    return f"{answer['service']} has already ended: {answer['verdict']}: {answer['reason']}"
+
+
+def _cancel(service: ServiceClient, params: Params) -> Any:
+    if service.run is None:
+        return _uninstall(service, params)
+    if service.run.result() is None:
+        service.run.cancel()
+    deadline = time.monotonic() + params["timeout"]
+    while (result := service.run.result()) is None:
+        if time.monotonic() > deadline:
+            raise CommandError(f"{service.name} still runs after {params['timeout']} s; it is being stopped")
+        time.sleep(_POLL_SECONDS)
+    return {**result, "service": service.name}
+
+
+def _show_cancel(answer: Mapping[str, Any], params: Params) -> Renderable:
+    if "results" in answer:
+        return _show_uninstall(answer, params)
+    return (f"{answer['service']}: {answer['verdict']}: {answer['reason']}",)
+
+
 def _removal_plan(service: ServiceClient) -> Mapping[str, Any]:
     try:
         plan: Mapping[str, Any] = fetch_plan(service, "deploy")
@@ -379,6 +419,7 @@ def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument)
     return Command(words, help_text, plan_command(verb), show_message, arguments)
 
 
+_TIMEOUT = CommandOption("timeout", "Maximum time to wait.", "number", metavar="SECONDS", default=TIMEOUT, minimum=0)
 _FORCE = CommandOption("force", "Overwrite options in DC/OS that are not in effect yet.", "flag")
 _ID = CommandArgument("id", "config", required=False, help="Id of a configuration, see `config list`.", example="ID")
 COMMANDS = (
@@ -415,6 +456,18 @@ COMMANDS = (
     _control("update force-complete", "Mark the update, a phase or a step as complete.", "forceComplete", PHASE, STEP),
     Command("update package-versions", "Show the package version, upgrades and downgrades.", _versions, show_json),
     Command(
+        "cancel",
+        "Stop the job as Ctrl-C does, and remove the service.",
+        _cancel,
+        _show_cancel,
+        (SERVICE,),
+        (_TIMEOUT,),
+        preview=_preview_cancel,
+        confirm="Stop the job?",
+        show_ended=lambda answer, _: (_already_ended(answer),),
+        examples=("", "mnist --yes"),
+    ),
+    Command(
         "uninstall",
         "Remove the service with its tasks and its state.",
         _uninstall,
@@ -422,7 +475,7 @@ COMMANDS = (
         (),
         (
             CommandOption("no-wait", "Do not wait until the service is removed.", "flag"),
-            CommandOption("timeout", "Maximum time to wait.", "number", metavar="SECONDS", default=TIMEOUT, minimum=0),
+            _TIMEOUT,
         ),
         confirm="Remove the service, its tasks and its stored state?",
         examples=("", "--yes --no-wait"),

@@ -32,5 +32,6 @@ def test_errors_have_kind_exit_code_and_http_status(root) -> None:
     for error in below(root):
         assert error.__name__.endswith("Error")
         assert error.kind.replace("_", "").isalpha()
-        assert error.exit_code in ({0} if error is NothingToDoError else {1, 2, 3})
+        # 124: `wait --timeout`, as of timeout(1).
+        assert error.exit_code in ({0} if error is NothingToDoError else {1, 2, 3, 124})
         assert error is NothingToDoError or 400 <= error.http_status < 600

@@ -7,6 +7,7 @@ import os
 import random
 import time
 import traceback
+import webbrowser
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from kit.http_server import HttpServer, QuietHandler
 
 #: Seconds of the fuzzer, as in kit.fuzzing.
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
-EXIT_CODES = {0, 1, 2, 3, 4, 5}
+EXIT_CODES = {0, 1, 2, 3, 4, 5, 124}
 _STEP = {"name": "worker-0", "status": "STARTING", "message": "m"}
 _PHASE = {"name": "worker", "status": "STARTING", "strategy": "serial", "steps": [_STEP]}
 _TASK = {
@@ -50,6 +51,7 @@ _EVENT = {"message": "m", "time": 1000.0, "task": "worker-0", "warning": True}
 _CHANGE = {"option": "worker.count", "old": 1, "new": 2}
 #: One object with the fields of every answer; a mutation spoils some of them.
 VALID = {
+    "apps": [{"id": "/x", "labels": {"DCOS_PACKAGE_NAME": "tensorflow"}}],
     "phases": [_PHASE],
     "errors": ["e"],
     "strategy": "serial",
@@ -98,6 +100,13 @@ VALID = {
     "pending": [],
     "resources": {"gpus": 0},
 }
+_OVERVIEW = {
+    **dict.fromkeys(("service", "verdict", "reason", "refused", "detail"), ""),
+    "activity": "training",
+    "leader": "worker-0",
+    "tasks": [{**_TASK, "hostname": "a", "state": "running", "total": 9, "activity": "training"}],
+    "notices": ["n"],
+}
 _OFFER = {"timestamp": 1000, "explanation": ["no cpus"], "pod-instance-name": "ps-0", "outcome": "fail"}
 _NAMES = ["deploy", "worker-0", "update"]
 _ODD = ("1e999", "NaN", "-1", "1" * 400, "1e308", '"\\ud800"', '"\\u001b]0;x"', "[" * 400 + "]" * 400, "null", "")
@@ -112,6 +121,8 @@ class Answers:
     def valid(self, path: str) -> Any:
         if path.endswith(("/plans", "/pod", "/configurations", "/properties", "Id", "/endpoints")):
             return list(_NAMES)
+        if path.endswith("/overview"):
+            return copy.deepcopy(_OVERVIEW)
         if path.endswith("/offers"):
             return {**VALID, "offers": [copy.deepcopy(_OFFER)]}
         return {"agent": ["ps-0"]} if path.endswith("/reservations") else copy.deepcopy(VALID)
@@ -187,7 +198,7 @@ def arguments_of(command: Any, options: Path, chance: random.Random) -> list[str
     flags = [f"--{each.name}" for each in command.options if each.type == "flag" and chance.random() < 0.4]
     flags = [flag for flag in flags if flag != "--stderr"]
     flags += ["--options", str(options)] if command.words == "update start" else []
-    flags += ["--timeout", "0"] if command.words == "uninstall" else []
+    flags += ["--timeout", "0"] if command.words in ("uninstall", "cancel", "wait") else []
     return [*words, *flags, *(["--yes"] if command.confirm else []), *(["--json"] if chance.random() < 0.2 else [])]
 
 
@@ -198,6 +209,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, 0.0)
     monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
     monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
+    monkeypatch.setattr(webbrowser, "open", lambda _url: True)
 
 
 @pytest.mark.usefixtures("quick")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
 from dcos_command.errors import CommandError, RefusedError, UnreachableError, UsageError
-from dcos_command.main import DEFAULT_SERVICE, CliProgram
+from dcos_command.main import DEFAULT_SERVICE, CliProgram, find_services
 from dcos_command.transport import ClusterConnection, attached_cluster
 from mesos_local.host.process import ProcessId
 from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, state_home
@@ -56,6 +56,19 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
         names = ", ".join(service.name for service in matches)
         raise UsageError(f"several services run on this machine: {names}; choose one with --name, or --url")
     return matches[0] if matches else _attached(name, local, environment)
+
+
+def all_services(options: ServiceOptions, environment: Mapping[str, str]) -> Sequence[ServiceClient]:
+    """Return the services of this machine and of DC/OS. Raises CommandError."""
+    name = options.name.strip("/")
+    if options.url or environment.get(URL_VARIABLE):
+        return [resolve_service(options, environment)]
+    local = [service for service in _local_services(environment) if name in ("", service.name)]
+    try:
+        attached_cluster(environment)
+    except CommandError:
+        return local
+    return [*local, *find_services(options, environment)]
 
 
 def _on_dcos(name: str, cluster: ClusterConnection) -> ServiceClient:
@@ -172,4 +185,4 @@ class RunLogs(ServiceClient):
 
 
 #: How the commands that ask a service find it and print.
-SERVICE_PROGRAM = CliProgram(resolve_service, screen, os.environ, ended=last_result)
+SERVICE_PROGRAM = CliProgram(resolve_service, all_services, screen, os.environ, ended=last_result)

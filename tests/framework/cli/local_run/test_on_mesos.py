@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 
@@ -143,3 +144,37 @@ def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path
     process.communicate(timeout=PATIENCE)
     code, out, _ = run("result", "--name", "small")
     assert (1, "failed: ") == (code, out[:8])
+
+
+@pytest.mark.mesos
+def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -> None:
+    """From another terminal; the exit codes are those of docs/cli.md."""
+    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
+    home.pop("SSH_CONNECTION", None)
+    assert (0, "No service runs.\n") == run("list")[:2]
+    assert [3, 3, 3, 3] == [run(words)[0] for words in ("status", "wait", "cancel", "open")]
+    go = tmp_path / "go"
+    program = (
+        f"touch {go}.$TASK_NAME; until [ -e {go} ]; do sleep 0.1; done; echo 'step 3/10 loss 0.5'; exec sleep 1000"
+    )
+    process = start("local", "run", options(tmp_path, program))
+    wait_for(Path(f"{go}.worker-0"), Path(f"{go}.worker-1"))
+    assert 124 == run("wait", "--timeout", "1", "--for", "training")[0]
+    go.touch()
+    code, out, _ = run("wait", "small", "--for", "training")
+    assert (0, "training: ") == (code, out[:10])
+    _, row = run("list")[1].splitlines()
+    assert ["small", "TRAINING", "3/10", "0.5"] == row.split()[:4]
+    status = run("status", "small")[1]
+    assert "step 3 of 10, 30 %, loss 0.5" in status
+    page = run("open", "--print")[1].removeprefix("page: ").strip()
+    assert page in status
+    with urllib.request.urlopen(page) as answer:
+        assert b"<html" in answer.read()
+
+    assert 2 == run("cancel", "small")[0]
+    assert (0, "small: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
+    process.communicate(timeout=PATIENCE)
+
+    assert 4 == run("wait", "small")[0]
+    assert (0, "small has already ended: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
