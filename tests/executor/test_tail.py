@@ -199,7 +199,7 @@ PER_REPLICA = """ValueError: Attempt to convert a value (PerReplica:{
 """
 NO_KERAS = "ImportError: Keras cannot be imported. Check that it is installed.\n"
 FIT = "Model.fit of Keras 3.15 does not work with"
-ADD = 'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service".'
+ADD = 'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service"'
 INSTALL = 'pip install --no-deps "tf_keras~=2.21.0"'
 
 

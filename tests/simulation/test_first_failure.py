@@ -34,7 +34,7 @@ def test_consequences_are_listed_and_first_failure_is_blamed() -> None:
     """The result lists consequences, without killed tasks and later failures."""
     world = without_tolerance()
     play(world, failed("worker-1"), expect.result(Verdict.FAILED), failed("chief-0"), failed("worker-0"))
-    reason = "worker-1 on agent-1 failed: exit code 1; failed 1 time in 3600 s, restart.max_failures is 0"
+    reason = "worker-1 on agent-1 failed: exit code 1; failure 1, restart.max_failures is 0 in 3600 s"
     sentence = f"{reason}; 2 others failed as a consequence: chief-0, worker-0"
 
     assert (reason, sentence) == (world.state.stored.result.reason, world.state.stored.result.sentence)

@@ -123,7 +123,7 @@ def test_repeated_failure_ends_job_after_max_failures() -> None:
     play(world, send.wait(10.0), send.offers(), send.running(), error, expect.result(Verdict.FAILED))
 
     assert (
-        "worker-1 on agent-1 failed: exit code 3; failed 3 times in 3600 s, restart.max_failures is 2"
+        "worker-1 on agent-1 failed: exit code 3; failure 3, restart.max_failures is 2"
         in world.state.stored.result.reason
     )
 

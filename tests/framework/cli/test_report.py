@@ -59,6 +59,61 @@ def test_report_tells_the_most_memory_used(tmp_path: Path) -> None:
     assert "  memory    worker-0 0.98 of 1.0 GB at most (not enforced on this machine)" in summary_lines(report)
 
 
+TRACEBACK = """Traceback (most recent call last):
+  File "/box/train.py", line 9, in <module>
+    step()
+  File "/box/train.py", line 31, in step
+    raise ValueError("nan")
+ValueError: nan
+"""
+LAUNCH = '{"t": %d, "launched": "t%d", "task": "worker-0", "generation": 1, "agent": "a", "address": "a:1"}\n'
+ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("message", "why", "stderr", "expected"),
+    [
+        (
+            "ValueError: nan (train.py:31), exit code 1; hint: try less",
+            "; the same error twice",
+            TRACEBACK,
+            [
+                "digits failed in 1:01: worker-0: ValueError: nan (train.py:31), exit code 1",
+                "  hint      try less",
+                "  failed    2 times, at step 30; the same error twice",
+                '  where     train.py:31 in step: raise ValueError("nan")',
+            ],
+        ),
+        (
+            "exit code 3; stderr: a",
+            "",
+            "a\n",
+            [
+                "digits failed in 1:01: worker-0 on agent failed: exit code 3; stderr: a",
+                "  failed    2 times, at step 30",
+                "  worker-0: failed on agent",
+                "    worker-0 | a",
+            ],
+        ),
+    ],
+)
+def test_failure_is_reported_once(tmp_path: Path, message: str, why: str, stderr: str, expected: list[str]) -> None:
+    """The cause, what to do, how often, and the line of the program."""
+    (tmp_path / "stderr").write_text(stderr)
+    folder = RunFolder(tmp_path)
+    progress = '{"t": 2, "progress": "worker-0", "step": 30}\n'
+    folder.scheduler.mkdir()
+    folder.recording.write_text(LAUNCH % (1, 1) + progress + ENDED % (3, 1) + LAUNCH % (4, 2) + ENDED % (5, 2))
+    is_own = message.startswith("ValueError")
+    start = f"worker-0: {message}" if is_own else f"worker-0 on agent failed: {message}"
+    seen = replace(SEEN, tasks=(replace(WORKER, message=message),), reason=start + why)
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
+
+    report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, SecretRedactor([])))
+
+    assert expected == list(summary_lines(report))[: len(expected)]
+
+
 def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     """Of many launches, the first and the latest ones."""
     launches = {f"worker-0__{number}": tmp_path / str(number) for number in range(1, 14)}

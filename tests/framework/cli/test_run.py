@@ -66,7 +66,7 @@ def test_failing_task_fails_the_job(run, tmp_path: Path) -> None:
     code, out, err = run("local", "run", options(tmp_path, WORKER_0.format("exit 3"), restart=ONCE))
 
     assert 1 == code, err
-    assert "small failed after" in out
+    assert "small failed in" in out
     assert "worker-0 on agent-" in out
     assert "exit code 3" in out
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from collections import Counter
@@ -91,7 +92,7 @@ def test_dead_node_ends_the_run(start, tmp_path: Path, home) -> None:
     code, out, err = finished(process)
 
     assert 1 == code
-    assert "small failed after" in out
+    assert "small failed in" in out
     assert "agent-1 has exited" in out
     assert "Traceback" not in err
     (run,) = (tmp_path / "state" / "dcos-tensorflow" / "runs").iterdir()
@@ -185,6 +186,46 @@ def test_program_that_can_never_run_ends_job(
     ended = {item["task"]: item for item in record["launches"] if item["exit_code"]}
     assert launches == max(Counter(item["task"] for item in record["launches"] if item["ended"]).values())
     assert record["submitted"] + record["seconds"] - max(item["ended"] for item in ended.values()) < 5
+
+
+CRASHES = """import os
+import sys
+import time
+
+import tf_executor
+
+
+def train_step(step):
+    tf_executor.report(step=step, total=700)
+    raise ValueError("nan in gradients")
+
+
+if os.environ["TASK_NAME"] != "worker-0":
+    time.sleep(3600)
+train_step(30)
+"""
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: bool) -> None:
+    """With its restarts; the cause comes first, then where it happened."""
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "train.py").write_text(CRASHES)
+    service = {"job_url": shutil.make_archive(str(tmp_path / "program"), "zip", folder)} if packed else {}
+    prefix = "" if packed else f"{folder}/"
+
+    path = options(tmp_path, f"python {prefix}train.py", service=service, restart={"backoff": 0.0})
+    code, out, _ = run("local", "run", path)
+
+    first, failed, where = out.splitlines()[:3]
+    assert 1 == code
+    assert re.fullmatch(
+        rf"small failed in 0:\d\d: worker-0: ValueError: nan in gradients \({prefix}train.py:10\), exit code 1", first
+    )
+    assert failed == "  failed    4 times, at steps 30, 30, 30, 30; failure 4, restart.max_failures is 3 in 3600 s"
+    assert where == f'  where     {prefix}train.py:10 in train_step: raise ValueError("nan in gradients")'
+    assert 1 == out.count("ValueError: ")
 
 
 def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,8 @@ from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment
 from tf_scheduler.history.database import RunDatabase
-from tf_scheduler.history.model import Run
-from tf_scheduler.history.record import RUNNING, read_recording, service_run
+from tf_scheduler.history.model import Run, leading_task
+from tf_scheduler.history.record import RUNNING, Recording, read_recording, service_run
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
@@ -37,7 +38,7 @@ from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report.page import render_page
 
 from .follow import FollowResult, sandbox_of
-from .view import memory_text
+from .view import clock, memory_text
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
@@ -45,6 +46,10 @@ LOST = "lost"
 _MAX_EARLIER_LOGS = 10
 #: Lines of the error output of a failed task.
 _ERROR_LINES = 5
+#: Lines of the error output in which a traceback is searched.
+_TRACEBACK_LINES = 1000
+#: Between a failure and its remedy in messages of the executor, and a place in a program.
+_HINT, _PLACE = "; hint: ", re.compile(r"\((\S+):(\d+)\)")
 #: Names in one line of the summary.
 _MAX_LISTED = 5
 #: States that need no explanation.
@@ -193,10 +198,11 @@ def build_report(
     redactor: OutputRedactor,
 ) -> Report:
     """Return the report of a run, and keep the logs of its tasks in its folder."""
-    overview = result.overview
+    overview, outcome = result.overview, _outcome(result)
     return {
         "service": spec.name,
-        **_outcome(result),
+        **outcome,
+        "failure": _failure(overview, outcome, cluster, folder, redactor) if overview else None,
         "seconds": round(seconds, 1),
         "framework_id": overview.framework_id if overview else None,
         "run": str(folder.path),
@@ -219,6 +225,51 @@ def _outcome(result: FollowResult) -> dict[str, str]:
         return {"state": "refused", "reason": overview.refused}
     stopped = result.stop_reason or (overview is not None and overview.verdict)
     return {"state": Verdict.STOPPED.value if stopped else Verdict.FAILED.value, "reason": trouble}
+
+
+def _failure(
+    overview: Overview, outcome: Mapping[str, str], cluster: LocalCluster, folder: RunFolder, redactor: OutputRedactor
+) -> Report | None:
+    """Return the failure of a task that has ended the job; None without one."""
+    reason = outcome["reason"]
+    for task in overview.tasks if outcome["state"] == Verdict.FAILED.value else ():
+        starts = (f"{task.name}: {task.message}", f"{task.name} on {task.hostname} failed: {task.message}")
+        start = next((start for start in starts if reason.startswith(start)), "")
+        if not start or not task.message:
+            continue
+        cause, _, hint = start.partition(_HINT)
+        sandbox = sandbox_of(cluster, overview, task)
+        lines = [] if sandbox is None else redactor.last(task.name, sandbox / "stderr", _TRACEBACK_LINES)
+        return {
+            "task": task.name,
+            "cause": cause,
+            "hint": hint,
+            "steps": _failed_steps(task.name, read_recording(folder.recording)),
+            "why": reason[len(start) :].removeprefix("; "),
+            "where": _where(cause, lines),
+        }
+    return None
+
+
+def _failed_steps(task: str, recorded: Recording) -> list[int | None]:
+    """Return the last step of each failed launch of a task; None without progress."""
+    failed = [launch for launch in recorded.launches if launch.task == task and launch.exit_code]
+    points = recorded.curves.get(task) or recorded.curves.get(leading_task(recorded.curves) or "", ())
+    return [
+        next((item.step for item in reversed(points) if launch.launched <= item.time <= (launch.ended or 0.0)), None)
+        for launch in failed
+    ]
+
+
+def _where(cause: str, lines: Sequence[str]) -> str:
+    """Return a line such as `train.py:31 in step: raise ValueError()`."""
+    place = _PLACE.search(cause)
+    if place is None:
+        return ""
+    frame = re.compile(rf'  File ".*{re.escape(place[1])}", line {place[2]}, in (.+)')
+    number, found = next(((n, found) for n, line in enumerate(lines) if (found := frame.match(line))), (0, None))
+    source = lines[number + 1].strip() if found and number + 1 < len(lines) else ""
+    return f"{place[1]}:{place[2]} in {found[1]}: {source}" if found and source else ""
 
 
 def _task(
@@ -287,12 +338,17 @@ def _bytes(path: Path) -> int:
 
 def summary_lines(report: Report) -> Iterator[str]:
     """Yield the report as a few lines for people."""
-    yield f"{report['service']} {report['state']} after {report['seconds']} s: {report['reason']}"
+    failure = report["failure"]
+    when = f"{'after' if report['state'] == Verdict.STOPPED.value else 'in'} {clock(report['seconds'])}"
+    yield f"{report['service']} {report['state']} {when}: {failure['cause'] if failure else report['reason']}"
+    yield from _failure_lines(failure) if failure else ()
     if report["progress"]:
         yield f"  progress  {report['progress']}"
     if restarted := [task["name"] for task in report["tasks"] if task["earlier_logs"]]:
         yield f"  restarted {_listed(restarted)} (logs of the first launch: {restarted[0]}.1)"
     for task in report["tasks"]:
+        if failure and task["name"] == failure["task"] and failure["where"]:
+            continue
         if task["state"] not in _EXPECTED_STATES:
             yield f"  {task['name']}: {task['state']} on {task['agent']}"
         yield from (f"    {task['name']} | {line}" for line in task["last_lines"])
@@ -308,6 +364,16 @@ def summary_lines(report: Report) -> Iterator[str]:
     yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {report['checkpoints']}"
     yield f"  logs      {report['run']}/logs"
     yield f"next: dcos-tensorflow history show {Path(report['run']).name} --report page.html"
+
+
+def _failure_lines(failure: Report) -> Iterator[str]:
+    if failure["hint"]:
+        yield f"  hint      {failure['hint']}"
+    count, steps = len(failure["steps"]), [str(step) for step in failure["steps"] if step is not None]
+    at = f", at step{'s' * (len(steps) > 1)} {_listed(steps)}" if steps else ""
+    yield f"  failed    {count} time{'s' * (count != 1)}{at}{'; ' * bool(failure['why'])}{failure['why']}"
+    if failure["where"]:
+        yield f"  where     {failure['where']}"
 
 
 def _listed(names: list[str]) -> str:

@@ -170,10 +170,10 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
             return f"{failed}; each launch would fail in this way (restart.fail_fast)"
         if _is_broken(state, change, recovery):
             # The earlier launch may be that of a peer, with which the task restarted.
-            return f"{failed}; two launches failed in this way before the first step (restart.fail_fast)"
+            return f"{failed}; the same error twice before the first step (restart.fail_fast)"
     if counts and exhausted(policy, recovery.failures, change.now):
-        times = f"{len(recovery.failures)} time{'s' * (len(recovery.failures) > 1)}"
-        return f"{failed}; failed {times} in {policy.window:g} s, restart.max_failures is {policy.max_failures}"
+        limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
+        return f"{failed}; failure {len(recovery.failures)}, {limit}"
     if (
         policy.max_uncounted
         and len(recovery.uncounted) > policy.max_uncounted

@@ -253,7 +253,7 @@ def test_second_end_with_same_error_before_first_step_fails_job() -> None:
     assert result is not None
     assert Verdict.FAILED is result.verdict
     cause = "worker-0: KeyError: 1 (a.py line 2), exit code 1"
-    why = "two launches failed in this way before the first step (restart.fail_fast)"
+    why = "the same error twice before the first step (restart.fail_fast)"
     assert f"{cause}; {why}" == result.sentence
 
 
@@ -266,7 +266,7 @@ def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
 
     assert result is not None
     assert result.sentence.startswith("worker-1 on ")
-    assert "two launches failed in this way before the first step" in result.sentence
+    assert "the same error twice before the first step" in result.sentence
 
 
 BROKEN = with_history(last_end=LIKE_ERROR)
