@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from marshmallow import Schema, fields
 
+from tf_scheduler.cli.commands.options import COMMON_OPTIONS
 from tf_scheduler.options.environment import variable_name
 from tf_scheduler.options.generate import json_default, option_type
-from tf_scheduler.options.schema.document import Option, Options, options_of
+from tf_scheduler.options.schema.document import OPTIONS, Option, Options, options_of
 from tf_scheduler.options.schema.fields import RecordList
 
 _HEAD = """\
@@ -23,6 +25,12 @@ beta-tensorflow (0.2.0-1.5.0) work unchanged, because names, types and defaults 
       "service": {"name": "mnist", "command": "python train.py", "job_url": "https://example.com/train.py"},
       "worker": {"count": 4, "mem": 8192}
     }
+
+This page is generated from the schema by `scripts/generate-options`.
+"""
+
+_TAIL = """\
+## Commands
 
 | command | purpose |
 | --- | --- |
@@ -47,6 +55,8 @@ form for `dcos package install`; write the program's URL into `job_url`.
 The shell completes commands, files and the options of `explain` after
 `eval "$(_DCOS_TENSORFLOW_COMPLETE=bash_source dcos-tensorflow)"` (for zsh: `zsh_source`, for fish: `fish_source`).
 
+## Values and updates
+
 Unknown names are errors. Options without effect are accepted with a warning. Options that name no program
 (`service.command`, `service.job_url`, `service.job_name` or the `command` of a job) run the package's check job, which
 connects all tasks to each other.
@@ -69,15 +79,26 @@ quotes, and other values as JSON: `WORKER_COUNT=4`, `USE_TENSORBOARD=true`, `RES
 `SERVICE_ENVIRONMENT=[{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "2"}]`. DC/OS cannot render lists of objects as JSON, so
 that in the variables of the package's app the control character 0x1e ends each entry of a list, and 0x1f ends each
 field of an object.
-
-This page is generated from the schema by `scripts/generate-options`.
 """
 
 
 def options_page() -> str:
     """Return the content of docs/options.md."""
     schema = Options()
-    return "\n".join([_HEAD, *(_section(name, field) for name, field in schema.fields.items())])
+    sections = (_section(name, field) for name, field in schema.fields.items())
+    return "\n".join([_HEAD, *_common(list(schema.fields)), _TAIL, *sections])
+
+
+def _common(sections: list[str]) -> Iterator[str]:
+    """Yield the options that most jobs set, and links to the sections with all others."""
+    options = {str(option): option for option in OPTIONS}
+    yield "## Common options\n"
+    yield "Most jobs set only some of these. `worker` stands for any job, for example `chief` or `gpu_worker`.\n"
+    yield "| option | type | default | meaning |\n| --- | --- | --- | --- |"
+    for name in COMMON_OPTIONS:
+        option = options[name]
+        yield f"| `{name}` | {option_type(option)} | {_default(option)} | {_meaning(option)} |"
+    yield f"\nAll others: {', '.join(f'[{name}](#{name})' for name in sections)}.\n"
 
 
 def _section(name: str, field: fields.Field[Any]) -> str:
@@ -98,16 +119,19 @@ def _page_part(name: str, description: str, options: tuple[Option, ...]) -> str:
 
 
 def _row(option: Option) -> str:
-    default = "" if option.default is None else f"`{_escaped(_json(json_default(option)))}`"
     cells = (
         f"`{option}`",
         option_type(option),
-        default,
+        _default(option),
         _meaning(option),
         option.on_update.value,
         f"`{variable_name(option)}`",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _default(option: Option) -> str:
+    return "" if option.default is None else f"`{_escaped(_json(json_default(option)))}`"
 
 
 def _meaning(option: Option) -> str:

@@ -1,10 +1,12 @@
 """docs/options.md and `options explain`."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from options_page import options_page
+from tf_scheduler.cli.commands.options import COMMON_OPTIONS
 from tf_scheduler.options.environment import variable_name
 from tf_scheduler.options.generate import explain
 from tf_scheduler.options.schema.document import OPTIONS
@@ -23,6 +25,18 @@ def test_options_page_has_every_option(option) -> None:
     (line,) = [line for line in options_page().splitlines() if f"`{variable_name(option)}`" in line]
 
     assert (str(option) in ("secrets", "volumes")) == (not line.startswith(f"| `{option}` | "))
+
+
+def test_options_page_begins_with_common_options() -> None:
+    """The dozen come before the other 240; the sections are linked, and exist."""
+    lines = options_page().splitlines()
+    common = lines.index("## Common options")
+    rows = [line for line in lines[common : lines.index("## Commands")] if line.startswith("| `")]
+    links = re.findall(r"\]\(#(\w+)\)", lines[lines.index("## Commands") - 2])
+
+    assert common < 20
+    assert list(COMMON_OPTIONS) == [row.split("`")[1] for row in rows]
+    assert {line.removeprefix("## ") for line in lines if re.fullmatch(r"## [a-z_]+", line)} == set(links)
 
 
 def test_explain_has_all_facts() -> None:

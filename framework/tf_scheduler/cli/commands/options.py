@@ -54,7 +54,7 @@ force_option = click.option("--force", is_flag=True, help="Replace an existing f
 ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="No effect: output is always JSON.")
 
 #: Options that most jobs set, in the order of an options file.
-_COMMON = (
+COMMON_OPTIONS = (
     *("service.name", "service.strategy", "service.job_url", "service.command", "service.data", "service.environment"),
     *("service.python", "service.checkpoint_dir", "worker.count", "worker.cpus", "worker.mem"),
     "parameter_server.count",
@@ -193,7 +193,7 @@ def explain(path: str, as_json: bool) -> None:
     Without PATH, explain the options that most jobs set, and list the sections.
     """
     if not path:
-        texts = {name: explained(option) for name in _COMMON for option in OPTIONS if str(option) == name}
+        texts = {name: explained(option) for name in COMMON_OPTIONS for option in OPTIONS if str(option) == name}
         sections = ", ".join(dict.fromkeys(option.path[0] for option in OPTIONS))
         more = f"Further options: `dcos-tensorflow options explain SECTION`, for each of {sections}"
         echo_result(texts, "\n\n".join([*texts.values(), more]), as_json)
