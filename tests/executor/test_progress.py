@@ -199,6 +199,18 @@ def test_detection_follows_what_is_ahead() -> None:
     assert (OUTPUT, 101) == (tracker.message(0.0).source, tracker.message(0.0).step)
 
 
+def test_printed_metrics_stay_current_beside_event_files() -> None:
+    """A program prints its accuracy, and its event files are ahead."""
+    tracker = Tracker("worker-0")
+    tracker.note({"source": OUTPUT, "epoch": 1, "accuracy": 0.3}, 0.0)
+    tracker.note({"source": EVENT_FILES, "step": 100, "loss": 0.5}, 1.0)
+
+    assert tracker.note({"source": OUTPUT, "epoch": 2, "loss": 9.0, "accuracy": 0.9}, 2.0)
+    assert not tracker.note({"source": OUTPUT, "epoch": 3, "loss": 9.0}, 3.0)
+    message = tracker.message(4.0)
+    assert (100, 0.5, {"accuracy": 0.9}, EVENT_FILES) == (message.step, message.loss, message.metrics, message.source)
+
+
 def test_metrics_are_merged_and_limited() -> None:
     """The newest value of the first names."""
     tracker = Tracker("t1")

@@ -61,7 +61,12 @@ class Tracker:
         """Merge a report; return whether it contained a valid value."""
         source = report["source"] if report.get("source") in (EVENT_FILES, OUTPUT) else REPORT
         values, metrics = _valid_values(report), _metrics(report)
-        if not (values or metrics) or not self._is_preferred(source, values.get("step")):
+        if not self._is_preferred(source, values.get("step")):
+            if self.source != EVENT_FILES or not metrics:
+                return False
+            values = {}  # event files have the step; printed metrics must not stop at their first values
+            source = EVENT_FILES
+        if not (values or metrics):
             return False
         if source == REPORT != self.source:  # in other units, perhaps
             self._samples.clear()
