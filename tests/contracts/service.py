@@ -26,6 +26,7 @@ from tf_scheduler.model import events, reasons
 from tf_scheduler.model.effects import Teardown
 from tf_scheduler.model.events import Tick
 from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.runner import Runner
@@ -143,7 +144,7 @@ def stored_again(options: Json, values: Mapping[str, bytes]) -> dict[str, bytes]
 
 def digests(options: Json) -> dict[str, str]:
     """Return the launch digest of each task, and of the service under the empty name."""
-    spec = to_spec(resolve(options))
+    spec = to_spec(resolve(with_stored_defaults(options)))
     return {
         "": spec_index.index_of(spec).target,
         **{task.name: spec_index.config_digest(spec, task.name) for task in spec.tasks()},

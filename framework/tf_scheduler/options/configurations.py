@@ -18,8 +18,9 @@ from tf_scheduler.model.effects import Change, ConfigurationForgotten, Configura
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.state import Configuration, newest_first
 
-from .load import as_lists, resolve
+from .load import as_lists, merge, resolve
 from .schema.document import OPTIONS, mask_options, mask_value
+from .schema.jobs import STORED_DEFAULTS
 from .schema.values import Document
 from .spec import to_spec
 from .update import changed_options
@@ -74,7 +75,7 @@ def rollback_options(
 ) -> Document | None:
     """Resolve stored options and unmask them from `present`; None if now invalid."""
     try:
-        old = resolve(configuration.options, defaults(configuration.options))
+        old = resolve(with_stored_defaults(configuration.options), defaults(configuration.options))
     except OptionsError:
         return None
     for option in OPTIONS:
@@ -88,6 +89,21 @@ def rollback_options(
         elif was == mask_value(option, now):
             option.put(old, now)
     return old
+
+
+def with_stored_defaults(stored: Document) -> dict[str, Any]:
+    """Add the values that are omitted in stored options, but have no default."""
+    return merge(STORED_DEFAULTS, stored)
+
+
+def kept_options(target: Document) -> dict[str, dict[str, Any]]:
+    """Return the options that a running service keeps if an update omits them.
+
+    Otherwise an update of the package could change a number of tasks that was a default at the time of the
+    installation. `target`: stored or resolved options.
+    """
+    present = with_stored_defaults(target)
+    return {section: {name: present[section][name] for name in names} for section, names in STORED_DEFAULTS.items()}
 
 
 def without_defaults(options: Document, provided: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -106,7 +122,7 @@ def without_defaults(options: Document, provided: Mapping[str, Mapping[str, Any]
 def _configuration(
     options: Document, provided: Mapping[str, Mapping[str, Any]], number: int, now: float
 ) -> Configuration:
-    stored = as_lists(without_defaults(mask_options(options), provided))
+    stored = as_lists(without_defaults(mask_options(options), merge(STORED_DEFAULTS, provided)))
     spec = to_spec(options)
     content = json.dumps([spec.name, index_of(spec).target, stored], sort_keys=True)
     return Configuration(str(uuid.uuid5(uuid.NAMESPACE_OID, content)), number, now, index_of(spec).target, stored)

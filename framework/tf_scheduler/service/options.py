@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +20,14 @@ from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.effects import ConfigurationStored, Outcome
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState, newest_first
-from tf_scheduler.options.configurations import SelectedConfiguration, rollback_options, select_configuration
+from tf_scheduler.options.configurations import (
+    SelectedConfiguration,
+    kept_options,
+    rollback_options,
+    select_configuration,
+)
 from tf_scheduler.options.environment import to_document
-from tf_scheduler.options.load import load_lenient, program_is_named, resolve
+from tf_scheduler.options.load import load_lenient, merge, program_is_named, resolve
 from tf_scheduler.options.schema.jobs import names_program
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
@@ -109,7 +115,7 @@ def load_settings(
         _recording(environment),
         lost or LostFrameworks(),
         options["metrics"]["statsd"],
-        OptionsHistory(options, environment, own_spec, uninstalling),
+        OptionsHistory(options, environment, own_spec, uninstalling, document),
         tuple(map(str, security_is_weakened(options))),
         options["scheduler"]["state_acl"] == "required" and not uninstalling,
     )
@@ -193,6 +199,8 @@ class OptionsHistory:
     environment: Mapping[str, str]
     spec_of: Callable[[Document], ServiceSpec]
     uninstalling: bool = False
+    #: `options` without defaults; None: `options` are complete.
+    document: Document | None = None
     #: Decisions of `activate`, for the journal.
     outcomes: list[Outcome] = field(default_factory=list)
     clock: Callable[[], float] = field(default=time.time)
@@ -204,6 +212,9 @@ class OptionsHistory:
         """
         before = restore(self.spec_of(self.options), store)
         history, strict = before.stored.configurations, not self.uninstalling
+        if history and self.document is not None and not self.uninstalling:
+            with suppress(OptionsError):  # then the update is refused because of an option that it cannot change
+                self.options = self._resolved(self.document, self.environment, newest_first(history)[0].options)
         chosen = select_configuration(self.options, history, self._defaults, self.clock(), strict=strict)
         self.options, self.outcomes = chosen.options, [*self._outcomes(chosen, before)]
         for outcome in self.outcomes:
@@ -212,6 +223,11 @@ class OptionsHistory:
             store.apply([write for change in chosen.changes for write in writes(change, before)])
         state = restore(self.spec_of(chosen.options), store, self.clock())
         return replace(state, process=replace(state.process, rejected=chosen.rejected))
+
+    def _resolved(self, document: Document, environment: Mapping[str, str], target: Document) -> Document:
+        """Resolve new options of the service whose previous options are `target`."""
+        defaults = merge(kept_options(target), package_defaults(document, environment))
+        return resolve(document, defaults, [program_is_named])
 
     def _defaults(self, document: Document) -> Mapping[str, Mapping[str, Any]]:
         return package_defaults(document, self.environment)
@@ -241,7 +257,7 @@ class OptionsHistory:
         document = update.get("options") if "options" in update else to_document(environment)
         if not isinstance(document, Mapping):
             raise OptionsError([Problem("options", "must be a JSON object")])
-        new = resolve(document, package_defaults(document, environment), [program_is_named])
+        new = self._resolved(document, environment, self.options)
         return _as_json(difference(self.options, new, state))
 
 

@@ -27,6 +27,7 @@ from mesos_local.master_api import read_status
 from mesos_local.record import read_record
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.errors import JobError
+from tf_scheduler.model.spec import Strategy
 
 
 def run(*arguments, umask=-1):
@@ -133,6 +134,23 @@ def test_install_without_program_checks_cluster(cluster, tmp_path: Path, documen
     assert (0, "/tensorflow is uninstalled: nothing is left behind\n") == (uninstalled.returncode, uninstalled.stdout)
     assert "/tensorflow: nothing is left behind" in run("logs", "uninstalled", "--dir", cluster.directory).stdout
     assert not service(cluster, "tensorflow").folder.exists()
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize("strategy", [strategy.value for strategy in Strategy])
+def test_install_needs_no_counts_of_other_tasks(cluster, tmp_path: Path, strategy: str) -> None:
+    """The scheduler reads the installed options again, and stores their counts."""
+    sizes = dict.fromkeys(("parameter_server", "chief"), SMALL)
+    program = {"name": "few", "strategy": strategy, "command": "exec sleep 1000"}
+    file = tmp_path / "options.json"
+    file.write_text(json.dumps({"service": program, "worker": {"count": 1, **SMALL}, **sizes}))
+
+    installed = run("install", "--options", file, "--dir", cluster.directory)
+
+    assert 0 == installed.returncode, installed.stderr
+    wait_until(lambda: is_deployed(cluster, "few"))
+    others = {"parameter_server": {"chief-0", "ps-0"}, "between_graph": {"ps-0", "ps-1"}}.get(strategy, set())
+    assert {"worker-0", *others} == tasks(cluster).keys()
 
 
 @pytest.mark.mesos

@@ -92,7 +92,8 @@ def test_show_prints_every_option_with_secrets_hidden(run, write) -> None:
     _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {"command": "x", "gcs_key": "key"}}))
 
     assert resolve(GOOD) == resolve(without_nulls(json.loads(output)))
-    assert {"service": {"command": "x", "gcs_key": "********"}, "worker": {"count": 1}} == json.loads(hidden)
+    counts = {"worker": {"count": 1}, "parameter_server": {"count": 2}, "chief": {"count": 0}}
+    assert {"service": {"command": "x", "gcs_key": "********"}, **counts} == json.loads(hidden)
     assert output == run("show", "--json", write(GOOD))[1]
 
 

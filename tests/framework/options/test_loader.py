@@ -129,8 +129,11 @@ def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> N
         ({"progress": {"pattern": r"(?P<a>.)(?P=a)"}}, "progress.pattern: must not contain `(?P=`"),
         ({"progress": {"pattern": r"(?P<a>.)(?=b)"}}, "progress.pattern: must not contain `(?=`"),
         ({"service": {"role": "a/../b"}}, "service.role: invalid Mesos role"),
-        ({"service": {"strategy": "parameter_server"}}, "chief.count: must be at least 1"),
-        ({"service": {"strategy": "multi_worker_mirrored"}}, "parameter_server.count: must be 0"),
+        ({"service": {"strategy": "parameter_server"}, "chief": {"count": 0}}, "chief.count: must be at least 1"),
+        (
+            {"service": {"strategy": "multi_worker_mirrored"}, "parameter_server": {"count": 1}},
+            "parameter_server.count: must be 0",
+        ),
         ({"service": {"failover_timeout": True}}, "service.failover_timeout: must be a number"),
         ({"service": {"environment": {"A=B": "x"}}}, "invalid name of an environment variable"),
         (

@@ -109,6 +109,36 @@ def variables(document: dict[str, Any]) -> dict[str, str]:
     return {name: text for name, text in environment.items() if isinstance(text, str)}
 
 
+@pytest.mark.parametrize(
+    ("strategy", "counts"),
+    [
+        ("parameter_server", {"chief": 1, "ps": 1, "worker": 2}),
+        ("between_graph", {"ps": 2, "worker": 2}),
+        ("multi_worker_mirrored", {"worker": 2}),
+        ("independent", {"worker": 2}),
+        ("pytorch_ddp", {"worker": 2}),
+        ("horovod", {"worker": 2}),
+    ],
+)
+def test_omitted_counts_follow_strategy(strategy: str, counts: dict[str, int]) -> None:
+    """Cosmos merges the defaults of config.json before the scheduler sees the file."""
+    document = {"service": {"strategy": strategy, "command": "x"}, "worker": {"count": 2}}
+
+    for given in (document, to_document(variables(document))):
+        assert counts == {job.kind.value: job.count for job in to_spec(resolve(given)).jobs}
+
+
+@pytest.mark.parametrize(
+    ("section", "strategy"), [("parameter_server", "parameter_server"), ("chief", "parameter_server")]
+)
+def test_explicit_zero_passes_through_dcos(section: str, strategy: str) -> None:
+    """It is wrong with this strategy, and must not count as omitted."""
+    document = {"service": {"strategy": strategy, "command": "x"}, section: {"count": 0}}
+
+    with pytest.raises(OptionsError, match=rf"{section}\.count: must be at least 1"):
+        resolve(to_document(variables(document)))
+
+
 def other_value(option: Option) -> Any:
     """Return a valid value that is not the default."""
     field, default, path = option.field, option.default, str(option)

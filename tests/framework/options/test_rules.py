@@ -78,11 +78,11 @@ BROKEN = {
     ),
     "every_job_has_command": ({"service": {"command": " "}}, "worker.command: required"),
     "parameter_server_strategy_has_required_jobs": (
-        {"service": {"strategy": "parameter_server"}},
+        {"service": {"strategy": "parameter_server"}, "chief": {"count": 0}},
         "chief.count: must be at least 1 with strategy parameter_server, not 0",
     ),
     "other_strategies_have_no_parameter_servers": (
-        {"service": {"strategy": "multi_worker_mirrored"}},
+        {"service": {"strategy": "multi_worker_mirrored"}, "parameter_server": {"count": 2}},
         "parameter_server.count: must be 0 with strategy multi_worker_mirrored, not 2",
     ),
     "success_policy_fits_strategy": (
@@ -245,7 +245,7 @@ def test_rule_reports_broken_document(rule) -> None:
             "plans.phases.0: must be the last phase of deploy",
         ),
         (
-            {"service": {"strategy": "independent"}},
+            {"service": {"strategy": "independent"}, "parameter_server": {"count": 2}},
             "parameter_server.count: must be 0 with strategy independent, not 2",
         ),
         (

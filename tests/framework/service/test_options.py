@@ -2,13 +2,17 @@
 
 from functools import partial
 
+import pytest
+
 from kit.memory_store import MemoryStore
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
+from tf_scheduler.runner import restore
 from tf_scheduler.service.options import OptionsHistory, package_defaults
 from tf_scheduler.store.records import writes
 
@@ -73,6 +77,40 @@ def test_rejected_options_are_reported_at_each_start() -> None:
 
     assert message.startswith("new options rejected: service.role: cannot change")
     assert warning
+
+
+@pytest.mark.parametrize(
+    ("installed", "jobs"),
+    [
+        ({"strategy": "parameter_server"}, {"ps": 2, "chief": 1, "worker": 3}),
+        ({"strategy": "between_graph"}, {"ps": 2, "worker": 3}),
+    ],
+)
+def test_package_update_keeps_former_default_counts(installed: dict[str, str], jobs: dict[str, int]) -> None:
+    """Version 0.1 had 2 parameter servers and no chief by default, and stored neither."""
+    store, document = MemoryStore("tensorflow"), {"service": {"command": "x", **installed}}
+    chief = {"chief": {"count": 1}} if "chief" in jobs else {}
+    first = resolve(with_stored_defaults({**document, **chief}))
+    outcomes(store, first)
+    (stored,) = restore(to_spec(first), store).stored.configurations.values()
+    assert "parameter_server" not in stored.options
+
+    history = OptionsHistory(resolve({**document, **chief}), {}, to_spec, document={**document, **chief})
+    state = history.activate(store)
+
+    assert jobs == {job.kind.value: job.count for job in state.spec.jobs}
+    assert [] == history.outcomes
+
+
+def test_omitted_count_is_kept_and_explicit_one_changes() -> None:
+    """The preview agrees with the start."""
+    store, document = MemoryStore("tensorflow"), {"service": {"command": "x", "strategy": "between_graph"}}
+    outcomes(store, resolve({**document, "parameter_server": {"count": 1}}))
+
+    for update, count in ((document, 1), ({**document, "parameter_server": {"count": 3}}, 3)):
+        history = OptionsHistory(resolve(update), {}, to_spec, document=update)
+        changed = history.preview({"options": update}, history.activate(store))["changed"]
+        assert (count, []) == (history.options["parameter_server"]["count"], changed)
 
 
 PACKAGE = {

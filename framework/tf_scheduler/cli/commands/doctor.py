@@ -30,6 +30,7 @@ from tf_scheduler.doctor.checks import Check, Finding, Level, judge
 from tf_scheduler.doctor.facts import Unknown
 from tf_scheduler.doctor.files import TIMEOUT
 from tf_scheduler.doctor.gather import Document, Subject, attempt, gather
+from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import resolve
 
 _MEANINGS = {Level.RED: "bad", Level.YELLOW: "wait", Level.GREEN: "good", Level.NOT_CHECKED: "dim"}
@@ -134,7 +135,7 @@ def _installed_options(service: ServiceClient | Unknown) -> Document:
     if isinstance(service, Unknown):
         raise CommandError("no options: pass --options, or --url of a service")
     name = service.get("v1/configurations/targetId")[0]
-    return resolve(service.get(f"v1/configurations/{name}")["options"])
+    return resolve(with_stored_defaults(service.get(f"v1/configurations/{name}")["options"]))
 
 
 def _local_mesos_problem() -> str:

@@ -33,6 +33,7 @@ from tf_scheduler.history.database import NO_RUNS
 from tf_scheduler.history.model import Run, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
+from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import mask_options
 from tf_scheduler.report.charts import LARGE, format_duration, format_number, format_time
@@ -176,10 +177,11 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
     """
     match = run_database().find(run)
     missing, changed, defaults = hidden_options(match, MASK), _changed_environment(match), _changed_defaults(match)
-    print_or_write(match.options, output, force, quiet=as_json)
+    options = with_stored_defaults(match.options)
+    print_or_write(options, output, force, quiet=as_json)
     if as_json:
         changes = {"changed": [asdict(item) for item in changed], "defaults": [asdict(item) for item in defaults]}
-        echo_json({"options": match.options, "secrets": missing, **changes})
+        echo_json({"options": options, "secrets": missing, **changes})
         return
     for item in changed:
         now = "missing, and no copy was kept" if item.new == "" else _text(item.new)
@@ -226,15 +228,19 @@ def _changed_defaults(run: Run) -> list[ValueDifference]:
 
 def _all_options(run: Run) -> Mapping[str, Any]:
     """Return the options with today's defaults. Raises OptionsError if invalid."""
-    options: Mapping[str, Any] = json.loads(json.dumps(mask_options(resolve(run.options))))
+    options: Mapping[str, Any] = json.loads(json.dumps(mask_options(_resolved(run))))
     return options
+
+
+def _resolved(run: Run) -> dict[str, Any]:
+    return resolve(with_stored_defaults(run.options))
 
 
 def _changed_environment(run: Run) -> list[ValueDifference]:
     if not run.environment:  # an added run
         return []
     try:
-        return compare_values(run.environment, environment_of(resolve(run.options)))
+        return compare_values(run.environment, environment_of(_resolved(run)))
     except OptionsError as error:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
 

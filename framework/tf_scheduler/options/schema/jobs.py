@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_scheduler.model.plan import PlanStrategy
-from tf_scheduler.model.spec import JobKind, RestartWhen
+from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy
 
 from .fields import (
     NEXT_LAUNCH_ONLY,
@@ -59,6 +59,24 @@ JOBS: Mapping[str, JobKind] = {
     "chief": JobKind.CHIEF,
     "evaluator": JobKind.EVALUATOR,
 }
+
+#: Section -> strategy -> number of tasks if `count` is omitted; 0 with other strategies. config.json has no default:
+#: Cosmos would add it to the options, so that nobody could tell it from the user's number.
+_COUNTS: Mapping[str, Mapping[str, int]] = {
+    "parameter_server": {Strategy.BETWEEN_GRAPH.value: 2, Strategy.PARAMETER_SERVER.value: 1},
+    "chief": {Strategy.PARAMETER_SERVER.value: 1},
+}
+
+#: Omitted values in stored options: the defaults of version 0.1, whatever the defaults of today are.
+STORED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"parameter_server": {"count": 2}, "chief": {"count": 0}}
+
+
+def add_counts(options: Mapping[str, Any]) -> None:
+    """Set the omitted counts of options, in place, as the strategy needs them."""
+    for section, counts in _COUNTS.items():
+        if options[section]["count"] is None:
+            options[section]["count"] = counts.get(options["service"]["strategy"], 0)
+
 
 #: Options that name a program.
 _PROGRAM = ("command", "job_url", "job_name")
@@ -159,7 +177,13 @@ class VolumeSection(JobSection):
 
 
 class ChiefSection(JobSection):
-    count = Integer("Number of chiefs, 0 or 1; without a chief, worker 0 leads.", 0, maximum=1, update=OnUpdate.SCALE)
+    count = Integer(
+        "Number of chiefs, 0 or 1; without a chief, worker 0 leads. Omitted: 1 with strategy parameter_server, else 0; "
+        "a running service keeps its number.",
+        None,
+        maximum=1,
+        update=OnUpdate.SCALE,
+    )
 
 
 class EvaluatorSection(JobSection):
@@ -167,7 +191,13 @@ class EvaluatorSection(JobSection):
 
 
 class ParameterServerSection(VolumeSection):
-    count = Integer("Number of parameter servers.", 2, maximum=100_000, update=OnUpdate.SCALE, form_required=True)
+    count = Integer(
+        "Number of parameter servers. Omitted: 2 with strategy between_graph, 1 with parameter_server, else 0; a "
+        "running service keeps its number.",
+        None,
+        maximum=100_000,
+        update=OnUpdate.SCALE,
+    )
     port = Integer(
         "Port of each parameter server.", 2223, minimum=1, maximum=65_535, form_required=True, obsolete=_PORT
     )
