@@ -27,7 +27,8 @@ from sklearn.model_selection import train_test_split
 def main() -> None:
     """Run this process' task. A ps serves until it is stopped: it does not learn that training is over."""
     parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster of TF_CONFIG, or of flags.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints")
     parser.add_argument("--steps", type=int, default=2000, help="steps of all workers together (default: %(default)s)")
     parser.add_argument("--sync", action="store_true", help="a step takes the gradients of all workers")
     for flag in ("--ps_hosts", "--worker_hosts"):

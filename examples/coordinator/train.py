@@ -32,7 +32,8 @@ BATCH = 32  # images per step
 def main() -> int:
     """Run the task that TF_CONFIG names and return its exit status. A ps or a worker serves until it is ended."""
     parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster that TF_CONFIG describes.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints, that all share")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints, that all share")
     parser.add_argument("--epochs", type=int, default=15, help="passes over the training data (default: %(default)s)")
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")
     options = parser.parse_args()

@@ -43,7 +43,8 @@ def main() -> int:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster that TF_CONFIG describes.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints and the model")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints and the model")
     parser.add_argument("--epochs", type=int, default=30, help="passes over the training data (default: %(default)s)")
     parser.add_argument("--until", type=Path, help="train on, beyond --epochs, until this file is there")
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")

@@ -23,7 +23,8 @@ from sklearn.model_selection import train_test_split
 def main() -> None:
     """Run the task that TF_CONFIG names."""
     parser = argparse.ArgumentParser(description="Train a digits classifier, or evaluate its checkpoints.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints and summaries")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints and summaries")
     parser.add_argument("--epochs", type=int, default=12, help="passes over the training data (default: %(default)s)")
     options = parser.parse_args()
     job = json.loads(os.environ["TF_CONFIG"])["task"]["type"]

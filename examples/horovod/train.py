@@ -10,6 +10,7 @@ The data are the 1797 images of scikit-learn, so nothing is downloaded.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ SEED = 0
 def main() -> int:
     """Train, test, and return the exit status: 0 when the test accuracy reaches the target."""
     parser = argparse.ArgumentParser(description="Train a digits classifier with the workers that Horovod starts.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints, of rank 0")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints, of rank 0")
     parser.add_argument("--epochs", type=int, default=12, help="passes over the training data (default: %(default)s)")
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")
     options = parser.parse_args()

@@ -25,7 +25,8 @@ SETTINGS = [(width, rate) for width in (16, 32) for rate in (0.001, 0.003, 0.01)
 def main() -> None:
     """Try every NUM_SHARDS-th setting, from SHARD_INDEX on."""
     parser = argparse.ArgumentParser(description="Try this process's share of the settings.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for the results, the same for all")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for the results, the same for all")
     folder = parser.parse_args().model_dir
     folder.mkdir(parents=True, exist_ok=True)
     index, count = int(os.environ["SHARD_INDEX"]), int(os.environ["NUM_SHARDS"])

@@ -13,6 +13,7 @@ Why a loop of its own: since TensorFlow 2.16 tf.keras is Keras 3, whose Model.fi
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -29,7 +30,8 @@ SEED = 0
 def main() -> int:
     """Train, test, and return the exit status: 0 when the test accuracy reaches the target."""
     parser = argparse.ArgumentParser(description="Train a digits classifier with the workers that TF_CONFIG names.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints, that all share")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints, that all share")
     parser.add_argument("--epochs", type=int, default=12, help="passes over the training data (default: %(default)s)")
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")
     options = parser.parse_args()

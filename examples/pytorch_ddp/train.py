@@ -11,6 +11,7 @@ The data are digits of five by three pixels, drawn somewhere into a noisy image:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -28,7 +29,8 @@ DIGITS = ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71244"
 def main() -> int:
     """Train, test, and return the exit status: 0 when the test accuracy reaches the target."""
     parser = argparse.ArgumentParser(description="Train a digits classifier with the workers that WORLD_SIZE counts.")
-    parser.add_argument("--model-dir", type=Path, required=True, help="folder for checkpoints, that all share")
+    default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints, that all share")
     parser.add_argument("--epochs", type=int, default=8, help="passes over the training data (default: %(default)s)")
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")
     options = parser.parse_args()

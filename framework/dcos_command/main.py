@@ -43,7 +43,7 @@ INTERRUPTED = 130
 _COMPLETION_TIMEOUT = 2.0  # seconds
 #: Sections of the top-level help.
 HELP_SECTIONS: Mapping[str, Collection[str]] = {
-    "Train": ("list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
+    "Train": ("try", "list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
     "Change": ("update", "pod", "plan", "uninstall"),
     "Look": ("tasks", "why", "events", "health", "endpoints", "cluster", "describe", "config", "debug"),
     "Make": (
@@ -55,7 +55,7 @@ _HABITS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("ps", "jobs", "ls"), ("list", "tasks")),
     "get": ("list", "status"),
     **dict.fromkeys(("stop", "kill", "delete", "rm"), ("cancel", "uninstall")),
-    **dict.fromkeys(("run", "start", "create", "apply"), ("local run", "local install")),
+    **dict.fromkeys(("run", "start", "create", "apply"), ("try", "local run", "local install")),
     **dict.fromkeys(("top", "info", "show"), ("status", "progress")),
     "log": ("logs",),
     "watch": ("progress", "wait"),

@@ -261,7 +261,7 @@ class NewJob:
         options["parameter_server"] = {"count": servers, **(server_size if servers else {})}
         options["worker"] = {"count": self.workers or workers, **size}
         if self.data_service:
-            dispatcher = {"dispatcher_cpus": min(cpus, 0.2), "dispatcher_mem": 512}
+            dispatcher = {"dispatcher_cpus": min(cpus, 0.2), "dispatcher_mem": mem}
             options["data_service"] = {"workers": 1, **server_size, **dispatcher}
         return options
 

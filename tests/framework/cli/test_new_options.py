@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tf_scheduler.cli.commands import convert
 from tf_scheduler.cli.common import options_file
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.load import resolve
@@ -23,6 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.mkdir()
     (path / "train.py").write_text(FIT)
     monkeypatch.chdir(path)
+    monkeypatch.setattr(convert, "find_spec", lambda _: "present")
     return path
 
 
@@ -126,6 +128,30 @@ def test_init_names_what_is_wrong(invoke, folder: Path) -> None:
     )
     assert (0, "notice: other.py: does not exist yet\n") == missing[::2]
     assert "train.py: uses MultiWorkerMirroredStrategy (multi_worker_mirrored), not parameter_server" in other[2]
+
+
+def test_folder_of_a_program_with_modules_is_used(invoke, folder: Path) -> None:
+    (folder / "train.py").write_text("import lib")
+    (folder / "lib.py").touch()
+
+    invoke("options", "init", "independent", "-o", "a.json")
+
+    service = json.loads((folder / "a.json").read_text())["service"]
+    assert (".", "python train.py") == (service["job_url"], service["command"])
+
+
+def test_runtime_of_a_library_is_used(invoke, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it does not exist, the command that creates it is printed."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(convert, "find_spec", lambda _: None)
+    (folder / "train.py").write_text("import horovod.tensorflow as hvd\nhvd.init()")
+
+    _, _, error = invoke("options", "init", "horovod")
+
+    assert "runtime:horovod" == json.loads((folder / "options.json").read_text())["service"]["python"]
+    assert "dcos-tensorflow runtime create horovod --tensorflow 2.13" in error
+    invoke("options", "init", "horovod", "--dcos", "-o", "dcos.json")
+    assert "python" not in json.loads((folder / "dcos.json").read_text())["service"]
 
 
 def test_init_answers_in_json(invoke, folder: Path) -> None:

@@ -64,7 +64,12 @@ directory_option = click.option(
 @click.pass_context
 def local(context: click.Context) -> None:
     """Run jobs and services on a real Mesos on this machine."""
-    if context.invoked_subcommand not in _READ_ONLY:  # the others finish even if their output is closed
+    prepare(context, reads_only=context.invoked_subcommand in _READ_ONLY)
+
+
+def prepare(context: click.Context, *, reads_only: bool = False) -> None:
+    """Set up this process for a local cluster."""
+    if not reads_only:  # other commands finish even if their output is closed
         context.with_resource(ignore_broken_pipe())
     # Tasks must not write files that other users can change; agents that are system services have this umask, too.
     os.umask(os.umask(0o022) | 0o022)

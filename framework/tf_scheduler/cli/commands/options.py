@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +19,7 @@ from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     changed_options,
     has_keras_3,
+    interpreter_path,
     keras_2_command,
     program_sources,
     program_warnings,
@@ -30,6 +31,7 @@ from tf_scheduler.convert.program import (
     KERAS_2,
     NewJob,
     job_name,
+    needed_libraries,
     scan,
     strategy_named,
     summary,
@@ -53,6 +55,8 @@ force_option = click.option("--force", is_flag=True, help="Replace an existing f
 #: For output that is always JSON, so that --json is accepted by every command.
 ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="No effect: output is always JSON.")
 
+#: Modules for which a runtime may be needed.
+_LIBRARIES = {"tensorflow", "tf_keras", "keras", "torch", "horovod"}
 #: Options that most jobs set, in the order of an options file.
 COMMON_OPTIONS = (
     *("service.name", "service.strategy", "service.job_url", "service.command", "service.data", "service.environment"),
@@ -162,7 +166,7 @@ def init(
     if Path(strategy).is_file():
         guess = scan(program_sources(Path(strategy))).strategy.value
         raise click.UsageError(f"name the strategy first: options init {guess} {strategy}")
-    made = new_options(strategy_named(strategy), program, output.parent, workers=workers, fit=not dcos)
+    made = new_options(program, output.parent, strategy_named(strategy), (workers, None), fit=not dcos)
     document = as_lists(made.document) if dcos else made.document
     notices = list(made.notices)
     if dcos:
@@ -222,32 +226,60 @@ class NewOptions:
     #: Tasks, and the variable of Keras 2 with the reason.
     summary: str
     notices: tuple[Problem, ...]
+    #: Name in the program from which a strategy can be guessed; empty: there is none.
+    evidence: str = ""
 
 
 def new_options(
-    strategy: Strategy, program: Path, folder: Path, *, workers: int | None = None, fit: bool = True
+    program: Path,
+    folder: Path,
+    strategy: Strategy | None = None,
+    counts: tuple[int | None, int | None] = (None, None),
+    arguments: Sequence[str] = (),
+    *,
+    pack: bool = False,
+    fit: bool = True,
 ) -> NewOptions:
     """Return options for a program, in a file in `folder`. Raises OptionsError.
 
-    `fit`: choose amounts that fit this machine, if possible.
+    Args:
+        program: The program; it may not exist yet.
+        folder: Folder of the options file.
+        strategy: Strategy; `None`: as guessed from the source.
+        counts: Number of workers and of parameter servers; `None`: usual for the strategy.
+        arguments: Arguments of the program; a task replaces `$NAME`.
+        pack: Use the folder of the program, even if no module in it is used.
+        fit: Choose amounts and a runtime for this machine.
     """
-    from .convert import fits_machine  # imports this module
+    from .convert import fits_machine, suitable_python  # imports this module
 
     sources = program_sources(program) if program.exists() else {}
-    facts, python = scan(sources), sys.executable
-    notices = [] if sources else [Problem(str(program), "does not exist yet")]
-    if facts.evidence and facts.strategy is not strategy:
-        notices.append(Problem(str(program), f"uses {facts.evidence} ({facts.strategy.value}), not {strategy.value}"))
+    facts, notices = scan(sources), [] if sources else [Problem(str(program), "does not exist yet")]
+    default = Strategy.BETWEEN_GRAPH if counts[1] and not facts.evidence else facts.strategy
+    chosen = strategy or default
+    if facts.evidence and facts.strategy is not chosen:
+        notices.append(Problem(str(program), f"uses {facts.evidence} ({facts.strategy.value}), not {chosen.value}"))
+    python, step = "", ""
+    if fit and facts.modules & _LIBRARIES:
+        needed = needed_libraries((), "\n".join(sources.values()), is_torch=chosen is Strategy.PYTORCH_DDP)
+        python, step = suitable_python(needed)
+    notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
+    interpreter = interpreter_path(python)
     # `import keras` is Keras 3 in any case.
-    keras_2 = strategy in FIT_NEEDS_KERAS_2 and bool(facts.fit) and "keras" not in facts.modules and has_keras_3(python)
-    if keras_2 and (command := keras_2_command(python)):
+    fits_keras_2 = chosen in FIT_NEEDS_KERAS_2 and bool(facts.fit) and "keras" not in facts.modules
+    keras_2 = fits_keras_2 and has_keras_3(interpreter)
+    if keras_2 and (command := keras_2_command(interpreter)):
         notices.append(Problem(KERAS_2, f"needs tf_keras: {command}"))
-    url = os.path.relpath(program.absolute(), folder.absolute())
-    job = NewJob(job_name(program.absolute()), strategy, url, program.name, workers, keras_2=keras_2)
+    path = program.parent if pack or len(sources) > 1 else program
+    url = os.path.relpath(path.absolute(), folder.absolute())
+    job = NewJob(
+        *(job_name(program.absolute()), chosen, url, program.name, *counts, arguments, python, keras_2),
+        data_service=facts.data_service,
+    )
     document = job.options(fits_machine if fit else lambda _: True)
     resolve(document)
     reason = f"; {KERAS_2}=1, because {facts.fit.rpartition(':')[0]} uses Model.fit" if keras_2 else ""
-    return NewOptions(document, summary(document) + reason, tuple(notices))
+    return NewOptions(document, summary(document) + reason, tuple(notices), facts.evidence)
 
 
 def _load(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,13 +11,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from secrets import token_urlsafe as new_secret
 from typing import Any
 
 import click
 
-from dcos_command.main import FloatRange
+from dcos_command.main import FloatRange, IntRange
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
@@ -39,6 +40,7 @@ from tf_scheduler.cli.local_run.follow import (
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.process import HOST, SchedulerLaunch, secret_variables, with_values
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
+from tf_scheduler.convert.program import strategy_named
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, SchedulerError
@@ -50,7 +52,8 @@ from tf_scheduler.model.state import Verdict
 from tf_scheduler.options.load import resolve
 from tf_scheduler.service.api import api_settings
 
-from .local import clean_up_on_signals, directory_option
+from .local import clean_up_on_signals, directory_option, prepare
+from .options import new_options
 
 #: Amount of a resource that an agent's specification omits: the agent detects it itself.
 _UNLIMITED = thousandths(1e12)
@@ -312,3 +315,61 @@ def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
 def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
     click.echo(f"starting a local Mesos with {len(specs)} agents", err=True)
     return LocalCluster(specs, agent_flags=_AGENT_FLAGS, die_with_parent=True)
+
+
+# --- try
+
+
+@click.command("try")
+@examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
+@click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
+@click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
+@click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@json_switch("Print the result as one JSON object.")
+@click.pass_context
+def try_(
+    context: click.Context,
+    program: Path,
+    workers: int | None,
+    ps: int | None,
+    strategy: str,
+    arguments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Run PROGRAM on this machine, without options.
+
+    The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
+    are stored in NAME-try.json, to run the job again or to change it.
+    """
+    prepare(context)
+    chosen = strategy_named(strategy) if strategy else None
+    made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
+    service = made.document["service"]
+    reason = "as requested"
+    if chosen is None:
+        reason = f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
+    click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
+    for notice in made.notices:
+        click.echo(f"notice: {notice}", err=True)
+    if service["strategy"] == Strategy.INDEPENDENT.value and made.document["worker"]["count"] > 1:
+        click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
+    path = _save_attempt(made.document)
+    click.echo(f"to repeat: dcos-tensorflow local run {path}", err=True)
+    context.invoke(run, options=path, as_json=as_json)
+
+
+def _save_attempt(document: Mapping[str, Any]) -> Path:
+    """Write the options to the first free file, or return a file that has them."""
+    name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
+    for number in count(1):
+        path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
+        try:
+            with path.open("x") as file:
+                file.write(text)
+            break
+        except FileExistsError:
+            if path.read_text(errors="replace") == text:
+                break
+    return path

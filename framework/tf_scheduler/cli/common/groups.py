@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from keyword import iskeyword
 from typing import Any, TypeVar
 
 import click
@@ -27,7 +28,7 @@ class LazyGroup(Group):
     def get_command(self, _context: click.Context | None, name: str) -> click.Command | None:
         if name not in self.commands and name in self.later:
             module = importlib.import_module(f"tf_scheduler.cli.commands.{self.later[name]}")
-            self.add_command(getattr(module, name))
+            self.add_command(getattr(module, f"{name}_" if iskeyword(name) else name))
         return self.commands.get(name)
 
 

@@ -318,7 +318,7 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
     has_image = any(image_of(service, section["image"], section["gpus"] > 0) for section in sections)
     if has_image or any(KERAS_2 in command for command in commands):
         return
-    python = _interpreter(next((each["python"] for each in sections if each["python"]), service["python"]))
+    python = interpreter_path(next((each["python"] for each in sections if each["python"]), service["python"]))
     if not python:
         return
     if value := environment.get(KERAS_2):
@@ -331,7 +331,7 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
                 yield Problem(facts.fit, _keras_3_problem(facts, python))
 
 
-def _interpreter(python: str) -> str:
+def interpreter_path(python: str) -> str:
     """Return the path of an option `python`; empty if its runtime is unknown."""
     from tf_scheduler.runtimes.runtimes import find_runtime  # slow import, rarely needed
 

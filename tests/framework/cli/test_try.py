@@ -1,0 +1,154 @@
+"""`try`: a program runs without an options file, and leaves one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_scheduler.cli.commands import convert
+from tf_scheduler.cli.commands import run as run_module
+from tf_scheduler.cli.common import options_file
+
+MIRRORED = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a program, next to the current one."""
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "mnist"
+
+
+@pytest.fixture
+def attempt(invoke, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Try a program; return the options of the run, and the error output."""
+    runs: list[Path] = []
+    monkeypatch.setattr(run_module, "run", lambda options, as_json: runs.append(options))
+    monkeypatch.setattr(convert, "find_spec", lambda name: name != "torch")
+    monkeypatch.setattr(options_file, "keras_versions", lambda _: {"keras": "3.1", "tf_keras": "2.21"})
+
+    def call(source: str, *arguments: str) -> tuple[dict[str, Any], str]:
+        (folder / "train.py").write_text(source)
+        code, _, error = invoke("try", folder / "train.py", *arguments)
+        assert 0 == code, error
+        return json.loads(runs[-1].read_text()), error
+
+    return call
+
+
+def test_strategy_and_tasks_are_guessed(attempt) -> None:
+    """What was chosen is printed with the reason, and the command to repeat it."""
+    options, error = attempt(
+        f"{MIRRORED}model.fit(x)", "--workers", "3", "--", "--epochs", "2", "--dir", "$CHECKPOINT_DIR"
+    )
+
+    assert options == {
+        "service": {
+            "name": "mnist",
+            "strategy": "multi_worker_mirrored",
+            "job_url": "../mnist",
+            "command": 'python train.py --epochs 2 --dir "${CHECKPOINT_DIR}"',
+            "environment": {"TF_USE_LEGACY_KERAS": "1"},
+        },
+        "parameter_server": {"count": 0},
+        "worker": {"count": 3, "cpus": 0.5, "mem": 1024},
+    }
+    assert error == (
+        "mnist: multi_worker_mirrored, because train.py uses MultiWorkerMirroredStrategy: 3 workers of 0.5 cpus and "
+        "1024 MB; TF_USE_LEGACY_KERAS=1, because train.py uses Model.fit\n"
+        "to repeat: dcos-tensorflow local run mnist-try.json\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "strategy", "counts"),
+    [
+        ("", (), "independent", (1, 0)),
+        ("", ("--ps", "1", "--workers", "2"), "between_graph", (2, 1)),
+        ("tf.train.Server(c)", ("--ps", "2"), "between_graph", (2, 2)),
+        (MIRRORED, ("--strategy", "ParameterServerStrategy"), "parameter_server", (2, 1)),
+        ("os.environ['DATA_SERVICE_ADDRESS']", (), "independent", (1, 0)),
+    ],
+)
+def test_arguments_replace_the_guess(attempt, source: str, arguments, strategy: str, counts) -> None:
+    options, _ = attempt(source, *arguments)
+
+    assert strategy == options["service"]["strategy"]
+    assert counts == (options["worker"]["count"], options["parameter_server"]["count"])
+    assert ("DATA" in source) is ("data_service" in options)
+
+
+def test_workers_without_a_strategy_are_noticed(attempt) -> None:
+    """Each of them succeeds, so that nothing else shows it."""
+    _, error = attempt("print(1)", "--workers", "2")
+
+    assert "independent, because train.py uses no distribution strategy" in error
+    assert "notice: each worker trains a model of its own" in error
+
+
+def test_each_attempt_keeps_its_options(attempt, folder: Path) -> None:
+    """Equal options share a file; an edited file is not replaced."""
+    for arguments in ([], ["--workers", "2"], [], ["--workers", "2"]):
+        attempt("", *arguments)
+
+    names = sorted(path.name for path in Path().iterdir())
+    assert ["mnist-try-2.json", "mnist-try.json"] == names
+
+
+def test_missing_library_is_reported(attempt) -> None:
+    """With the command that creates a runtime for it."""
+    options, error = attempt("import torch\ntorch.distributed.init_process_group()")
+
+    assert "runtime:torch" == options["service"]["python"]
+    assert "dcos-tensorflow runtime create torch --package torch" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.py"], "'none.py' does not exist"),
+        (["../mnist/train.py", "--strategy", "mirror"], "unknown strategy `mirror`"),
+        (["../mnist/train.py", "--strategy", "horovod", "--ps", "1"], "parameter_server.count: must be 0"),
+        (["../mnist/train.py", "--workers", "0"], "--workers"),
+    ],
+)
+def test_nothing_is_written_for_wrong_arguments(invoke, folder: Path, arguments: list[str], message: str) -> None:
+    (folder / "train.py").touch()
+
+    code, _, error = invoke("try", *arguments)
+
+    assert code in (1, 2)
+    assert message in error
+    assert [] == list(Path().iterdir())
+
+
+@pytest.mark.mesos
+def test_program_with_a_package_runs(run, folder: Path) -> None:
+    """With its arguments; the stored options run again."""
+    (folder / "lib.py").write_text("import os, sys\ndef show(): print(os.environ['SHARD_INDEX'], sys.argv[1:])\n")
+    (folder / "train.py").write_text("import lib\nlib.show()\n")
+
+    tried = run("try", folder / "train.py", "--workers", "2", "--json", "--", "a b", "--x=1")
+    again = run("local", "run", "mnist-try.json", "--json")
+
+    for code, out, error in (tried, again):
+        assert (0, "succeeded") == (code, json.loads(out)["state"]), error
+    logs = sorted(Path("../state").glob("dcos-tensorflow/runs/*/logs/worker-*/stdout"))
+    assert {"0 ['a b', '--x=1']\n", "1 ['a b', '--x=1']\n"} == {path.read_text() for path in logs}
+    assert 4 == len(logs)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.mesos
+def test_example_trains_without_options(run, folder: Path) -> None:
+    """A chief, a parameter server and two workers find each other."""
+    code, out, error = run("try", Path(__file__).parents[3] / "examples" / "coordinator" / "train.py", "--json")
+
+    assert (0, "succeeded") == (code, json.loads(out)["state"]), error
+    assert "parameter_server, because train.py uses ParameterServerStrategy" in error
