@@ -51,6 +51,7 @@ The amounts fit this machine if possible. Keras 3 does not support `Model.fit` w
 `multi_worker_mirrored`. If this Python has Keras 3 and the program calls `fit` with one of them, `options init` sets
 `TF_USE_LEGACY_KERAS=1` and reports it. An existing file is replaced only with `--force`. With `--dcos` the file has the
 form for `dcos package install`; write the program's URL into `job_url`.
+`options init --from options.yaml` writes the options of a YAML file as JSON.
 
 The shell completes commands, files and the options of `explain` after
 `eval "$(_DCOS_TENSORFLOW_COMPLETE=bash_source dcos-tensorflow)"` (for zsh: `zsh_source`, for fish: `fish_source`).

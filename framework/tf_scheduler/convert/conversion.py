@@ -63,7 +63,7 @@ def read_job_file(data: bytes, source: str) -> JobFile:
         if not is_options_document(document):
             raise OptionsError(f"{source} is not {_KINDS}")
         return JobFile(JobFileKind.BETA, document)
-    return _of_yaml(_documents(data, source), source)
+    return _of_yaml(yaml_documents(data, source), source)
 
 
 class _DoctypeError(Exception):
@@ -97,7 +97,8 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
     return {name.strip(): value.strip() for name, value in properties if name.strip()}
 
 
-def _documents(data: bytes, source: str) -> list[Any]:
+def yaml_documents(data: bytes, source: str) -> list[Any]:
+    """Return the documents of a YAML file. Raises OptionsError."""
     try:
         if sum(_size(root, {}) for root in list(yaml.compose_all(data, yaml.SafeLoader))) > MAX_NODES:
             raise OptionsError(f"{source}: more than {MAX_NODES} entries")

@@ -32,6 +32,8 @@ def parse(data: bytes, source: str) -> dict[str, Any]:
     try:
         document = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, repeated), parse_constant=_refuse)
     except json.JSONDecodeError as error:
+        if source.endswith((".yaml", ".yml")):
+            raise OptionsError(f"{source} is YAML; as JSON: dcos-tensorflow options init --from {source}") from error
         raise OptionsError(f"{source} is not JSON: line {error.lineno} column {error.colno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:
         raise OptionsError(f"{source} is not JSON: {error}") from error

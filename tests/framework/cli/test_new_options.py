@@ -161,6 +161,44 @@ def test_init_answers_in_json(invoke, folder: Path) -> None:
     assert json.loads((folder / "options.json").read_text()) == answer["options"]
 
 
+def test_options_in_yaml_are_rewritten(invoke, folder: Path) -> None:
+    """The error about YAML names the command."""
+    text = "service: {name: mnist, command: python train.py}\nworker:\n  count: 1\n"
+    Path("mnist.yaml").write_text(text)
+
+    _, refused, _ = invoke("options", "validate", "mnist.yaml")
+    code, out, error = invoke("options", "init", "--from", "mnist.yaml")
+
+    assert "mnist.yaml is YAML; as JSON: dcos-tensorflow options init --from mnist.yaml\n" == refused
+    assert (0, "") == (code, error)
+    assert "wrote options.json: the options of mnist.yaml. Run it: dcos-tensorflow local run options.json\n" == out
+    service = {"name": "mnist", "command": "python train.py"}
+    assert {"service": service, "worker": {"count": 1}} == json.loads(Path("options.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("worker: {cont: 1}", "worker.cont: unknown option"),
+        ("a: 2020-01-01", "quote the value"),
+        ("a: 1\n---\nb: 2", "contains 2 documents"),
+        ("- 1", "must hold a JSON object"),
+        ("a: [", "is not valid YAML"),
+    ],
+)
+def test_wrong_yaml_is_not_written(invoke, folder: Path, text: str, message: str) -> None:
+    Path("a.yaml").write_text(text)
+
+    code, _, error = invoke("options", "init", "--from", "a.yaml")
+
+    assert (1, False) == (code, Path("options.json").exists())
+    assert message in error
+
+
+def test_init_requires_strategy_or_file(invoke, folder: Path) -> None:
+    assert (2, 2) == (invoke("options", "init")[0], invoke("options", "init", "horovod", "--from", "a.yaml")[0])
+
+
 def test_paths_are_relative_to_the_options_file(invoke, folder: Path) -> None:
     (folder / "files").mkdir()
 

@@ -45,7 +45,7 @@ from tf_scheduler.options.generate import explain as explained
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, mask_options
 from tf_scheduler.options.update import Difference, difference
-from tf_scheduler.options.warnings import find_warnings
+from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 
 file_type = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 output_option = click.option(
@@ -141,7 +141,7 @@ def schema(template: bool) -> None:
 @examples(
     "options init multi_worker_mirrored train.py", "options init ParameterServerStrategy --workers 4 -o mnist.json"
 )
-@click.argument("strategy")
+@click.argument("strategy", default="")
 @click.argument("program", type=click.Path(dir_okay=False, path_type=Path), default="train.py")
 @click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
 @click.option(
@@ -153,23 +153,35 @@ def schema(template: bool) -> None:
     help="File to write.",
 )
 @click.option("--dcos", is_flag=True, help="Write the form that `dcos package install` accepts.")
+@click.option("--from", "source", type=file_type, metavar="FILE", help="Write the options of a YAML file as JSON.")
 @force_option
 @json_option
 def init(
-    strategy: str, program: Path, workers: int | None, output: Path, dcos: bool, force: bool, as_json: bool
+    strategy: str,
+    program: Path,
+    workers: int | None,
+    output: Path,
+    dcos: bool,
+    source: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write a short options file for PROGRAM.
 
     STRATEGY is a value of service.strategy, or the name of its class in TensorFlow or PyTorch. PROGRAM is train.py by
-    default. Sets TF_USE_LEGACY_KERAS if the program needs Keras 2.
+    default. Sets TF_USE_LEGACY_KERAS if the program needs Keras 2. With --from, neither is needed.
     """
-    if Path(strategy).is_file():
+    if bool(strategy) is bool(source):
+        raise click.UsageError("pass STRATEGY, such as multi_worker_mirrored, or --from FILE")
+    if strategy and Path(strategy).is_file():
         guess = scan(program_sources(Path(strategy))).strategy.value
         raise click.UsageError(f"name the strategy first: options init {guess} {strategy}")
-    made = new_options(program, output.parent, strategy_named(strategy), (workers, None), fit=not dcos)
-    document = as_lists(made.document) if dcos else made.document
-    notices = list(made.notices)
-    if dcos:
+    if source:
+        made = _read_yaml(source, for_dcos=dcos)
+    else:
+        made = new_options(program, output.parent, strategy_named(strategy), (workers, None), fit=not dcos)
+    document, notices = as_lists(made.document) if dcos else made.document, list(made.notices)
+    if dcos and not source:
         notices.append(Problem("service.job_url", "replace it by a URL from which the agents can fetch the program"))
     print_or_write(document, output, force, quiet=True)
     run = "dcos package install tensorflow --options=" if dcos else "dcos-tensorflow local run "
@@ -177,6 +189,22 @@ def init(
     _print_notices(() if as_json else notices)
     value = {"file": str(output), "options": document, "notices": _as_dicts(notices), "next": step}
     echo_result(value, f"wrote {output}: {made.summary}. Run it: {step}", as_json)
+
+
+def _read_yaml(file: Path, *, for_dcos: bool) -> NewOptions:
+    """Return the options of a YAML file, which may also be JSON. Raises OptionsError."""
+    from tf_scheduler.convert.conversion import yaml_documents  # slow import, rarely needed
+
+    name = source_name(file)
+    documents = yaml_documents(read(file), name)
+    if len(documents) != 1:
+        raise OptionsError(f"{name}: contains {len(documents)} documents; one is required")
+    try:
+        document = parse(json.dumps(documents[0]).encode(), name)
+    except TypeError as error:  # such as a date
+        raise OptionsError(f"{name}: {error}; quote the value") from error
+    warnings = (find_warnings if for_dcos else find_local_warnings)(document, resolve(document))
+    return NewOptions(document, f"the options of {name}", tuple(warnings))
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
