@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import PurePath
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 #: Relative path of the files, because on DC/OS the page is at /service/NAME/.
@@ -29,8 +30,16 @@ _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-cache"}
 
 
 def pages() -> tuple[Route, ...]:
-    """Return the routes; `/` is the page."""
-    return tuple(_route(name, content) for name, content in sorted(_files().items()))
+    """Return the routes; `/` is the page, to which `/v1` leads a browser."""
+    api = (Route(path, _lead_to_page, methods=["GET"]) for path in ("/v1", "/v1/"))
+    return (*(_route(name, content) for name, content in sorted(_files().items())), *api)
+
+
+async def _lead_to_page(request: Request) -> Response:
+    """Redirect browsers; the address is relative, because a proxy may add a prefix."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise HTTPException(404)
+    return RedirectResponse("../" if request.url.path.endswith("/") else "./")
 
 
 def _files() -> dict[str, bytes]:

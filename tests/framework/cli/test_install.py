@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import urllib.request
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -127,6 +128,9 @@ def test_install_without_program_checks_cluster(cluster, tmp_path: Path, documen
 
     assert 0 == installed.returncode, installed.stderr
     assert "installed tensorflow 0.1.0 as /tensorflow" in installed.stdout
+    page = installed.stdout.splitlines()[-1].removeprefix("page: ")
+    with urllib.request.urlopen(page) as answer:
+        assert "text/html" in answer.headers["content-type"]
     wait_until(lambda: is_deployed(cluster, "tensorflow") and not tasks(cluster))
     wait_until(lambda: '"value": 200' in ask(cluster, "tensorflow", "/v1/health?verbose=true").text)
     wait_until(lambda: "succeeded: worker-0" in service(cluster, "tensorflow").log.read_text())

@@ -88,7 +88,7 @@ def test_tensorboard_stays_after_the_job(start, tmp_path: Path) -> None:
     for line in iter(process.stderr.readline, ""):
         log.append(line)
         api = api or re.search(r"the API of small is at (http://\S+)/v1", line)
-        token = token or re.search(r"web page: \S+#token=(\S+)", line)
+        token = token or re.search(r"page: \S+#token=(\S+)", line)
         address = address or re.search(r"tensorboard-0 on \S+ is running: (http://\S+/)", line)
         kept = kept or ("tensorboard-0" in line and "keeps running until the service is stopped" in line)
         if address and kept:

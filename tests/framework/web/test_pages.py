@@ -27,6 +27,15 @@ def test_page_is_public_and_its_data_is_not() -> None:
     assert 401 == ask(APP, "/v1/tasks").code
 
 
+@pytest.mark.parametrize(("path", "target"), [("/v1", "./"), ("/v1/", "../")])
+def test_v1_leads_browsers_to_the_page(path: str, target: str) -> None:
+    """A person copies the address of the API; a proxy may add a prefix to it."""
+    reply = ask(APP, path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+
+    assert (307, target) == (reply.code, reply.headers["location"])
+    assert 404 == ask(APP, path).code
+
+
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_each_file_has_its_media_type(name) -> None:
     """With nosniff, browsers accept no other media type."""

@@ -47,7 +47,7 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     service = InstalledService(cluster.directory, name)
     service.install(service.with_checkpoints(document))
     click.echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
-    click.echo(f"API: {service.url}/v1/plans/deploy")
+    click.echo(f"page: {service.url}/")
 
 
 @click.command()

@@ -83,7 +83,7 @@ class RunScheduler(SupervisedScheduler):
             # Browsers do not send the fragment, so the token gets into no log of a server.
             page = f"{url}/#token={quote(self._token)}" if self._token else f"{url}/"
             if self._announce and page != self.page:
-                click.echo(f"web page: {page}", err=True)
+                click.echo(f"page: {page}", err=True)
             self.page = page
             if response[0] == http.client.OK:
                 self.overview = from_json(response[1])
