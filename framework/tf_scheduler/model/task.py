@@ -68,6 +68,16 @@ _LIVE = SILENT_STATES | {TaskState.STAGING, TaskState.STARTING, TaskState.RUNNIN
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierLaunch:
+    """Launch of a task before the last one."""
+
+    id: TaskId
+    agent_id: AgentId
+    hostname: str
+    launched_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskRecord:
     """Record of a launch, stored before the launch is sent. Times are Unix times.
 
@@ -106,6 +116,9 @@ class TaskRecord:
     is_placeholder: bool = False
     #: Address of the agent, if `address` has another host (virtual network).
     agent_address: str = ""
+    #: Number of earlier launches of the task, and the last of them, oldest first. Placeholders do not count.
+    restarts: int = 0
+    earlier: tuple[EarlierLaunch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

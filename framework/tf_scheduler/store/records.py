@@ -33,7 +33,16 @@ from tf_scheduler.model.resources import Reservation, Resource
 from tf_scheduler.model.secrets import SecretExposure
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
-from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import (
+    AbandonedLaunch,
+    AgentFailures,
+    Cause,
+    EarlierLaunch,
+    Recovery,
+    TaskRecord,
+    TaskState,
+    TaskStatus,
+)
 
 from .interface import CHECKSUM, WITHOUT_BACKUP, Delete, Put, StoreCorruptError, StoreVersionError, Write, checksum
 
@@ -258,6 +267,7 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.
 def _record(fields: dict[str, Any]) -> effects.Change:
     resources = tuple(Resource(item["name"], _value(item["value"]), item["shape"]) for item in fields["resources"])
     typed = {"job": JobKind(fields["job"]), "resources": resources, "place": _build(AgentLocation, fields["place"])}
+    typed["earlier"] = tuple(EarlierLaunch(**item) for item in fields.get("earlier", ()))
     return effects.TaskLaunched(_build(TaskRecord, {**fields, **typed}))
 
 

@@ -137,6 +137,15 @@ def test_progress_has_curve(loop) -> None:
     assert {"tasks": 1, "reporting": 0, "step": None}.items() <= body["jobs"]["ps"].items()
 
 
+def test_progress_of_some_tasks(loop) -> None:
+    """The jobs cover all tasks."""
+    loop.put(lambda: ProgressReported(TaskId("chief-0__1"), Progress(1, 1.0, step=10)))
+    body = ask(loop.app, "/v1/tf/progress?points=5&tasks=ps-0,none").body
+
+    assert ["ps-0"] == [task["name"] for task in body["tasks"]]
+    assert 10 == body["jobs"]["chief"]["step"]
+
+
 def test_result_is_null_until_decided(loop) -> None:
     """Health stays 200 afterwards."""
     assert {"over": False, "verdict": None, "reason": None, "decided_at": None} == ask(loop.app, "/v1/tf/result").body

@@ -19,7 +19,7 @@ from tf_scheduler.api.routes import streams, task_files
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import EarlierLaunch, TaskState
 from tf_scheduler.store.journal import EventJournal
 
 PATIENCE = 20
@@ -188,6 +188,26 @@ def test_incomplete_character_waits_for_the_rest() -> None:
 
     assert ("", 3) == tuple(task_files.piece_body(half, waits=True)[key] for key in ("data", "next"))
     assert ("\ufffd", 4) == tuple(task_files.piece_body(half)[key] for key in ("data", "next"))
+
+
+def test_output_of_earlier_launch_is_read(service) -> None:
+    """Its agent may be another."""
+    service.files["chief-0__1"] = b"the first"
+    first = service.state.stored.tasks["chief-0"]
+    service.launch_again()
+    earlier = (EarlierLaunch(first.id, first.agent_id, first.hostname, first.launched_at),)
+    service.state = with_fields(
+        service.state, tasks={"chief-0": replace(service.state.stored.tasks["chief-0"], restarts=1, earlier=earlier)}
+    )
+    app = create_app(service.backend)
+    (task,) = (task for task in ask(app, "/v1/tasks").body["tasks"] if task["name"] == "chief-0")
+
+    assert (1, [first.id]) == (task["restarts"], [item["id"] for item in task["earlier"]])
+    answer = ask(app, f"/v1/tasks/chief-0/logs?launch={first.id}").body
+    assert ("the first", first.id) == (answer["data"], answer["id"])
+    assert 404 == ask(app, "/v1/tasks/chief-0/logs?launch=chief-0__2").code, "it has no file yet"
+    unknown = ask(app, "/v1/tasks/chief-0/logs?launch=ps-0__1")
+    assert (404, "unknown launch ps-0__1 of chief-0") == (unknown.code, unknown.text.partition(";")[0][-33:])
 
 
 def test_missing_file_of_ended_task_ends_stream(service, port: int) -> None:

@@ -37,10 +37,14 @@ _LOG = (
     ),
     QueryParameter("offset", "Position of the first byte. Default: return the last `length` bytes.", int),
     QueryParameter("length", "Maximum number of bytes.", int, 65_536, 1, 1_048_576),
+    QueryParameter("launch", "Id of an earlier launch of the task. Default: the last launch.", str, ""),
     _FOLLOW,
 )
 _LOG_EVENTS = {"log": types.LogEventBody, "launch": types.LaunchedBody, "end": types.EndBody, "error": types.ErrorBody}
-_POINTS = (QueryParameter("points", "Maximum number of points of each task's curve.", int, 0, 0, MAX_POINTS),)
+_PROGRESS = (
+    QueryParameter("points", "Maximum number of points of each task's curve.", int, 0, 0, MAX_POINTS),
+    QueryParameter("tasks", "Names of the listed tasks, separated by commas. Default: all tasks.", str, ""),
+)
 
 
 def service_routes() -> Iterator[Endpoint]:
@@ -67,7 +71,7 @@ def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
 
 def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
     path, bodies = "/v1/tf/progress", _bodies(types.TrainingBody)
-    yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_POINTS)
+    yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_PROGRESS)
     path, bodies = "/v1/tf/update/preview", _bodies(dict[str, Any], 404, 409, 503)
     yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=types.Update)
     handler: AsyncHandler = partial(_events, streams)
@@ -84,8 +88,9 @@ def _bodies(body: Any, *errors: int) -> dict[int, Any]:
 
 
 async def _progress(request: ApiRequest) -> ApiAnswer:
-    points = request.params["points"]
-    return training.progress(request.snapshot, request.backend.curves.current() if points else {}, points)
+    points, names = request.params["points"], request.params["tasks"]
+    curves = request.backend.curves.current() if points else {}
+    return training.progress(request.snapshot, curves, points, frozenset(filter(None, names.split(","))))
 
 
 async def _preview_update(request: ApiRequest) -> ApiAnswer:

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -108,6 +108,10 @@ class TaskFileHandler:
             return ApiProblem(404, f"task {name} has never been launched and has no files")
         if record is None:
             return unknown_task(state, name)
+        launch = request.params["launch"]
+        record = record if launch in ("", record.id) else _earlier(record, launch)
+        if record is None:
+            return ApiProblem(404, f"unknown launch {launch} of {name}; known: `earlier` of /v1/tasks/{name}")
         offset, last = request.params["offset"], request.headers.get("last-event-id", "")
         if last.isascii() and last.isdecimal() and len(last) < 17:
             offset = int(last)
@@ -160,6 +164,14 @@ class TaskFileHandler:
                 silent = 0.0
                 yield ": nothing new\n\n"
             await asyncio.sleep(_POLL_INTERVAL)
+
+
+def _earlier(record: TaskRecord, launch: str) -> TaskRecord | None:
+    """Return the record as of an earlier launch; None if it is unknown."""
+    for item in record.earlier:
+        if item.id == launch:
+            return replace(record, id=item.id, agent_id=item.agent_id, hostname=item.hostname)
+    return None
 
 
 def _is_over(state: SchedulerState, record: TaskRecord) -> bool:

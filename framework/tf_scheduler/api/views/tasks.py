@@ -11,11 +11,11 @@ from tf_scheduler.model.plan import Status, Step
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import EarlierLaunch, TaskRecord
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .pods import display_status
-from .types import PendingBody, PendingTaskBody, TaskBody, TasksBody
+from .types import EarlierLaunchBody, PendingBody, PendingTaskBody, TaskBody, TasksBody
 
 #: What a launch uses, null until it reports it.
 _USAGE = ("memory_used_mb", "memory_peak_mb", "cpus_used")
@@ -72,6 +72,8 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
         **own,
         **usage_of(state, item),
         "pending": pending_reasons(state, item.name),
+        "restarts": getattr(item, "restarts", 0),
+        "earlier": [_earlier(launch) for launch in getattr(item, "earlier", ())],
     }
 
 
@@ -80,6 +82,10 @@ def usage_of(state: SchedulerState, item: TaskSpec | TaskRecord) -> dict[str, fl
     usage = state.process.usage.get(item.name)
     own = usage if usage is not None and usage.launch == getattr(item, "id", None) else None
     return {name: getattr(own, name, None) for name in _USAGE}
+
+
+def _earlier(launch: EarlierLaunch) -> EarlierLaunchBody:
+    return {"id": launch.id, "hostname": launch.hostname, "launched_at": launch.launched_at}
 
 
 def resources_of(record: TaskRecord) -> dict[str, float]:

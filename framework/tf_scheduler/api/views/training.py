@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -62,14 +62,20 @@ def result(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     return View(body)
 
 
-def progress(snapshot: Snapshot, curves: Curves, points: int) -> ApiAnswer:
-    """Progress of each task and job, with up to `points` points of each curve."""
+def progress(snapshot: Snapshot, curves: Curves, points: int, names: Collection[str] = ()) -> ApiAnswer:
+    """Progress of the jobs and of tasks, with up to `points` points of each curve.
+
+    `names`: names of the tasks; none for all.
+    """
     state = snapshot.state
-    tasks = [_task(state, task, _points(curves.get(task.name), points)) for task in state.spec.tasks()]
+    listed = {task.name: points for task in state.spec.tasks() if not names or task.name in names}
+    tasks = [
+        _task(state, task, _points(curves.get(task.name), listed.get(task.name, 0))) for task in state.spec.tasks()
+    ]
     body: TrainingBody = {
         "leader": leader(state),
         "examples_per_second": _examples_per_second(tasks, leader(state)),
-        "tasks": tasks,
+        "tasks": [task for task in tasks if task["name"] in listed],
         "jobs": {
             job: _job(list(group), leader(state))
             for job, group in groupby(sorted(tasks, key=lambda task: task["job"]), key=lambda task: task["job"])

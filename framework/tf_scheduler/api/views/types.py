@@ -47,6 +47,12 @@ class _Member(TypedDict):
     index: int
 
 
+class EarlierLaunchBody(TypedDict):
+    id: str
+    hostname: str
+    launched_at: float
+
+
 class _TaskBody(_Member):
     state: str | None
     status: str
@@ -73,6 +79,9 @@ class TaskBody(_TaskBody, total=False):
     memory_used_mb: float | None
     memory_peak_mb: float | None
     cpus_used: float | None
+    #: Number of earlier launches, and the last three of them, oldest first.
+    restarts: int
+    earlier: list[EarlierLaunchBody]
 
 
 class _TasksBody(TypedDict):

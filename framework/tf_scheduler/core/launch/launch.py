@@ -19,7 +19,7 @@ from tf_scheduler.model.ids import NewId, OfferId, TaskName, task_id
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, OutputPolicy, Program, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import EarlierLaunch, TaskRecord
 
 from . import cluster_spec, secret_tokens
 
@@ -145,6 +145,9 @@ def _liveness(liveness: LivenessCheck) -> payload.Liveness:
 
 # --- Launches
 
+#: Maximum number of earlier launches in a record.
+_MAX_EARLIER = 3
+
 
 def plan_launches(
     state: SchedulerState,
@@ -167,6 +170,7 @@ def plan_launches(
             config=config_digest(state.spec, placement.task.name),
             plan=launching_plans.get(placement.task.name, plan.DEPLOY),
             job_started_at=state.derived.first_launch_at or now,
+            **_earlier(state.stored.tasks.get(placement.task.name)),
         )
         for placement in placements
     ]
@@ -213,6 +217,14 @@ def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) ->
         location=agent.location,
         agent_address="" if host == agent.address else agent.address,
     )
+
+
+def _earlier(last: TaskRecord | None) -> dict[str, Any]:
+    """Return the fields of a record about the launches before it."""
+    if last is None or last.is_placeholder:
+        return {} if last is None else {"restarts": last.restarts, "earlier": last.earlier}
+    launch = EarlierLaunch(last.id, last.agent_id, last.hostname, last.launched_at)
+    return {"restarts": last.restarts + 1, "earlier": (*last.earlier, launch)[-_MAX_EARLIER:]}
 
 
 def _launch(

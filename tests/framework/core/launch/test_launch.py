@@ -237,6 +237,21 @@ def test_relaunch_at_same_addresses_keeps_generation() -> None:
     assert {(2, 1)} == {(item.record.serial, item.record.generation) for item in launch(launched)}
 
 
+def test_record_lists_last_earlier_launches() -> None:
+    """A placeholder does not count."""
+    state = NEW
+    seen: list[int] = []
+    for _ in range(6):
+        placeholder = with_fields(state, paused={"worker-0": 1.0})
+        state = apply(state, *(TaskLaunched(item.record) for item in launch(placeholder if seen == [0] else state)))
+        record = state.stored.tasks["worker-0"]
+        seen.append(record.restarts)
+
+    assert [0, 1, 1, 2, 3, 4] == seen
+    assert [record.id] * 3 == [item.id for item in record.earlier]
+    assert {record.hostname} == {item.hostname for item in record.earlier}
+
+
 def test_paused_task_is_launched_as_placeholder() -> None:
     placeholders = {item.record.name: item for item in launch(with_fields(NEW, paused={"worker-0": 1.0}))}
 
