@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
@@ -63,7 +64,15 @@ def preview(service: ServiceClient, options: Options, version: str | None) -> An
 
     Raise UnreachableError if the scheduler does not answer, CommandError with the problems of the options.
     """
-    return service.post(api_path("tf", "update", "preview"), installation_of(service).preview(options, version))
+    path = api_path("tf", "update", "preview")
+    try:
+        body = installation_of(service).preview(options, version)
+    except RefusedError:
+        # The scheduler names options and allowed values; Cosmos names rules of the JSON Schema.
+        with suppress(UnreachableError):
+            service.post(path, {"options": options})
+        raise
+    return service.post(path, body)
 
 
 def describe_changes(

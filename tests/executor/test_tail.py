@@ -209,7 +209,7 @@ INSTALL = 'pip install --no-deps "tf_keras~=2.21.0"'
         (PER_REPLICA, ["tf_keras-2.21.0"], "tf.distribute.MultiWorkerMirroredStrategy()", "",
          f"{FIT} MultiWorkerMirroredStrategy. tf_keras 2.21 is installed: {ADD}"),
         (PER_REPLICA, [], "x = tf.distribute.ParameterServerStrategy(y)", "",
-         f"{FIT} ParameterServerStrategy. Install tf_keras with {INSTALL} and {ADD}"),
+         f"{FIT} ParameterServerStrategy. Install tf_keras ({INSTALL}) and {ADD}"),
         (PER_REPLICA, [], "", "yes", "TensorFlow ignores TF_USE_LEGACY_KERAS=yes: the value must be 1, true or True"),
         (NO_KERAS, [], "", "1", f"TF_USE_LEGACY_KERAS is set, but tf_keras is not installed: {INSTALL}"),
     ],

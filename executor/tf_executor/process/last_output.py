@@ -217,7 +217,7 @@ def _keras_sentence(
     add = f'add "environment": {{"{_KERAS_2}": "1"}} to "service"'
     if versions["tf_keras"]:
         return f"{sentence} tf_keras {versions['tf_keras']} is installed: {add}"
-    return f"{sentence} Install tf_keras with {install} and {add}"
+    return f"{sentence} Install tf_keras ({install}) and {add}"
 
 
 def _version(folder: str, package: str) -> str:

@@ -151,6 +151,8 @@ _OTHER_JOBS = {
 def _of_yaml(documents: list[Any], source: str) -> JobFile:
     every = [inner for one in documents for inner in _unpacked(one)]
     jobs = [one for one in every if isinstance(one, dict) and str(one.get("kind")) in _JOB_KEYS]
+    if len(every) == 1 and not jobs and is_options_document(every[0]):
+        return JobFile(JobFileKind.BETA, every[0])
     if len(jobs) != 1:
         kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
         other = next((f"a job of kind {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")

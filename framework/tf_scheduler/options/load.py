@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -32,9 +34,7 @@ def parse(data: bytes, source: str) -> dict[str, Any]:
     try:
         document = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, repeated), parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        if source.endswith((".yaml", ".yml")):
-            raise OptionsError(f"{source} is YAML; as JSON: dcos-tensorflow options init --from {source}") from error
-        raise OptionsError(f"{source} is not JSON: line {error.lineno} column {error.colno}: {error.msg}") from error
+        raise OptionsError(_syntax_error(error, source)) from error
     except (ValueError, RecursionError) as error:
         raise OptionsError(f"{source} is not JSON: {error}") from error
     if repeated:
@@ -47,6 +47,43 @@ def parse(data: bytes, source: str) -> dict[str, Any]:
         )
     _check_characters(document, source)
     return document
+
+
+#: Maximum characters of a quoted line on each side of an error.
+_SIDE = 60
+_YAML = re.compile(r"---|[A-Za-z_]\w*:(?:\s|$)")
+
+
+def _syntax_error(error: json.JSONDecodeError, source: str) -> str:
+    """Return the problem with its place, the line and a caret."""
+    text, at = error.doc, error.pos
+    if not text.strip():
+        return f'{source} is empty; expected a JSON object, such as {{"service": {{...}}}}'
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    if source.endswith((".yaml", ".yml")) or _YAML.match(next(lines, "")):
+        # A job of Kubernetes has a kind.
+        command = "convert" if re.search(r"^kind:", text, re.MULTILINE) else "options init --from"
+        return f"{source} is YAML; as JSON: `dcos-tensorflow {command} {source}`"
+    begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    before, after = text[begin:at][-_SIDE:], text[at : len(text) if end < 0 else end][:_SIDE]
+    caret = "".join("\t" if character == "\t" else " " for character in before) + "^"
+    return f"{source}:{error.lineno}:{error.colno}: {_syntax_problem(error)}\n{before}{after.rstrip()}\n{caret}"
+
+
+def _syntax_problem(error: json.JSONDecodeError) -> str:
+    """Return what is wrong, for habits from other languages in their terms."""
+    rest, before = error.doc[error.pos :], error.doc[: error.pos].rstrip()
+    if rest.startswith(("//", "/*", "#")):
+        return "JSON has no comments"
+    closing = rest.removeprefix(",").lstrip()[:1]  # Python 3.13 points to the comma
+    if closing in tuple("}]") and (before.endswith(",") or rest.startswith(",")):
+        return f"no comma before {closing}"
+    if rest.startswith("'"):
+        return "text needs double quotes: \"x\", not 'x'"
+    word = re.match(r"(True|False|None)\b", rest)
+    if word is not None:
+        return f"JSON has {json.dumps(ast.literal_eval(word[0]))}, not {word[0]}"
+    return error.msg[:1].lower() + error.msg[1:]
 
 
 def _fits(value: Any, depth: int) -> bool:
@@ -89,6 +126,20 @@ def _refuse(constant: str) -> NoReturn:
 #: Maximum number of option names in a message.
 _MAX_NAMES = 12
 
+#: Names in other systems -> option.
+_SYNONYMS = {
+    **dict.fromkeys(("ps", "parameter_servers", "server"), "parameter_server"),
+    "master": "chief",
+    **dict.fromkeys(("env", "envs", "environment"), "environment"),
+    **dict.fromkeys(("replicas", "instances", "num_workers", "nodes"), "count"),
+    **dict.fromkeys(("cmd", "args", "entrypoint", "script", "program"), "command"),
+    **dict.fromkeys(("memory", "ram"), "mem"),
+    **dict.fromkeys(("cpu", "cores", "vcores"), "cpus"),
+    **dict.fromkeys(("gpu", "num_gpus"), "gpus"),
+}
+#: Section of these options; otherwise the worker.
+_SECTION_OF = {"environment": "service", "command": "service"}
+
 #: marshmallow's message -> kind and message of the problem.
 _KNOWN_MESSAGES = {
     "Field may not be null.": ("null", "must not be null; omit the option to get its default"),
@@ -127,7 +178,11 @@ def _problem(message: str, name: str, level: _Level) -> Problem:
 
 
 def _suggestion(name: str, schema: Schema) -> str:
-    close = get_close_matches(name, schema.fields, n=1)
+    word = _SYNONYMS.get(name, name)
+    if word != name and word not in schema.fields:
+        # Kubeflow and Kubernetes have these at the top.
+        return f"; did you mean `{_SECTION_OF.get(word, 'worker')}.{word}`?" if isinstance(schema, Options) else ""
+    close = [word] if word in schema.fields else get_close_matches(name, schema.fields, n=1)
     if close:
         return f"; did you mean `{close[0]}`?"
     return f"; expected one of {', '.join(sorted(schema.fields))}" if len(schema.fields) <= _MAX_NAMES else ""

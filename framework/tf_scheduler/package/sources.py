@@ -63,7 +63,7 @@ def _document(name: str, text: str, problems: list[Problem]) -> dict[str, Any]:
     try:
         document = parse(text.encode() or b"{}", "the file")
     except OptionsError as error:
-        problems += [Problem(name, str(problem)) for problem in error.problems]
+        problems += [Problem(name, str(problem).removeprefix("the file:")) for problem in error.problems]
         return {}
     if "\\u" in json.dumps(document):
         problems.append(Problem(name, "a Universe package must not contain non-ASCII characters or their \\u escapes"))

@@ -18,6 +18,17 @@ def test_converted_file_is_valid(run, tmp_path: Path) -> None:
         assert 0 == run("options", "validate", target)[0]
 
 
+def test_options_in_yaml_become_json(run, tmp_path: Path) -> None:
+    """As the error about YAML says."""
+    path = tmp_path / "options.yaml"
+    path.write_text("service:\n  name: x\n  command: python x.py\nworker: {count: 2}\n")
+
+    code, out, _ = run("convert", path)
+
+    document = {"service": {"name": "x", "command": "python x.py"}, "worker": {"count": 2}}
+    assert (0, document) == (code, json.loads(out))
+
+
 def test_convert_keeps_existing_file_without_force(run, tmp_path: Path) -> None:
     """With --json, options and warnings are printed too."""
     target = tmp_path / "options.json"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tf_scheduler.cli.common.options_file import load_options
+from tf_scheduler.cli.common.options_file import check_options, load_options
 from tf_scheduler.errors import OptionsError
 
 
@@ -43,8 +44,33 @@ def test_local_cluster_rejects_container_options(tmp_path: Path, monkeypatch: py
     assert paths == [problem.path for problem in caught.value.problems]
 
 
-def test_torchrun_of_separate_models_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("service", "worker", "problem"),
+    [
+        ({"command": "pythn x.py"}, {}, "service.command: pythn: command not found; did you mean `python`?"),
+        ({"command": "true"}, {"command": "no-such-program"}, "worker.command: no-such-program: command not found"),
+        ({"command": "exec python x.py"}, {}, ""),
+        ({"command": "A=1 pythn x.py"}, {}, ""),
+        ({"command": "./pythn x.py"}, {}, ""),
+        ({"command": "pythn x.py", "environment": {"PATH": "/box"}}, {}, ""),
+        ({"command": "pythn x.py"}, {"pre_command": "install pythn"}, ""),
+    ],
+)
+def test_command_that_no_agent_has_is_refused(tmp_path: Path, service, worker, problem: str) -> None:
+    """Before the run; only if the shell cannot find it elsewhere."""
+    sections = {"worker": {"count": 1, **worker}, "parameter_server": {"count": 0}}
+    document = {"service": {"strategy": "independent", **service}, **sections}
+    with pytest.raises(OptionsError) if problem else nullcontext() as caught:
+        check_options(document, tmp_path)
+    assert problem == (str(caught.value) if caught else "")
+
+
+def test_torchrun_of_separate_models_is_noticed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before the run, because each task would succeed."""
+    (tmp_path / "torchrun").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     service = {"strategy": "independent", "command": "torchrun ddp.py"}
     document = {"service": service, "worker": {"count": 2}, "parameter_server": {"count": 0}}
     (tmp_path / "options.json").write_text(json.dumps(document))

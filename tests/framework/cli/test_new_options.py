@@ -169,7 +169,7 @@ def test_options_in_yaml_are_rewritten(invoke, folder: Path) -> None:
     _, refused, _ = invoke("options", "validate", "mnist.yaml")
     code, out, error = invoke("options", "init", "--from", "mnist.yaml")
 
-    assert "mnist.yaml is YAML; as JSON: dcos-tensorflow options init --from mnist.yaml\n" == refused
+    assert "mnist.yaml is YAML; as JSON: `dcos-tensorflow options init --from mnist.yaml`\n" == refused
     assert (0, "") == (code, error)
     assert "wrote options.json: the options of mnist.yaml. Run it: dcos-tensorflow local run options.json\n" == out
     service = {"name": "mnist", "command": "python train.py"}

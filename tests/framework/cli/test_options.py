@@ -64,6 +64,21 @@ def test_validate_prints_problems_and_notices_as_json(run, write) -> None:
     assert ("parameter_server.command", False) == (json.loads(bad)["problems"][0]["path"], json.loads(bad)["valid"])
 
 
+def test_validate_reports_missing_files(run, write) -> None:
+    """As errors only if agents cannot have them either."""
+    job = {"strategy": "independent", "command": "python a.py", "data": "file:///no/x", "python": "/no/y"}
+    path = write({**GOOD, "service": {**job, "job_url": "no.zip"}, "parameter_server": {"count": 0}})
+
+    assert run("validate", path) == (1, f"service.job_url: {Path(path).parent}/no.zip: file does not exist\n", "")
+    path = write({**GOOD, "service": job, "parameter_server": {"count": 0}})
+    assert run("validate", path) == (
+        0,
+        f"{path} is valid\n",
+        "notice: service.data: /no/x: file does not exist\n"
+        "notice: service.python: program `/no/y` does not exist on this machine\n",
+    )
+
+
 def test_notices_go_to_standard_error(run, write) -> None:
     _, _, error = run("validate", write(NOTED))
 
@@ -75,7 +90,7 @@ def test_dash_is_standard_input() -> None:
     bad = CliRunner().invoke(cli, ["options", "validate", "-"], input="{")
 
     assert 1 == json.loads(good.stdout)["worker"]["count"]
-    assert bad.stdout.startswith("standard input is not JSON: line 1 column 2")
+    assert bad.stdout.startswith("standard input:1:2: expecting property name")
 
 
 @pytest.mark.parametrize("command", ["validate", "show"])

@@ -161,9 +161,11 @@ def test_all_input_errors_are_reported_together(run, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "options.json: No such file or directory"),
-        ("{", "options.json is not JSON: line 1 column 2"),
+        ("{", "options.json:1:2: expecting property name"),
         ('{"service": {"command": "x", "job_url": "train.py"}}', "train.py: file does not exist"),
         ('{"service": {"command": "x", "python": "/no/python"}}', "service.python: program `/no/python` does"),
+        ('{"service": {"command": "x", "data": "file:///no/x"}}', "service.data: /no/x: file does not exist"),
+        ('{"service": {"command": "pythn x"}}', "service.command: pythn: command not found; did you mean `python`?"),
     ],
 )
 def test_invalid_options_file_exits_with_1(run, tmp_path: Path, content: str | None, message: str) -> None:

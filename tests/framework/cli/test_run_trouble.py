@@ -161,7 +161,7 @@ USAGE = "python -c 'import argparse; argparse.ArgumentParser(\"train.py\").parse
         ("python {}nop.py", 1, "can't open file '{}nop.py': [Errno 2] No such file or directory, exit code 2"),
         ("python {}job/late.py", 2, "ValueError: nan in gradients of <object object> ({}job/late.py:2), exit code 1"),
         (USAGE, 1, "train.py: error: unrecognized arguments: --no-such, exit code 2"),
-        ("pythn {}first.py", 1, "pythn: command not found, exit code 127; hint: did you mean `python`?"),
+        ("exec pythn {}first.py", 1, "pythn: command not found, exit code 127; hint: did you mean `python`?"),
     ],
 )
 def test_program_that_can_never_run_ends_job(

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dcos_command import update
-from dcos_command.errors import CommandError, NothingToDoError
+from dcos_command.errors import CommandError, NothingToDoError, RefusedError, UnreachableError
 from dcos_command.update import MASK, merge_options, restore_secrets, select_earlier
 from tf_scheduler.cli.common.options_file import load_document
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
@@ -173,6 +173,37 @@ def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
     assert [("a", "2", "1")] == list(effects[1].rows)
     assert {"a": 2} == known["present"]
     assert preview(Ahead({"a": 3}, {"a": 2}, user={"a": 3}), params)[0]
+
+
+class InvalidForCosmos(Stored):
+    """Cosmos refuses the options; its scheduler may name the problem."""
+
+    answer: Exception = RefusedError("worker.cont: unknown option; did you mean `count`?", 409)
+
+    def cosmos(self, name, *_):
+        if name == "package.render":
+            raise RefusedError('object instance has properties which are not allowed by the schema: ["cont"]', 400)
+        return super().cosmos(name)
+
+    def post(self, _path, body):
+        assert {"options": {"worker": {"cont": 4}}} == body
+        raise self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (InvalidForCosmos.answer, "did you mean `count`"),
+        (UnreachableError("no scheduler"), "not allowed by the schema"),
+    ],
+)
+def test_invalid_options_are_explained_by_the_scheduler(tmp_path, answer, words):
+    (tmp_path / "options.json").write_text('{"worker": {"cont": 4}}')
+    service = InvalidForCosmos({}, {}, user={})
+    service.answer = answer
+
+    with pytest.raises(RefusedError, match=words):
+        preview_start(service, {"program": "x", "options": str(tmp_path / "options.json"), "replace": False})
 
 
 def test_rollback_restores_the_previewed_options():

@@ -74,7 +74,7 @@ def test_all_problems_are_reported_together() -> None:
         {
             "service": {"comand": "x", "job_url": "a", "name": 3, "environment": {"A": 1}, "user": None},
             "workers": {},
-            "worker": {"count": "two", "cpus": 0, "mem": 1.5, "gpus": 0.5},
+            "worker": {"count": "two", "cpus": 0, "mem": 1.5, "gpus": 0.5, "disk": "1G"},
             "chief": 3,
         }
     )
@@ -87,6 +87,7 @@ def test_all_problems_are_reported_together() -> None:
         "service.user: must not be null; omit the option to get its default",
         'worker.count: must be a whole number from 0 to 100000, not "two" (text)',
         "worker.cpus: must be a number from 0.01 to 4096 (cores), not 0",
+        'worker.disk: must be MB, such as 4096, not "1G" (text)',
         "worker.gpus: must be a whole number from 0 to 1024, not 0.5",
         "worker.mem: must be a whole number from 32 to 100000000, not 1.5",
         "workers: unknown option; did you mean `worker`?",
@@ -96,10 +97,48 @@ def test_all_problems_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"ps": {}}, "ps: unknown option; did you mean `parameter_server`?"),
+        ({"master": {}}, "master: unknown option; did you mean `chief`?"),
+        ({"replicas": 3}, "replicas: unknown option; did you mean `worker.count`?"),
+        ({"env": {}}, "env: unknown option; did you mean `service.environment`?"),
+        ({"worker": {"replicas": 3}}, "worker.replicas: unknown option; did you mean `count`?"),
+        ({"service": {"env": {}}}, "service.env: unknown option; did you mean `environment`?"),
+        ({"service": {"replicas": 3}}, "service.replicas: unknown option"),
+        ({"worker": {"memory": 3}}, "worker.memory: unknown option; did you mean `mem`?"),
+        *(
+            ({"service": {"strategy": name}}, f'not "{name}" (text); did you mean "{near}"?')
+            for name, near in (
+                ("MultiWorkerMirroredStrategy", "multi_worker_mirrored"),
+                ("tf.distribute.ParameterServerStrategy", "parameter_server"),
+                ("multi-worker-mirrored", "multi_worker_mirrored"),
+            )
+        ),
+    ],
+)
+def test_word_of_another_system_is_explained(document, message: str) -> None:
+    """Kubernetes, TensorFlow and TonY have other names, some not near in spelling."""
+    assert problems({**document, "service": {**COMMAND["service"], **document.get("service", {})}})[0].endswith(message)
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"a":\n 1;}', "options.json is not JSON: line 2 column 3"),
-        (b"", "options.json is not JSON: line 1 column 1"),
+        (b'{"a":\n 1;}', "options.json:2:3: expecting ',' delimiter\n 1;}\n  ^"),
+        (b'{"a": 1, // x\n "b": 2}', 'options.json:1:10: JSON has no comments\n{"a": 1, // x\n         ^'),
+        (b'{"a": 1\n # x\n}', "options.json:2:2: JSON has no comments\n # x\n ^"),
+        (b'{"a": {\n\t"b": 1,\n\t}}', "no comma before }\n\t"),
+        (b'{"a": [1, ]}', "no comma before ]\n"),
+        (b"{'a': 1}", """options.json:1:2: text needs double quotes: "x", not 'x'\n{'a': 1}\n ^"""),
+        (b'{"a": True}', 'options.json:1:7: JSON has true, not True\n{"a": True}\n      ^'),
+        (b'{"' + b"a" * 99 + b'": ' + b"x" * 99, f'expecting value\n{"a" * 57}": {"x" * 60}\n{" " * 60}^'),
+        (
+            b"# my job\n\nservice:\n  name: x\n",
+            "options.json is YAML; as JSON: `dcos-tensorflow options init --from options.json`",
+        ),
+        (b"apiVersion: v1\nkind: TFJob\n", "options.json is YAML; as JSON: `dcos-tensorflow convert options.json`"),
+        (b" ", "options.json is empty"),
         (b"[]", "options.json must hold a JSON object"),
         (b"\xff", "options.json is not UTF-8: invalid byte at offset 0"),
         (b'{"worker": {"cpus": NaN}}', "NaN is not a JSON number"),

@@ -128,7 +128,7 @@ def test_missing_file_is_one_problem(folder, name) -> None:
         (b'{"description": "caf\xc3\xa9"}', "package.json: line 1: only ASCII"),
         (b'{"description": "caf\\u00e9"}', "package.json: a Universe package must not contain non-ASCII"),
         (b"[1]", "package.json: the file must hold a JSON object"),
-        (b'{"a": 1;}', "package.json: the file is not JSON: line 1 column 8: "),
+        (b'{"a": 1;}', "package.json: 1:8: expecting ',' delimiter"),
         (b"[" * 100_000, "package.json: the file is not JSON: "),
         (b"9" * 90_000, "package.json: the file is not JSON: "),
     ],

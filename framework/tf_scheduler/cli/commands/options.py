@@ -21,6 +21,7 @@ from tf_scheduler.cli.common.options_file import (
     has_keras_3,
     interpreter_path,
     keras_2_command,
+    local_problems,
     program_sources,
     program_warnings,
     read_bytes,
@@ -85,10 +86,17 @@ def validate(file: Path, as_json: bool) -> None:
     """
     try:
         document, resolved = _load(file)
+        local = [] if str(file) == "-" else list(local_problems(resolved, file.parent))
+        if relative := [problem for problem, is_certain in local if is_certain]:
+            raise OptionsError(relative)
     except OptionsError as error:
         echo_result({"valid": False, "problems": _as_dicts(error.problems), "notices": []}, str(error), as_json)
         sys.exit(1)
-    notices = [*find_warnings(document, resolved), *program_warnings(resolved, file.parent)]
+    notices = [
+        *find_warnings(document, resolved),
+        *program_warnings(resolved, file.parent),
+        *(problem for problem, _ in local),
+    ]
     _print_notices(() if as_json else notices)
     echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
 

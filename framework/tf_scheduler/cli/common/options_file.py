@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -34,6 +35,7 @@ from tf_scheduler.convert.program import (
     scan,
 )
 from tf_scheduler.errors import JobError, OptionsError, Problem
+from tf_scheduler.model.digests import split_data
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, is_default
@@ -148,7 +150,13 @@ def load_options(path: Path) -> ServiceSpec:
 
 def check_options(document: Options, folder: Path) -> Options:
     """Resolve options for this machine. Raises OptionsError with all problems."""
-    rules = (lambda options: _missing_files(options, folder), _missing_programs, _invalid_user, _unsupported_isolation)
+    rules = (
+        lambda options: _missing_files(options, folder),
+        _missing_programs,
+        _missing_commands,
+        _invalid_user,
+        _unsupported_isolation,
+    )
     return resolve(_for_this_machine(document), _local_defaults(document), rules)
 
 
@@ -176,6 +184,7 @@ def _check_job() -> dict[str, str]:
 
 
 def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
+    """Yield problems of local files; `folder`: of the options file."""
     for section, name in (("service", "job_url"), ("executor", "url")):
         path = _local_path(options[section][name], folder)
         if path is not None and not path.exists():
@@ -184,6 +193,17 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
             problem = "is a folder; use a file" if section == "executor" else _folder_problem(path)
             if problem:
                 yield Problem(f"{section}.{name}", f"{path}: {problem}")
+    for url, _ in split_data(options["service"]["data"]):
+        path = _local_path(url, folder)
+        if path is not None and not path.is_file():
+            yield Problem("service.data", f"{path}: file does not exist")
+
+
+def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bool]]:
+    """Yield missing files and programs; true: agents elsewhere cannot have them."""
+    for problem in (*_missing_files(options, folder), *_missing_programs(options)):
+        value = str(options["service"][problem.path.removeprefix("service.")]) if "service." in problem.path else ""
+        yield problem, problem.path == "service.job_url" and "://" not in value and not value.startswith("/")
 
 
 def _missing_programs(options: Options) -> Iterator[Problem]:
@@ -191,6 +211,42 @@ def _missing_programs(options: Options) -> Iterator[Problem]:
         python = values.get("python") if isinstance(values, Mapping) else None
         if python and shutil.which(python) is None:
             yield Problem(f"{section}.python", f"program `{python}` does not exist on this machine")
+
+
+#: A command without shell syntax, which a pre command cannot create.
+_COMMAND = re.compile(r"[A-Za-z][\w.+-]*(?=\s|$)")
+#: Folders that agents search in any case, and commands that the executor provides.
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PROVIDED = ("python", "python3")
+
+
+def _missing_commands(options: Options) -> Iterator[Problem]:
+    """Yield commands that no agent of this machine can find."""
+    service, problems = options["service"], {}
+    for section in (name for name in JOBS if options[name]["count"]):
+        job = options[section]
+        where, command = (section, job["command"]) if job["command"] else ("service", service["command"])
+        if job["pre_command"] or "PATH" in {**service["environment"], **job["environment"]}:
+            continue
+        python = shutil.which(job["python"] or service["python"]) or sys.executable
+        path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
+        if problem := _command_problem(command, path):
+            problems[f"{where}.command"] = problem
+    yield from (Problem(option, problem) for option, problem in problems.items())
+
+
+def _command_problem(command: str, path: str) -> str:
+    word = _COMMAND.match(command)
+    if word is None or word[0] in _PROVIDED:
+        return ""
+    ask = ["/bin/sh", "-c", 'command -v "$1"', "sh", word[0]]
+    if not subprocess.run(ask, env={"PATH": path}, capture_output=True, check=False).returncode:
+        return ""
+    folders = [Path(folder) for folder in path.split(":") if Path(folder).is_dir()]
+    near = get_close_matches(
+        word[0], [*_PROVIDED, *(item.name for folder in folders for item in folder.iterdir())], n=1
+    )
+    return f"{word[0]}: command not found" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
 def _invalid_user(options: Options) -> Iterator[Problem]:

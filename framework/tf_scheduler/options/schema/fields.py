@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeGuard, TypeVar, cast
 
@@ -31,11 +32,18 @@ def json_excerpt(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def mismatch(expected: str, value: object) -> ValidationError:
+def _similar(value: str, choices: Sequence[str]) -> str:
+    """Return a suggestion for a value such as `MultiWorkerMirroredStrategy`."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|[\s-]", "_", value.rpartition(".")[2].removesuffix("Strategy")).lower()
+    similar = get_close_matches(words, choices, n=1)
+    return f'; did you mean "{similar[0]}"?' if similar else ""
+
+
+def mismatch(expected: str, value: object, advice: str = "") -> ValidationError:
     """Return the error for a value of the wrong type or out of bounds."""
     kind = "null" if value is None else _TYPE_NAMES.get(type(value), type(value).__name__)
     note = "" if value is None or kind.split()[-1] in expected else f" ({kind})"
-    return ValidationError(f"must be {expected}, not {json_excerpt(value)}{note}")
+    return ValidationError(f"must be {expected}, not {json_excerpt(value)}{note}{advice}")
 
 
 #: Note in descriptions of launch options whose change restarts no task.
@@ -131,7 +139,7 @@ class String(OptionField[str]):
         if not isinstance(value, str):
             raise mismatch("text", value)
         if self.choices and value not in self.choices:
-            raise mismatch(f"one of {', '.join(self.choices)}", value)
+            raise mismatch(f"one of {', '.join(self.choices)}", value, _similar(value, self.choices))
         if self.non_empty and not value.strip():
             raise ValidationError("must not be empty")
         if "\0" in value:
@@ -175,6 +183,8 @@ class Integer(OptionField[int]):
         # Check the bounds first: int(infinity) raises.
         if _is_number(value) and self.minimum <= value <= self.maximum and value == int(value):
             return int(value)
+        if isinstance(value, str) and (unit := self.metadata.get("unit")):
+            raise mismatch(f"{unit}, such as {self.load_default or self.minimum}", value)
         raise mismatch(f"a whole number from {self.minimum} to {self.maximum}", value)
 
 
