@@ -73,11 +73,15 @@ def test_init_sets_keras_2_only_for_keras_3(
 
 
 def test_keras_imported_alone_stays_keras_3(invoke, folder: Path, with_versions) -> None:
-    """The variable changes tf.keras only."""
+    """The variable changes tf.keras only, so that the program must be changed."""
     with_versions(keras="3.15.1", tf_keras="2.21.0")
     (folder / "train.py").write_text(f"import keras\n{FIT}")
 
-    assert "LEGACY" not in invoke("options", "init", "multi_worker_mirrored")[1]
+    _, out, error = invoke("options", "init", "multi_worker_mirrored")
+
+    assert "LEGACY" not in out
+    assert "notice: train.py:4: Model.fit of Keras 3.15 does not work with MultiWorkerMirroredStrategy" in error
+    assert "import tf_keras in place of keras" in error
 
 
 def test_init_scans_modules_of_the_program(invoke, folder: Path, with_versions) -> None:

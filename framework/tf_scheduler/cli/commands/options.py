@@ -21,6 +21,7 @@ from tf_scheduler.cli.common.options_file import (
     has_keras_3,
     interpreter_path,
     keras_2_command,
+    keras_3_problem,
     local_problems,
     program_sources,
     program_warnings,
@@ -31,6 +32,7 @@ from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     KERAS_2,
     NewJob,
+    ProgramFacts,
     job_name,
     needed_libraries,
     scan,
@@ -300,12 +302,8 @@ def new_options(
         needed = needed_libraries((), "\n".join(sources.values()), is_torch=chosen is Strategy.PYTORCH_DDP)
         python, step = suitable_python(needed)
     notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
-    interpreter = interpreter_path(python)
-    # `import keras` is Keras 3 in any case.
-    fits_keras_2 = chosen in FIT_NEEDS_KERAS_2 and bool(facts.fit) and "keras" not in facts.modules
-    keras_2 = fits_keras_2 and has_keras_3(interpreter)
-    if keras_2 and (command := keras_2_command(interpreter)):
-        notices.append(Problem(KERAS_2, f"needs tf_keras: {command}"))
+    keras_2, more = _choose_keras(facts, chosen, interpreter_path(python))
+    notices += more
     path = program.parent if pack or len(sources) > 1 else program
     url = os.path.relpath(path.absolute(), folder.absolute())
     job = NewJob(
@@ -316,6 +314,16 @@ def new_options(
     resolve(document)
     reason = f"; {KERAS_2}=1, because {facts.fit.rpartition(':')[0]} uses Model.fit" if keras_2 else ""
     return NewOptions(document, summary(document) + reason, tuple(notices), facts.evidence)
+
+
+def _choose_keras(facts: ProgramFacts, strategy: Strategy, python: str) -> tuple[bool, list[Problem]]:
+    """Return whether to select Keras 2, and what the user has to do for it."""
+    if not facts.fit or strategy not in FIT_NEEDS_KERAS_2 or not has_keras_3(python):
+        return False, []
+    if "keras" in facts.modules:  # which is Keras 3 in any case
+        return False, [Problem(facts.fit, keras_3_problem(facts.modules, strategy, python))]
+    command = keras_2_command(python)
+    return True, [Problem(KERAS_2, f"needs tf_keras: {command}")] if command else []
 
 
 def _load(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:

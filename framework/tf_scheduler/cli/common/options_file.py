@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
@@ -30,13 +30,12 @@ from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     KERAS_2,
     KERAS_2_VALUES,
-    ProgramFacts,
     imported_modules,
     scan,
 )
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import split_data
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.spec import ServiceSpec, Strategy
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
@@ -384,7 +383,7 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
         with suppress(OptionsError):  # an unreadable module
             facts = scan(program_sources(program))
             if facts.fit and facts.strategy in FIT_NEEDS_KERAS_2 and has_keras_3(python):
-                yield Problem(facts.fit, _keras_3_problem(facts, python))
+                yield Problem(facts.fit, keras_3_problem(facts.modules, facts.strategy, python))
 
 
 def interpreter_path(python: str) -> str:
@@ -405,17 +404,17 @@ def _keras_2_problems(value: str, python: str) -> Iterator[Problem]:
         yield Problem(path, f"needs tf_keras, which `{python}` does not have: {command}")
 
 
-def _keras_3_problem(facts: ProgramFacts, python: str) -> str:
+def keras_3_problem(modules: Collection[str], strategy: Strategy, python: str) -> str:
     """Return the problem of Model.fit, and the remedy."""
     versions = {name: ".".join(each.split(".")[:2]) for name, each in keras_versions(python).items()}
     remedy = f'add "environment": {{"{KERAS_2}": "1"}} to "service"'
-    if "keras" in facts.modules:  # the variable changes tf.keras only
+    if "keras" in modules:  # the variable changes tf.keras only
         remedy = "import tf_keras in place of keras"
     if command := keras_2_command(python):
         remedy = f"Install tf_keras ({command}) and {remedy}"
     else:
         remedy = f"tf_keras {versions['tf_keras']} is installed: {remedy}"
-    return f"Model.fit of Keras {versions['keras']} does not work with {FIT_NEEDS_KERAS_2[facts.strategy]}. {remedy}"
+    return f"Model.fit of Keras {versions['keras']} does not work with {FIT_NEEDS_KERAS_2[strategy]}. {remedy}"
 
 
 def _programs(url: str, commands: Iterable[str], folder: Path) -> Iterator[Path]:
