@@ -15,7 +15,7 @@ from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.model.events import AgentFailed, ProgressReported
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy
-from tf_scheduler.model.state import JournalEntry
+from tf_scheduler.model.state import Configuration, JournalEntry
 from tf_scheduler.model.task import Progress, TaskState
 
 pytestmark = pytest.mark.browser
@@ -127,7 +127,7 @@ def test_commands_of_plans_phases_and_steps(live, home, visit) -> None:
 
 
 def test_plans_are_folded_until_one_waits(live, home, visit) -> None:
-    """The state of the active plan is always visible; plans stay as the user left them."""
+    """The state of the active plan is always visible; nothing folds the plans again."""
     live.register()
     page = visit(home)
     region = page.get_by_role("region", name="Plans")
@@ -175,6 +175,182 @@ def test_refused_command_shows_message(live, home, visit) -> None:
 
     plans(page).get_by_role("button", name="Pause deploy").click()
     expect(page.locator("#said")).to_have_text("Pause deploy: The service has ended")
+
+
+def test_table_shows_what_tasks_do(live, home, visit) -> None:
+    """Word, step, resources and restarts; a task is found by name, word or agent, and selected."""
+    live.deploy()
+    train(live, "chief-0", (2.0, 1.0))
+    page = visit(home)
+    table = page.get_by_role("table", name="Tasks")
+    row = lambda name: table.get_by_role("row").filter(has_text=name)  # noqa: E731
+
+    expect(row("chief-0")).to_contain_text("TRAINING20 of 1000.61.06 GB0agent-0")
+    expect(row("ps-0")).to_contain_text("IMPORTING–")
+    play(live.world, send.status("worker-1", TaskState.FAILED, message="exit code 3"))
+    expect(row("worker-1")).to_contain_text("RESTARTING")
+    expect(page.locator("#pill")).to_have_text("RESTARTING")
+    expect(page.locator("#about")).to_have_text("worker-1: worker-1 has failed: exit code 3")
+    play(live.world, send.wait(100), send.offers(), send.running())
+    expect(row("worker-1").locator(".in-restarts")).to_have_text("1")
+
+    page.get_by_label("Find").fill("import WORKER")
+    expect(row("worker")).to_have_count(2)
+    expect(row("chief-0")).to_have_count(0)
+    page.get_by_label("Find").fill("agent-7")
+    expect(page.get_by_role("region", name="Tasks")).to_contain_text("No task matches.")
+    page.get_by_label("Find").fill("")
+    row("worker-1").get_by_role("button").click()
+    expect(row("worker-1").get_by_role("button")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("combobox", name="Task")).to_have_value("worker-1")
+
+
+def test_used_resources_are_shown_beside_requested_ones(live, home, visit) -> None:
+    """As far as the executors report them; a task near its limit says so."""
+    live.deploy()
+    used: dict[str, dict[str, float | None]] = {
+        "chief-0": {"cpus_used": 0.31, "memory_used_mb": 310.0},
+        "worker-0": {"memory_used_mb": 1080.0},
+        "ps-0": {"memory_used_mb": None, "memory_peak_mb": 512.0},
+    }
+
+    def answer(route) -> None:
+        body = route.fetch().json()
+        route.fulfill(json={**body, "tasks": [{**task, **used.get(task["name"], {})} for task in body["tasks"]]})
+
+    page = visit(home, lambda page: page.route("**/v1/tasks", answer))
+    cells = lambda name: page.locator(f"#tasks tr[data-key={name}]").inner_text().split("\t")  # noqa: E731
+    expect(page.locator("#tasks tr[data-key=chief-0]")).to_be_visible()
+
+    assert ["0.31 of 0.6", "310 MB of 1.06 GB"] == cells("chief-0")[3:5]
+    assert ["0.6", "1.05 GB of 1.06 GB near its limit"] == cells("worker-0")[3:5]
+    assert "512 MB at most, of 1.06 GB" == cells("ps-0")[4]
+
+
+def test_page_of_10000_tasks_stays_small(visit) -> None:
+    """Those that need attention come first; the others are found."""
+    with LiveApi(a_spec(workers=10_000)) as many:
+        many.register()
+        page = visit(many.url)
+        tasks = page.get_by_role("region", name="Tasks")
+        expect(tasks.get_by_role("row")).to_have_count(51)
+        expect(tasks).to_contain_text("and 9,952 more tasks: 9,952 queued")
+        expect(page.get_by_role("region", name="Why pending")).to_contain_text("and 9,982 more tasks")
+        expect(plans(page)).to_contain_text("and 9,950 more steps")
+        tasks.get_by_label("Find").fill("worker-9999")
+        expect(tasks.get_by_role("row")).to_have_count(2)
+
+        assert 2500 > page.evaluate("document.querySelectorAll(':not(option)').length")
+
+
+def test_curves_over_time_and_smoothed(live, home, visit) -> None:
+    """The unsmoothed curve stays visible."""
+    live.deploy()
+    train(live, "chief-0", (2.0, 1.0, 2.0, 1.0))
+    page = visit(home)
+    loss = page.get_by_role("img", name=re.compile("Loss over"))
+    expect(loss).to_have_accessible_name("Loss over the steps; now: chief-0 1")
+    expect(loss.locator("path")).to_have_count(1)
+
+    page.get_by_label("Curves over").select_option("time")
+    expect(loss).to_have_accessible_name("Loss over the time; now: chief-0 1")
+    expect(page.locator("#charts figure").first).to_contain_text("1970-01-01 00:00:013 s")
+    page.get_by_label("Smoothing").fill("0.5")
+    expect(loss.locator("path")).to_have_count(2)
+    # 2, 4/3, 12/7, 4/3: the mean of TensorBoard, between 1 (100) and 2 (0).
+    expect(loss.locator("path:not(.raw)")).to_have_attribute("d", "M0.00 0.00L33.33 66.67L66.67 28.57L100.00 66.67")
+
+
+def test_options_that_differ_from_defaults_come_first(live, home, visit) -> None:
+    """Then what each job gets; texts are no markup."""
+    live.deploy()
+    options = {"service": {"name": "digits", "environment": [EVIL]}, "worker": {"count": 2}}
+    stored = Configuration("5e0fd8f0", 1, 1.0, "", options, [{"option": "worker.count", "old": 1, "new": 2}])
+    live.world.state = with_fields(live.world.state, configurations={stored.id: stored})
+    page = visit(home)
+    page.locator("#options-fold summary").click()
+    shown = page.locator("#options h3")
+
+    expect(shown).to_have_text(
+        [
+            "Options that differ from the defaults",
+            re.compile("Changed by the update of"),
+            "ps (1)",
+            "worker (2)",
+            "chief (1)",
+        ]
+    )
+    expect(page.locator("#options dt").first).to_have_text("service.name")
+    expect(page.locator("#options")).to_contain_text(EVIL)
+    expect(page.locator("#options")).to_contain_text("1 → 2")
+
+
+def test_outputs_side_by_side_and_search(live, home, visit) -> None:
+    """Of the last megabyte."""
+    live.deploy()
+    live.sandboxes.files["chief-0"] = {
+        "stdout": b"the needle\n" + b"hay\n" * 50_000 + b"end\n",
+        "stderr": b"trouble\nNEEDLE, too\n",
+    }
+    page = visit(home)
+    log, errors = page.get_by_label("Output of the task"), page.get_by_label("stderr of the task")
+    expect(log).to_contain_text("end")
+    expect(errors).to_be_hidden()
+    page.get_by_label("File").select_option("both")
+    expect(errors).to_have_text("trouble\nNEEDLE, too\n")
+    assert log.bounding_box()["y"] == errors.bounding_box()["y"]
+
+    page.get_by_label("Search").fill("needle")
+    expect(log).to_have_text("the needle")
+    expect(errors).to_have_text("NEEDLE, too")
+    expect(page.locator("#log-state")).to_have_text("1 of 50,003 lines match; 195 KB in total")
+    page.get_by_label("Search").fill("")
+    expect(errors).to_contain_text("trouble")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert log.bounding_box()["y"] < errors.bounding_box()["y"]
+
+
+def test_output_of_all_tasks_is_in_one_log(live, home, visit) -> None:
+    """Each line begins with its task; incomplete lines wait."""
+    live.deploy()
+    live.sandboxes.files = {"chief-0": {"stdout": b"one\n"}, "worker-0": {"stdout": b"two\nthr"}}
+    page = visit(home)
+    log = page.get_by_label("Output of the task")
+    expect(log).to_have_text("one\n")
+    page.get_by_label("All tasks").check()
+    expect(log).to_have_text("worker-0 | two\nchief-0 | one\n")
+    expect(page.locator("#log-state")).to_have_text("4 tasks")
+    live.sandboxes.files["worker-0"]["stdout"] += b"ee\n"
+    expect(log).to_have_text("worker-0 | two\nchief-0 | one\nworker-0 | three\n")
+    page.get_by_label("All tasks").uncheck()
+    expect(log).to_have_text("one\n")
+
+
+def test_output_of_earlier_launch(live, home, visit) -> None:
+    """The simulated agents have one file for all launches, so the request counts."""
+    live.deploy()
+    live.sandboxes.files["worker-0"] = {"stdout": b"Traceback\n"}
+    before = live.world.id_of("worker-0")
+    play(live.world, send.status("worker-0", TaskState.FAILED), send.wait(100), send.offers(), send.running())
+    page = visit(home)
+    expect(chip(page, "worker-0")).to_contain_text("running")
+    expect(page.get_by_label("Launch")).to_be_hidden()
+    chip(page, "worker-0").click()
+    with page.expect_response(re.compile(f"/v1/tasks/worker-0/logs.*launch={before}")) as response:
+        page.get_by_label("Launch").select_option(before)
+    assert before == response.value.json()["id"]
+    expect(page.get_by_label("Output of the task")).to_have_text("Traceback\n")
+
+
+def test_page_says_what_is_missing_and_why(live, home, visit) -> None:
+    """Agents with GPUs, and TensorBoard."""
+    live.deploy()
+    page = visit(home)
+
+    expect(page.get_by_role("region", name="Cluster")).to_contain_text("Agents with GPUs are not shown: no task asks")
+    expect(page.get_by_role("region", name="Training")).to_contain_text(
+        "TensorBoard is off. To turn it on, set service."
+    )
 
 
 def test_output_of_selected_task_is_followed(live, home, visit) -> None:

@@ -4,6 +4,8 @@ import { el, soft } from "./dom.js";
 import { clock, memory, number, plural, spoken, tone } from "./words.js";
 
 const ENDED = ["FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "GONE", "DROPPED", "GONE_BY_OPERATOR"];
+const AGENTS = 40; // shown agents, and tasks of each
+const CHIPS = 12;
 const RECENT = 60; // seconds; older offers show their time
 
 export const isLive = (task) => task.id !== null && !ENDED.includes(task.status);
@@ -15,7 +17,8 @@ export function cluster(tasks, chosen, progress) {
     boxes.set(host, [...(boxes.get(host) ?? []), task]);
   }
   const hosts = [...boxes.keys()].filter(Boolean).sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
-  const shown = hosts.map((host) => agent(host, boxes.get(host), chosen, progress));
+  const shown = hosts.slice(0, AGENTS).map((host) => agent(host, boxes.get(host), chosen, progress));
+  if (hosts.length > AGENTS) shown.push(soft(`and ${plural(hosts.length - AGENTS, "more agent")}`));
   if (boxes.has("")) shown.push(unplaced(boxes.get(""), chosen, progress));
   return shown.length ? shown : soft("No tasks.");
 }
@@ -32,6 +35,12 @@ function agent(host, tasks, chosen, progress) {
   const gpus = used("gpus") ? `, ${plural(used("gpus"), "GPU")}` : "";
   const names = { "data-key": `agent ${host}`, "aria-label": `Agent ${host}` };
   return box(host, tasks[0], names, soft(amount, gpus), chips(tasks, chosen, progress));
+}
+
+// Why agents with GPUs are missing.
+export function unseen(tasks) {
+  if (tasks.some((task) => task.resources.gpus)) return "";
+  return soft("Agents with GPUs are not shown: no task asks for GPUs (worker.gpus), so Mesos does not offer them.");
 }
 
 export function others({ agents, more_agents: more }) {
@@ -61,7 +70,9 @@ function unplaced(tasks, chosen, progress) {
 }
 
 function chips(tasks, chosen, progress) {
-  return el("ul", { class: "chips" }, tasks.map((task) => chip(task, task.name === chosen, progress.get(task.name))));
+  const shown = tasks.slice(0, CHIPS).map((task) => chip(task, task.name === chosen, progress.get(task.name)));
+  const more = tasks.length - shown.length;
+  return [el("ul", { class: "chips" }, shown), more > 0 ? soft(`and ${plural(more, "more task")}`) : ""];
 }
 
 function chip(task, chosen, progress) {

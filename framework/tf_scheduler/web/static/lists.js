@@ -3,11 +3,13 @@
 import { el, soft } from "./dom.js";
 import { clock, plural, spoken, tone } from "./words.js";
 
+const PENDING = 20; // shown tasks
+
 export function pending(body) {
   const offers = `${plural(body.offers, "offer")} of ${plural(body.agents, "agent")}`;
   const at = body.evaluated_at;
   const looked = at === null ? "No offers evaluated." : `Last evaluation at ${clock(at)}: ${offers}.`;
-  const rows = body.tasks.map((task) =>
+  const rows = body.tasks.slice(0, PENDING).map((task) =>
     el(
       "li",
       { "data-key": `${task.plan} ${task.name}` },
@@ -18,7 +20,8 @@ export function pending(body) {
       el("ul", { class: "reasons" }, task.reasons.map((reason) => el("li", {}, reason))),
     ),
   );
-  return [soft(looked), el("ul", { class: "plain" }, rows)];
+  const more = body.tasks.length - rows.length;
+  return [soft(looked), el("ul", { class: "plain" }, rows), more ? soft(`and ${plural(more, "more task")}`) : ""];
 }
 
 // Newest first.

@@ -1,17 +1,20 @@
 // Main module: polls the API every two seconds, sooner after events, with back-off while the scheduler does not answer.
 
-import { cluster, others } from "./cluster.js";
-import { byId, el, show } from "./dom.js";
+import { cluster, others, unseen } from "./cluster.js";
+import { byId, el, show, soft } from "./dom.js";
 import { Feed } from "./feed.js";
 import { pending, result } from "./lists.js";
 import { Away, Refused, get, post } from "./net.js";
 import { Output, choices, facts } from "./output.js";
 import { VERBS, address, needsAttention, status, trees } from "./plans.js";
+import { settings } from "./settings.js";
 import { agreed, askToken, say } from "./talk.js";
-import { charts, jobs, tiles, title } from "./training.js";
+import { rowsOf, table } from "./tasks.js";
+import { charts, drawn, jobs, tiles, title } from "./training.js";
 import { clock, duration, tone } from "./words.js";
 
 const EVERY = 2000; // ms
+const SHARE = 4; // pause after an update, in durations of the update, so that large services are asked less often
 const SOON = 200; // ms after an event
 const SLOWEST = 30000; // ms; maximum back-off
 const PLAN_CODES = [417]; // status of a plan with errors
@@ -24,31 +27,39 @@ let chosen = "";
 let picture = null; // last answers
 let seen = 0; // time of the last answers in ms
 let failed = 0; // failed attempts since then
+let every = EVERY;
 let timer = 0;
 let asking = false;
 let plansDue = false; // whether a plan waited or had errors
 let tokens = 0; // number of token prompts
 
 async function everything() {
-  const names = ["tf/overview", "tf/result", "tasks", "tf/progress?points=240", "pending", "plans"];
-  const [overview, end, tasks, training, waiting, planNames] = await Promise.all(names.map((name) => get(`v1/${name}`)));
+  const overview = await get("v1/tf/overview");
+  // Curves of a few tasks only: those of thousands would be megabytes.
+  const curves = encodeURIComponent(drawn(overview, chosen).join() || "chief-0");
+  const names = ["tf/result", "tasks", `tf/progress?points=240&tasks=${curves}`, "pending", "plans"];
+  const [end, tasks, training, waiting, planNames] = await Promise.all(names.map((name) => get(`v1/${name}`)));
   const plans = await Promise.all(planNames.map((name) => get(`v1/plans/${encodeURIComponent(name)}`, PLAN_CODES)));
   const named = planNames.map((name, index) => ({ ...plans[index], name }));
   const board = tasks.tasks.some((task) => task.job === "tensorboard") ? await get("v1/tf/tensorboard") : null;
-  return { overview, end, tasks: tasks.tasks, left: tasks.may_still_run, training, waiting, plans: named, board };
+  const target = byId("options-fold").open ? await get("v1/configurations/target") : null;
+  const rows = rowsOf(tasks.tasks, overview);
+  return { overview, end, tasks: tasks.tasks, rows, left: tasks.may_still_run, training, waiting, plans: named, board, target };
 }
 
 async function look() {
   if (asking || document.hidden) return;
   clearTimeout(timer);
   asking = true;
+  const begin = performance.now();
   try {
     picture = await everything();
     [seen, failed] = [Date.now(), 0];
     byId("lost").hidden = true;
     draw();
     feed.start();
-    if (!output.task && chosen) output.read(chosen);
+    if (!output.task && chosen) read();
+    every = Math.max(EVERY, SHARE * (performance.now() - begin));
   } catch (error) {
     await wrong(error);
   } finally {
@@ -79,7 +90,7 @@ function quiet() {
 // Schedule the next request: exponential back-off with jitter.
 function plan() {
   if (failed < 0) failed = 0;
-  const wait = failed ? Math.min(SLOWEST, 1000 * 2 ** (failed - 1)) * (0.75 + Math.random() / 2) : EVERY;
+  const wait = failed ? Math.min(SLOWEST, 1000 * 2 ** (failed - 1)) * (0.75 + Math.random() / 2) : every;
   if (failed) lost(wait);
   clearTimeout(timer);
   timer = setTimeout(look, seen ? wait : Math.min(wait, SLOWEST));
@@ -94,11 +105,11 @@ function lost(wait) {
 function sooner() {
   if (failed || asking) return;
   clearTimeout(timer);
-  timer = setTimeout(look, SOON);
+  timer = setTimeout(look, Math.max(SOON, every - EVERY));
 }
 
 function draw() {
-  const { overview, end, tasks, training, waiting, plans } = picture;
+  const { overview, end, tasks, rows, training, waiting, plans, target } = picture;
   if (!tasks.some((task) => task.name === chosen)) {
     chosen = tasks.find((task) => task.name === training.leader)?.name ?? tasks[0]?.name ?? "";
     output.task = "";
@@ -109,17 +120,33 @@ function draw() {
   byId("result").hidden = !end.verdict;
   if (end.verdict) show(byId("result-body"), result(end, overview));
   show(byId("tiles"), tiles(tasks, training));
-  show(byId("cluster"), cluster(tasks, chosen, new Map(training.tasks.map((task) => [task.name, task]))));
+  show(byId("tasks"), table(rows, byId("find").value, chosen));
+  show(byId("cluster"), cluster(tasks, chosen, new Map(overview.tasks.map((row) => [row.name, row]))));
   byId("others").hidden = !overview.agents.length;
   show(byId("others"), others(overview));
+  show(byId("unseen"), unseen(tasks));
   show(byId("jobs"), jobs(training));
-  show(byId("charts"), charts(training));
+  drawCharts();
+  show(byId("board"), boardNote());
+  if (target) show(byId("options"), settings(target));
   foldPlans(plans, overview.plan);
   show(byId("plans"), byId("plans-fold").open ? trees(plans, overview.plan, open, unfolded) : "");
   byId("pending-card").hidden = !waiting.tasks.length;
   show(byId("pending"), pending(waiting));
   choices(tasks, chosen);
   show(byId("facts"), facts(tasks.find((task) => task.name === chosen)));
+}
+
+function drawCharts() {
+  const curves = charts(picture.training, { across: byId("across").value, smoothing: Number(byId("smoothing").value) });
+  byId("curve-controls").hidden = !curves.some(Boolean);
+  show(byId("charts"), curves);
+}
+
+function boardNote() {
+  const { overview, board } = picture;
+  if (board) return board.running ? "" : soft(`TensorBoard: ${board.reason}`);
+  return overview.verdict ? "" : soft("TensorBoard is off. To turn it on, set service.use_tensorboard to true in the options.");
 }
 
 function head(overview) {
@@ -149,10 +176,15 @@ function foldPlans(plans, working) {
 function choose(name) {
   if (name === chosen && output.task) return;
   chosen = name;
-  byId("task").value = name;
-  output.read(name);
+  byId("launch").value = "";
+  if (picture) choices(picture.tasks, chosen);
+  if (!byId("all").checked || !output.task) read();
   feed.draw();
   if (picture) draw();
+}
+
+function read() {
+  output.read(chosen, (picture?.rows ?? []).filter((row) => row.id).map((row) => row.name));
 }
 
 async function command(path, title, asks, yes) {
@@ -200,7 +232,11 @@ document.addEventListener("click", (event) => {
 });
 
 byId("task").addEventListener("change", (event) => choose(event.target.value));
-for (const id of ["file", "follow"]) byId(id).addEventListener("change", () => output.read(chosen));
+for (const id of ["file", "follow", "all", "launch"]) byId(id).addEventListener("change", read);
+byId("search").addEventListener("input", () => output.search(read));
+for (const id of ["across", "smoothing"]) byId(id).addEventListener("input", () => picture && drawCharts());
+byId("find").addEventListener("input", () => picture && draw());
+byId("options-fold").addEventListener("toggle", look);
 for (const id of ["warnings", "only-task"]) byId(id).addEventListener("change", () => feed.draw());
 
 byId("plans-fold").addEventListener("toggle", () => picture && draw());

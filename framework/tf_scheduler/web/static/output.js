@@ -1,12 +1,17 @@
-// Output of one task: last part of a file, then a stream.
+// Output: the last part of a file of a task, then a stream; or of all tasks, which are polled.
 
 import { byId, el, show } from "./dom.js";
 import { Refused, get, listen, pause } from "./net.js";
 import { bytes, clock, duration, memory, number, plural, spoken } from "./words.js";
 
-const MAX_TEXT = 400000; // characters
+const MAX_TEXT = 1200000; // characters
+const MAX_DRAWN = 400000; // characters
 const LAST = 65536; // bytes of the first read
+const MOST = 1048576; // bytes of the first read while the user searches
 const RETRY = 3000; // ms
+const POLL = 2000; // ms between two reads of all tasks
+const MAX_TASKS = 20; // tasks whose output is shown together
+const FEW = 8192; // bytes of the first read of each of them
 
 // Remove terminal escapes; of overwritten lines, keep the last state.
 export function plain(text) {
@@ -16,25 +21,15 @@ export function plain(text) {
 
 const lastState = (line) => line.split("\r").findLast((state) => state !== "") ?? "";
 
-export class Output {
+// One file, or the files of this name of all tasks, in one element.
+class Pane {
   #reading = null;
   #raw = "";
-  task = "";
+  #total = "";
 
-  // Start reading `task` with the selected file.
-  read(task) {
-    this.stop();
-    this.task = task;
-    this.#raw = "";
-    this.#draw();
-    if (!task) {
-      this.#say("No task selected.");
-      return;
-    }
-    this.#reading = new AbortController();
-    const file = byId("file").value;
-    if (byId("follow").checked) this.#follow(task, file, this.#reading.signal);
-    else this.#once(task, file, this.#reading.signal);
+  constructor(pre, state) {
+    this.pre = pre;
+    this.state = state;
   }
 
   stop() {
@@ -42,16 +37,29 @@ export class Output {
     this.#reading = null;
   }
 
-  async #once(task, file, signal) {
+  // `source`: `task`, `launch` ("": the last), `file`, `tasks` (names, if all are read), `length`, `follow`.
+  read(source) {
+    this.stop();
+    this.#raw = "";
+    this.#total = "";
+    this.draw();
+    this.#reading = new AbortController();
+    const { signal } = this.#reading;
+    if (source.tasks) this.#all(source, signal);
+    else if (source.follow && !source.launch) this.#follow(source, signal);
+    else this.#once(source, signal);
+  }
+
+  async #once(source, signal) {
     try {
-      const piece = await get(address(task, file));
+      const piece = await get(address(source.task, source));
       if (!signal.aborted) this.#add(piece.data, piece);
     } catch (error) {
-      if (!signal.aborted) this.#say(error instanceof Refused ? error.message : "The scheduler does not answer.");
+      if (!signal.aborted) this.#say(why(error));
     }
   }
 
-  async #follow(task, file, signal) {
+  async #follow(source, signal) {
     let next = null;
     const onEvent = (kind, data, id) => {
       if (signal.aborted) return;
@@ -71,34 +79,108 @@ export class Output {
     this.#say("Waiting for output.");
     while (!signal.aborted) {
       try {
-        await listen(`${address(task, file)}&follow=true${next === null ? "" : `&offset=${next}`}`, signal, onEvent);
+        await listen(`${address(source.task, source)}&follow=true${next === null ? "" : `&offset=${next}`}`, signal, onEvent);
       } catch (error) {
-        if (!signal.aborted) this.#say(error instanceof Refused ? error.message : "The scheduler does not answer.");
+        if (!signal.aborted) this.#say(why(error));
       }
       await pause(RETRY);
     }
   }
 
-  #add(text, piece) {
-    this.#raw = (this.#raw + text).slice(-MAX_TEXT);
-    this.#draw();
-    if (piece) this.#say(piece.size ? `${bytes(piece.size)} in total` : "The file is empty.");
+  // Browsers allow few streams, so the tasks are polled. Each line begins with its task.
+  async #all({ tasks, file, follow }, signal) {
+    const names = tasks.slice(0, MAX_TASKS);
+    const others = tasks.length - names.length;
+    const read = new Map(); // task -> launch, position and incomplete line
+    this.#total = `${plural(names.length, "task")}${others ? `; ${plural(others, "further task")} not shown` : ""}`;
+    for (;;) {
+      const pieces = await Promise.all(names.map((name) => this.#piece(name, file, read)));
+      if (signal.aborted) return;
+      this.#add(pieces.join(""), null);
+      if (!follow) return;
+      await pause(POLL);
+    }
   }
 
-  #draw() {
-    const pre = byId("log");
+  async #piece(name, file, read) {
+    const before = read.get(name) ?? { id: null, next: null, rest: "" };
+    try {
+      const from = before.next === null ? "" : `&offset=${before.next}`;
+      let piece = await get(`${address(name, { file, length: before.next === null ? FEW : LAST })}${from}`);
+      if (before.id && piece.id !== before.id) piece = { ...(await get(`${address(name, { file, length: LAST })}&offset=0`)), fresh: true };
+      const lines = ((piece.fresh ? "" : before.rest) + piece.data).split("\n");
+      read.set(name, { id: piece.id, next: piece.next, rest: lines.pop() });
+      return lines.map((line) => `${name} | ${plain(line)}\n`).join("");
+    } catch {
+      return ""; // the next read tries again
+    }
+  }
+
+  #add(text, piece) {
+    this.#raw = (this.#raw + text).slice(-MAX_TEXT);
+    if (piece) this.#total = piece.size ? `${bytes(piece.size)} in total` : "The file is empty.";
+    this.draw();
+  }
+
+  draw() {
     // Keep the position if the user has scrolled up.
+    const { pre } = this;
     const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30;
-    pre.textContent = plain(this.#raw);
+    const wanted = byId("search").value.toLowerCase();
+    const text = plain(this.#raw);
+    const lines = wanted ? text.split("\n") : [];
+    const found = lines.filter((line) => line.toLowerCase().includes(wanted));
+    pre.textContent = (wanted ? found.join("\n") : text).slice(-MAX_DRAWN);
     if (atEnd) pre.scrollTop = pre.scrollHeight;
+    this.#say([wanted ? `${number(found.length)} of ${plural(lines.length, "line")} match` : "", this.#total].filter(Boolean).join("; "));
   }
 
   #say(words) {
-    byId("log-state").textContent = words;
+    this.state.textContent = words;
   }
 }
 
-const address = (task, file) => `v1/tasks/${encodeURIComponent(task)}/logs?file=${encodeURIComponent(file)}&length=${LAST}`;
+const why = (error) => (error instanceof Refused ? error.message : "The scheduler does not answer.");
+
+function address(task, { file, length, launch }) {
+  const query = new URLSearchParams({ file, length, ...(launch && { launch }) });
+  return `v1/tasks/${encodeURIComponent(task)}/logs?${query}`;
+}
+
+export class Output {
+  #panes = ["log", "log-2"].map((id) => new Pane(byId(id), byId(`${id}-state`)));
+  #searched = false;
+  task = "";
+
+  // Read the selected files of `task`, or of all `tasks`.
+  read(task, tasks) {
+    this.stop();
+    this.task = task;
+    const files = byId("file").value === "both" ? ["stdout", "stderr"] : [byId("file").value];
+    byId("panes").classList.toggle("two", files.length > 1);
+    byId("pane-2").hidden = files.length < 2;
+    this.#searched = byId("search").value !== "";
+    const all = byId("all").checked;
+    if (!task && !all) {
+      byId("log-state").textContent = "No task selected.";
+      return;
+    }
+    const length = this.#searched ? MOST : LAST;
+    const launch = all ? "" : byId("launch").value;
+    const common = { task, launch, length, follow: byId("follow").checked, ...(all && { tasks }) };
+    files.forEach((file, index) => this.#panes[index].read({ ...common, file }));
+  }
+
+  // The first search reads more of the files with `read`.
+  search(read) {
+    if (byId("search").value && !this.#searched && !byId("all").checked) read();
+    else for (const pane of this.#panes) pane.draw();
+  }
+
+  stop() {
+    for (const pane of this.#panes) pane.stop();
+  }
+}
 
 // Details of the selected task.
 export function facts(task) {
@@ -114,6 +196,7 @@ export function facts(task) {
     ["launched", task.launched_at === null ? "" : `${clock(task.launched_at)}, ${duration(Date.now() / 1000 - task.launched_at)} ago`],
     ["generation", task.generation === null ? "" : String(task.generation)],
     ["resources", `${number(resources.cpus)} cpus, ${memory(resources.mem)}${gpus}`],
+    ["restarts", task.restarts ? number(task.restarts) : ""],
     ["id", task.id],
     ["message", task.message || task.reason],
   ];
@@ -121,7 +204,19 @@ export function facts(task) {
   return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(row));
 }
 
+let named = "";
+
+// Options of the selects; the names of many tasks are set only when they change.
 export function choices(tasks, chosen) {
-  show(byId("task"), tasks.map((task) => el("option", { value: task.name, "data-key": task.name }, task.name)));
+  const names = tasks.map((task) => task.name);
+  if (names.join() !== named) {
+    named = names.join();
+    byId("task").replaceChildren(...names.map((name) => el("option", { value: name }, name)));
+  }
   if (chosen) byId("task").value = chosen;
+  const earlier = tasks.find((task) => task.name === chosen)?.earlier ?? [];
+  const label = (launch) => `of ${clock(launch.launched_at)} on ${launch.hostname}`;
+  const options = earlier.map((launch) => el("option", { value: launch.id, "data-key": launch.id }, label(launch)));
+  show(byId("launch"), el("option", { value: "", "data-key": "last" }, "the last"), options.reverse());
+  byId("launches").hidden = !earlier.length;
 }

@@ -1,9 +1,10 @@
 // Plans as a tree with commands, labelled as in the SDK's command line.
 
 import { el, soft } from "./dom.js";
-import { spoken, tone } from "./words.js";
+import { plural, spoken, tone } from "./words.js";
 
 const DONE = "COMPLETE";
+const STEPS = 50; // shown steps of a phase
 
 // API verb -> button label and confirmation text; null: no confirmation.
 export const VERBS = {
@@ -37,8 +38,11 @@ export function trees(plans, working, open, unfolded) {
 }
 
 function branch(path, phase, open) {
-  const steps = phase.steps.map((step) => node([...path, step.name], step, open, "step"));
-  return node(path, phase, open, "phase", el("ul", {}, steps));
+  // Of many steps, the incomplete ones.
+  const due = phase.steps.length > STEPS ? phase.steps.filter((step) => step.status !== DONE) : phase.steps;
+  const steps = due.slice(0, STEPS).map((step) => node([...path, step.name], step, open, "step"));
+  const more = phase.steps.length - steps.length;
+  return node(path, phase, open, "phase", [el("ul", {}, steps), more ? soft(`and ${plural(more, "more step")}`) : ""]);
 }
 
 function node(path, part, open, kind, below = "") {

@@ -1,10 +1,11 @@
 // Training progress: a bar per job, and curves over the steps.
 
 import { el, soft, svg } from "./dom.js";
-import { duration, number, plural, spoken } from "./words.js";
+import { clock, duration, number, plural, spoken } from "./words.js";
 
 const COLOURS = 6;
 const MAX_METRICS = 16;
+const MAX_LINES = 8;
 
 // Title of the tab, such as `58 % mnist`.
 export function title({ service, tasks, leader }, activity) {
@@ -17,6 +18,13 @@ export function title({ service, tasks, leader }, activity) {
 }
 
 const percent = ({ step, total }) => `${Math.min(100, Math.floor((100 * step) / total))} %`;
+
+// Names of the tasks whose curves are drawn: the leader, the selected task, and the first that report.
+export function drawn({ leader, tasks }, chosen) {
+  const reporting = tasks.filter((task) => task.step !== null).map((task) => task.name);
+  const names = new Set([leader, ...(reporting.includes(chosen) ? [chosen] : []), ...reporting].filter(Boolean));
+  return [...names].slice(0, MAX_LINES);
+}
 
 export function tiles(tasks, training) {
   const running = tasks.filter((task) => task.status === "RUNNING").length;
@@ -42,7 +50,9 @@ export function jobs(training) {
   return rows.map(([name, job]) => {
     const known = job.step !== null && job.total;
     const share = known ? `${percent(job)}, ` : "";
-    const steps = `${share}step ${number(job.step)}${known ? ` of ${number(job.total)}` : ""}`;
+    const at = training.tasks.find((task) => task.job === name && task.epoch);
+    const epoch = at ? `epoch ${number(at.epoch)}${at.epochs ? ` of ${number(at.epochs)}` : ""}, ` : "";
+    const steps = `${epoch}${share}step ${number(job.step)}${known ? ` of ${number(job.total)}` : ""}`;
     const speed = job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`;
     const sources = new Set(training.tasks.filter((task) => task.job === name).map((task) => task.source ?? "report"));
     sources.delete("report");
@@ -64,42 +74,62 @@ const CURVES = [
   ["steps_per_second", "Steps a second"],
 ];
 
-export function charts(training) {
+// `view`: `across`, `step` or `time`; `smoothing`, from 0 (none) to less than 1.
+export function charts(training, view) {
   const names = new Set(training.tasks.flatMap((task) => Object.keys(task.metrics)));
   const [loss, speed] = CURVES;
   return [loss, ...[...names].slice(0, MAX_METRICS).map((name) => [name, name]), speed].map(([field, title]) => {
     const lines = training.tasks
-      .map((task, index) => ({ name: task.name, colour: index % COLOURS, points: usable(task.points, field) }))
+      .map((task, index) => ({ name: task.name, colour: index % COLOURS, points: usable(task.points, field, view.across) }))
       .filter((line) => line.points.length > 1);
-    return lines.length ? chart(field, title, lines) : null;
+    return lines.length ? chart(field, title, lines, view) : null;
   });
 }
 
-const usable = (points, field) =>
-  points
-    .map((point) => [point.step, field in point ? point[field] : (point.metrics[field] ?? null)])
-    .filter(([step, value]) => step !== null && value !== null);
+// After a relaunch the steps go back to the checkpoint, and a new line starts.
+function usable(points, field, across) {
+  let before = Infinity;
+  return points
+    .map((point) => ({ step: point.step, x: point[across], y: field in point ? point[field] : (point.metrics[field] ?? null) }))
+    .filter(({ step, y }) => step !== null && y !== null)
+    .map((point) => {
+      const starts = point.step < before;
+      before = point.step;
+      return { ...point, starts };
+    });
+}
 
-function chart(field, title, lines) {
+// Exponential moving average without the bias of its start, as TensorBoard has it.
+function smooth(points, weight) {
+  let [sum, count] = [0, 0];
+  return points.map((point) => {
+    if (point.starts) [sum, count] = [0, 0];
+    sum = sum * weight + (1 - weight) * point.y;
+    count += 1;
+    return { ...point, y: sum / (1 - weight ** count) };
+  });
+}
+
+function chart(field, title, lines, { across, smoothing }) {
   const all = lines.flatMap((line) => line.points);
-  const across = extent(all.map(([step]) => step));
-  const up = extent(all.map(([, value]) => value), field === "steps_per_second");
+  const wide = extent(all.map(({ x }) => x));
+  const up = extent(all.map(({ y }) => y), field === "steps_per_second");
   const levels = ticks(up);
-  const place = ([step, value]) => [100 * part(step, across), 100 - 100 * part(value, up)];
-  const last = (line) => number(line.points.at(-1)[1]);
-  const label = `${title} over the steps; now: ${lines.map((line) => `${line.name} ${last(line)}`).join(", ")}`;
-  const level = (value) => {
-    const [, y] = place([0, value]);
-    return svg("line", { class: "level", x1: 0, x2: 100, y1: y, y2: y });
-  };
+  const high = (y) => 100 - 100 * part(y, up);
+  const place = ({ x, y }) => [100 * part(x, wide), high(y)];
+  const last = (line) => number(line.points.at(-1).y);
+  const over = across === "time" ? "time" : "steps";
+  const label = `${title} over the ${over}; now: ${lines.map((line) => `${line.name} ${last(line)}`).join(", ")}`;
+  const draw = (line, points, name = "") => svg("path", { class: `line c${line.colour} ${name}`, d: path(points, place) });
   const picture = svg(
     "svg",
     { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img", "aria-label": label },
-    levels.map(level),
-    lines.map((line) => svg("path", { class: `line c${line.colour}`, d: path(line.points, place) })),
+    levels.map((value) => svg("line", { class: "level", x1: 0, x2: 100, y1: high(value), y2: high(value) })),
+    lines.map((line) => draw(line, line.points, smoothing ? "raw" : "")),
+    smoothing ? lines.map((line) => draw(line, smooth(line.points, smoothing))) : "",
   );
   const numbers = el("div", { class: "levels", "aria-hidden": "true" }, levels.map((value) => el("span", {}, number(value))));
-  const steps = [number(across[0]), `step ${number(across[1])}`].map((text) => el("span", {}, text));
+  const ends = across === "time" ? [clock(wide[0]), duration(wide[1] - wide[0])] : [number(wide[0]), `step ${number(wide[1])}`];
   const entry = (line) =>
     el("li", { "data-key": line.name }, el("i", { class: `dot c${line.colour}` }), line.name, " ", el("b", {}, last(line)));
   return el(
@@ -107,20 +137,16 @@ function chart(field, title, lines) {
     { "data-key": field },
     el("figcaption", {}, title),
     el("div", { class: "frame" }, numbers, picture),
-    el("div", { class: "under", "aria-hidden": "true" }, steps),
+    el("div", { class: "under", "aria-hidden": "true" }, ends.map((text) => el("span", {}, text))),
     el("ul", { class: "legend" }, lines.map(entry)),
   );
 }
 
-// After a relaunch the steps go back to the checkpoint, and a new line starts.
 function path(points, place) {
-  let before = Infinity;
   return points
     .map((point) => {
       const [x, y] = place(point);
-      const sign = point[0] < before ? "M" : "L";
-      before = point[0];
-      return `${sign}${x.toFixed(2)} ${y.toFixed(2)}`;
+      return `${point.starts ? "M" : "L"}${x.toFixed(2)} ${y.toFixed(2)}`;
     })
     .join("");
 }
