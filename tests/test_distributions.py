@@ -76,7 +76,7 @@ def test_index_shows_readme_with_live_links(built: Path) -> None:
     images = set(re.findall(r'<img\b[^>]*\bsrc="([^"]*)"', page))
 
     assert f"{SOURCE}/blob/main/docs/install.md" in links
-    assert f"{RAW}/main/docs/page.png" in images
+    assert f"{RAW}/main/docs/training.png" in images
     sections = {f"#{name}" for name in re.findall(r'\bid="([^"]*)"', page)}
     assert [] == [url for url in (links | images) - sections if (file := file_of(url)) is None or not file.exists()]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect, sync_playwright
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
@@ -22,6 +24,7 @@ _BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTI
 PATIENCE = 240
 #: Begin of the second epoch, in the file of the worker's output or in the lines of `local run`.
 _SECOND_EPOCH = re.compile(r"training: step (?:7[1-9]|[89]\d|\d{3,}) of 2100")
+_LATE = re.compile(r"training: step 1[2-9]\d\d of 2100")
 CACHE = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 
 
@@ -133,6 +136,24 @@ def account(tmp_path: Path) -> Iterator[Account]:
     made.close()
 
 
+def keep_picture(job: Terminal) -> None:
+    """Save the page in training for README.md, if SCREENSHOTS names a folder."""
+    if "SCREENSHOTS" not in os.environ:
+        return
+    job.wait_for(_LATE)
+    address = re.search(r"http://\S+", job.text)
+    assert address is not None
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]  # as in tests/framework/web/conftest.py
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        page = browser.new_page(viewport={"width": 1280, "height": 720})
+        page.goto(address[0])
+        expect(page.locator("#charts svg").first).to_be_visible()
+        expect(page.locator("#log")).to_contain_text("Epoch")
+        page.screenshot(path=Path(os.environ["SCREENSHOTS"]) / "training.png")
+        browser.close()
+
+
 def follow(account: Account) -> Iterator[tuple[Block, str]]:
     """Do what each block says; yield it with its output.
 
@@ -150,6 +171,8 @@ def follow(account: Account) -> Iterator[tuple[Block, str]]:
         elif block.name == "another terminal" and waiting is not None:
             waiting[1].wait_for(_SECOND_EPOCH)
             yield block, account.run(block.text)
+            if block.text.startswith("kill"):
+                keep_picture(waiting[1])
         elif block.kind == "sh" and following == "another terminal":
             waiting = (block, Terminal(account.start(block.text)))
         elif block.kind == "sh":
