@@ -132,6 +132,7 @@ class ApiServices:
         runner: Runner,
         snapshot: Callable[[], Snapshot],
         preview: Callable[[Mapping[str, Any], SchedulerState], Mapping[str, Any]] | None,
+        run: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         curves = CurveRecorder(decode_curves(values))
         self.training_history = TrainingHistory(store, curves.current, lambda: runner.state.process.progress)
@@ -143,6 +144,7 @@ class ApiServices:
             operator_files=OperatorFiles(store, values),
             curves=curves,
             preview_update=None if preview is None else lambda update: preview(update, runner.state),
+            run=run,
         )
 
     def observe(self, event: Event, decision: Decision) -> None:

@@ -82,7 +82,7 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
 def _compose(
     settings: ServiceSettings, store: StateStore, leadership: Leadership, checkpoint: Checkpoint, clock: SteadyClock
 ) -> SchedulerProcess:
-    options = settings.options
+    options, preview = settings.options, settings.options.preview if settings.options else None
     restored = restore(settings.spec, store, clock()) if options is None else options.activate(store)
     spec, values = restored.stored.full_spec or restored.spec, store.load()
     state, credentials = restored_progress(restored, decode_progress(values)), _credentials(settings, spec)
@@ -115,7 +115,7 @@ def _compose(
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)
     files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls, spec.secret_access)
-    services = ApiServices(store, values, journal, files, runner, snapshot, options.preview if options else None)
+    services = ApiServices(store, values, journal, files, runner, snapshot, preview, settings.run)
     runner.attach(desk.observe, services.observe, metrics.count)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
     return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)

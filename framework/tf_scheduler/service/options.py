@@ -14,7 +14,9 @@ from typing import Any
 
 from mesos_client.credentials import Tls
 from tf_scheduler.api.http.server import listen_address
-from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.errors import JobError, OptionsError, Problem
+from tf_scheduler.history.model import Run, to_json
+from tf_scheduler.history.record import service_run
 from tf_scheduler.logging_setup import SecretRedactor, configure_logging
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.effects import ConfigurationStored, Outcome
@@ -28,6 +30,7 @@ from tf_scheduler.options.configurations import (
 )
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import load_lenient, merge, program_is_named, resolve
+from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import names_program
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
@@ -86,6 +89,12 @@ class ServiceSettings:
     def url(self) -> str:
         """Base URL of the API at its listening address."""
         return f"{'http' if self.access.tls is None else 'https'}://{self.host}:{self.port}"
+
+    def run(self) -> dict[str, Any]:
+        """Return the record of the run for the history. Raises JobError without one."""
+        if self.recording is None or self.options is None:
+            raise JobError("this scheduler does not record its run")
+        return to_json(recorded_run(self.recording, self.options.options))
 
 
 def load_settings(
@@ -189,6 +198,13 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
         digest = environment.get("EXAMPLES_URI_SHA256", "")
         defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "job_sha256": digest, "command": _SANITY}
     return defaults
+
+
+def recorded_run(recording: Path, options: Document) -> Run:
+    """Return the run of a service, without secrets. Raises JobError without a launch."""
+    masked = mask_options(options)
+    run = service_run(recording, options["service"]["name"], changed_options(masked, options))
+    return replace(run, resolved=masked)
 
 
 @dataclass(slots=True)

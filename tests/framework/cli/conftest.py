@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from jobs import PATIENCE
+from kit.commands import ENVIRONMENT
 from tf_scheduler.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the runs of services that a test uninstalls out of the history of its user."""
+    monkeypatch.setitem(ENVIRONMENT, "XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture

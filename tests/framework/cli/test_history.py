@@ -6,13 +6,17 @@ import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from jobs import options
+from kit.commands import request, run_command
+from kit.waiting import wait_until
 from mesos_local.host.process import ProcessId
 from runs import T0, a_run
 from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.history.database import RunDatabase
 from tf_scheduler.history.model import ProgressPoint, encode_line
 from tf_scheduler.options.load import resolve
@@ -225,7 +229,7 @@ def test_history_rejects_service_options(run) -> None:
     code, out, err = run("--url", "http://127.0.0.1:1", "history")
 
     assert (2, "") == (code, out)
-    assert "recording.jsonl, then: history add" in err
+    assert "run: history add --url URL" in err
 
 
 def test_unknown_run_is_reported_with_newest_runs(run, kept) -> None:
@@ -235,3 +239,51 @@ def test_unknown_run_is_reported_with_newest_runs(run, kept) -> None:
 
     assert 1 == code
     assert "nothing: unknown run; the newest runs are mnist-1" in err
+
+
+@pytest.fixture
+def cluster(local_cluster):
+    """The shared cluster; services are uninstalled afterwards."""
+    yield local_cluster
+    if InstalledService.all(local_cluster.directory):
+        run_command("local", "uninstall", "--all", "--dir", local_cluster.directory)
+
+
+@pytest.mark.mesos
+def test_service_is_added_kept_and_listed_with_runs(cluster, run, start, succeed, tmp_path: Path, kept) -> None:
+    """A local run, a killed one and a service, while it trains and after its end."""
+    program = 'echo "{\\"step\\": 5, \\"accuracy\\": 0.75}" > $TF_EXECUTOR_PROGRESS; exec sleep 1000'
+    secret = {"environment": {"API_TOKEN": "hush-hush"}}
+    path = options(tmp_path, program, {**secret, "name": "served"})
+
+    succeed("local", "install", "--options", path, "--dir", cluster.directory)
+    url = InstalledService.all(cluster.directory)[0].url
+    wait_until(lambda: '"step":5' in request(urlsplit(url).port, "/v1/tf/progress").text.replace(" ", ""))
+    added = succeed("history", "add", "--url", url)
+    (going,) = kept.runs()
+    by_name = succeed("--name", "served", "history", "add")
+    succeed("local", "uninstall", "served", "--dir", cluster.directory)
+    (ended,) = kept.runs()
+
+    assert added.startswith("added served-")
+    assert added == by_name
+    assert ("served", "running", "stopped") == (going.service, going.state, ended.state)
+    assert going.id == ended.id
+    assert ({"accuracy": 0.75}, 5) == (ended.last.metrics, ended.last.step)
+    assert "sleep 1000" in ended.options["service"]["command"]
+    assert ended.resolved["service"]["strategy"] == "between_graph"
+    assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
+
+    succeed("local", "run", options(tmp_path, "true", {"name": "short"}), "--dir", cluster.directory)
+    killed = start("local", "run", options(tmp_path, "exec sleep 1000", {"name": "long"}), "--dir", tmp_path / "other")
+    wait_until(lambda: any(item.service == "long" for item in kept.runs()))
+    killed.kill()
+    killed.wait()
+    listed = {item["service"]: item for item in json.loads(run("history", "--json")[1])}
+    assert {"served": "stopped", "short": "succeeded", "long": "lost"} == {
+        name: item["state"] for name, item in listed.items()
+    }
+    assert ["long", "short", "served"] == list(listed)
+    table = succeed("history", "--metric", "accuracy", "--best")
+    assert 3 == table.count(datetime.now().strftime("%Y-%m-%d"))
+    assert table.index("served-") < table.index("long-")

@@ -186,6 +186,8 @@ class Backend:
     operator_files: OperatorFileStore | None = None
     #: Raises SchedulerError if the options are invalid.
     preview_update: PreviewUpdate | None = None
+    #: Returns the record of the run for the history; raises JobError without one.
+    run: Callable[[], Mapping[str, Any]] | None = None
 
     async def ask(self, command: Command) -> Answer | None:
         """Send a command; None if the loop has finished. Raises SchedulerTimeoutError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -15,7 +16,7 @@ from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, BadRequestE
 from tf_scheduler.api.views import events, tasks, training, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
-from tf_scheduler.errors import OptionsError
+from tf_scheduler.errors import JobError, OptionsError
 
 from .streams import EventStreams, follow_journal
 from .task_files import MAX_PATH, PATH_PATTERN, TaskFileHandler
@@ -72,6 +73,8 @@ def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
 def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
     path, bodies = "/v1/tf/progress", _bodies(types.TrainingBody)
     yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_PROGRESS)
+    path, bodies = "/v1/tf/run", _bodies(dict[str, Any], 404)
+    yield Endpoint("GET", path, "Record of the run for the history, secrets masked.", bodies, handler=_run)
     path, bodies = "/v1/tf/update/preview", _bodies(dict[str, Any], 404, 409, 503)
     yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=types.Update)
     handler: AsyncHandler = partial(_events, streams)
@@ -91,6 +94,15 @@ async def _progress(request: ApiRequest) -> ApiAnswer:
     points, names = request.params["points"], request.params["tasks"]
     curves = request.backend.curves.current() if points else {}
     return training.progress(request.snapshot, curves, points, frozenset(filter(None, names.split(","))))
+
+
+async def _run(request: ApiRequest) -> ApiAnswer:
+    try:
+        if request.backend.run is not None:
+            return View(dict(await asyncio.to_thread(request.backend.run)))  # reads a file
+    except JobError as error:
+        return ApiProblem(404, str(error))
+    return ApiProblem(404, "this scheduler does not record its run")
 
 
 async def _preview_update(request: ApiRequest) -> ApiAnswer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,13 @@ from typing import Any
 
 import click
 
+from dcos_command.client import ServiceOptions
 from dcos_command.main import IntRange
 from dcos_command.output import Table
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import changed_options, read_bytes
+from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
+from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.cli.local_run.report import environment_of, run_database, write_page
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.compare import (
@@ -30,12 +33,12 @@ from tf_scheduler.history.compare import (
     run_results,
 )
 from tf_scheduler.history.database import NO_RUNS
-from tf_scheduler.history.model import Run, is_low_best, to_json
+from tf_scheduler.history.model import Run, from_json, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import parse, resolve
-from tf_scheduler.options.schema.document import mask_options
+from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.report.charts import LARGE, format_duration, format_number, format_time
 
 from .options import force_option, output_option, print_or_write
@@ -45,7 +48,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MISSING = "–"
 _REMOTE_SERVICE = (
     "history lists the runs stored on this machine, not the runs of a service selected by --url or --name. To add the "
-    "run of a service, run: dcos task download SERVICE recording.jsonl, then: history add recording.jsonl"
+    "run of a service, run: history add --url URL"
 )
 
 
@@ -83,7 +86,7 @@ def history(
 
     Lists local runs, and runs added with `history add`. RUN is an id, the start of an id, or `last`.
     """
-    if any((context.obj or {}).get(name) for name in ("name", "url")):
+    if context.invoked_subcommand != "add" and any((context.obj or {}).get(name) for name in ("name", "url")):
         raise click.UsageError(_REMOTE_SERVICE)
     if context.invoked_subcommand is not None:
         return
@@ -193,20 +196,31 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
 
 
 @history.command()
-@examples("history add recording.jsonl --options options.json")
-@click.argument("recording", type=click.Path(path_type=Path))
+@examples("history add --url http://10.0.0.1:20192", "history add recording.jsonl --options options.json")
+@click.argument("recording", required=False, type=click.Path(path_type=Path))
+@click.option("--url", default="", metavar="URL", help="Scheduler URL, or DC/OS URL plus /service/NAME.")
+@click.option("--token", default="", metavar="TOKEN", help="API token, if the service requires one.")
 @click.option("--name", default="", metavar="NAME", help="Name of the service. Default: as in the options.")
 @click.option(
     "--options", "options_file", type=click.Path(path_type=Path), metavar="FILE", help="Options file of the service."
 )
-def add(recording: Path, name: str, options_file: Path | None) -> None:
-    """Add the run of an installed service.
+@click.pass_context
+def add(
+    context: click.Context, recording: Path | None, url: str, token: str, name: str, options_file: Path | None
+) -> None:
+    """Add the run of an installed service, even before its end.
 
-    RECORDING is recording.jsonl in the sandbox of the service's scheduler. Secrets in the options are not stored.
+    Asks the service, unless RECORDING is given: recording.jsonl in the sandbox of its scheduler. Secrets in the options
+    are not stored.
     """
-    resolved = {} if options_file is None else resolve(parse(read_bytes(options_file), str(options_file)))
-    options = changed_options(mask_options(resolved), resolved) if resolved else {}
-    run = service_run(recording, name or options.get("service", {}).get("name", "tensorflow"), options)
+    before = context.obj or {}
+    if recording is None:
+        asked = ServiceOptions(name or before.get("name") or "", url or before.get("url") or "", token)
+        run = from_json(resolve_service(asked, os.environ).get("v1/tf/run"))
+    else:
+        resolved = {} if options_file is None else resolve(parse(read_bytes(options_file), str(options_file)))
+        options = changed_options(mask_options(resolved), resolved) if resolved else {}
+        run = service_run(recording, name or options.get("service", {}).get("name", "tensorflow"), options)
     run_database().save(run)
     click.echo(f"added {run.id}: {run.state}, {len(run.launches)} launches")
 

@@ -17,7 +17,6 @@ from click.shell_completion import CompletionItem
 from dcos_command.main import Group, IntRange
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
-    changed_options,
     has_keras_3,
     interpreter_path,
     keras_2_command,
@@ -46,7 +45,7 @@ from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
 from tf_scheduler.options.load import as_lists, parse, resolve
-from tf_scheduler.options.schema.document import OPTIONS, mask_options
+from tf_scheduler.options.schema.document import OPTIONS, changed_options, mask_options
 from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 

@@ -37,7 +37,7 @@ from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import split_data
 from tf_scheduler.model.spec import ServiceSpec, Strategy
 from tf_scheduler.options.load import as_lists, parse, resolve
-from tf_scheduler.options.schema.document import OPTIONS, is_default
+from tf_scheduler.options.schema.document import is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 from tf_scheduler.options.spec import image_of, to_spec
@@ -270,18 +270,6 @@ def _unsupported_isolation(options: Options) -> Iterator[Problem]:
         yield Problem("service.virtual_network_enabled", "the local cluster has only the network of this machine")
     if options["volumes"]:
         yield Problem("volumes", "the local cluster cannot mount volumes; tasks use the folders of this machine")
-
-
-def changed_options(masked: Options, options: Options) -> dict[str, Any]:
-    """Return the part of `masked` whose values in `options` differ from the defaults."""
-    changed: dict[str, Any] = {}
-    for option in OPTIONS:
-        if option.value(options) != option.default:
-            section = changed
-            for name in option.path[:-1]:
-                section = section.setdefault(name, {})
-            section[option.path[-1]] = option.value(masked)
-    return changed
 
 
 # --- program

@@ -358,6 +358,14 @@ class _Supervisor:
         return status == 200
 
     def _forget(self) -> None:
+        # Imported late, because few commands need them.
+        from tf_scheduler.service.options import recorded_run
+
+        from .report import run_database
+
+        with suppress(JobError, OptionsError, OSError):  # nothing was launched, or the history cannot be written
+            options = resolve(json.loads((self._service.folder / "scheduler.json").read_text()))
+            run_database().save(recorded_run(self._launch().recording, options))
         now = datetime.now().astimezone().isoformat(timespec="seconds")
         with (self._service.cluster / "logs" / "uninstalled.log").open("a") as log:
             log.write(f"{now} /{self._service.id}: {self._last or 'the uninstall plan is complete'}\n")

@@ -21,7 +21,6 @@ from mesos_local.libmesos.native import VERSION as MESOS
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import LOST_REASON, RunFolder, state_home
-from tf_scheduler.cli.common.options_file import changed_options
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment
@@ -33,7 +32,7 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 from tf_scheduler.options.load import resolve
-from tf_scheduler.options.schema.document import mask_options
+from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report.page import render_page
 

@@ -154,6 +154,18 @@ def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return masked
 
 
+def changed_options(masked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of `masked` whose values in `options` differ from the defaults."""
+    changed: dict[str, Any] = {}
+    for option in OPTIONS:
+        if option.value(options) != option.default:
+            section = changed
+            for name in option.path[:-1]:
+                section = section.setdefault(name, {})
+            section[option.path[-1]] = option.value(masked)
+    return changed
+
+
 def mask_value(option: Option, value: Any) -> Any:
     """Mask the secrets in a value of the option."""
     if option.metadata("secret"):
