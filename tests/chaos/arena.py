@@ -22,9 +22,8 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import MasterUnavailableError, call
 from mesos_local.node import AgentNode
-from tf_scheduler.cli.commands.run import prepare_launch
 from tf_scheduler.cli.common.folders import RunFolder
-from tf_scheduler.cli.local_run.follow import RunScheduler, run_scheduler
+from tf_scheduler.cli.local_run.follow import RunScheduler, prepare_launch, run_scheduler
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.process import SchedulerLaunch
 from tf_scheduler.errors import JobError

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from tf_scheduler.cli.commands.run import prepare_launch
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.options_file import load_document
 from tf_scheduler.cli.local_run import process
-from tf_scheduler.cli.local_run.follow import RunScheduler
+from tf_scheduler.cli.local_run.follow import RunScheduler, prepare_launch
 from tf_scheduler.cli.local_run.process import SchedulerLaunch, SupervisedScheduler
 
 

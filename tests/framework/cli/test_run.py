@@ -125,7 +125,7 @@ def test_timeout_stops_the_job(run, tmp_path: Path) -> None:
 
 @pytest.mark.mesos
 def test_infeasible_job_is_rejected_before_the_start(run, tmp_path: Path) -> None:
-    """The message names the task, what it needs, and the best agent."""
+    """The message names the task, what it needs, and why each agent is too small."""
     path = options(tmp_path, worker={"cpus": 64})
 
     code, out, err = run(
@@ -133,10 +133,78 @@ def test_infeasible_job_is_rejected_before_the_start(run, tmp_path: Path) -> Non
     )
 
     assert (1, "") == (code, out)
-    assert "the job can never fit these agents:" in err
-    assert "worker-0: agent b: needs cpus 64.1, has 2" in err
-    assert "most on any agent: cpus 2 (b), mem 512 (a)" in err
+    assert "the job can never fit these agents: they take 1 of 3 tasks" in err
+    assert "worker-0, worker-1 need 64.1 cpus, 96 MB and a port each, including their executors" in err
+    assert "  b   2 cpus, 512 MB   none: needs cpus 64.1, has 2" in err
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
+
+
+_TWO_AND_GPUS = (("agent-1", "cpus:2;mem:7693"), ("agent-2", "cpus:2;mem:7693"), ("agent-3", "cpus:2;mem:7693;gpus:2"))
+
+
+def test_infeasible_job_shows_what_fits(run, tmp_path: Path) -> None:
+    """In at most ten lines, and without a start."""
+    path = options(
+        tmp_path,
+        service={"strategy": "multi_worker_mirrored"},
+        parameter_server={"count": 0},
+        worker={"count": 50, "cpus": 1, "mem": 1024, "disk": 4096},
+    )
+
+    code, out, err = run("local", "run", path, "--agents", agents(tmp_path, *_TWO_AND_GPUS))
+
+    assert (1, "") == (code, out)
+    assert err.endswith(
+        "the job can never fit these agents: they take 2 of 50 workers\n"
+        "  worker-0 to worker-49 need 1.1 cpus, 1088 MB, 4096 MB of disk and a port each, including their executors\n"
+        "  agent-1, agent-2   2 cpus, 7693 MB   takes 1\n"
+        "  agent-3            2 cpus, 7693 MB   none: its 2 GPUs are for jobs that ask for GPUs\n"
+        "What fits: worker.count 2; or 6 with worker.cpus 0.5\n"
+    )
+
+
+@pytest.mark.mesos
+def test_omitted_sizes_shrink_until_the_job_fits(run, tmp_path: Path) -> None:
+    """The defaults are for clusters: 1 cpu and 4096 MB for each task."""
+    path = tmp_path / "options.json"
+    service = {"strategy": "between_graph", "command": WORKER_0.format("true")}
+    path.write_text(json.dumps({"service": service, "worker": {"count": 3, "mem": 512}}))
+
+    one = "cpus:2;mem:3072"
+    hosts = agents(tmp_path, *((name, one) for name in "ab"))
+    code, out, err = run("local", "run", "--json", path, "--agents", hosts)
+
+    assert 0 == code, err
+    assert 5 == len(json.loads(out)["tasks"])
+    assert "notice: worker.cpus and worker.disk: not set; using 0.4 cpus and 1536 MB of disk here (1 cpu" in err
+    assert "notice: parameter_server.cpus, parameter_server.mem and parameter_server.disk: not set; using 0.4" in err
+
+
+@pytest.mark.mesos
+def test_fit_reduces_explicit_sizes(run, tmp_path: Path) -> None:
+    """Only this option does: without it, the job is refused."""
+    path, hosts = options(tmp_path, worker={"cpus": 1.5}), agents(tmp_path, ("a", "cpus:2;mem:3072"))
+
+    code, _, err = run("local", "run", path, "--agents", hosts)
+    assert 1 == code
+    assert "What fits: worker.count 1; or 2 with worker.cpus 0.75; or local run --fit\n" in err
+
+    code, out, err = run("local", "run", "--fit", "--json", path, "--agents", hosts)
+    assert 0 == code, err
+    assert "notice: worker.cpus: too large; using 0.7 cpus here (1.5 cpus on a cluster)" in err
+    assert 3 == len(json.loads(out)["tasks"])
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_missing_gpus_are_noticed(invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: bool) -> None:
+    """Agents only count GPUs, so that the job would run; this one is too large."""
+    monkeypatch.setattr("tf_scheduler.cli.commands.run.can_check_gpus", lambda: present)
+    path = options(tmp_path, gpu_worker={"count": 1, "cpus": 64})
+
+    code, _, err = invoke("local", "run", path, "--agents", agents(tmp_path, *_TWO_AND_GPUS), "--dir", tmp_path)
+
+    assert 1 == code
+    assert present is ("notice: no GPU on this machine; agent-3 only counts them\n" not in err)
 
 
 def test_all_input_errors_are_reported_together(run, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstalla
 from tf_scheduler.errors import JobError, NotRunningError
 
 from .local import directory_option, find_cluster
+from .run import adapt_sizes, notice_of_gpus
 
 
 @click.command()
@@ -39,8 +40,9 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     cluster = find_cluster(directory)
     document: dict[str, Any] = {}
     if options is not None:
-        load_options(options)  # raises OptionsError
-        document = load_document(options)
+        spec = load_options(options)  # raises OptionsError
+        notice_of_gpus(spec, cluster.specs)
+        document = dict(adapt_sizes(load_document(options), spec, cluster.specs)[0])
     name = (app_id or document.get("service", {}).get("name", DEFAULT_SERVICE)).strip("/")
     for problem in supervise_all(cluster.directory):
         click.echo(problem, err=True)

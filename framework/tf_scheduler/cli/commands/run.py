@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from secrets import token_urlsafe as new_secret
 from typing import Any
 
 import click
@@ -22,9 +21,9 @@ from dcos_command.main import FloatRange, IntRange
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
-from tf_scheduler.cli.common.folders import RunFolder, write_private
+from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import load_document, load_options, scheduler_defaults
+from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor
 from tf_scheduler.cli.local_run.follow import (
     ALL,
@@ -35,53 +34,203 @@ from tf_scheduler.cli.local_run.follow import (
     follow,
     line_view,
     live_view,
+    prepare_launch,
     run_scheduler,
 )
 from tf_scheduler.cli.local_run.ports import port_block
-from tf_scheduler.cli.local_run.process import HOST, SchedulerLaunch, secret_variables, with_values
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
 from tf_scheduler.convert.program import strategy_named
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
-from tf_scheduler.errors import JobError, NotRunningError, OptionsError, SchedulerError
+from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
-from tf_scheduler.model.resources import Resource, Value, thousandths
-from tf_scheduler.model.spec import ServiceSpec, Strategy, TaskSpec
+from tf_scheduler.model.reasons import AgentRejected
+from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_thousandths, thousandths
+from tf_scheduler.model.spec import JobSpec, ServiceSpec, Strategy, TaskSpec
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.options.load import resolve
-from tf_scheduler.service.api import api_settings
 
 from .local import clean_up_on_signals, directory_option, prepare
 from .options import new_options
 
 #: Amount of a resource that an agent's specification omits: the agent detects it itself.
 _UNLIMITED = thousandths(1e12)
-#: Maximum number of reasons in one message.
-_MAX_REASONS = 30
+#: Maximum number of kinds of tasks and agents, and of names, in one message.
+_MAX_LINES = 3
+_UNITS = {"cpus": "cpus", "mem": "MB", "disk": "MB of disk", "gpus": "GPUs"}
 #: Executors exit soon after their agent, because the cluster lives for one run only.
 _AGENT_FLAGS = {"recovery_timeout": "10secs"}
-#: Options without effect in a run, whose API listens on loopback only.
-_API_TLS = ("certificate_file", "key_file", "client_ca_file")
-#: Variable of the scheduler with the token of a run whose options set none.
-_TOKEN = "RUN_API_TOKEN"  # noqa: S105 - a name
 
 
 # --- feasibility
 
 
-def check_feasible(spec: ServiceSpec, agents: Iterable[AgentSpec]) -> None:
-    """Raise JobError with all reasons if the gang does not fit the empty cluster."""
-    offers = [_full_offer(agent) for agent in agents]
-    if not spec.needs_gpus:
-        # The master offers agents with GPUs only to frameworks that ask for GPUs (Mesos documentation, gpu-support).
-        offers = [offer for offer in offers if all(entry.name != "gpus" for entry in offer.resources)]
-    for tasks in _gangs(spec):
-        match = match_gang(tasks, offers, PlacementContext(spec.executor.needs, spec.placement))
-        if isinstance(match, NoMatch):
-            lines = [f"  {task}: {reason}" for task, reasons in match.reasons.items() for reason in reasons]
-            more = [f"  ... and {len(lines) - _MAX_REASONS} lines more"] if len(lines) > _MAX_REASONS else []
-            raise JobError("\n".join(["the job can never fit these agents:", *lines[:_MAX_REASONS], *more]))
+def check_feasible(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
+    """Raise JobError with the reasons if the job does not fit the empty cluster."""
+    match = _mismatch(spec, agents)
+    if match is not None:
+        raise JobError("\n".join(_mismatch_lines(spec, agents, match)))
+
+
+def _mismatch(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> NoMatch | None:
+    """Return what does not fit the empty cluster; None if the job fits."""
+    offers = [_full_offer(agent) for agent in agents if spec.needs_gpus or not _has_gpus(agent)]
+    context = PlacementContext(spec.executor.needs, spec.placement)
+    matches = (match_gang(tasks, offers, context) for tasks in _gangs(spec))
+    return next((match for match in matches if isinstance(match, NoMatch)), None)
+
+
+def _has_gpus(agent: AgentSpec) -> bool:
+    """Return whether only frameworks that ask for GPUs get its offers (gpu-support)."""
+    return "gpus" in agent.resource_pairs()
+
+
+def _mismatch_lines(spec: ServiceSpec, agents: Sequence[AgentSpec], match: NoMatch) -> Iterator[str]:
+    """Yield at most ten lines: needs of the tasks, amounts of the agents, what fits."""
+    total, kinds = len(match.partial) + len(match.reasons), {job.kind for job in spec.jobs}
+    what = f"{next(iter(kinds)).value}s" if len(kinds) == 1 else "tasks"
+    taken = f": they take {len(match.partial)} of {total} {what}" if total > 1 else ""
+    yield f"the job can never fit these agents{taken}"
+    missing = [job for job in spec.jobs if any(task.job is job and task.name in match.reasons for task in spec.tasks())]
+    for job in missing[:_MAX_LINES]:
+        names = [task.name for task in spec.tasks() if task.job is job]
+        yield f"  {_range(names)} {_needs_text(job.needs + spec.executor.needs, len(names))}"
+    rows: dict[tuple[str, str], list[str]] = {}
+    for agent in agents:
+        rows.setdefault((_amounts(agent), _agent_result(agent, spec, match)), []).append(agent.hostname)
+    shown = [(_range(names), *facts) for facts, names in rows.items()][:_MAX_LINES]
+    for names_text, amounts, result in shown:
+        widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
+        yield f"  {names_text:<{widths[0]}}   {amounts:<{widths[1]}}   {result}"
+    if len(rows) > len(shown):
+        yield f"  ... and {len(rows) - len(shown)} other kinds of agents"
+    if fits := [*_what_fits(spec, agents, max(missing, key=lambda job: job.count))]:
+        yield f"What fits: {'; or '.join(fits)}"
+
+
+def _range(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _MAX_LINES else f"{names[0]} to {names[-1]}"
+
+
+def _amount(needs: Needs, name: str) -> str:
+    amount, unit = getattr(needs, name), _UNITS[name]
+    return f"{format_thousandths(amount)} {unit.removesuffix('s') if amount == UNIT else unit}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _needs_text(needs: Needs, count: int) -> str:
+    text = _listed([*(_amount(needs, name) for name, _ in needs.scalars()), *(["a port"] if needs.ports else [])])
+    return f"need {text} each, including their executors" if count > 1 else f"needs {text}, including its executor"
+
+
+def _amounts(agent: AgentSpec) -> str:
+    amounts = agent.resource_pairs()
+    return ", ".join(f"{amounts[name]} {unit}" for name, unit in _UNITS.items() if name in amounts and name != "gpus")
+
+
+def _agent_result(agent: AgentSpec, spec: ServiceSpec, match: NoMatch) -> str:
+    """Return how many tasks the agent takes, or why it takes none."""
+    if count := sum(item.agent.hostname == agent.hostname for item in match.partial):
+        return f"takes {count}"
+    if _has_gpus(agent) and not spec.needs_gpus:
+        return f"none: its {agent.resource_pairs()['gpus']} GPUs are for jobs that ask for GPUs"
+    rejected = (reason for each in match.reasons.values() for reason in each if isinstance(reason, AgentRejected))
+    why = next((reason.reasons for reason in rejected if reason.hostname == agent.hostname), ())
+    return f"none: {'; '.join(map(str, why))}" if why else "none"
+
+
+def _what_fits(spec: ServiceSpec, agents: Sequence[AgentSpec], job: JobSpec) -> Iterator[str]:
+    count = _largest_count(spec, agents, job)
+    if count:
+        yield f"{job.section}.count {count}"
+    half = replace(job, needs=replace(job.needs, cpus=job.needs.cpus // 2))
+    more = _largest_count(spec, agents, half)
+    if more > count:
+        yield f"{more} with {job.section}.cpus {format_thousandths(half.needs.cpus)}"
+    if _smaller(spec, agents, lambda *_: True):
+        yield "local run --fit"
+
+
+def _largest_count(spec: ServiceSpec, agents: Sequence[AgentSpec], job: JobSpec) -> int:
+    """Return with how many tasks of this job, instead of its section, the spec fits."""
+
+    def is_too_large(count: int) -> bool:
+        jobs = (replace(job, count=count) if each.section == job.section else each for each in spec.jobs)
+        return _mismatch(replace(spec, jobs=tuple(jobs)), agents) is not None
+
+    return bisect_left(range(1, job.count + 1), x=True, key=is_too_large)
+
+
+# --- sizes of tasks
+
+#: Shares of a size that are tried, the largest first; 0: the minimum.
+_SHARES = (0.8, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05, 0.0)
+#: Size -> its smallest amount, and the step between amounts.
+_SIZES = {"cpus": (UNIT // 10, UNIT // 10), "mem": (1024 * UNIT, 256 * UNIT), "disk": (0, 256 * UNIT)}
+
+
+def adapt_sizes(
+    document: Mapping[str, Any], spec: ServiceSpec, agents: Sequence[AgentSpec], *, fit: bool = False
+) -> tuple[Mapping[str, Any], ServiceSpec]:
+    """Reduce omitted sizes of a job that does not fit, `fit`: also explicit ones.
+
+    Prints a notice for each section. Returns the arguments if the job fits, or cannot fit.
+    """
+    given = {name: section for name, section in document.items() if isinstance(section, Mapping)}
+    smaller = _mismatch(spec, agents) and _smaller(
+        spec, agents, lambda section, name: fit or name not in given.get(section, {})
+    )
+    if not smaller:
+        return document, spec
+    adapted = {name: dict(section) for name, section in given.items()}
+    for old, new in zip(spec.jobs, smaller.jobs, strict=True):
+        changed = [name for name in _SIZES if getattr(old.needs, name) != getattr(new.needs, name)]
+        for section, option, amount in ((*_option(new, name), getattr(new.needs, name)) for name in changed):
+            adapted.setdefault(section, {})[option] = amount / UNIT if option.endswith("cpus") else amount // UNIT
+        own = [name for name in changed if _option(new, name)[1] in given.get(_option(new, name)[0], {})]
+        for names, why in (([name for name in changed if name not in own], "not set"), (own, "too large")):
+            if names:
+                options = _listed([".".join(_option(new, name)) for name in names])
+                now, before = (_listed([_amount(job.needs, name) for name in names]) for job in (new, old))
+                click.echo(f"notice: {options}: {why}; using {now} here ({before} on a cluster)", err=True)
+    return {**document, **adapted}, smaller
+
+
+def _smaller(
+    spec: ServiceSpec, agents: Sequence[AgentSpec], may_change: Callable[[str, str], bool]
+) -> ServiceSpec | None:
+    """Return the spec with the largest sizes that fit; None if the smallest do not."""
+
+    def reduced(job: JobSpec, share: float) -> JobSpec:
+        amounts = {name: getattr(job.needs, name) for name in _SIZES if may_change(*_option(job, name))}
+        smaller = {
+            name: min(amount, max(_SIZES[name][0], int(amount * share) // _SIZES[name][1] * _SIZES[name][1]))
+            for name, amount in amounts.items()
+        }
+        return replace(job, needs=replace(job.needs, **smaller))
+
+    choices = [replace(spec, jobs=tuple(reduced(job, share) for job in spec.jobs)) for share in _SHARES]
+    if _mismatch(choices[-1], agents):  # as a rule, if anything is too small
+        return None
+    return next(choice for choice in choices if _mismatch(choice, agents) is None)
+
+
+def _option(job: JobSpec, size: str) -> tuple[str, str]:
+    """Return section and name of the option with a size of a job."""
+    return ("data_service", f"dispatcher_{size}") if job.section == "data_dispatcher" else (job.section, size)
+
+
+def notice_of_gpus(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
+    """Print a notice if the job asks for GPUs that this machine does not have."""
+    names = [agent.hostname for agent in agents if _has_gpus(agent)]
+    if spec.needs_gpus and names and not can_check_gpus():
+        click.echo(f"notice: no GPU on this machine; {_range(names)} only counts them", err=True)
+
+
+# --- feasibility of a gang
 
 
 def _gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
@@ -124,6 +273,7 @@ def _value(text: str) -> Value:
 @directory_option
 @click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")
 @json_switch("Print the result as one JSON object.")
+@click.option("--fit", is_flag=True, help="Reduce cpus, mem and disk of tasks until the job fits.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the log of the scheduler, instead of drawing.")
 @click.option("--follow", "followed", metavar="TASK", default="", help="Also print output: of TASK, `leader` or `all`.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
@@ -134,6 +284,7 @@ def run(
     directory: Path,
     timeout: float | None,
     as_json: bool,
+    fit: bool,
     verbose: bool,
     followed: str,
     page: Path | None,
@@ -158,8 +309,10 @@ def run(
             specs = _agents(agents, running, first_port)
         if problems:
             raise JobError("\n".join(problems))
+        notice_of_gpus(spec, specs)
+        document, spec = adapt_sizes(load_document(options), spec, specs, fit=fit)
         check_feasible(spec, specs)
-        job = _Job(spec, load_document(options), timeout, as_json, verbose, followed, page, note)
+        job = _Job(spec, document, timeout, as_json, verbose, followed, page, note)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
     sys.exit(0 if report["state"] == Verdict.SUCCEEDED.value else 1)
 
@@ -236,69 +389,6 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
         finish_run(run, report, job.page)
         _print_result(report, folder, job.quiet)
         return report
-
-
-def prepare_launch(
-    document: Mapping[str, Any],
-    cluster: LocalCluster,
-    folder: RunFolder,
-    state: str = "",
-    notify: Callable[[str], None] = lambda notice: click.echo(notice, err=True),
-) -> SchedulerLaunch:
-    """Write the options of a run's scheduler; return how it is started.
-
-    Args:
-        state: Address of the state store; empty: in the run's folder.
-        notify: Called with a notice for each option that a local run replaces.
-    """
-    defaults = scheduler_defaults(document)
-    own = {
-        "mesos.master": cluster.master.address,
-        "scheduler.state": state or folder.store.as_uri(),
-        "scheduler.containerized": False,
-        "scheduler.python": sys.executable,
-        "service.service_account_secret": "",
-        "mesos.secret": "",
-        "tls.enabled": False,
-        "secret_delivery.url": "",
-        **dict.fromkeys((f"api.{name}" for name in _API_TLS), ""),
-    }
-    completed = with_values(document, {**defaults, "service.checkpoint_dir": str(folder.checkpoints)})
-    completed = with_values(completed, own, notify)
-    completed, token = _with_token(completed, notify)
-    folder.scheduler.mkdir(mode=0o700)
-    write_private(folder.options, json.dumps(completed, indent=2))
-    if token:
-        write_private(folder.token, token)
-    # Each run has its own state, so runs of one options file may train at the same time.
-    arguments = () if state else ("--force-registration",)
-    return SchedulerLaunch(
-        folder.options,
-        folder.scheduler,
-        folder.scheduler_log,
-        folder.recording,
-        {_TOKEN: token, **secret_variables(completed)},
-        arguments,
-        token,
-        str(folder.token) if token else "",
-    )
-
-
-def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tuple[dict[str, Any], str]:
-    """Return the options and the API's token: that of the options, else of this run.
-
-    Without a token every user of this machine could run programs as this user.
-    """
-    api, variables = document.setdefault("api", {}), {**os.environ, "HOST": HOST}
-    try:
-        token = api_settings(resolve(document), variables).policy.write_token
-    except OptionsError as error:  # the token of another machine
-        notify(f"notice: {error}; this run has a token of its own")
-        api["read_token"] = api["write_token"] = token = ""
-    if token or api.get("authentication") == "none":
-        return document, token
-    api["write_token"] = f"env:{_TOKEN}"
-    return document, new_secret()
 
 
 def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:

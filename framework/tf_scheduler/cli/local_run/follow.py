@@ -1,16 +1,20 @@
-"""Follow a local run to its end: draw, stop on signals, detect a dead cluster."""
+"""Launch a local run and follow it: draw, stop on signals, detect a dead cluster."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe as new_secret
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -23,11 +27,25 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
 from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
+from tf_scheduler.cli.common.folders import RunFolder, write_private
+from tf_scheduler.cli.common.options_file import scheduler_defaults
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.cli.common.signals import handle_signals
+from tf_scheduler.errors import OptionsError
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
+from tf_scheduler.options.load import resolve
+from tf_scheduler.service.api import api_settings
 
-from .process import SchedulerLaunch, SupervisedScheduler, advertise, get_json, guarded
+from .process import (
+    HOST,
+    SchedulerLaunch,
+    SupervisedScheduler,
+    advertise,
+    get_json,
+    guarded,
+    secret_variables,
+    with_values,
+)
 from .view import LineView, RunHistory, run_view
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
@@ -142,6 +160,75 @@ class RunScheduler(SupervisedScheduler):
             self._last_line = message or self._last_line
             if self._console:
                 click.echo(message, err=True)
+
+
+#: Options without effect in a run, whose API listens on loopback only.
+_API_TLS = ("certificate_file", "key_file", "client_ca_file")
+#: Variable of the scheduler with the token of a run whose options set none.
+_TOKEN = "RUN_API_TOKEN"  # noqa: S105 - a name
+
+
+def prepare_launch(
+    document: Mapping[str, Any],
+    cluster: LocalCluster,
+    folder: RunFolder,
+    state: str = "",
+    notify: Callable[[str], None] = lambda notice: click.echo(notice, err=True),
+) -> SchedulerLaunch:
+    """Write the options of a run's scheduler; return how it is started.
+
+    Args:
+        state: Address of the state store; empty: in the run's folder.
+        notify: Called with a notice for each option that a local run replaces.
+    """
+    defaults = scheduler_defaults(document)
+    own = {
+        "mesos.master": cluster.master.address,
+        "scheduler.state": state or folder.store.as_uri(),
+        "scheduler.containerized": False,
+        "scheduler.python": sys.executable,
+        "service.service_account_secret": "",
+        "mesos.secret": "",
+        "tls.enabled": False,
+        "secret_delivery.url": "",
+        **dict.fromkeys((f"api.{name}" for name in _API_TLS), ""),
+    }
+    completed = with_values(document, {**defaults, "service.checkpoint_dir": str(folder.checkpoints)})
+    completed = with_values(completed, own, notify)
+    completed, token = _with_token(completed, notify)
+    folder.scheduler.mkdir(mode=0o700)
+    write_private(folder.options, json.dumps(completed, indent=2))
+    if token:
+        write_private(folder.token, token)
+    # Each run has its own state, so runs of one options file may train at the same time.
+    arguments = () if state else ("--force-registration",)
+    return SchedulerLaunch(
+        folder.options,
+        folder.scheduler,
+        folder.scheduler_log,
+        folder.recording,
+        {_TOKEN: token, **secret_variables(completed)},
+        arguments,
+        token,
+        str(folder.token) if token else "",
+    )
+
+
+def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tuple[dict[str, Any], str]:
+    """Return the options and the API's token: that of the options, else of this run.
+
+    Without a token every user of this machine could run programs as this user.
+    """
+    api, variables = document.setdefault("api", {}), {**os.environ, "HOST": HOST}
+    try:
+        token = api_settings(resolve(document), variables).policy.write_token
+    except OptionsError as error:  # the token of another machine
+        notify(f"notice: {error}; this run has a token of its own")
+        api["read_token"] = api["write_token"] = token = ""
+    if token or api.get("authentication") == "none":
+        return document, token
+    api["write_token"] = f"env:{_TOKEN}"
+    return document, new_secret()
 
 
 @contextmanager
