@@ -143,7 +143,7 @@ class TaskProcess:
         self.secrets.forget()
         self._temporary.remove()
         secrets = self.secrets.values()
-        excerpt = output_excerpt(self._err.tail, self._out.tail, secrets, TAIL_BYTES)
+        excerpt = output_excerpt(self._err.tail, self._out.tail, secrets, TAIL_BYTES, self._sandbox)
         if not ending.exit_code:
             return excerpt, ProgramError()
         variables = {} if self._paths is None else program_environment(self._payload, self._environ, self._paths)

@@ -76,6 +76,11 @@ def test_truncated_secret_is_not_shown(cut: int, newline: bool) -> None:
     assert not [part for part in (secret[n : n + 4] for n in range(17)) if part in message]
 
 
+def test_excerpt_folds_repeats_and_paths_of_sandbox() -> None:
+    data = b"/box/a.py: bad\n/box/a.py: bad\n/box/a.py: bad\n/other/box/b.py\n"
+    assert "; stderr: a.py: bad (3 times) | /other/box/b.py" == output_excerpt(data, b"", [], 4096, "/box")
+
+
 def test_stderr_limit_fits_traceback_line() -> None:
     assert 300 <= STDERR_BYTES <= 600
 
@@ -162,14 +167,14 @@ def test_end_that_no_launch_changes_is_recognised(
     assert (is_cause, cannot_start) == (error.is_cause, error.cannot_start)
 
 
-@pytest.mark.parametrize("shell", ["/bin/sh: 1: ", "/bin/sh: line 1: ", "bash: ", "bash: line 1: command "])
+@pytest.mark.parametrize("shell", ["/bin/sh: 1: ", "/bin/sh: line 1: ", "bash: ", "/bin/sh: 1: exec: "])
 def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
     (tmp_path / "prog").touch()
-    error = error_of(f"{shell.replace('command ', '')}prgo: command not found\n", 127, PATH=f"/no/such:{tmp_path}")
+    error = error_of(f"{shell}prgo: command not found\n", 127, PATH=f"/no/such:{tmp_path}")
     assert "prgo: command not found, exit code 127; hint: did you mean `prog`?" == error.message(
         "exit code 127 (command not found)", "; stderr: x"
     )
-    assert "did you mean `python`?" == error_of(f"{shell}pythn: not found\n".replace("command ", ""), 127).hint
+    assert "did you mean `python`?" == error_of(f"{shell}pythn: not found\n", 127).hint
     assert "" == error_of("sh: 1: qqq: not found\n", 127).hint
 
 

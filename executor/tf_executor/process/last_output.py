@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import groupby
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
@@ -25,23 +26,33 @@ _SEPARATOR = " | "
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def output_excerpt(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off: int) -> str:
+def output_excerpt(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off: int, sandbox: str = "/") -> str:
     """Return `; stderr: ... | ...; stdout: ...`, or an empty string.
 
-    Streams of at least `cut_off` bytes are assumed to be truncated at the beginning.
+    Streams of at least `cut_off` bytes are assumed to be truncated at the beginning. Paths in `sandbox` are relative.
     """
     values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
     excerpts = [
-        (name, excerpt(data, values, size, len(data) >= cut_off))
+        (name, excerpt(data, values, size, len(data) >= cut_off, sandbox))
         for name, data, size in (("stderr", stderr, STDERR_BYTES), ("stdout", stdout, STDOUT_BYTES))
     ]
     return "".join(f"; {name}: {text}" for name, text in excerpts if text)
 
 
-def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool) -> str:
+def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool, sandbox: str = "/") -> str:
     """Return the last lines of `data`, up to `size` bytes, joined by ` | `."""
-    lines = (line.strip() for line in _displayed_lines(data, secrets, is_truncated))
-    return _last_bytes(_SEPARATOR.join(line for line in lines if not _MARKERS.fullmatch(line)), size)
+    folder = _inside(sandbox)
+    lines = (folder.sub("", line.strip()) for line in _displayed_lines(data, secrets, is_truncated))
+    repeats = (
+        (line, len(list(group))) for line, group in groupby(line for line in lines if not _MARKERS.fullmatch(line))
+    )
+    return _last_bytes(_SEPARATOR.join(f"{line} ({n} times)" if n > 1 else line for line, n in repeats), size)
+
+
+def _inside(sandbox: str) -> re.Pattern[str]:
+    """Return the pattern of what paths in the sandbox begin with."""
+    paths = {path.rstrip("/") for path in (sandbox, os.path.realpath(sandbox))}
+    return re.compile("|".join(rf"(?<![\w.-]){re.escape(path)}/" for path in paths if path) or "(?!)")
 
 
 def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) -> list[str]:
@@ -105,9 +116,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 #: Ends of programs that another launch does not change.
 _NEVER_STARTS = re.compile(r"(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError|NameError)\b")
 #: A shell's messages: `sh: 1: x: not found`, `bash: line 1: x: command not found`, `sh: 1: x: Permission denied`.
-_SHELL = re.compile(
-    r"(?:\S*: )?(?:line )?(?:\d+: )?([^:]+): (?:command )?(not found|Permission denied|No such file.*)$"
-)
+_SHELL = re.compile(r"(?:^|: )([^:]+): (?:command )?(not found|Permission denied|No such file.*)$")
 #: A meaning of exit codes 126 and 127, which a shell's message repeats.
 _SHELL_HINT = re.compile(r" \(command not [a-z]+\)")
 #: Exit codes: of a shell without a command, of a parser of arguments, of Python after an exception.
@@ -152,11 +161,11 @@ def program_error(
     lines = [_RANK.sub("", line, 1) for line in _displayed_lines(stderr, values, len(stderr) >= TAIL_BYTES)]
     if not lines:
         return ProgramError(cannot_start=exit_code in _NO_COMMAND)
-    if exit_code in _NO_COMMAND and (said := _SHELL.match(lines[-1])):
+    if exit_code in _NO_COMMAND and (said := _SHELL.search(lines[-1])):
         return _missing_command(said[1], said[2], variables)
     first, end, frame = _exception(lines)
     last = next((line for line in reversed(lines[first:end]) if not _LOGGED.match(line)), lines[-1])
-    folder = re.compile("|".join(re.escape(f"{path.rstrip('/')}/") for path in (sandbox, os.path.realpath(sandbox))))
+    folder = _inside(sandbox)
     shown = [_middle_cut(_folded(folder.sub("", text.strip()))) for text in dict.fromkeys((lines[first], last))]
     place = f"{folder.sub('', frame[1])[-_PATH_CHARACTERS:]}:{frame[2]}" if frame else ""
     text = " ... ".join(shown) + (f" ({place})" if place else "")

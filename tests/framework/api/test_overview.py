@@ -125,7 +125,7 @@ def test_lost_task_restarts_and_says_which_failure_it_is() -> None:
     )
     shown = overview(Snapshot(apply(state, RecoveryDecided(recovery))))
 
-    assert (Activity.RESTARTING.value, "1 of 3: worker-1: worker-1 has failed: exit code 1") == (
+    assert (Activity.RESTARTING.value, "1 of 3: worker-1 has failed: exit code 1") == (
         shown.activity,
         shown.detail,
     )

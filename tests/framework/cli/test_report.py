@@ -85,6 +85,15 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
             ],
         ),
         (
+            "Failed to launch container: Failed to fetch all URIs for container '1': exited with status 1",
+            "; failure 2",
+            "I1 Fetching\nFailed to fetch 'http://h/x.npz': HTTP return code 404\nx\n",
+            [
+                "digits failed in 1:01: worker-0 cannot fetch http://h/x.npz: HTTP return code 404",
+                "  failed    2 times, at step 30; failure 2",
+            ],
+        ),
+        (
             "exit code 3; stderr: a",
             "",
             "a\n",

@@ -235,7 +235,7 @@ def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:
     code, out, _ = run("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
 
     assert 1 == code
-    assert "http://127.0.0.1:9/train.py" in out
+    assert re.match(r"small failed in 0:\d\d: \S+ cannot fetch http://127.0.0.1:9/train.py: .*Connection refused", out)
 
 
 def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, home) -> None:

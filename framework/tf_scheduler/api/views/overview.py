@@ -312,7 +312,8 @@ def _restart(state: SchedulerState, recoveries: Sequence[Recovery]) -> str:
     attempt = f"{count} of {allowed}: " if count else ""
     others = len(recoveries) - 1
     more = "" if not others else f" (and {others} other{'s' if others > 1 else ''} with it)"
-    return f"{attempt}{first.task}{more}: {first.why}"
+    task = "" if first.why.startswith(first.task) else f"{first.task}: "
+    return f"{attempt}{task}{first.why}{more}"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -47,10 +47,15 @@ _MAX_EARLIER_LOGS = 10
 _ERROR_LINES = 5
 #: Lines of the error output in which a traceback is searched.
 _TRACEBACK_LINES = 1000
+#: What the agent says of a file, and what its fetcher, that of Mesos or of the local cluster, writes into stderr.
+_FETCH_FAILED = "Failed to fetch all URIs"
+_NOT_FETCHED = re.compile(r"(?:Failed to fetch '|cannot fetch )(\S+?)'?: (.+)")
 #: Between a failure and its remedy in messages of the executor, and a place in a program.
 _HINT, _PLACE = "; hint: ", re.compile(r"\((\S+):(\d+)\)")
 #: Names in one line of the summary.
 _MAX_LISTED = 5
+#: States of launches that count as failures.
+_FAILED_STATES = (TaskState.FAILED.label, TaskState.ERROR.label, TaskState.LOST.label)
 #: States that need no explanation.
 _EXPECTED_STATES = (TaskState.FINISHED.label, TaskState.KILLED.label)
 
@@ -239,6 +244,9 @@ def _failure(
         cause, _, hint = start.partition(_HINT)
         sandbox = sandbox_of(cluster, overview, task)
         lines = [] if sandbox is None else redactor.last(task.name, sandbox / "stderr", _TRACEBACK_LINES)
+        fetched = next((found for line in reversed(lines) if (found := _NOT_FETCHED.search(line))), None)
+        if fetched is not None and _FETCH_FAILED in cause:
+            cause = f"{task.name} cannot fetch {fetched[1]}: {fetched[2]}"
         return {
             "task": task.name,
             "cause": cause,
@@ -252,7 +260,7 @@ def _failure(
 
 def _failed_steps(task: str, recorded: Recording) -> list[int | None]:
     """Return the last step of each failed launch of a task; None without progress."""
-    failed = [launch for launch in recorded.launches if launch.task == task and launch.exit_code]
+    failed = [launch for launch in recorded.launches if launch.task == task and launch.state in _FAILED_STATES]
     points = recorded.curves.get(task) or recorded.curves.get(leading_task(recorded.curves) or "", ())
     return [
         next((item.step for item in reversed(points) if launch.launched <= item.time <= (launch.ended or 0.0)), None)

@@ -153,12 +153,17 @@ def on_executor_refused(state: SchedulerState, event: events.ExecutorFailed, now
     return _failed(state, why, record, now)
 
 
+def _names_cause(status: TaskStatus) -> bool:
+    """Return whether the message begins with the error of the program."""
+    return bool(status.error) and status.message.startswith(status.error)
+
+
 def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recovery) -> str:
     """Return why the task is not relaunched; empty if it is."""
     record, status, cause = change.record, change.status, recovery.cause
     policy, message = replacement.restart_policy(state.spec, record), status.message or status.reason
-    is_own = bool(status.error) and message.startswith(status.error)
-    failed = f"{record.name}: {message}" if is_own else f"{record.name} on {record.hostname} failed: {message}"
+    place = "" if _names_cause(status) else f" on {record.hostname} failed"
+    failed = f"{record.name}{place}: {message}"
     counts = replacement.counts_as_failure(policy, cause)
     if _is_first_rejection(state, change, cause):
         return ""
@@ -349,7 +354,9 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
         task=record.name,
         launch=record.id,
         cause=cause,
-        why=f"{record.name} {status.state.phrase}: {status.message or status.reason or 'no reason given'}",
+        why=f"{record.name}: {status.message}"
+        if _names_cause(status)
+        else f"{record.name} {status.state.phrase}: {status.message or status.reason or 'no reason given'}",
         since=now,
         ready_at=ready_at,
         previous_address_until=now if gone else ready_at + replacement.PREVIOUS_ADDRESS_WAIT,

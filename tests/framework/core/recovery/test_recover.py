@@ -257,6 +257,17 @@ def test_second_end_with_same_error_before_first_step_fails_job() -> None:
     assert f"{cause}; {why}" == result.sentence
 
 
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("KeyError: 1 (a.py line 2), exit code 1", "worker-0: KeyError: 1 (a.py line 2), exit code 1"),
+        ("exit code 1; stderr: x", "worker-0 has failed: exit code 1; stderr: x"),
+    ],
+)
+def test_restart_names_the_cause_first(message: str, why: str) -> None:
+    assert why == recoveries(end(STATE, **ERROR, message=message))["worker-0"].why
+
+
 def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
     """The peer has failed once, with the same program as the first task."""
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
