@@ -188,6 +188,54 @@ def test_program_that_can_never_run_ends_job(
     assert record["submitted"] + record["seconds"] - max(item["ended"] for item in ended.values()) < 5
 
 
+FIT = """import sys
+import tensorflow as tf
+
+sys.modules["tf_keras"] = None
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+data = tf.data.Dataset.from_tensor_slices((tf.random.normal((64, 4)), tf.zeros((64,), tf.int32))).batch(16)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+    model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.fit(data)
+"""
+SET = re.escape('add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service"')
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "sentence"),
+    [
+        (
+            "",
+            10,
+            rf"Model.fit of Keras 3\.\d+ does not work with MultiWorkerMirroredStrategy\. tf_keras .*: {SET}",
+        ),
+        ("yes", 10, "TensorFlow ignores TF_USE_LEGACY_KERAS=yes: the value must be 1, true or True"),
+        (
+            "1",
+            8,
+            r'TF_USE_LEGACY_KERAS is set, but tf_keras is not installed: pip install --no-deps "tf_keras~=2\.\d+.0"',
+        ),
+    ],
+)
+def test_keras_3_ends_job_with_remedy(run, tmp_path: Path, value: str, line: int, sentence: str) -> None:
+    """After one launch of each worker, with TensorFlow 2.16 or newer."""
+    pytest.importorskip("tf_keras")
+    (tmp_path / "train.py").write_text(FIT)
+    environment = {"environment": {"TF_USE_LEGACY_KERAS": value}} if value else {}
+    service = {"strategy": "multi_worker_mirrored", "job_url": "train.py", **environment}
+    sizes = {"parameter_server": {"count": 0}, "worker": {"mem": 500}}
+    path = options(tmp_path, "python train.py", service=service, **sizes)
+
+    code, out, _ = run("local", "run", path)
+
+    first = out.splitlines()[0]
+    assert 1 == code
+    assert re.fullmatch(rf"small failed in 0:\d\d: worker-\d: train.py:{line}: {sentence}, exit code 1", first), out
+    record = json.loads(run("history", "show", "last", "--json")[1])
+    assert ["worker-0", "worker-1"] == sorted(launch["task"] for launch in record["launches"])
+
+
 CRASHES = """import os
 import sys
 import time
