@@ -91,7 +91,9 @@ def test_page_never_parses_markup() -> None:
 
 def test_one_file_scheduler_contains_page(tmp_path: Path) -> None:
     bundle = build_scheduler(tmp_path / "scheduler.pyz")
-    program = "from tf_scheduler.web.pages import pages; print(*(page.name for page in pages()))"
+    program = (
+        "from tf_scheduler.web.pages import pages; print(*(page.name for page in pages() if page.path[:3] != '/v1'))"
+    )
 
     # -S: nothing that is installed here.
     run = subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(bundle)}, capture_output=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -13,7 +14,7 @@ from typing import IO
 
 import click
 
-from dcos_command.output import Table
+from dcos_command.output import Table, confirm
 from mesos_local.agents import AgentSpec, default_agents, load_agents, port_spans, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError, NodeDiedError
@@ -26,6 +27,7 @@ from tf_scheduler.cli.common.groups import LazyGroup, examples
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
 from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.cli.local_run.ports import claim_ports
+from tf_scheduler.cli.local_run.process import advertisements
 from tf_scheduler.errors import NotRunningError
 
 _AMOUNTS = ("cpus", "mem", "gpus")
@@ -119,18 +121,32 @@ def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[Age
 
 
 @local.command()
-@examples("local down")
+@examples("local down", "local down --yes")
 @directory_option
-def down(directory: Path) -> None:
+@click.option("-y", "--yes", is_flag=True, help="Skip the confirmation.")
+def down(directory: Path, yes: bool) -> None:
     """Stop the local cluster and its tasks.
 
-    Works even if the record of the cluster is damaged.
+    Asks first if runs of `local run` use the cluster: they fail. Works even if the record of the cluster is damaged.
     """
+    if not yes and (runs := _runs(directory)):
+        click.echo(f"runs on this cluster, which fail without it: {', '.join(runs)}", err=True)
+        confirm("Stop the local cluster?", sys.stdin, sys.stderr)
     if not LocalCluster.end(directory):
         click.echo(f"no local cluster is up in {directory}")
         return
     remains = f"; its logs and sandboxes remain in {directory}" if directory.exists() else ""
     click.echo(f"the local cluster has stopped{remains}")
+
+
+def _runs(directory: Path) -> list[str]:
+    """Return the runs of `local run` on the cluster."""
+    try:
+        cluster = LocalCluster.running(directory)
+        frameworks = cluster.state().frameworks if cluster else ()
+    except MesosLocalError:
+        return []
+    return sorted({note.name for note in advertisements() if note.run} & {item.name for item in frameworks})
 
 
 @local.command()

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_urlsafe as new_secret
 from typing import Any
@@ -50,6 +50,8 @@ from .view import LineView, RunHistory, run_view
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 LOG_LINES = 4
+#: Why a run on the cluster of `local up` failed.
+CLUSTER_DOWN = "the local cluster was shut down"
 #: Seconds beyond the longest kill_grace that a graceful stop may take: an agent or master may not respond.
 STOP_MARGIN = 15.0
 
@@ -331,9 +333,12 @@ def follow(
             if overview.over:
                 trouble = ""
                 break
-        if trouble := monitor.check(overview, seconds) or (_dead_node(cluster) if own else ""):
+        if trouble := monitor.check(overview, seconds) or (_dead_node(cluster) if own else _down(cluster)):
             scheduler.abandon()
             overview = scheduler.overview
+            if trouble == CLUSTER_DOWN and overview is not None:
+                tasks = tuple(replace(each, state="lost", live=False) if each.live else each for each in overview.tasks)
+                overview = replace(overview, tasks=tasks)
             break
         never.wait(INTERVAL)
     return FollowResult(overview, trouble, monitor.stop_reason, monitor.pending)
@@ -346,6 +351,14 @@ def _dead_node(cluster: LocalCluster) -> str:
     except MesosLocalError as error:
         return error.sentence
     return ""
+
+
+def _down(cluster: LocalCluster) -> str:
+    """Return CLUSTER_DOWN if no node of another's cluster lives; a master may restart."""
+    try:
+        return "" if LocalCluster.running(cluster.directory) else CLUSTER_DOWN
+    except MesosLocalError:
+        return ""
 
 
 def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path | None:

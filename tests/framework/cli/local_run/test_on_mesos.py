@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from contextlib import closing
 from pathlib import Path
@@ -178,3 +179,30 @@ def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -
 
     assert 4 == run("wait", "small")[0]
     assert (0, "small has already ended: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
+
+
+@pytest.mark.mesos
+def test_run_ends_when_its_cluster_is_shut_down(start, run, home, tmp_path: Path) -> None:
+    """`local down` names the run and asks; the run ends soon, as a failure."""
+    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
+    folder = ("--dir", tmp_path / "cluster")
+    assert 0 == run("local", "up", *folder)[0]
+    try:
+        marker = tmp_path / "up"
+        process = start("local", "run", *folder, options(tmp_path, PROGRAM.format(marker=marker)))
+        wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
+
+        code, _, err = run("local", "down", *folder)
+        assert (2, True) == (code, "without it: small\naborted; use `--yes`" in err), err
+        assert process.poll() is None
+        assert 0 == run("local", "down", *folder, "--yes")[0]
+        begin = time.monotonic()
+        out, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        run("local", "down", *folder, "--yes")
+
+    assert 1 == process.returncode
+    assert "the local cluster was shut down" in out.splitlines()[0]
+    assert "running" not in out
+    assert time.monotonic() - begin < 10
+    assert 1 == run("result")[0]
