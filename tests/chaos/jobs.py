@@ -153,7 +153,7 @@ _PATIENT = {"allocation_interval": "100ms"}
 
 _IMPORT = _gang(_written("import os\nimport nope\n"))
 _USAGE = _gang(_written("import argparse\nargparse.ArgumentParser().parse_args(['--no-such-flag'])\n"))
-_MISSING = _gang("pythn train.py")
+_MISSING = _gang("exec pythn train.py")
 
 #: worker-1 and worker-2 are in turn the one that never answers.
 _LATE = """\
@@ -221,15 +221,13 @@ def _broken(what: str, options: Mapping[str, Any], *words: str) -> Trial:
 
 TRIALS: Mapping[str, Sequence[Trial]] = {
     "program-broken": (
-        _broken(
-            "a module that does not exist", _IMPORT, "ModuleNotFoundError: No module named 'nope' (train.py line 2)"
-        ),
+        _broken("a module that does not exist", _IMPORT, "ModuleNotFoundError: No module named 'nope' (train.py:2)"),
         _broken(
             "an argument that the program does not know",
             _USAGE,
             "unrecognized arguments: --no-such-flag",
         ),
-        _broken("a command that does not exist", _MISSING, "pythn: not found"),
+        _broken("a command that does not exist", _MISSING, "pythn: command not found"),
     ),
     "kill-loop": (
         Trial(

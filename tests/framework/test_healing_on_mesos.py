@@ -327,7 +327,7 @@ def workers_of(folder: Path, task: str) -> int:
 @pytest.mark.parametrize(
     ("options", "ends", "starts", "why"),
     [
-        ({"restart": RestartPolicy(max_failures=1, backoff=0.1)}, "exit 3", 2, "failure 2: restart.max_failures is 1"),
+        ({"restart": RestartPolicy(max_failures=1, backoff=0.1)}, "exit 3", 2, "failure 2, restart.max_failures is 1"),
         ({"restart": RestartPolicy(when=RestartWhen.NEVER)}, "kill -KILL $$", 1, "its restart_policy is never"),
         (
             {"restart": RestartPolicy(max_failures=0, backoff=0.1, when=RestartWhen.EXIT_CODE)},
