@@ -572,6 +572,17 @@ def test_hung_program_killed_by_executor_is_blamed() -> None:
     assert {} == world.state.stored.agent_failures
 
 
+def test_program_that_lacks_a_module_trains_on_another_machine() -> None:
+    """A second launch there that lacks it, too, ends the job."""
+    world = deployed(replace(mirrored(), restart=RestartPolicy(backoff=1.0)))
+    host = world.state.stored.tasks["worker-0"].hostname
+    lacks = send.status("worker-0", FAILED, exit_code=1, error="ModuleNotFoundError: x", cannot_start=True)
+
+    play(world, lacks, expect.result(None), send.wait(2.0), send.offers(), send.running())
+    assert not on(world, "worker-0", host)
+    play(world, lacks, expect.result(Verdict.FAILED))
+
+
 def test_task_of_drained_agent_moves_immediately() -> None:
     """The agent sends no offers; its task had a grace period, so no failure counts."""
     world = deployed(a_spec(restart=RestartPolicy(max_failures=0)))
