@@ -23,6 +23,7 @@ from .command import (
 )
 from .errors import CommandError, RefusedError, UnreachableError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
+from .transport import is_loopback
 
 _NOT_FOUND = 404
 _UNKNOWN = "-"
@@ -279,6 +280,13 @@ def _short(value: Any) -> str:
 # --- endpoints, state, health, debug
 
 
+def _fetch_endpoints(service: ServiceClient, params: Params) -> Any:
+    """The answer; on this machine without names, which only DC/OS resolves."""
+    answer = get("endpoints/{endpoint}")(service, params)
+    local = service.direct and is_loopback(service.url)
+    return {"address": answer.get("address", [])} if local and isinstance(answer, dict) else answer
+
+
 def _show_endpoints(answer: Any, params: Params) -> Iterator[Any]:
     if not params.get("endpoint"):
         yield from answer
@@ -295,9 +303,10 @@ _HEALTH_WITHOUT_BODY = {204: "deploying: nothing is launched yet", 205: "recover
 
 
 def _describe(service: ServiceClient, params: Params) -> Any:
-    """All options as DC/OS stores them; without DC/OS the scheduler's specification."""
+    """All options as DC/OS stores them; without DC/OS those that the scheduler got."""
     if service.direct and service.installation is None:
-        return get("configurations/target")(service, params)
+        target = get("configurations/target")(service, params)
+        return target.get("options") or target
     return installation_of(service).describe()["resolvedOptions"]
 
 
@@ -395,6 +404,7 @@ COMMANDS = (
         get("endpoints/{endpoint}"),
         _show_endpoints,
         (_ENDPOINT,),
+        fetch_for_humans=_fetch_endpoints,
         aliases=("endpoint",),
         sdk_json=True,
     ),
@@ -443,7 +453,7 @@ COMMANDS = (
         lambda service, _: service.post(api_path("tf", "secrets", "acknowledge")),
         show_message,
     ),
-    Command("describe", "Show the service specification.", _describe, show_json),
+    Command("describe", "Show the options of the service.", _describe, show_json),
     Command(
         "health", "Show service health.", _health, _show_health, exit_code=lambda answer: int(_is_unhealthy(answer))
     ),

@@ -219,7 +219,7 @@ def _open(request: urllib.request.Request, cluster: ClusterConnection, timeout: 
     """Return the response once its head has arrived, also one with an error status."""
     handlers = [limit.handler(cluster.tls()), _RedirectHandler()]
     try:
-        if _is_loopback(request.full_url):
+        if is_loopback(request.full_url):
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
         return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
@@ -279,7 +279,8 @@ def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
     return ""
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Whether the URL is one of this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

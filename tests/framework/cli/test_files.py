@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -78,3 +79,35 @@ def test_torchrun_of_separate_models_is_noticed(
     load_options(tmp_path / "options.json")
 
     assert "notice: service.command: with strategy independent, torchrun trains" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "options validate FILE",
+        "options diff FILE FILE",
+        "convert FILE",
+        "local run FILE",
+        "doctor --options FILE",
+        "package render --options FILE",
+        "scheduler run --options FILE",
+    ],
+)
+def test_unreadable_file_is_an_error_not_wrong_usage(invoke, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """The same for each command: exit code 1 and one line."""
+    file = Path("/tmp/unreadable.json")
+    access, read, is_file, exists = os.access, Path.read_bytes, Path.is_file, os.path.exists
+
+    def refuse(path):
+        if path == file:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(os, "access", lambda path, *mode, **more: path != str(file) and access(path, *mode, **more))
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "is_file", lambda path: path == file or is_file(path))
+    monkeypatch.setattr(os.path, "exists", lambda path: str(path) == str(file) or exists(path))
+
+    code, out, err = invoke(*words.replace("FILE", str(file)).split())
+
+    assert (1, f"{file}: Permission denied") == (code, (out + err).splitlines()[-1])

@@ -20,6 +20,7 @@ from dcos_command.output import local_time, render_lines
 from simulation import send
 from simulation.world import play
 from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.api.views.configurations import target_id
 from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.database import RunDatabase
@@ -539,3 +540,23 @@ def test_result_of_an_ended_run(own, api, monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (code, f"{'failed' if verdict == 'refused' else verdict}: x\n") == (result.code, result.out)
     assert 4 == own("result").code
     assert 3 == own("result", "--name", "third").code
+
+
+def test_describe_without_dcos_shows_the_options(own, api) -> None:
+    """As with DC/OS; a service of an earlier version stored none."""
+    api.deploy()
+    assert "goal" in own("describe").json
+    target = target_id(api.world.state)
+    options = {"worker": {"count": 2}}
+    stored = {target: Configuration(target, 1, 1.0, "t", options)}
+    api.world.state = with_fields(api.world.state, configurations=stored)
+
+    assert options == own("describe").json
+
+
+def test_endpoints_of_this_machine_are_addresses(own, api) -> None:
+    """Only DC/OS resolves the names of the SDK; JSON is unchanged."""
+    api.deploy()
+
+    assert not any("thisdcos" in line for line in own("endpoints", "worker").lines)
+    assert {"address", "dns"} == set(own("endpoints", "worker", "--json").json)

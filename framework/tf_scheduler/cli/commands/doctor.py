@@ -61,7 +61,13 @@ def _valid_master(_context: click.Context, _parameter: click.Parameter, address:
     "doctor --options options.json --master 10.0.0.1:5050",
     "doctor --url http://10.0.0.5:8080 --security",
 )
-@click.option("--options", "file", type=click.Path(path_type=Path), metavar="FILE", help="Options file of the service.")
+@click.option(
+    "--options",
+    "file",
+    type=click.Path(readable=False, path_type=Path),
+    metavar="FILE",
+    help="Options file of the service.",
+)
 @click.option(
     "--master",
     callback=_valid_master,

@@ -197,12 +197,16 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
 
 @history.command()
 @examples("history add --url http://10.0.0.1:20192", "history add recording.jsonl --options options.json")
-@click.argument("recording", required=False, type=click.Path(path_type=Path))
+@click.argument("recording", required=False, type=click.Path(readable=False, path_type=Path))
 @click.option("--url", default="", metavar="URL", help="Scheduler URL, or DC/OS URL plus /service/NAME.")
 @click.option("--token", default="", metavar="TOKEN", help="API token, if the service requires one.")
 @click.option("--name", default="", metavar="NAME", help="Name of the service. Default: as in the options.")
 @click.option(
-    "--options", "options_file", type=click.Path(path_type=Path), metavar="FILE", help="Options file of the service."
+    "--options",
+    "options_file",
+    type=click.Path(readable=False, path_type=Path),
+    metavar="FILE",
+    help="Options file of the service.",
 )
 @click.pass_context
 def add(

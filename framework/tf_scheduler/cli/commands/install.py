@@ -25,7 +25,12 @@ from .run import adapt_sizes, notice_of_gpus
 
 @click.command()
 @examples("local install --options options.json")
-@click.option("--options", type=click.Path(path_type=Path), metavar="FILE", help="Options file. Default: a test job.")
+@click.option(
+    "--options",
+    type=click.Path(readable=False, path_type=Path),
+    metavar="FILE",
+    help="Options file. Default: a test job.",
+)
 @click.option("--app-id", metavar="ID", help="Id of the service. Default: the option service.name.")
 @directory_option
 @click.argument("misplaced", nargs=-1, metavar="")

@@ -82,7 +82,7 @@ def prepare(context: click.Context, *, reads_only: bool = False) -> None:
 @click.option(
     "--agents",
     "agents_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(readable=False, path_type=Path),
     help='Agents: JSON list of {"hostname", "resources", "attributes"}. Default: 3 agents, one of them with 2 GPUs.',
 )
 @directory_option

@@ -49,7 +49,7 @@ from tf_scheduler.options.schema.document import OPTIONS, changed_options, mask_
 from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 
-file_type = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+file_type = click.Path(allow_dash=True, readable=False, path_type=Path)
 output_option = click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output."
 )

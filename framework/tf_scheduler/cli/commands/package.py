@@ -75,7 +75,12 @@ def validate(sources: Path, as_json: bool) -> None:
 
 @package.command()
 @examples("package render --options options.json --digests out/artefacts/SHA256SUMS")
-@click.option("--options", type=click.Path(path_type=Path), metavar="FILE", help="Options file. Default: no options.")
+@click.option(
+    "--options",
+    type=click.Path(readable=False, path_type=Path),
+    metavar="FILE",
+    help="Options file. Default: no options.",
+)
 @click.option("--app-id", metavar="ID", help="Id of the app, as in `dcos package install --app-id`.")
 @click.option(
     "--digests",

@@ -53,6 +53,8 @@ def list_(as_json: bool) -> None:
     if as_json:
         echo_json([asdict(each) for each in complete])
         return
+    if not complete:
+        click.echo("There are no runtimes yet. Make one: dcos-tensorflow runtime create tf --tensorflow 2.21")
     for each in complete:
         click.echo(f"{each.name}: Python {each.version}, {' '.join(each.content)}: {each.python}")
 

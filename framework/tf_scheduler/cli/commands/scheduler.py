@@ -44,7 +44,7 @@ def scheduler() -> None:
 @click.option(
     "--options",
     "file",
-    type=click.Path(path_type=Path),
+    type=click.Path(readable=False, path_type=Path),
     metavar="FILE",
     help="Options file, instead of environment variables.",
 )

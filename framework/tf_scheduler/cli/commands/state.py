@@ -95,7 +95,7 @@ def export(address: str, service: str, output: Path, force: bool) -> None:
 @state.command(name="import")
 @examples("state import zk://master.mesos:2181 backup.json --replace")
 @address_argument
-@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@click.argument("file", type=click.Path(readable=False, allow_dash=True, path_type=Path))
 @click.option("--service", metavar="NAME", help="Name of the service. Default: as in FILE.")
 @click.option("--replace", is_flag=True, help="Replace the whole stored state of the service.")
 @json_option
