@@ -65,7 +65,7 @@ def test_tour_names_code_that_exists() -> None:
 
 #: Where a quoted message may be composed of several strings: punctuation, values, examples of names, and these words.
 _JOINT = re.compile(
-    r"\.\.\.|[;:,()\[?]|`\w+`|(?:(?:signal|process) )?\S*\d\S*|options\.json|service\.comand|\b(?:but|failed|mem)\b"
+    r"\.\.\.|[;:,()\[?}]|`\w+`|(?:(?:signal|process) )?\S*\d\S*|options\.json|service\.comand|\b(?:but|failed|mem)\b"
 )
 
 
