@@ -17,7 +17,7 @@ from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import FileError
-from tf_scheduler.interfaces import FileChunk
+from tf_scheduler.interfaces import FileChunk, FileEntry
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import JournalEntry, SchedulerState
@@ -66,6 +66,15 @@ class Sandboxes:
             raise FileError(404, f"{record.name} has no file {name}")
         first = max(0, len(content) - length) if offset is None else offset
         return FileChunk(first, content[first : first + length], len(content))
+
+    def list(self, _state: SchedulerState, record: TaskRecord, folder: str) -> Sequence[FileEntry]:
+        start = f"{folder}/" if folder else ""
+        below = {name[len(start) :]: data for name, data in self.files[record.name].items() if name.startswith(start)}
+        if not below:
+            raise FileError(404, f"{record.name} has no folder {folder}")
+        files = [FileEntry(name, "-rw-r--r--", len(data)) for name, data in below.items() if "/" not in name]
+        folders = sorted({name.partition("/")[0] for name in below if "/" in name})
+        return [*files, *(FileEntry(name, "drwxr-xr-x", 4096) for name in folders)]
 
 
 class LiveApi:

@@ -122,6 +122,7 @@ _SHAPES: Sequence[tuple[str, Shape]] = (
     ("GET v1/tasks", {"tasks": [_TASK], "may_still_run?": _NAMES}),
     ("GET v1/tasks/[^/]+", _TASK),
     ("GET v1/tasks/[^/]+/logs", {"data": str, **dict.fromkeys(("offset", "size", "next"), int)}),
+    ("GET v1/tasks/[^/]+/files", {"id": str, "files": [{"name": str, "mode": str, "size": int}]}),
     ("event log v1/tasks/[^/]+/logs", {"data": str}),
     ("event launch v1/tasks/[^/]+/logs", {"id": str}),
     ("event end v1/tasks/[^/]+/logs", {"state": _TEXT}),

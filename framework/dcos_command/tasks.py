@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 import webbrowser
+from base64 import b64decode
+from dataclasses import dataclass
 from getpass import getuser
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
 from .client import ServiceClient, api_path
 from .command import SERVICE, Command, CommandArgument, CommandOption, Fetch, Params, get, show_json, show_names
-from .errors import CommandError, RefusedError
+from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
 from .service import format_duration, format_number
 
@@ -246,7 +251,114 @@ def _pod_command(verb: str) -> Fetch:
     return send
 
 
+# --- cp
+
+_PART = 1 << 20  # bytes of a request, the API's maximum
+#: Maximum number of files and folders of one copy, against links that lead back.
+_MAX_COPIED = 100_000
+_WORKING_DIRECTORY = ("", ".")
+
+
+@dataclass(frozen=True)
+class _SandboxCopy:
+    """Copies files of one launch of a task."""
+
+    service: ServiceClient
+    task: str
+    launch: str
+
+    def entries(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the path of each file and folder with its entry; skip pipes and devices."""
+        answer = self.service.get(api_path("tasks", self.task, "files"), folder=folder or None)
+        self._check(answer)
+        for entry in answer["files"]:
+            name = entry["name"]
+            if name in ("", ".", "..") or "/" in name or "\0" in name:
+                raise CommandError(f"{self.task}:{folder}: invalid name of a file: {name!a}")
+            if entry["mode"][:1] in ("-", "d"):
+                yield f"{folder}/{name}".lstrip("/"), entry
+
+    def copy(self, path: str, entry: Mapping[str, Any], target: Path) -> Iterator[int]:
+        """Copy a file or folder to a new `target`; yield the size of each file."""
+        if not entry["mode"].startswith("d"):
+            self._copy_file(path, entry, target)
+            yield target.stat().st_size
+            return
+        target.mkdir()
+        for below, each in self.entries(path):
+            yield from self.copy(below, each, target / below.rpartition("/")[2])
+
+    def _copy_file(self, path: str, entry: Mapping[str, Any], target: Path) -> None:
+        with target.open("xb") as file:
+            at, size = 0, entry["size"]
+            while at < size:
+                log, length = api_path("tasks", self.task, "logs"), str(min(_PART, size - at))
+                part = self.service.get(log, file=path, offset=str(at), length=length, binary="true")
+                self._check(part)
+                try:
+                    data = b64decode(part["data"], validate=True)
+                except ValueError:
+                    raise UnreachableError(f"{self.service.url} does not answer as a scheduler: not base64") from None
+                if not data:
+                    raise CommandError(f"{self.task}:{path} became shorter while it was copied; try again")
+                file.write(data[: size - at])
+                at += len(data)
+        if entry["mode"][3:4] == "x":
+            target.chmod(0o755)
+
+    def _check(self, answer: Mapping[str, Any]) -> None:
+        if answer["id"] != self.launch:
+            raise CommandError(f"{self.task} was relaunched while it was copied; try again")
+
+
+def _copy(service: ServiceClient, params: Params) -> Any:
+    """Copy to a folder next to the target, and rename the complete copy."""
+    task, colon, path = params["source"].partition(":")
+    if not colon or not task or path.startswith("/"):
+        expected = "expected TASK:PATH, with a path relative to the task's working directory"
+        raise UsageError(f"`{params['source']}`: {expected}, such as worker-0:checkpoints")
+    path = path[2:] if path.startswith("./") else path
+    path = path.rstrip("/")
+    is_all = path in _WORKING_DIRECTORY
+    folder = "" if is_all else path.rpartition("/")[0]
+    copy = _SandboxCopy(service, task, service.get(api_path("tasks", task, "files"), folder=folder or None)["id"])
+    entry = {"mode": "d", "size": 0} if is_all else dict(copy.entries(folder)).get(path)
+    if entry is None:
+        raise CommandError(f"{task}:{path}: no such file or folder")
+    target = Path(params["here"])
+    if target.is_dir():
+        target /= task if is_all else path.rpartition("/")[2]
+    if target.is_dir():
+        raise CommandError(f"{target}: already exists")
+    try:
+        sizes = _copy_whole(copy, "" if is_all else path, entry, target)
+    except OSError as error:
+        raise CommandError(f"{target}: {error.strerror or error}") from error
+    return {"path": str(target), "files": len(sizes), "bytes": sum(sizes)}
+
+
+def _copy_whole(copy: _SandboxCopy, path: str, entry: Mapping[str, Any], target: Path) -> list[int]:
+    draft = Path(mkdtemp(prefix=".cp-", dir=str(target.parent)))
+    try:
+        sizes = []
+        for size in copy.copy(path, entry, draft / "content"):
+            sizes.append(size)
+            if len(sizes) > _MAX_COPIED:
+                raise CommandError(f"{copy.task}:{path} has more than {_MAX_COPIED} files")
+        (draft / "content").replace(target)
+        return sizes
+    finally:
+        shutil.rmtree(str(draft), ignore_errors=True)
+
+
+def _show_copy(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    count = "1 file" if answer["files"] == 1 else f"{answer['files']:,} files"
+    yield f"{answer['path']}: {count}, {answer['bytes']:,} bytes"
+
+
 _ANY_TASK = CommandArgument("task", "task", required=False, help="Name of a task.", example="worker-0")
+_SOURCE = CommandArgument("source", help="TASK:PATH, in the task's working directory.", example="worker-0:model")
+_HERE = CommandArgument("here", help="New file or folder, or folder to copy into.", example=".")
 _POD = CommandArgument("pod", "pod", help="Name of the pod.", example="worker-0")
 _ANY_POD = CommandArgument("pod", "pod", required=False, help="Name of the pod.", example="worker-0")
 _TASKS = CommandOption("task", "Select only this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
@@ -289,6 +401,7 @@ COMMANDS = (
     Command("tasks", "List the tasks with state, agent and last message.", get("tasks"), _show_tasks),
     Command("why", "Show why tasks are pending.", _why, _show_why, (_ANY_TASK,)),
     Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),
+    Command("cp", "Copy a file or folder of a task to this machine.", _copy, _show_copy, (_SOURCE, _HERE)),
     Command("pod list", "List the pods.", get("pod"), show_names, sdk_json=True),
     Command(
         "pod status", "List the tasks of a pod, or of all pods.", get("pod/{pod}/status"), _show_pod_status, (_ANY_POD,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,8 +40,20 @@ class FileChunk:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """Entry of a folder; `mode` as `ls -l` prints it, for a link of its target."""
+
+    name: str
+    mode: str
+    size: int
+
+
 class TaskFiles(Protocol):
     """Reads files of tasks from their agents. Safe for threads; may block for seconds."""
 
     def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
         """Return bytes from `offset` (None: the last `length` bytes). Raises FileError."""
+
+    def list(self, state: SchedulerState, record: TaskRecord, folder: str) -> Sequence[FileEntry]:
+        """Return the entries of a folder; empty: the working directory. Raises FileError."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from mesos_client.credentials import Credentials, Tls
 from mesos_client.http import MALFORMED, SocketHandle, time_limit
 from tf_scheduler.errors import FileError
-from tf_scheduler.interfaces import FileChunk
+from tf_scheduler.interfaces import FileChunk, FileEntry
 from tf_scheduler.model.ids import AgentId, executor_of
 from tf_scheduler.model.secrets import SecretAccess
 from tf_scheduler.model.state import SchedulerState
@@ -29,6 +30,8 @@ _ADDRESS_TTL = 60.0  # seconds that an agent's address is cached
 _MAX_RESPONSE = 8 * 1024 * 1024
 #: Maximum size of a folder listing in bytes, about 100,000 files.
 _MAX_LISTING = 32 * 1024 * 1024
+#: Maximum requests for one read: an agent returns 64 KiB at most (16 pages, mesos/files/files.cpp).
+_MAX_PIECES = 32
 #: Maximum characters of an answer in a message.
 _MAX_TEXT = 200
 _MISSING = "{}: file does not exist in the task's working directory"
@@ -53,8 +56,21 @@ class AgentFiles:
 
     def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
         """Return bytes from `offset` (None: the last `length` bytes). Raises FileError."""
-        try:
+        with self._errors_in_words(record):
             return self._read(state, record, name, offset, length)
+
+    def list(self, state: SchedulerState, record: TaskRecord, folder: str) -> Sequence[FileEntry]:
+        """Return the entries of a folder; empty: the working directory. Raises FileError."""
+        with self._errors_in_words(record):
+            path = _sandbox(state, record) + (f"/{folder}" if folder else "")
+            listing = self._browse(self._address(record), path, folder or "the working directory")
+            names = ((entry["path"].rpartition("/")[2], entry) for entry in listing)
+            return [FileEntry(name, entry["mode"], entry["size"]) for name, entry in names]
+
+    @contextmanager
+    def _errors_in_words(self, record: TaskRecord) -> Iterator[None]:
+        try:
+            yield
         except FileError as error:
             if error.silent:
                 self._addresses.pop(record.agent_id, None)
@@ -64,24 +80,31 @@ class AgentFiles:
 
     def _read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
         agent = self._address(record)
-        path = f"/frameworks/{state.stored.framework_id}/executors/{executor_of(record.id)}/runs/latest/{name}"
+        path = f"{_sandbox(state, record)}/{name}"
         self._check(agent, path, name)
         size = self._piece(agent, path, name, -1, 0).offset
         start = max(0, size - length) if offset is None else min(offset, size)
         if start >= size:
             return FileChunk(start, b"", size)
-        piece = self._piece(agent, path, name, start, length)
-        return FileChunk(start, piece.data, max(size, start + len(piece.data)))
+        data = b""
+        for _ in range(_MAX_PIECES):
+            part = self._piece(agent, path, name, start + len(data), length - len(data)).data
+            data += part
+            if not part or len(data) >= length:
+                break
+        return FileChunk(start, data, max(size, start + len(data)))
 
     def _check(self, agent: str, path: str, name: str) -> None:
         """Reject all but regular files: opening a named pipe blocks the agent forever."""
-        folder = quote(path.rpartition("/")[0], safe="")
-        listing = self._ask(agent, f"/files/browse?path={folder}", name, _MAX_LISTING)
+        listing = self._browse(agent, path.rpartition("/")[0], name)
         modes = {entry["path"]: entry["mode"] for entry in listing}
         if path not in modes:
             raise FileError(404, _MISSING.format(name))
         if not modes[path].startswith("-"):
             raise FileError(400, f"{name}: not a regular file, but a folder, pipe or device")
+
+    def _browse(self, agent: str, folder: str, name: str) -> Any:
+        return self._ask(agent, f"/files/browse?path={quote(folder, safe='')}", name, _MAX_LISTING)
 
     def _piece(self, agent: str, path: str, name: str, offset: int, length: int) -> FileChunk:
         """Read one piece; at offset -1 Mesos returns the file's size as the offset."""
@@ -145,6 +168,10 @@ class AgentFiles:
             return http.client.HTTPConnection(netloc, timeout=_SOCKET_TIMEOUT)
         context = (self._tls or Tls()).context(SocketHandle())
         return http.client.HTTPSConnection(netloc, timeout=_SOCKET_TIMEOUT, context=context)
+
+
+def _sandbox(state: SchedulerState, record: TaskRecord) -> str:
+    return f"/frameworks/{state.stored.framework_id}/executors/{executor_of(record.id)}/runs/latest"
 
 
 def _content(response: http.client.HTTPResponse, max_size: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import threading
@@ -84,6 +85,14 @@ def test_api_reads_and_controls_a_service(tmp_path: Path, local_cluster) -> None
         assert start == api.ask(f"{path}?offset=0&length={start + 1}")[1]["next"]
         assert "0" == api.ask(f"{path}?file=stdout.times")[1]["data"].split()[0]
         assert 404 == api.ask(f"{path}?file=nothing")[0]
+        part = api.ask(f"{path}?offset={start}&length=1&binary=true")[1]
+        assert ("é".encode()[:1], start + 1) == (base64.b64decode(part["data"]), part["next"])
+        files = api.ask("/v1/tasks/worker-0/files")[1]
+        modes = {entry["name"]: entry["mode"][0] for entry in files["files"]}
+        assert (task["id"], "-", "p") == (files["id"], modes["stdout"], modes["pipe"])
+        assert 404 == api.ask("/v1/tasks/worker-0/files?folder=nothing")[0]
+        assert 400 == api.ask("/v1/tasks/worker-0/files?folder=..")[0]
+        assert 502 == api.ask("/v1/tasks/worker-0/files?folder=etc")[0]  # a link out of the working directory
         assert 400 == api.ask(f"{path}?file=../../../etc/passwd")[0]
         # Opening a pipe would block the agent; its error message for a link contains a path of its machine.
         assert (400, "pipe: not a regular file, but a folder, pipe or device") == refused(api.ask(f"{path}?file=pipe"))

@@ -25,6 +25,7 @@ from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.database import RunDatabase
 from tf_scheduler.history.model import Run
+from tf_scheduler.interfaces import FileEntry
 from tf_scheduler.model.effects import LaunchAbandoned
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.plan import Status
@@ -396,6 +397,106 @@ def test_logs_of_a_past_run(own, tmp_path: Path) -> None:
     assert (1, "no file ../../../result.json of worker-0 is stored") == (refused.code, refused.err.split("\n")[0])
     assert "unknown run" in own("logs", "--run", "nosuch").err
     assert 2 == own("logs", "--run", "last", "-f").code
+
+
+BINARY = bytes(range(256)) * 10_000  # more than two requests
+
+
+@pytest.fixture
+def sandbox(api):
+    """The files of worker-0."""
+    api.deploy()
+    files = {"stdout": b"x\n", "model/a.bin": BINARY, "model/empty": b"", "model/below/é ü": b"1"}
+    api.sandboxes.files["worker-0"] = files
+    return files
+
+
+@pytest.mark.parametrize("source", ["worker-0:model", "worker-0:./model/"])
+def test_folder_is_copied(ask, sandbox, tmp_path: Path, source: str) -> None:
+    """Into an existing folder, or to a new one."""
+    before = set(tmp_path.iterdir())
+
+    assert [f"{tmp_path}/model: 3 files, 2,560,001 bytes"] == ask("cp", source, str(tmp_path)).lines
+    copied = ask("cp", source, str(tmp_path / "new"), "--json").json
+
+    assert {"path": f"{tmp_path}/new", "files": 3, "bytes": 2_560_001} == copied
+    for folder in (tmp_path / "model", tmp_path / "new"):
+        files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        assert {"a.bin": BINARY, "empty": b"", "below/é ü": b"1"} == files
+    assert {"model", "new"} == {path.name for path in set(tmp_path.iterdir()) - before}
+
+
+def test_file_is_copied(ask, sandbox, tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    for target, path in (("", "a.bin"), ("copy", "copy"), ("old", "old")):
+        assert 0 == ask("cp", "worker-0:model/a.bin", f"{tmp_path}/{target}").code
+        assert BINARY == (tmp_path / path).read_bytes()
+
+
+def test_working_directory_is_copied(ask, sandbox, tmp_path: Path) -> None:
+    assert 0 == ask("cp", "worker-0:.", str(tmp_path)).code
+    assert {"stdout", "model"} == {path.name for path in (tmp_path / "worker-0").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "code", "message"),
+    [
+        ("worker-0", "", 2, "expected TASK:PATH"),
+        ("worker-0:/etc/passwd", "", 2, "expected TASK:PATH"),
+        ("worker-0:../x", "", 1, "expected a path below the working directory"),
+        ("worker-0:nothing", "", 1, "worker-0:nothing: no such file or folder"),
+        ("worker-0:no/thing", "", 1, "no folder no"),
+        ("worker-9:x", "", 1, "worker-9"),
+        ("worker-0:model", "no/folder", 1, "no/folder: No such file or directory"),
+        ("worker-0:model", "stdout", 1, "Not a directory"),
+    ],
+)
+def test_failed_copy_leaves_nothing(ask, sandbox, tmp_path: Path, source, target, code, message) -> None:
+    (tmp_path / "stdout").write_text("mine")
+    before = set(tmp_path.rglob("*"))
+
+    refused = ask("cp", source, f"{tmp_path}/{target}")
+
+    assert (code, True) == (refused.code, message in refused.err), refused.err
+    assert before == set(tmp_path.rglob("*"))
+
+
+def test_interrupted_copy_leaves_nothing(ask, api, sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second file is gone when it is read, another one is shorter."""
+    before, listed = set(tmp_path.rglob("*")), api.sandboxes.list
+
+    def grown(*arguments):
+        return [FileEntry(entry.name, entry.mode, entry.size + 1) for entry in listed(*arguments)]
+
+    monkeypatch.setattr(api.sandboxes, "list", grown)
+    refused = ask("cp", "worker-0:model", str(tmp_path))
+
+    assert 1 == refused.code
+    assert "became shorter while it was copied" in refused.err
+    assert before == set(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", ".", ""])
+def test_copy_stays_in_its_folder(
+    ask, api, sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """An agent may list any name."""
+    monkeypatch.setattr(api.sandboxes, "list", lambda *_: [FileEntry(name, "-rw-r--r--", 1)])
+
+    refused = ask("cp", "worker-0:.", str(tmp_path / "new"))
+
+    assert (1, True) == (refused.code, "invalid name" in refused.err)
+    assert not (tmp_path / "new").exists()
+
+
+def test_pipes_are_not_copied(ask, api, sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor's pipe for progress is in each working directory."""
+    entries = [FileEntry("pipe", "prw-------", 0), FileEntry("stdout", "-rwxr-xr-x", 2)]
+    monkeypatch.setattr(api.sandboxes, "list", lambda *_: entries)
+
+    assert 0 == ask("cp", "worker-0:.", str(tmp_path / "new")).code
+    assert ["stdout"] == [path.name for path in (tmp_path / "new").iterdir()]
+    assert (tmp_path / "new" / "stdout").stat().st_mode & 0o100
 
 
 def test_dcos_command_has_no_runs(dcos) -> None:

@@ -39,7 +39,15 @@ _LOG = (
     QueryParameter("offset", "Position of the first byte. Default: return the last `length` bytes.", int),
     QueryParameter("length", "Maximum number of bytes.", int, 65_536, 1, 1_048_576),
     QueryParameter("launch", "Id of an earlier launch of the task. Default: the last launch.", str, ""),
+    QueryParameter("binary", "Return `data` in base64, for files that are not text; not in streams.", bool, False),
     _FOLLOW,
+)
+_FOLDER = (
+    QueryParameter(
+        *("folder", "Folder below the task's working directory. Default: that directory.", str, ""),
+        maximum=MAX_PATH,
+        pattern=f"^$|{PATH_PATTERN}",
+    ),
 )
 _LOG_EVENTS = {"log": types.LogEventBody, "launch": types.LaunchedBody, "end": types.EndBody, "error": types.ErrorBody}
 _PROGRESS = (
@@ -81,9 +89,12 @@ def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
     path, bodies = "/v1/events", _bodies(types.EventsBody, 503)
     kinds, summary = {"event": types.EventBody}, "Events of the service."
     yield Endpoint("GET", path, summary, bodies, handler=handler, query=_EVENTS, events=kinds)
-    path, bodies, handler = "/v1/tasks/{name}/logs", _bodies(types.LogBody, 404, 502, 503), TaskFileHandler(streams)
+    path, bodies, reader = "/v1/tasks/{name}/logs", _bodies(types.LogBody, 404, 502, 503), TaskFileHandler(streams)
     summary = "File of a task, read from its agent."
-    yield Endpoint("GET", path, summary, bodies, handler=handler, query=_LOG, events=_LOG_EVENTS)
+    yield Endpoint("GET", path, summary, bodies, handler=reader, query=_LOG, events=_LOG_EVENTS)
+    path, bodies = "/v1/tasks/{name}/files", _bodies(types.FilesBody, 404, 502, 503)
+    summary = "Entries of a folder of a task, listed by its agent."
+    yield Endpoint("GET", path, summary, bodies, handler=reader.files, query=_FOLDER)
 
 
 def _bodies(body: Any, *errors: int) -> dict[int, Any]:

@@ -1,14 +1,15 @@
-"""Endpoint `GET /v1/tasks/{name}/logs`: a task's files, as text or as a stream."""
+"""Endpoints `logs` and `files` of a task: its files and folders."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
@@ -16,15 +17,16 @@ from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.endpoint import ApiRequest, BadRequestError
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
 from tf_scheduler.api.views.tasks import unknown_task
-from tf_scheduler.api.views.types import LogBody
+from tf_scheduler.api.views.types import FileBody, FilesBody, LogBody
 from tf_scheduler.errors import FileError
-from tf_scheduler.interfaces import FileChunk
+from tf_scheduler.interfaces import FileChunk, TaskFiles
 from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .streams import KEEP_ALIVE, EventStreams, format_event
 
+_T = TypeVar("_T")
 #: Maximum number of concurrent reads, and of reads from one agent.
 MAX_READS, MAX_READS_PER_AGENT = 16, 2
 
@@ -48,7 +50,7 @@ class AgentFileReader:
         #: A separate pool, so that slow agents do not block other users of threads.
         self._threads = ThreadPoolExecutor(MAX_READS, "files of tasks")
 
-    async def read(self, name: AgentId, read: Callable[[], FileChunk]) -> FileChunk:
+    async def read(self, name: AgentId, read: Callable[[], _T]) -> _T:
         """Run `read` in a thread. Raises FileError, also after another reader's timeout."""
         with self._agent(name) as agent:
             silent = agent.silent
@@ -56,7 +58,7 @@ class AgentFileReader:
             # Shielded: the slot is released when the thread ends, not when the client disconnects.
             return await asyncio.shield(asyncio.ensure_future(self._read(name, silent, read)))
 
-    async def _read(self, name: AgentId, silent: int, read: Callable[[], FileChunk]) -> FileChunk:
+    async def _read(self, name: AgentId, silent: int, read: Callable[[], _T]) -> _T:
         with self._agent(name) as agent:
             try:
                 if agent.silent != silent:
@@ -94,39 +96,45 @@ PATH_PATTERN = f"^{_NAME}(/{_NAME})*$"
 
 
 class TaskFileHandler:
-    """Handler of the endpoint."""
+    """Handler of the endpoints: the instance of `logs`, its method `files` of `files`."""
 
     def __init__(self, streams: EventStreams) -> None:
         self._streams, self._reader = streams, AgentFileReader()
 
     async def __call__(self, request: ApiRequest) -> ApiAnswer | Response:
-        name, file = TaskName(request.params["name"]), request.params["file"]
-        state, length = request.snapshot.state, request.params["length"]
-        _check_path(file)
-        record = state.stored.tasks.get(name)
-        if record is None and any(task.name == name for task in state.spec.tasks()):
-            return ApiProblem(404, f"task {name} has never been launched and has no files")
-        if record is None:
-            return unknown_task(state, name)
-        launch = request.params["launch"]
-        record = record if launch in ("", record.id) else _earlier(record, launch)
-        if record is None:
-            return ApiProblem(404, f"unknown launch {launch} of {name}; known: `earlier` of /v1/tasks/{name}")
+        file, length, is_binary = (request.params[name] for name in ("file", "length", "binary"))
+        _check_path(file, "file")
+        record = _record(request)
+        if not isinstance(record, TaskRecord):
+            return record
         offset, last = request.params["offset"], request.headers.get("last-event-id", "")
         if last.isascii() and last.isdecimal() and len(last) < 17:
             offset = int(last)
         if request.wants_stream:
             return self._streams.open(self._follow(request.backend, record, file, offset, length))
         piece = await self._read(request.backend, record, file, offset, length)
-        body: LogBody = {"task": name, "id": record.id, "file": file, **piece_body(piece)}  # type: ignore[typeddict-item]
+        part = binary_body(piece) if is_binary else piece_body(piece)
+        body: LogBody = {"task": record.name, "id": record.id, "file": file, **part}  # type: ignore[typeddict-item]
+        return View(body)
+
+    async def files(self, request: ApiRequest) -> ApiAnswer:
+        """Answer the entries of a folder."""
+        folder = request.params["folder"]
+        if folder:
+            _check_path(folder, "folder")
+        record = _record(request)
+        if not isinstance(record, TaskRecord):
+            return record
+        state, files = request.snapshot.state, _files(request.backend)
+        entries = await self._reader.read(record.agent_id, lambda: files.list(state, record, folder))
+        listed: list[FileBody] = [{"name": entry.name, "mode": entry.mode, "size": entry.size} for entry in entries]
+        body: FilesBody = {"task": record.name, "id": record.id, "folder": folder, "files": listed}
         return View(body)
 
     async def _read(
         self, backend: Backend, record: TaskRecord, file: str, offset: int | None, length: int
     ) -> FileChunk:
-        files, state = backend.files, backend.snapshot().state
-        if files is None:
-            raise FileError(503, "this scheduler cannot read the files of its tasks")
+        files, state = _files(backend), backend.snapshot().state
         return await self._reader.read(record.agent_id, lambda: files.read(state, record, file, offset, length))
 
     async def _follow(
@@ -174,6 +182,25 @@ def _earlier(record: TaskRecord, launch: str) -> TaskRecord | None:
     return None
 
 
+def _record(request: ApiRequest) -> TaskRecord | ApiProblem:
+    """Return the record of the last launch, or why there is none."""
+    name, state = TaskName(request.params["name"]), request.snapshot.state
+    record = state.stored.tasks.get(name)
+    if record is None and any(task.name == name for task in state.spec.tasks()):
+        return ApiProblem(404, f"task {name} has never been launched and has no files")
+    if record is None:
+        return unknown_task(state, name)
+    launch = request.params.get("launch", "")
+    asked = record if launch in ("", record.id) else _earlier(record, launch)
+    return asked or ApiProblem(404, f"unknown launch {launch} of {name}; known: `earlier` of /v1/tasks/{name}")
+
+
+def _files(backend: Backend) -> TaskFiles:
+    if backend.files is None:
+        raise FileError(503, "this scheduler cannot read the files of its tasks")
+    return backend.files
+
+
 def _is_over(state: SchedulerState, record: TaskRecord) -> bool:
     """Whether the launch has ended and the task will not be launched again."""
     current, recovery = state.stored.tasks.get(record.name), state.stored.recoveries.get(record.name)
@@ -184,11 +211,13 @@ def _is_over(state: SchedulerState, record: TaskRecord) -> bool:
     return state.stored.result is not None or recovery is None or recovery.launch != record.id
 
 
-def _check_path(file: str) -> None:
+def _check_path(file: str, parameter: str) -> None:
     """Raise BadRequestError if the path is invalid. The agent confines paths as well."""
     # Without `$`, which also matches before a line end.
     if len(file) > MAX_PATH or not re.fullmatch(PATH_PATTERN.removesuffix("$"), file):
-        raise BadRequestError(f"file: {file[:80]!r}: expected a path below the working directory, such as stdout")
+        raise BadRequestError(
+            f"{parameter}: {file[:80]!r}: expected a path below the working directory, such as stdout"
+        )
 
 
 def piece_body(piece: FileChunk, *, waits: bool = False) -> dict[str, Any]:
@@ -202,6 +231,12 @@ def piece_body(piece: FileChunk, *, waits: bool = False) -> dict[str, Any]:
     data = cut if cut or waits else data
     text = data.decode("utf-8", "replace")
     return {"offset": piece.offset, "data": text, "size": piece.size, "next": piece.offset + len(data)}
+
+
+def binary_body(piece: FileChunk) -> dict[str, Any]:
+    """Return the bytes in base64."""
+    data = base64.b64encode(piece.data).decode()
+    return {"offset": piece.offset, "data": data, "size": piece.size, "next": piece.offset + len(piece.data)}
 
 
 def _incomplete(data: bytes) -> int:

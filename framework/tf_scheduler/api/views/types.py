@@ -108,6 +108,21 @@ class LogBody(LogEventBody):
     file: str
 
 
+class FileBody(TypedDict):
+    """Entry of a folder; `mode` as `ls -l` prints it."""
+
+    name: str
+    mode: str
+    size: int
+
+
+class FilesBody(TypedDict):
+    task: str
+    id: str
+    folder: str
+    files: list[FileBody]
+
+
 class LaunchedBody(TypedDict):
     """Data of event `launch`: the following data is of this launch."""
 

@@ -1,5 +1,6 @@
 """Commands that ask a local run, without options."""
 
+import hashlib
 import http.client
 import json
 import os
@@ -19,7 +20,10 @@ import pytest
 from jobs import PATIENCE, options, wait_for
 
 #: Writes to both outputs, and waits to be killed.
-PROGRAM = 'echo "hello from $TASK_NAME"; echo oops >&2; touch {marker}.$TASK_NAME; exec sleep 1000'
+PROGRAM = (
+    'echo "hello from $TASK_NAME"; echo oops >&2; mkdir data; head -c 2500000 /dev/urandom > data/random; '
+    "sha256sum < data/random > data/sum; mkfifo data/pipe; touch {marker}.$TASK_NAME; exec sleep 1000"
+)
 
 
 @pytest.fixture
@@ -103,6 +107,10 @@ def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Pa
     assert asked("logs", "worker-1", "--stderr").endswith("oops\n")
     hellos = {f"{task} | hello from {task}" for task in tasks}
     assert hellos == set(asked("logs", "--since", "1h").splitlines())
+    assert "2 files, " in asked("cp", "worker-1:data", tmp_path)
+    digest = hashlib.sha256((tmp_path / "data" / "random").read_bytes()).hexdigest()
+    assert digest == (tmp_path / "data" / "sum").read_text().split()[0]
+    assert {"random", "sum"} == {path.name for path in (tmp_path / "data").iterdir()}
     assert tasks["ps-0"]["address"] in asked("endpoints", "ps")
     assert {"type": "ps", "index": 0} == json.loads(asked("cluster", "ps-0"))["task"]
     assert "worker-1 on agent-" in asked("events", "--task", "worker-1")
