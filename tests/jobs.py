@@ -11,7 +11,7 @@ def options(folder, command="true", service=None, **sections):
     """A small job that needs no TensorFlow: two workers, one ps, 0.1 cpu each."""
     small = {"cpus": 0.1, "mem": 32, "disk": 0}
     document = {
-        "service": {"name": "small", "command": command, **(service or {})},
+        "service": {"name": "small", "strategy": "between_graph", "command": command, **(service or {})},
         "parameter_server": {"count": 1, **small},
         "worker": {"count": 2, **small},
     }

@@ -82,7 +82,8 @@ class SchedulerCommand:
         (self.port,) = free_ports(1)
         self.file, self.master = file, master
         self.processes: list[subprocess.Popen[str]] = []
-        service = {"name": "unit", "user": getpass.getuser(), "command": "exec sleep 1000", "python": sys.executable}
+        service = {"name": "unit", "user": getpass.getuser(), "strategy": "between_graph", "command": "exec sleep 1000"}
+        service["python"] = sys.executable
         defaults: dict[str, Any] = {
             "parameter_server": {"count": 0},
             "worker": {"count": 2, **SMALL},

@@ -20,7 +20,7 @@ from tf_scheduler.errors import OptionsError, Problem
 from .rules import jobs, plans, secrets, service
 from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
-from .schema.jobs import add_counts, names_program
+from .schema.jobs import add_strategy, names_program
 from .schema.values import Document
 
 #: Maximum nesting of objects and lists.
@@ -222,7 +222,7 @@ def resolve(
             own = {**values, **{name: value for name, value in own.items() if is_set(f"{section}.{name}", value)}}
         merged[section] = own
     options, wrong = _fields(merged)
-    add_counts(options)
+    add_strategy(options)
     paths = {problem.path for problem in wrong}
     broken = [problem for rule in (*RULES, *more_rules) for problem in rule(options)]
     wrong += [problem for problem in broken if problem.path not in paths]

@@ -12,7 +12,7 @@ from tf_scheduler.model.spec import AfterFinish, Strategy
 
 from .schema.document import OPTIONS
 from .schema.fields import Environment
-from .schema.jobs import JOBS, names_program
+from .schema.jobs import JOBS, default_strategy, names_program
 from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX
 from .schema.values import Document, split_names
 from .spec import image_of, secrets_of
@@ -48,6 +48,15 @@ def ineffective_options(options: Document) -> Iterator[Problem]:
 def no_program_is_named(document: Document, _: Document) -> Iterator[Problem]:
     if not names_program(document):
         yield Problem("service.command", "no program is named: the package's check job runs")
+
+
+def strategy_is_guessed(document: Document, options: Document) -> Iterator[Problem]:
+    omitted = _value_at(document, ("service", "strategy")) is None
+    if omitted and names_program(document) and not options["service"]["job_name"]:
+        strategy, why = default_strategy(options)
+        others = ", ".join(each.value for each in Strategy if each is not strategy)
+        message = f"missing: using {strategy.value}, because {why}; others: {others}. A running service keeps its own"
+        yield Problem("service.strategy", message)
 
 
 def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
@@ -197,6 +206,7 @@ def security_is_weakened(options: Document) -> Iterator[Problem]:
 _Rule = Callable[[Document, Document], Iterator[Problem]]
 _LOCAL_RULES: tuple[_Rule, ...] = (
     no_program_is_named,
+    strategy_is_guessed,
     checkpoint_dir_has_other_scheme,
     torchrun_trains_separate_models,
 )

@@ -20,7 +20,7 @@ from tf_scheduler.history.record import service_run
 from tf_scheduler.logging_setup import SecretRedactor, configure_logging
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.effects import ConfigurationStored, Outcome
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.spec import ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState, newest_first
 from tf_scheduler.options.configurations import (
     SelectedConfiguration,
@@ -51,7 +51,7 @@ RECORDING = "recording.jsonl"
 _TRUE = ("1", "true", "yes")
 #: Log levels of the package and their Python names.
 _LEVELS = {"OFF": "CRITICAL", "FATAL": "CRITICAL", "WARN": "WARNING", "TRACE": "DEBUG", "ALL": "DEBUG"}
-_SANITY = "python examples/sanity/check.py"
+_SANITY = {"command": "python examples/sanity/check.py", "strategy": Strategy.BETWEEN_GRAPH.value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
         defaults["executor"]["sha256"] = environment.get("EXECUTOR_URI_SHA256", "")
     if not names_program(document) and environment.get("EXAMPLES_URI"):
         digest = environment.get("EXAMPLES_URI_SHA256", "")
-        defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "job_sha256": digest, "command": _SANITY}
+        defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "job_sha256": digest, **_SANITY}
     return defaults
 
 

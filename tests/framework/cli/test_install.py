@@ -49,7 +49,7 @@ def job(tmp_path: Path):
 
     def write(name, command="exec sleep 1000", **sections):
         document = {
-            "service": {"name": name, "command": command},
+            "service": {"name": name, "strategy": "between_graph", "command": command},
             "parameter_server": {"count": 0},
             "worker": {"count": 2, **SMALL},
             **sections,

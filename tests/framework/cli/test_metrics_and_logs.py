@@ -25,6 +25,7 @@ def running(folder, master, form, statsd):
     """Run a scheduler; yield its port and the file of its log."""
     service = {
         "name": f"metered-{form}",
+        "strategy": "between_graph",
         # Other tests use this cluster, too: Mesos removes the tasks soon after their scheduler.
         "failover_timeout": 1,
         # The program is in the message of its end, which is logged.

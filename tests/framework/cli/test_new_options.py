@@ -167,7 +167,7 @@ def test_init_answers_in_json(invoke, folder: Path) -> None:
 
 def test_options_in_yaml_are_rewritten(invoke, folder: Path) -> None:
     """The error about YAML names the command."""
-    text = "service: {name: mnist, command: python train.py}\nworker:\n  count: 1\n"
+    text = "service: {name: mnist, strategy: independent, command: python train.py}\nworker:\n  count: 1\n"
     Path("mnist.yaml").write_text(text)
 
     _, refused, _ = invoke("options", "validate", "mnist.yaml")
@@ -176,7 +176,7 @@ def test_options_in_yaml_are_rewritten(invoke, folder: Path) -> None:
     assert "mnist.yaml is YAML; as JSON: `dcos-tensorflow options init --from mnist.yaml`\n" == refused
     assert (0, "") == (code, error)
     assert "wrote options.json: the options of mnist.yaml. Run it: dcos-tensorflow local run options.json\n" == out
-    service = {"name": "mnist", "command": "python train.py"}
+    service = {"name": "mnist", "strategy": "independent", "command": "python train.py"}
     assert {"service": service, "worker": {"count": 1}} == json.loads(Path("options.json").read_text())
 
 

@@ -13,7 +13,8 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
 
-GOOD: dict[str, Any] = {"service": {"command": "python train.py", "tf_image": ""}, "worker": {"count": 1}}
+PROGRAM = {"command": "python train.py", "strategy": "between_graph", "tf_image": ""}
+GOOD: dict[str, Any] = {"service": PROGRAM, "worker": {"count": 1}}
 #: Valid, with an option that has no effect.
 NOTED = {**GOOD, "service": {**GOOD["service"], "mesos_api_version": "V0"}}
 
@@ -61,7 +62,7 @@ def test_validate_prints_problems_and_notices_as_json(run, write) -> None:
     assert (0, "") == (code, error)
     assert {"valid": True, "problems": []}.items() <= json.loads(good).items()
     assert ["service.mesos_api_version"] == [notice["path"] for notice in json.loads(good)["notices"]]
-    assert ("parameter_server.command", False) == (json.loads(bad)["problems"][0]["path"], json.loads(bad)["valid"])
+    assert ("worker.command", False) == (json.loads(bad)["problems"][0]["path"], json.loads(bad)["valid"])
 
 
 def test_validate_reports_missing_files(run, write) -> None:
@@ -104,11 +105,11 @@ def test_missing_options_file_is_named(run, command: str, tmp_path: Path) -> Non
 def test_show_prints_every_option_with_secrets_hidden(run, write) -> None:
     """Without secrets, the output is a valid options file."""
     _, output, _ = run("show", write(GOOD))
-    _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {"command": "x", "gcs_key": "key"}}))
+    _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {**PROGRAM, "gcs_key": "key"}}))
 
     assert resolve(GOOD) == resolve(without_nulls(json.loads(output)))
     counts = {"worker": {"count": 1}, "parameter_server": {"count": 2}, "chief": {"count": 0}}
-    assert {"service": {"command": "x", "gcs_key": "********"}, **counts} == json.loads(hidden)
+    assert {"service": {**PROGRAM, "gcs_key": "********"}, **counts} == json.loads(hidden)
     assert output == run("show", "--json", write(GOOD))[1]
 
 

@@ -14,7 +14,9 @@ from tf_scheduler.options.spec import to_spec
 
 
 def options(service=(), **worker):
-    return resolve({"service": {"command": "x", **dict(service)}, "worker": {"count": 1, **worker}})
+    return resolve(
+        {"service": {"command": "x", "strategy": "between_graph", **dict(service)}, "worker": {"count": 1, **worker}}
+    )
 
 
 def nothing(_document):

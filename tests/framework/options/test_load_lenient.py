@@ -22,7 +22,7 @@ def test_valid_options_are_unchanged() -> None:
         ({"worker": 7}, ["worker"]),
         ({"secrets": [{"source": "nowhere:x", "env": "A"}]}, ["secrets.0.source"]),
         ({"secrets": [{"source": "vault:a/b#c", "env": "A"}]}, ["vault.address"]),
-        ({"service": {"name": "dev/digits", "job_url": "a"}}, ["parameter_server.command", "worker.command"]),
+        ({"service": {"name": "dev/digits", "job_url": "a"}}, ["worker.command"]),
         (
             {"service": {"name": "dev/digits", "strategy": "parameter_server", "command": "x"}, "chief": {"count": 0}},
             ["chief.count"],

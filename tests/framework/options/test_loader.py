@@ -15,7 +15,7 @@ from tf_scheduler.model.placement import (
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy, Uri
 
-COMMAND = {"service": {"command": "python train.py"}}
+COMMAND = {"service": {"command": "python train.py", "strategy": "between_graph"}}
 DIGEST = "0" * 64
 
 
@@ -35,7 +35,7 @@ def test_defaults_match_original_package() -> None:
 
 def test_job_settings_override_service() -> None:
     """The environments are merged."""
-    service = {"command": "all", "environment": {"A": "1", "B": "1"}, "python": "/all"}
+    service = {"command": "all", "strategy": "between_graph", "environment": {"A": "1", "B": "1"}, "python": "/all"}
     worker = {"command": "own", "environment": {"B": "2"}, "python": "/own"}
 
     ps, work = load_spec({"service": service, "worker": worker}).jobs
@@ -91,7 +91,6 @@ def test_all_problems_are_reported_together() -> None:
         "worker.gpus: must be a whole number from 0 to 1024, not 0.5",
         "worker.mem: must be a whole number from 32 to 100000000, not 1.5",
         "workers: unknown option; did you mean `worker`?",
-        "parameter_server.command: required, because service.command and service.job_name are empty",
         "worker.command: required, because service.command and service.job_name are empty",
     ]
 

@@ -16,6 +16,7 @@ def phases(*rows):
 
 
 PARAMETER_SERVERS = {"service": {"strategy": "parameter_server"}, "chief": {"count": 1}}
+BETWEEN_GRAPH = {"service": {"strategy": "between_graph"}}
 BROKEN = {
     "custom_plans_have_unreserved_names": (
         phases(("recovery", "a", "worker")),
@@ -42,15 +43,15 @@ BROKEN = {
         "plans.phases.0.after: circular dependency of a",
     ),
     "every_job_is_in_a_plan": (
-        phases(("deploy", "a", "worker")),
+        BETWEEN_GRAPH | phases(("deploy", "a", "worker")),
         "plans.phases: parameter_server has no phase",
     ),
     "update_covers_deployed_jobs": (
-        phases(("update", "a", "worker")),
+        BETWEEN_GRAPH | phases(("update", "a", "worker")),
         "plans.phases: plan `update` needs a phase for parameter_server, because plan `deploy` launches",
     ),
     "address_dependents_start_in_parallel": (
-        {"plans": {"update": "canary"}},
+        BETWEEN_GRAPH | {"plans": {"update": "canary"}},
         "plans.update: must be parallel, not canary: with service.strategy between_graph, tasks of "
         "parameter_server, worker, gpu_worker, chief need each other's addresses",
     ),
@@ -173,7 +174,7 @@ BROKEN = {
         "health.target: required with health.liveness http",
     ),
     "min_count_needs_mirrored_strategy": (
-        {"worker": {"min_count": 1}},
+        {"service": {"strategy": "between_graph"}, "worker": {"min_count": 1}},
         "worker.min_count: requires strategy multi_worker_mirrored and gpu_worker.count 0",
     ),
     "max_backoff_is_at_least_backoff": (
@@ -229,7 +230,7 @@ def test_rule_reports_broken_document(rule) -> None:
         (phases(("mine", "a", "chief", ("tasks", "0"))), "plans.phases.0.tasks: must be empty (chief.count is 0)"),
         (phases(("mine", "a", "worker", ("strategy", "serial"))), "plans.phases.0.strategy: must be parallel"),
         (
-            phases(("deploy", "a", "worker", ("after", "b")), ("deploy", "b", "parameter_server")),
+            BETWEEN_GRAPH | phases(("deploy", "a", "worker", ("after", "b")), ("deploy", "b", "parameter_server")),
             "plans.phases.0.after: must be empty with service.strategy between_graph",
         ),
         (

@@ -9,8 +9,33 @@ from tf_scheduler.options.warnings import find_warnings
 
 
 def warnings_of(more=None, **service):
-    document = {"service": {"command": "x", "tf_image": "", **service}, **(more or {})}
+    document = {"service": {"command": "x", "strategy": "between_graph", "tf_image": "", **service}, **(more or {})}
     return [str(notice) for notice in find_warnings(document, resolve(document))]
+
+
+@pytest.mark.parametrize(
+    ("service", "more", "strategy", "why"),
+    [
+        ({"command": "x"}, {"parameter_server": {"count": 1}}, "between_graph", "there are parameter servers"),
+        ({"command": "x"}, {"worker": {"count": 1}}, "independent", "a single task trains"),
+        ({"command": "x"}, {"worker": {"count": 0}, "chief": {"count": 1}}, "independent", "a single task trains"),
+        ({"command": "x"}, {"worker": {"count": 4}}, "multi_worker_mirrored", "several tasks train, without"),
+        ({}, {"worker": {"count": 1, "command": "x"}}, "independent", "a single task trains"),
+        ({"job_name": "a", "job_url": "b"}, {"worker": {"count": 1}}, "between_graph", ""),
+        ({"job_name": "a", "job_url": "b"}, {"parameter_server": {"count": 0}}, "between_graph", ""),
+        ({}, {}, "between_graph", ""),
+    ],
+)
+def test_omitted_strategy_is_guessed_with_reason(service, more, strategy: str, why: str) -> None:
+    """Only job_name and the check job keep the original strategy, without a notice."""
+    document = {"service": service, **more}
+    options = resolve(document)
+    notices = [item.message for item in find_warnings(document, options) if item.path == "service.strategy"]
+
+    assert strategy == options["service"]["strategy"]
+    assert ([f"missing: using {strategy}, because {why}"] if why else []) == [
+        text[: len(f"missing: using {strategy}, because {why}")] for text in notices
+    ]
 
 
 def test_default_values_cause_no_warning() -> None:

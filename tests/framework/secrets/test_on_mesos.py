@@ -165,6 +165,7 @@ class SecretScheduler:
                 "name": name,
                 "user": USER,
                 "principal": PRINCIPAL,
+                "strategy": "between_graph",
                 "command": PROGRAM.format(go=self.go, code=code, last=SAYS if code else "true"),
                 "python": sys.executable,
                 "log_level": "ALL",
@@ -554,7 +555,7 @@ def test_local_run_does_not_leak(tmp_path: Path) -> None:
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "key").write_text(CANARY)
     document = {
-        "service": {"name": "canary", "command": f"{SAYS}; exit 3"},
+        "service": {"name": "canary", "strategy": "between_graph", "command": f"{SAYS}; exit 3"},
         "parameter_server": {"count": 0},
         "worker": {"count": 1, **SMALL},
         "restart": {"max_failures": 0},

@@ -10,7 +10,7 @@ from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.options.configurations import with_stored_defaults
-from tf_scheduler.options.load import resolve
+from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.runner import restore
 from tf_scheduler.service.options import OptionsHistory, package_defaults
@@ -18,7 +18,9 @@ from tf_scheduler.store.records import writes
 
 
 def options(service=(), **worker):
-    return resolve({"service": {"command": "x", **dict(service)}, "worker": {"count": 2, **worker}})
+    return resolve(
+        {"service": {"command": "x", "strategy": "between_graph", **dict(service)}, "worker": {"count": 2, **worker}}
+    )
 
 
 def outcomes(store, *starts):
@@ -102,6 +104,22 @@ def test_package_update_keeps_former_default_counts(installed: dict[str, str], j
     assert [] == history.outcomes
 
 
+def test_omitted_strategy_is_kept_by_update() -> None:
+    """It cannot change, so that another guess would make the update fail."""
+    document = {"service": {"command": "x"}, "worker": {"count": 1}}
+    old = {"service": {"strategy": "between_graph"}, "parameter_server": {"count": 2}}
+    for stored, strategy in (({}, "independent"), (old, "between_graph")):
+        store = MemoryStore("tensorflow")
+        outcomes(store, resolve(merge(document, stored)))
+        more = {**document, "worker": {"count": 4}}
+
+        history = OptionsHistory(resolve(more), {}, to_spec, document=more)
+        state = history.activate(store)
+
+        assert strategy == state.spec.strategy.value
+        assert (4, []) == (history.options["worker"]["count"], [item for item in history.outcomes if item.warning])
+
+
 def test_omitted_count_is_kept_and_explicit_one_changes() -> None:
     """The preview agrees with the start."""
     store, document = MemoryStore("tensorflow"), {"service": {"command": "x", "strategy": "between_graph"}}
@@ -136,7 +154,7 @@ def test_digest_restarts_tasks_and_its_absence_does_not() -> None:
     url = {"job_url": "http://h/a.zip", "data": "http://h/b.tgz"}
     digest = "A" * 64
     plain, lower, upper = (
-        to_spec(resolve({"service": {"command": "x", **url, **more}}))
+        to_spec(resolve({"service": {"command": "x", "strategy": "between_graph", **url, **more}}))
         for more in ({}, {"job_sha256": digest.lower()}, {"job_sha256": digest})
     )
     configs = [spec_index.config_digest(spec, "worker-0") for spec in (plain, lower, upper)]

@@ -179,7 +179,8 @@ def _local_defaults(document: Options) -> Mapping[str, Mapping[str, Any]]:
 def _check_job() -> dict[str, str]:
     """Return a program that checks that the tasks reach each other."""
     program = PACKAGE_FOLDER.parent / "examples" / "sanity" / "check.py"
-    return {"job_url": program.as_uri(), "command": f"python {program.name}"}
+    command, strategy = f"python {program.name}", Strategy.BETWEEN_GRAPH.value
+    return {"job_url": program.as_uri(), "command": command, "strategy": strategy}
 
 
 def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:

@@ -68,11 +68,29 @@ _COUNTS: Mapping[str, Mapping[str, int]] = {
 }
 
 #: Omitted values in stored options: the defaults of version 0.1, whatever the defaults of today are.
-STORED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"parameter_server": {"count": 2}, "chief": {"count": 0}}
+STORED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "service": {"strategy": Strategy.BETWEEN_GRAPH.value},
+    "parameter_server": {"count": 2},
+    "chief": {"count": 0},
+}
 
 
-def add_counts(options: Mapping[str, Any]) -> None:
-    """Set the omitted counts of options, in place, as the strategy needs them."""
+def default_strategy(options: Mapping[str, Any]) -> tuple[Strategy, str]:
+    """Return the strategy of options without one, and the reason."""
+    # The original package had no commands. The check job, without a program, checks parameter servers, too.
+    if options["service"]["job_name"] or not names_program(options):
+        return Strategy.BETWEEN_GRAPH, "service.job_name is set"
+    if options["parameter_server"]["count"]:
+        return Strategy.BETWEEN_GRAPH, "there are parameter servers"
+    if sum(options[section]["count"] or 0 for section in ("worker", "gpu_worker", "chief")) < 2:
+        return Strategy.INDEPENDENT, "a single task trains"
+    return Strategy.MULTI_WORKER_MIRRORED, "several tasks train, without parameter servers"
+
+
+def add_strategy(options: Mapping[str, Any]) -> None:
+    """Set the omitted strategy and counts of options, in place."""
+    if options["service"]["strategy"] is None:
+        options["service"]["strategy"] = default_strategy(options)[0].value
     for section, counts in _COUNTS.items():
         if options[section]["count"] is None:
             options[section]["count"] = counts.get(options["service"]["strategy"], 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, split_data
 from tf_scheduler.model.spec import Strategy
 
-from .fields import Boolean, Environment, Integer, OnUpdate, Seconds, Section, String, choice, section
+from .fields import Boolean, Environment, Integer, OnUpdate, Seconds, Section, String, section
 from .placement import NetworkOptions
 
 #: Default images of the original package: without GPUs, with GPUs, and those of its earlier releases. They contain
@@ -197,9 +197,12 @@ class IdentityOptions(Section):
         variable="FRAMEWORK_USER",
         form_required=True,
     )
-    strategy = choice(
-        "Distribution strategy of the training program.",
-        Strategy.BETWEEN_GRAPH,
+    strategy = String(
+        "Distribution strategy of the training program. Omitted: between_graph with service.job_name or with parameter "
+        "servers; else independent for a single task, multi_worker_mirrored for several. A running service keeps its "
+        "strategy.",
+        None,
+        choices=[strategy.value for strategy in Strategy],
         update=OnUpdate.REJECTED,
         title="Distribution strategy",
     )

@@ -49,7 +49,13 @@ def record():
 def test_payload_describes_task() -> None:
     """Name, address in the cluster, and values shared by all tasks."""
     decoded = payload(
-        service={"command": "train", "user": "me", "checkpoint_dir": "/models", "environment": {"A": "1"}}
+        service={
+            "strategy": "between_graph",
+            "command": "train",
+            "user": "me",
+            "checkpoint_dir": "/models",
+            "environment": {"A": "1"},
+        }
     )
 
     assert (decoded.task, decoded.job, decoded.index, decoded.generation) == ("worker-0", "worker", 0, 7)
