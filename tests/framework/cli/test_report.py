@@ -82,6 +82,7 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
                 "  hint      try less",
                 "  failed    2 times, at step 30; the same error twice",
                 '  where     train.py:31 in step: raise ValueError("nan")',
+                "  written   nothing in CHECKPOINT_DIR, /checkpoints",
             ],
         ),
         (
@@ -115,7 +116,8 @@ def test_failure_is_reported_once(tmp_path: Path, message: str, why: str, stderr
     folder.recording.write_text(LAUNCH % (1, 1) + progress + ENDED % (3, 1) + LAUNCH % (4, 2) + ENDED % (5, 2))
     is_own = message.startswith("ValueError")
     start = f"worker-0: {message}" if is_own else f"worker-0 on agent failed: {message}"
-    seen = replace(SEEN, tasks=(replace(WORKER, message=message),), reason=start + why)
+    tasks = (replace(WORKER, message=message), replace(WORKER, name="worker-1", message=message))
+    seen = replace(SEEN, tasks=tasks if is_own else tasks[:1], reason=start + why)
     cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
 
     report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, SecretRedactor([])))

@@ -354,8 +354,8 @@ def summary_lines(report: Report) -> Iterator[str]:
     if restarted := [task["name"] for task in report["tasks"] if task["earlier_logs"]]:
         yield f"  restarted {_listed(restarted)} (logs of the first launch: {restarted[0]}.1)"
     for task in report["tasks"]:
-        if failure and task["name"] == failure["task"] and failure["where"]:
-            continue
+        if failure and failure["where"] and f"{failure['task']}: {task['message']}".startswith(failure["cause"]):
+            continue  # the failed task, and peers that have failed in the same way
         if task["state"] not in _EXPECTED_STATES:
             yield f"  {task['name']}: {task['state']} on {task['agent']}"
         yield from (f"    {task['name']} | {line}" for line in task["last_lines"])
