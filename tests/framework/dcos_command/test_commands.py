@@ -313,6 +313,18 @@ def test_logs_without_times_are_grouped_by_task(ask, api) -> None:
     assert ["worker-0 | 1", "worker-0 | 2", "worker-1 | 1", "worker-1 | 2"] == ask("logs").lines
 
 
+@pytest.mark.parametrize(
+    "index", [b"\xff\n", b"0 nan\n-1 5.0\n", b"9" * 400 + b" 1.0\n", b"5 9.0\n0 1e9\n3 2.0", b"0 " + b"9" * 400 + b".0"]
+)
+def test_program_may_write_any_index(ask, api, index: bytes) -> None:
+    """The working directory belongs to the program's user."""
+    api.deploy()
+    for name in ("worker-0", "worker-1"):
+        api.sandboxes.files[name] = {"stdout": b"1\n2\n", "stdout.times": index}
+
+    assert {"worker-0 | 1", "worker-0 | 2", "worker-1 | 1", "worker-1 | 2"} == set(ask("logs").lines)
+
+
 @pytest.mark.parametrize(("since", "shown"), [("45s", "a3"), ("2m", "a2 a3"), ("1h", "a1 a2 a3"), ("1", "")])
 def test_logs_since_a_time(ask, api, since: str, shown: str) -> None:
     two_logs(api, time.time())
