@@ -1,5 +1,6 @@
 """Task output in the report of a local run."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,14 @@ from builders import a_spec
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.output import OutputRedactor
-from tf_scheduler.cli.local_run.follow import FollowResult, OutputFollower
+from tf_scheduler.cli.local_run.follow import FollowResult
 from tf_scheduler.cli.local_run.report import build_report, summary_lines
+from tf_scheduler.cli.local_run.view import OutputFollower
+from tf_scheduler.history.model import encode_line
 from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.secrets import SecretSpec
 
+NO_SECRETS = SecretRedactor([])
 WORKER = TaskRow("worker-0", "t", "e", "S", "agent", "a:1", 1, "failed", "exit code 4; stderr: it is ***", False, "")
 CHIEF = replace(WORKER, name="chief-0", state="finished", message="")
 SEEN = Overview(
@@ -227,3 +231,29 @@ def test_output_of_tasks_with_unknown_secrets_is_not_followed(tmp_path: Path) ->
     sandboxes.write("worker-0", "x\n")
     follower.read(launched("worker-0"), shown.append)
     assert [] == shown
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [("nothing", True), ("file", False), ("server", False), ("step", False), ("long", False), ("failed", False)],
+)
+def test_quick_success_without_a_trace_is_doubted(tmp_path: Path, case: str, expected: bool) -> None:
+    folder, sandbox = RunFolder(tmp_path / "run"), tmp_path / "sandbox"
+    folder.scheduler.mkdir(parents=True)
+    sandbox.mkdir()
+    for name in ("train.py", "stdout", "model.h5")[: 3 if case == "file" else 2]:
+        (sandbox / name).write_text("x")
+        os.utime(sandbox / name, (100.0, 100.0 if name == "train.py" else 105.0))
+    launched = {"launched": CHIEF.id, "task": "chief-0", "generation": 1, "agent": "a", "address": "a:1", "t": 100.0}
+    running = {"status": CHIEF.id, "state": "running", "t": 102.0, "healthy": True if case == "server" else None}
+    ended = {"status": CHIEF.id, "state": "finished", "ended": True, "t": 110.0 if case == "long" else 106.0}
+    folder.recording.write_text("".join(map(encode_line, (launched, running, ended))))
+    chief = replace(CHIEF, progress="step 5" if case == "step" else "")
+    seen = replace(SEEN, tasks=(chief,), verdict="failed" if case == "failed" else "succeeded", checkpoint_dir="/none")
+    cluster = SimpleNamespace(sandbox=lambda *_: sandbox, sandboxes=lambda _: {})
+
+    report = build_report(FollowResult(seen), a_spec(), cluster, folder, 7.0, OutputRedactor(a_spec(), NO_SECRETS))
+
+    assert expected == report["untrained"]
+    first = next(summary_lines(report))
+    assert ("0:07, but apparently nothing was trained (no step, no server and no file in 5 s): " in first) == expected

@@ -72,8 +72,9 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, ke
 
     process.send_signal(signal.SIGINT)
     lines = iter(process.stderr.readline, "")
-    while "stopping: SIGINT received" not in next(lines):
+    while "stopping: " not in (line := next(lines)):
         pass
+    assert "stopping: ps-0, worker-0 and worker-1 have 60 s to save (Ctrl-C again: leave at once)\n" == line
     process.send_signal(signal.SIGTERM)
     code, out, _ = finished(process)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -12,6 +13,7 @@ from builders import a_spec, with_fields
 from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Activity, Overview, overview
+from tf_scheduler.cli.local_run.follow import StopMonitor
 from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, clock, run_view
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
@@ -141,3 +143,21 @@ def test_pipe_gets_a_line_per_change_and_every_ten_seconds() -> None:
         "a secret",
         "stopped: Ctrl-C",
     ]
+
+
+@pytest.mark.parametrize(
+    ("signals", "live", "expected"),
+    [
+        (["SIGINT"], 2, "stopping: worker-0 and worker-1 have 10 s to save (Ctrl-C again: leave at once)"),
+        (["SIGINT"], 1, "stopping: worker-0 has 10 s to save (Ctrl-C again: leave at once)"),
+        (["SIGTERM"], 2, "stopping: SIGTERM received; worker-0 and worker-1 have 10 s to save"),
+        (["SIGINT"], 0, "stopping: SIGINT received"),
+        ([], 4, "stopping: the run took longer than 5 s; worker-0 and 3 others have 10 s to save"),
+    ],
+)
+def test_stop_says_who_may_save_for_how_long(signals, live: int, expected: str, capsys) -> None:
+    scheduler = SimpleNamespace(uninstall=lambda: None, trouble="")
+    shown = training()
+    rows = [replace(shown.tasks[0], name=f"worker-{number}", live=number < live) for number in range(5)]
+    StopMonitor(scheduler, 10.0, 5.0, signals).check(replace(shown, tasks=tuple(rows)), 6.0 if not signals else 1.0)
+    assert f"{expected}\n" == capsys.readouterr().err

@@ -26,9 +26,6 @@ from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor
 from tf_scheduler.cli.local_run.follow import (
-    ALL,
-    LEADER,
-    OutputFollower,
     StopMonitor,
     collect_signals,
     follow,
@@ -39,6 +36,7 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
+from tf_scheduler.cli.local_run.view import ALL, LEADER, OutputFollower
 from tf_scheduler.convert.program import strategy_named
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang

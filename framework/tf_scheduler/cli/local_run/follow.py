@@ -9,10 +9,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from secrets import token_urlsafe as new_secret
 from typing import Any
 from urllib.parse import quote
@@ -22,11 +21,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dcos_command.logs import prefixed
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
-from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
+from tf_scheduler.api.views.overview import Overview, from_json
 from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
 from tf_scheduler.cli.common.output import OutputRedactor
@@ -46,12 +44,14 @@ from .process import (
     secret_variables,
     with_values,
 )
-from .view import LineView, RunHistory, run_view
+from .view import LineView, OutputFollower, RunHistory, run_view, sandbox_of
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 LOG_LINES = 4
 #: Why a run on the cluster of `local up` failed.
 CLUSTER_DOWN = "the local cluster was shut down"
+#: Maximum tasks that are named in a sentence.
+_NAMED = 3
 #: Seconds beyond the longest kill_grace that a graceful stop may take: an agent or master may not respond.
 STOP_MARGIN = 15.0
 
@@ -280,7 +280,7 @@ class StopMonitor:
 
     def __init__(self, scheduler: RunScheduler, grace: float, timeout: float | None, signals: list[str]) -> None:
         self._scheduler, self._timeout, self._signals = scheduler, timeout, signals
-        self._patience = grace + STOP_MARGIN
+        self._grace, self._patience = grace, grace + STOP_MARGIN
         self._stopping_since: float | None = None
         self.stop_reason = ""
         self.pending: Mapping[str, tuple[str, ...]] = {}
@@ -292,7 +292,7 @@ class StopMonitor:
         decided = overview is not None and bool(overview.verdict) and not overview.kept
         reason = self._reason(seconds)
         if reason and self._stopping_since is None and not decided:
-            click.echo(f"stopping: {reason}", err=True)
+            click.echo(f"stopping: {self._announcement(overview, reason)}", err=True)
             self._scheduler.uninstall()
             self.stop_reason = reason
         if (reason or decided) and self._stopping_since is None:
@@ -304,6 +304,17 @@ class StopMonitor:
             return f"{self._signals[0]} received"
         late = self._timeout is not None and seconds > self._timeout
         return f"the run took longer than {self._timeout:g} s" if late else ""
+
+    def _announcement(self, overview: Overview | None, reason: str) -> str:
+        """Return which tasks may save, and for how long."""
+        names = [task.name for task in overview.tasks if task.live] if overview is not None else []
+        if not names:
+            return reason
+        listed = ", ".join(names[:-1]) + f" and {names[-1]}" if 1 < len(names) <= _NAMED else names[0]
+        if len(names) > _NAMED:
+            listed = f"{names[0]} and {len(names) - 1} others"
+        text = f"{listed} {'has' if len(names) == 1 else 'have'} {self._grace:g} s to save"
+        return f"{text} (Ctrl-C again: leave at once)" if reason.startswith("SIGINT") else f"{reason}; {text}"
 
     def _too_slow(self, overview: Overview | None, seconds: float) -> str:
         if len(self._signals) > 1:
@@ -359,88 +370,6 @@ def _down(cluster: LocalCluster) -> str:
         return "" if LocalCluster.running(cluster.directory) else CLUSTER_DOWN
     except MesosLocalError:
         return ""
-
-
-def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path | None:
-    """Return the sandbox of a task; None if the agent has not created it."""
-    try:
-        return cluster.sandbox(task.agent_id, overview.framework_id or "", task.executor_id)
-    except MesosLocalError:
-        return None
-
-
-#: Prints a line of a task's output.
-Echo = Callable[[str], None]
-#: Values of `--follow` besides a task, and output files that it reads.
-LEADER, ALL = "leader", "all"
-_OUTPUTS = ("stdout", "stderr")
-_PART = 1 << 20  # bytes read at once
-
-
-class _Tail:
-    """New whole lines of an output file, which the executor may truncate."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset, self._partial = path, 0, b""
-
-    def lines(self, *, last: bool = False) -> Iterator[str]:
-        """Yield new lines; with `last` all of them, also an incomplete one."""
-        while part := self._read():
-            whole, newline, self._partial = (self._partial + part).rpartition(b"\n")
-            yield from whole.decode(errors="replace").split("\n") if newline else ()
-            if not last:
-                return
-        if last and self._partial:
-            yield self._partial.decode(errors="replace")
-            self._partial = b""
-
-    def _read(self) -> bytes:
-        try:
-            with self._path.open("rb") as file:
-                if file.seek(0, os.SEEK_END) < self._offset:
-                    self._offset = 0
-                file.seek(self._offset)
-                part = file.read(_PART)
-        except OSError:  # not created yet
-            return b""
-        self._offset += len(part)
-        return part
-
-
-class OutputFollower:
-    """Prints new output of `selected`: a task, LEADER, ALL, or empty for none."""
-
-    def __init__(self, selected: str, cluster: LocalCluster, redactor: OutputRedactor) -> None:
-        self._selected, self._cluster, self._redactor = selected, cluster, redactor
-        #: Id of a launch -> task and its files.
-        self._launches: dict[str, tuple[str, list[_Tail]]] = {}
-
-    def read(self, overview: Overview, echo: Echo) -> None:
-        """Print the new output; of launches that were replaced the rest."""
-        selected = overview.leader if self._selected == LEADER else self._selected
-        current = {task.id: task for task in overview.tasks if task.id and selected in (task.name, ALL)}
-        self._print([id_ for id_ in self._launches if id_ not in current], echo)
-        for id_, task in current.items():
-            sandbox = None if id_ in self._launches else sandbox_of(self._cluster, overview, task)
-            if sandbox is not None:
-                self._launches[id_] = task.name, [_Tail(sandbox / name) for name in _OUTPUTS]
-        for task_name, tails in self._launches.values():
-            for line in (line for tail in tails for line in tail.lines()):
-                self._echo(task_name, line, echo)
-
-    def finish(self, echo: Echo) -> None:
-        """Print the rest of all output."""
-        self._print(list(self._launches), echo)
-
-    def _print(self, launches: Iterable[str], echo: Echo) -> None:
-        for id_ in launches:
-            task_name, tails = self._launches.pop(id_)
-            for line in (line for tail in tails for line in tail.lines(last=True)):
-                self._echo(task_name, line, echo)
-
-    def _echo(self, task_name: str, line: str, echo: Echo) -> None:
-        if (quoted := self._redactor.quote(task_name, line)) is not None:
-            echo(prefixed(task_name, quoted))
 
 
 @contextmanager

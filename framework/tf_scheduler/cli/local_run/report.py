@@ -20,7 +20,7 @@ from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
-from tf_scheduler.cli.common.folders import LOST_REASON, RunFolder, state_home
+from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, state_home
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment
@@ -36,13 +36,16 @@ from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report.page import render_page
 
-from .follow import FollowResult, sandbox_of
-from .view import clock, memory_text
+from .follow import FollowResult
+from .view import clock, memory_text, sandbox_of
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
 #: Maximum number of launches before the last one whose output is kept.
 _MAX_EARLIER_LOGS = 10
+#: Seconds in which a program that ends without a step, a server or a file has apparently trained nothing.
+_AT_ONCE = 5.0
+_DOUBT = f"apparently nothing was trained (no step, no server and no file in {_AT_ONCE:g} s)"
 #: Lines of the error output of a failed task.
 _ERROR_LINES = 5
 #: Lines of the error output in which a traceback is searched.
@@ -203,6 +206,7 @@ def build_report(
 ) -> Report:
     """Return the report of a run, and keep the logs of its tasks in its folder."""
     overview, outcome = result.overview, _outcome(result)
+    written = _written(overview.checkpoint_dir if overview else str(folder.checkpoints))
     return {
         "service": spec.name,
         **outcome,
@@ -213,9 +217,30 @@ def build_report(
         "checkpoints": overview.checkpoint_dir if overview else spec.checkpoint_dir or str(folder.checkpoints),
         "pending": {name: list(reasons) for name, reasons in result.pending.items()},
         "progress": overview.trainer.progress if overview is not None and overview.trainer is not None else "",
-        "written": _written(overview.checkpoint_dir if overview else str(folder.checkpoints)),
+        "written": written,
+        "untrained": not written and _seems_untrained(overview, cluster, folder.recording),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
     }
+
+
+def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recording: Path) -> bool:
+    """Whether the leader ended at once with exit code 0, and left no trace."""
+    leader = overview.task(overview.leader) if overview is not None else None
+    if overview is None or leader is None or overview.verdict != Verdict.SUCCEEDED.value or overview.trainer != leader:
+        return False
+    launch = next((launch for launch in read_recording(recording).launches if launch.id == leader.id), None)
+    if launch is None or launch.running is None or launch.ended is None or leader.progress:
+        return False
+    has_server = '"healthy":true' in recording.read_text(errors="replace")
+    sandbox = sandbox_of(cluster, overview, leader)
+    is_short = launch.ended - launch.running < _AT_ONCE
+    return is_short and not has_server and not (sandbox is not None and _has_files(sandbox, launch.running))
+
+
+def _has_files(sandbox: Path, since: float) -> bool:
+    """Whether the program has written a file into its working directory."""
+    files = (path for path in sandbox.rglob("*") if path.is_file() and path.name not in LOG_FILES)
+    return any(path.stat().st_mtime > since and path.suffix != ".pyc" for path in files)
 
 
 def _outcome(result: FollowResult) -> dict[str, str]:
@@ -347,7 +372,9 @@ def summary_lines(report: Report) -> Iterator[str]:
     """Yield the report as a few lines for people."""
     failure = report["failure"]
     when = f"{'after' if report['state'] == Verdict.STOPPED.value else 'in'} {clock(report['seconds'])}"
-    yield f"{report['service']} {report['state']} {when}: {failure['cause'] if failure else report['reason']}"
+    doubt = f", but {_DOUBT}" if report["untrained"] else ""
+    cause = failure["cause"] if failure else report["reason"]
+    yield f"{report['service']} {report['state']} {when}{doubt}: {cause}"
     yield from _failure_lines(failure) if failure else ()
     if report["progress"]:
         yield f"  progress  {report['progress']}"

@@ -1,4 +1,4 @@
-"""What `local run` shows: a drawing on a terminal, lines in a pipe.
+"""What `local run` shows: a drawing on a terminal, lines in a pipe, output.
 
 mnist  TRAINING                                        0:51  http://127.0.0.1:26763/
 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸─────────────  58 %  step 406 of 700  0:18 left
@@ -9,8 +9,10 @@ loss 0.0324 ▇▆▅▄▃▃▂▂▁▁  16.2 steps/s  1,037 examples/s  1 re
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import click
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -18,7 +20,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dcos_command.logs import prefixed
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.api.views.overview import Activity, Overview, TaskRow
+from tf_scheduler.cli.common.output import OutputRedactor
 
 #: Seconds between two lines about the progress in a pipe.
 EVERY = 10.0
@@ -258,3 +264,88 @@ def _text(overview: Overview) -> str:
     if overview.reason or overview.detail:
         return f": {overview.reason or overview.detail}"
     return f": {task.progress}" if task is not None and task.progress else ""
+
+
+# --- output of tasks
+
+
+def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path | None:
+    """Return the sandbox of a task; None if the agent has not created it."""
+    try:
+        return cluster.sandbox(task.agent_id, overview.framework_id or "", task.executor_id)
+    except MesosLocalError:
+        return None
+
+
+#: Prints a line of a task's output.
+Echo = Callable[[str], None]
+#: Values of `--follow` besides a task, and output files that it reads.
+LEADER, ALL = "leader", "all"
+_OUTPUTS = ("stdout", "stderr")
+_PART = 1 << 20  # bytes read at once
+
+
+class _Tail:
+    """New whole lines of an output file, which the executor may truncate."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset, self._partial = path, 0, b""
+
+    def lines(self, *, last: bool = False) -> Iterator[str]:
+        """Yield new lines; with `last` all of them, also an incomplete one."""
+        while part := self._read():
+            whole, newline, self._partial = (self._partial + part).rpartition(b"\n")
+            yield from whole.decode(errors="replace").split("\n") if newline else ()
+            if not last:
+                return
+        if last and self._partial:
+            yield self._partial.decode(errors="replace")
+            self._partial = b""
+
+    def _read(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:
+                    self._offset = 0
+                file.seek(self._offset)
+                part = file.read(_PART)
+        except OSError:  # not created yet
+            return b""
+        self._offset += len(part)
+        return part
+
+
+class OutputFollower:
+    """Prints new output of `selected`: a task, LEADER, ALL, or empty for none."""
+
+    def __init__(self, selected: str, cluster: LocalCluster, redactor: OutputRedactor) -> None:
+        self._selected, self._cluster, self._redactor = selected, cluster, redactor
+        #: Id of a launch -> task and its files.
+        self._launches: dict[str, tuple[str, list[_Tail]]] = {}
+
+    def read(self, overview: Overview, echo: Echo) -> None:
+        """Print the new output; of launches that were replaced the rest."""
+        selected = overview.leader if self._selected == LEADER else self._selected
+        current = {task.id: task for task in overview.tasks if task.id and selected in (task.name, ALL)}
+        self._print([id_ for id_ in self._launches if id_ not in current], echo)
+        for id_, task in current.items():
+            sandbox = None if id_ in self._launches else sandbox_of(self._cluster, overview, task)
+            if sandbox is not None:
+                self._launches[id_] = task.name, [_Tail(sandbox / name) for name in _OUTPUTS]
+        for task_name, tails in self._launches.values():
+            for line in (line for tail in tails for line in tail.lines()):
+                self._echo(task_name, line, echo)
+
+    def finish(self, echo: Echo) -> None:
+        """Print the rest of all output."""
+        self._print(list(self._launches), echo)
+
+    def _print(self, launches: Iterable[str], echo: Echo) -> None:
+        for id_ in launches:
+            task_name, tails = self._launches.pop(id_)
+            for line in (line for tail in tails for line in tail.lines(last=True)):
+                self._echo(task_name, line, echo)
+
+    def _echo(self, task_name: str, line: str, echo: Echo) -> None:
+        if (quoted := self._redactor.quote(task_name, line)) is not None:
+            echo(prefixed(task_name, quoted))
