@@ -116,7 +116,8 @@ Line = Sequence[tuple[float, float]]
 def progress_charts(run: Run) -> Html:
     """Return charts of loss, metrics and speed, or a note without progress."""
     speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(run, unit)) for unit in _units(run)]
-    metrics = [_picture(run, name, _metric(name)) for name in run.last.metrics]
+    names = dict.fromkeys(name for points in run.curves.values() for point in points for name in point.metrics)
+    metrics = [_picture(run, name, _metric(name)) for name in names]
     pictures = [_picture(run, "Loss", lambda point: point.loss), *metrics, *speeds]
     if not any(pictures):
         return tag("p", "No task reported progress. See tf_executor.report in docs/tasks.md.", class_="none")

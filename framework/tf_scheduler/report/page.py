@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
+from tf_scheduler.history.compare import compare_results
 from tf_scheduler.history.model import RecordedLaunch, Run
 
 from .charts import (
@@ -107,16 +110,41 @@ _MAX_LAUNCHES = 500
 
 def render_page(run: Run) -> str:
     """Return a self-contained HTML document."""
+    footer = tag("footer", f"Logs and checkpoints: {run.folder}" if run.folder else "")
+    return _document(f"{run.service}: {run.state}", _header(run), _tiles(run), _sections(run), footer)
+
+
+def render_comparison(old: Run, new: Run) -> str:
+    """Return an HTML document with the results and the curves of two runs."""
+    curves = {
+        run.id: tuple(
+            replace(point, time=point.time - run.submitted, unit=run.unit_of(point))
+            for point in run.curves.get(run.leader or "", ())
+        )
+        for run in (old, new)
+    }
+    results = [(item.name, _cell(item.old), _cell(item.new)) for item in compare_results(old, new)]
+    return _document(
+        f"{old.id} and {new.id}",
+        tag("header", tag("h1", f"{old.id} and {new.id}")),
+        _section("Progress of the leading tasks", progress_charts(replace(new, submitted=0.0, curves=curves))),
+        _section("Results", table(("", old.id, new.id), results)),
+    )
+
+
+def _cell(value: Any) -> str:
+    return format_number(value) if value is None or isinstance(value, int | float) else str(value)
+
+
+def _document(title: str, *content: object) -> str:
     head = join(
         Html('<meta charset="utf-8">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
-        tag("title", f"{run.service}: {run.state}"),
+        tag("title", title),
         tag("style", Html(STYLE)),
     )
-    footer = tag("footer", f"Logs and checkpoints: {run.folder}" if run.folder else "")
-    body = tag("main", _header(run), _tiles(run), _sections(run), footer)
-    return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", body), lang="en") + "\n"
+    return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", tag("main", *content)), lang="en") + "\n"
 
 
 def _header(run: Run) -> Html:

@@ -98,6 +98,8 @@ def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     assert "mnist-1" in run("history")[1]
     assert "worker-1, generation 1, on agent-1: failed: agent-2 was lost" in run("history", "show", "mnist")[1]
     assert "3.10" in run("history", "compare", "last", "other")[1]
+    assert (0, "") == run("history", "compare", "last", "other", "--report", tmp_path / "both.html")[::2]
+    assert "<h1>mnist-1 and other</h1>" in (tmp_path / "both.html").read_text()
     code, out, err = run("history", "show", "last", "--report", tmp_path / "page.html")
     assert (0, "") == (code, err)
     assert "<h1>mnist</h1>" in (tmp_path / "page.html").read_text()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runs import T0, a_launch, a_run
 from tf_scheduler.history.model import ProgressPoint, RunWarning
 from tf_scheduler.report.charts import format_clock, ticks, time_ticks
-from tf_scheduler.report.page import render_page
+from tf_scheduler.report.page import render_comparison, render_page
 
 VOID = {"meta"}
 EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"' &amp;"
@@ -83,6 +83,23 @@ def test_each_metric_has_a_tile_and_a_chart():
 
     assert "0.9" == text[text.index("last accuracy") - 1]
     assert {"accuracy", EVIL, f"last {EVIL}"} <= set(text)
+
+
+def test_comparison_draws_the_curves_of_both_runs():
+    """Each from its own start, in one chart; a metric of one run has a chart, too."""
+    first = tuple(ProgressPoint(T0 + at, at, 1.0 / at, metrics={"accuracy": at / 10}) for at in (1, 5, 10))
+    second = tuple(ProgressPoint(T0 + 7_000 + at, at, 2.0 / at) for at in (1, 5, 10))
+    old = a_run(id="old-1", curves={"worker-0": first, "worker-1": first}, note=EVIL)
+    new = a_run(id="new-2", submitted=T0 + 7_000, curves={"chief-0": second})
+
+    seen = Reader(render_comparison(old, new))
+
+    assert [] == seen.open
+    assert 3 == seen.names.count("path")
+    assert {"old-1 and new-2", "Loss", "accuracy", "last_loss", "0.1", "0.2"} <= set(seen.text)
+    assert "10 s" in seen.text
+    loss = [value for name, value in seen.attributes if name == "d"][:2]
+    assert ["60.0", "60.0"] == [path[1:].split(" ")[0] for path in loss]
 
 
 def test_page_loads_nothing_and_has_no_scripts():

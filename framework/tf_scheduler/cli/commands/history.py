@@ -40,6 +40,7 @@ from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.report.charts import LARGE, format_duration, format_number, format_time
+from tf_scheduler.report.page import render_comparison, render_page
 
 from .options import force_option, output_option, print_or_write
 
@@ -138,20 +139,25 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
     """Show the result, tasks, environment and options of RUN."""
     match = run_database().find(run)
     if page is not None:
-        write_page(match, page)
+        write_page(render_page(match), page)
     if str(page) == "-":  # standard output has the page
         return
     echo_result(to_json(match), "\n".join(_run_lines(match)), as_json)
 
 
 @history.command()
-@examples("history compare digits-20260101 last")
+@examples("history compare digits-20260101 last", "history compare digits-20260101 last --report both.html")
 @click.argument("old")
 @click.argument("new")
+@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Draw both curves in FILE.")
 @json_option
-def compare(old: str, new: str, as_json: bool) -> None:
+def compare(old: str, new: str, page: Path | None, as_json: bool) -> None:
     """Compare two runs: options, environment, results."""
     before, after = run_database().find(old), run_database().find(new)
+    if page is not None:
+        write_page(render_comparison(before, after), page)
+    if str(page) == "-":  # standard output has the page
+        return
     parts = {
         "options": compare_options(*_comparable(before, after)),
         "environment": compare_values(before.environment, after.environment),

@@ -131,7 +131,7 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
         click.echo(f"the run cannot be added to the history: {error}", err=True)
     try:
         if page is not None:
-            write_page(run, page)
+            write_page(render_page(run), page)
     except JobError as error:
         click.echo(f"{error}", err=True)
 
@@ -162,9 +162,8 @@ def _agent_text(agent: AgentSpec) -> str:
 # --- page
 
 
-def write_page(run: Run, page: Path) -> None:
-    """Write the HTML page of a run; `-` is standard output. Raises JobError."""
-    text = render_page(run)
+def write_page(text: str, page: Path) -> None:
+    """Write an HTML page; `-` is standard output. Raises JobError."""
     if str(page) == "-":
         click.echo(text, nl=False)
         return
