@@ -244,6 +244,11 @@ def test_quick_success_without_a_trace_is_doubted(tmp_path: Path, case: str, exp
     for name in ("train.py", "stdout", "model.h5")[: 3 if case == "file" else 2]:
         (sandbox / name).write_text("x")
         os.utime(sandbox / name, (100.0, 100.0 if name == "train.py" else 105.0))
+    if case == "file":  # written before the status RUNNING arrived
+        (sandbox / ".user" / "tf_executor").mkdir(parents=True)
+        (sandbox / ".user" / "tf_executor" / "__init__.py").touch()
+        os.utime(sandbox / ".user" / "tf_executor" / "__init__.py", (100.0, 101.0))
+        os.utime(sandbox / "model.h5", (100.0, 101.5))
     launched = {"launched": CHIEF.id, "task": "chief-0", "generation": 1, "agent": "a", "address": "a:1", "t": 100.0}
     running = {"status": CHIEF.id, "state": "running", "t": 102.0, "healthy": True if case == "server" else None}
     ended = {"status": CHIEF.id, "state": "finished", "ended": True, "t": 110.0 if case == "long" else 106.0}

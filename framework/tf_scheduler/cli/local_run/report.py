@@ -238,7 +238,12 @@ def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recording
 
 def _has_files(sandbox: Path, since: float) -> bool:
     """Whether the program has written a file into its working directory."""
-    files = (path for path in sandbox.rglob("*") if path.is_file() and path.name not in LOG_FILES)
+    # The executor writes its package just before the program starts; the status RUNNING arrives later.
+    package = next(sandbox.rglob("tf_executor/__init__.py"), None)
+    since, own = (since, None) if package is None else (package.stat().st_mtime, package.parent)
+    files = (
+        path for path in sandbox.rglob("*") if path.is_file() and path.parent != own and path.name not in LOG_FILES
+    )
     return any(path.stat().st_mtime > since and path.suffix != ".pyc" for path in files)
 
 
