@@ -119,7 +119,7 @@ function draw() {
   show(byId("notices"), overview.notices.map((text) => el("li", { "data-key": text }, text)));
   byId("result").hidden = !end.verdict;
   if (end.verdict) show(byId("result-body"), result(end, overview));
-  show(byId("tiles"), tiles(tasks, training));
+  show(byId("tiles"), tiles(tasks, training, Boolean(end.verdict)));
   show(byId("tasks"), table(rows, byId("find").value, chosen));
   show(byId("cluster"), cluster(tasks, chosen, new Map(overview.tasks.map((row) => [row.name, row]))));
   byId("others").hidden = !overview.agents.length;

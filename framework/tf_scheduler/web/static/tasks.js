@@ -25,7 +25,7 @@ export function table(rows, words, chosen) {
   const found = wanted.length ? rows.filter((row) => wanted.every((word) => text(row).includes(word))) : rows;
   const shown = found.length > ROWS ? urgent(found).slice(0, ROWS) : found;
   const hidden = found.length - shown.length;
-  const columns = ["task", "does", "step", "cpus", "memory", "restarts", "agent"];
+  const columns = ["task", "state", "step", "cpus", "memory", "restarts", "agent"];
   const head = el("tr", { role: "row" }, columns.map((name) => el("th", { role: "columnheader", scope: "col" }, name)));
   return [
     found.length
@@ -62,7 +62,7 @@ function line(row, chosen) {
     "tr",
     { role: "row", "data-key": row.name, class: chosen ? "chosen" : "" },
     cell("task", el("button", select, row.name)),
-    cell("does", el("span", { class: `status ${word === "unhealthy" ? "bad" : tone(word)}` }, word.toUpperCase())),
+    cell("state", el("span", { class: `status ${word === "unhealthy" ? "bad" : tone(word)}` }, word.toUpperCase())),
     cell("step", row.step === null ? "–" : row.total ? `${number(row.step)} of ${number(row.total)}` : number(row.step)),
     cell("cpus", amount(task.cpus_used ?? null, task.resources.cpus, (value) => number(value))),
     cell("memory", used(row)),

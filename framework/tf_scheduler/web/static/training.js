@@ -26,19 +26,19 @@ export function drawn({ leader, tasks }, chosen) {
   return [...names].slice(0, MAX_LINES);
 }
 
-export function tiles(tasks, training) {
+export function tiles(tasks, training, over) {
   const running = tasks.filter((task) => task.status === "RUNNING").length;
   const head = training.tasks.find((task) => task.name === training.leader && task.time !== null);
   const first = head ?? training.tasks.find((task) => task.time !== null);
   const gpus = tasks.filter((task) => task.status === "RUNNING").reduce((sum, task) => sum + task.resources.gpus, 0);
   const all = [
-    ["tasks running", `${running} of ${tasks.length}`],
+    ["tasks running", `${number(running)} of ${number(tasks.length)}`],
     ["step", first?.total ? `${number(first.step)} of ${number(first.total)}` : number(first?.step)],
     ["loss", number(first?.loss)],
     ...Object.entries(first?.metrics ?? {}).map(([name, value]) => [name, number(value)]),
     ["steps a second", number(first?.steps_per_second)],
     ["examples a second", number(training.examples_per_second)],
-    ["time left", first ? duration(first.seconds_left) : "–"],
+    ["time left", duration(over ? null : first?.seconds_left)],
   ];
   if (gpus) all.push(["GPUs in use", number(gpus)]);
   return all.map(([what, value]) => el("div", { class: "tile", "data-key": what }, el("b", {}, value), el("span", {}, what)));
@@ -51,7 +51,7 @@ export function jobs(training) {
     const known = job.step !== null && job.total;
     const share = known ? `${percent(job)}, ` : "";
     const at = training.tasks.find((task) => task.job === name && task.epoch);
-    const epoch = at ? `epoch ${number(at.epoch)}${at.epochs ? ` of ${number(at.epochs)}` : ""}, ` : "";
+    const epoch = at ? `epoch ${number(at.epoch)}${at.epochs && at.epochs < 1e6 ? ` of ${number(at.epochs)}` : ""}, ` : "";
     const steps = `${epoch}${share}step ${number(job.step)}${known ? ` of ${number(job.total)}` : ""}`;
     const speed = job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`;
     const sources = new Set(training.tasks.filter((task) => task.job === name).map((task) => task.source ?? "report"));
