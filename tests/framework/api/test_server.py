@@ -105,6 +105,17 @@ def test_head_above_the_limit_is_refused_in_one_piece_too(server, head: str) -> 
     assert said(server, head.format("a" * 15_000).encode()).split(b" ")[1] in (b"200", b"400")
 
 
+@pytest.mark.parametrize(
+    ("field", "code"), [(f"A: {'a' * 17_000}", b"431"), ("Transfer-Encoding: chunked\r\nContent-Length: 0", b"400")]
+)
+def test_refused_head_request_gets_no_body(server, field: str, code: bytes) -> None:
+    """h11 refuses to send one, so the connection was closed without an answer."""
+    answer = said(server, f"HEAD / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n".encode())
+
+    assert answer.startswith(b"HTTP/1.1 " + code)
+    assert answer.endswith(b"\r\n\r\n")
+
+
 CHUNKED, LENGTH = "Transfer-Encoding: chunked", "Content-Length: 35"
 SECOND = "GET /v1/plans HTTP/1.1\r\nHost: a\r\n\r\n"
 

@@ -98,6 +98,8 @@ class _StrictHttp(h11.Connection):
 
     #: Status for the rejected request.
     error_status = 400
+    #: Whether its answer has no body (RFC 9110, 9.3.2).
+    is_head = False
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Return the next event; uvicorn calls `send_400_response` for an error."""
@@ -107,12 +109,15 @@ class _StrictHttp(h11.Connection):
             self.error_status = error.error_status_hint
             raise
         if isinstance(event, h11.Request):
-            if len(event.target) + sum(len(name) + len(value) for name, value in event.headers) > HEAD_LIMIT:
-                self.error_status = 431
-                raise h11.RemoteProtocolError(f"request head too large: the limit is {HEAD_LIMIT} bytes")
             names = {name for name, _ in event.headers}
-            if b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
-                raise h11.RemoteProtocolError("ambiguous request length")
+            if len(event.target) + sum(len(name) + len(value) for name, value in event.headers) > HEAD_LIMIT:
+                self.error_status, problem = 431, f"request head too large: the limit is {HEAD_LIMIT} bytes"
+            elif b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
+                problem = "ambiguous request length"
+            else:
+                return event
+            self.is_head = event.method == b"HEAD"
+            raise h11.RemoteProtocolError(problem)
         return event
 
 
@@ -164,7 +169,8 @@ class LimitedConnection(H11Protocol):
         """Send an answer that needs no request, as JSON because the path is unknown."""
         answer = respond(problem, as_json=True, headers={"connection": "close"})
         head = h11.Response(status_code=problem.code, headers=[*SECURITY_HEADERS.items(), *answer.raw_headers])
-        for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+        body = b"" if self.conn.is_head else bytes(answer.body)
+        for event in (head, h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
 
     def _expect_head(self) -> None:
