@@ -191,7 +191,7 @@ def test_table_shows_what_tasks_do(live, home, visit) -> None:
     play(live.world, send.status("worker-1", TaskState.FAILED, message="exit code 3"))
     expect(row("worker-1")).to_contain_text("RESTARTING")
     expect(page.locator("#pill")).to_have_text("RESTARTING")
-    expect(page.locator("#about")).to_have_text("worker-1: worker-1 has failed: exit code 3")
+    expect(page.locator("#about")).to_have_text("worker-1 has failed: exit code 3")
     play(live.world, send.wait(100), send.offers(), send.running())
     expect(row("worker-1").locator(".in-restarts")).to_have_text("1")
 
