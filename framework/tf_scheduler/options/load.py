@@ -223,9 +223,9 @@ def resolve(
         merged[section] = own
     options, wrong = _fields(merged)
     add_strategy(options)
-    paths = {problem.path for problem in wrong}
-    broken = [problem for rule in (*RULES, *more_rules) for problem in rule(options)]
-    wrong += [problem for problem in broken if problem.path not in paths]
+    # Sections share names, and often defaults: worker.command is only required without service.command.
+    seen = {problem.path.rpartition(".")[2] for problem in wrong}
+    wrong += [one for rule in (*RULES, *more_rules) for one in rule(options) if one.path.rpartition(".")[2] not in seen]
     if wrong:
         raise OptionsError(wrong)
     return options

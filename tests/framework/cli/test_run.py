@@ -251,6 +251,66 @@ def test_invalid_options_file_exits_with_1(run, tmp_path: Path, content: str | N
     assert "Traceback" not in err
 
 
+FILE = '{{"service": {{"name": "mnist", "command": "true"{}}}, "worker": {{"count": 1{}}}{}}}'
+STRATEGIES = "parameter_server, multi_worker_mirrored, between_graph, independent, pytorch_ddp, horovod"
+
+
+@pytest.mark.parametrize("command", ["options validate", "local run"])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            '{\n  "service": {\n    // the program\n    "name": "mnist"\n  }\n}\n',
+            "options.json:3:5: JSON has no comments\n    // the program\n    ^\n",
+        ),
+        (
+            '{\n  "service": {\n    "name": "mnist",\n  }\n}\n',
+            "options.json:4:3: no comma before }\n  }\n  ^\n",
+        ),
+        (
+            '{"service": {"name": \'mnist\'}}',
+            "options.json:1:22: text needs double quotes: \"x\", not 'x'\n"
+            '{"service": {"name": \'mnist\'}}\n                     ^\n',
+        ),
+        (
+            "service:\n  name: mnist\n",
+            "options.json is YAML; as JSON: `dcos-tensorflow options init --from options.json`\n",
+        ),
+        (
+            FILE.format("", "", ', "ps": {}, "replicas": 2, "env": {}, "master": {}'),
+            "env: unknown option; did you mean `service.environment`?\n"
+            "master: unknown option; did you mean `chief`?\n"
+            "ps: unknown option; did you mean `parameter_server`?\n"
+            "replicas: unknown option; did you mean `worker.count`?\n",
+        ),
+        (
+            FILE.format(', "strategy": "MultiWorkerMirroredStrategy"', "", ""),
+            f"service.strategy: must be one of {STRATEGIES}, "
+            'not "MultiWorkerMirroredStrategy" (text); did you mean "multi_worker_mirrored"?\n',
+        ),
+        (FILE.format("", ', "mem": "1G"', ""), 'worker.mem: must be MB, such as 4096, not "1G" (text)\n'),
+        (
+            '{"service": {"command": ["python"]}, "worker": {"count": 1}}',
+            'service.command: must be text, not ["python"] (a list)\n',
+        ),
+        (
+            FILE.format(', "job_url": "nosuch.py"', "", ""),
+            "service.job_url: nosuch.py: file does not exist\n",
+        ),
+    ],
+)
+def test_mistake_prints_only_what_is_wrong(
+    invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, content: str, expected: str
+) -> None:
+    """The whole text, before anything starts, with names of other systems explained."""
+    monkeypatch.chdir(tmp_path)
+    Path("options.json").write_text(content)
+
+    code, out, err = invoke(*command.split(), "options.json")
+
+    assert (1, expected) == (code, out + err)
+
+
 def test_unwritable_report_is_rejected_before_the_run(run, tmp_path: Path) -> None:
     path = options(tmp_path)
 

@@ -153,7 +153,7 @@ EXCEPTIONS = {
 USAGE = "python -c 'import argparse; argparse.ArgumentParser(\"train.py\").parse_args()' --no-such"
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed", ["zip", "folder", "none"])
 @pytest.mark.parametrize(
     ("command", "launches", "cause"),
     [
@@ -166,15 +166,16 @@ USAGE = "python -c 'import argparse; argparse.ArgumentParser(\"train.py\").parse
     ],
 )
 def test_program_that_can_never_run_ends_job(
-    run, tmp_path: Path, packed: bool, command: str, launches: int, cause: str
+    run, tmp_path: Path, packed: str, command: str, launches: int, cause: str
 ) -> None:
     """After one launch of each task, or two with one exception; with one sentence."""
     folder = tmp_path / "program"
     (folder / "job").mkdir(parents=True)
     for name, source in EXCEPTIONS.items():
         (folder / name).write_text(source)
-    service = {"job_url": shutil.make_archive(str(tmp_path / "program"), "zip", folder)} if packed else {}
-    prefix = "" if packed else f"{folder}/"
+    archive = {"zip": lambda: shutil.make_archive(str(folder), "zip", folder), "folder": lambda: str(folder)}
+    service = {"job_url": archive[packed]()} if packed in archive else {}
+    prefix = "" if service else f"{folder}/"
 
     path = options(tmp_path, command.format(prefix), service=service)
     code, out, _ = run("local", "run", path, "--json")
@@ -255,14 +256,15 @@ train_step(30)
 """
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: bool) -> None:
+@pytest.mark.parametrize("packed", ["zip", "folder", "none"])
+def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: str) -> None:
     """With its restarts; the cause comes first, then where it happened."""
     folder = tmp_path / "program"
     folder.mkdir()
     (folder / "train.py").write_text(CRASHES)
-    service = {"job_url": shutil.make_archive(str(tmp_path / "program"), "zip", folder)} if packed else {}
-    prefix = "" if packed else f"{folder}/"
+    archive = {"zip": lambda: shutil.make_archive(str(folder), "zip", folder), "folder": lambda: str(folder)}
+    service = {"job_url": archive[packed]()} if packed in archive else {}
+    prefix = "" if service else f"{folder}/"
 
     path = options(tmp_path, f"python {prefix}train.py", service=service, restart={"backoff": 0.0})
     code, out, _ = run("local", "run", path)

@@ -96,6 +96,20 @@ def test_all_problems_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize(
+    ("service", "worker"),
+    [
+        ({"command": ["python"]}, {"count": 1}),
+        ({"command": "x", "strategy": "multi_worker_mirrored"}, {"count": 1, "min_count": "2"}),
+        ({"command": "x", "strategy": "independent"}, {"count": "2"}),
+        ({"command": "x", "job_url": 3, "job_name": "train"}, {"count": 1}),
+    ],
+)
+def test_rules_skip_options_that_are_invalid(service, worker) -> None:
+    """Their defaults would break rules of other sections, too."""
+    assert 1 == len(problems({"service": service, "worker": worker}))
+
+
+@pytest.mark.parametrize(
     ("document", "message"),
     [
         ({"ps": {}}, "ps: unknown option; did you mean `parameter_server`?"),
