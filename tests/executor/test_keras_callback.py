@@ -21,6 +21,12 @@ class Callback:
     model: Any
     params: dict[str, Any]
 
+    def __init__(self) -> None:
+        self._supports_tf_logs = False
+
+    def set_model(self, model: Any) -> None:
+        self.model = model
+
 
 @pytest.fixture
 def keras(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
@@ -57,7 +63,8 @@ def a_model(replicas: int, workers: bool, module: str = "tf_keras.src.engine.tra
 
 def begun(keras: ModuleType, model: Any, steps: int | None = 10, batch_size: int | None = None) -> Any:
     callback = keras.ProgressCallback(batch_size)
-    callback.model, callback.params = model, {"epochs": 3, "steps": steps}
+    callback.set_model(model)
+    callback.params = {"epochs": 3, "steps": steps}
     callback.on_train_begin()
     return callback
 
@@ -106,3 +113,15 @@ def test_total_is_known_after_an_epoch_of_unknown_length(keras: ModuleType, repo
         callback.on_epoch_end(epoch)
     seen = [(report["step"], report["total"]) for report in reports]
     assert [*((step, None) for step in range(1, 8)), (7, 21), *((step, 21) for step in range(8, 15)), (14, 21)] == seen
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_parameter_servers_have_values_at_ends_of_epochs(keras: ModuleType, reports: Reports, remote: bool) -> None:
+    """Keras 2 refuses callbacks that do not accept the logs of a worker."""
+    strategy = SimpleNamespace(_should_use_with_coordinator=remote)
+    callback = begun(keras, SimpleNamespace(distribute_strategy=strategy))
+    callback.on_epoch_begin(0)
+    callback.on_train_batch_end(4, object() if remote else {"loss": 0.7})
+    callback.on_epoch_end(0, {"loss": 0.5})
+    assert remote == callback._supports_tf_logs
+    assert [(5, None if remote else 0.7), (10, 0.5)] == [(report["step"], report.get("loss")) for report in reports]

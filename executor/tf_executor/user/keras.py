@@ -37,9 +37,6 @@ class ProgressCallback(_Callback):  # type: ignore[misc,valid-type]
     computed yet are skipped, so that no step waits for them.
     """
 
-    #: Allow values that are still on the accelerator; Keras 2 then also allows batch hooks with
-    #: ParameterServerStrategy (`Callback._supports_tf_logs`).
-    _supports_tf_logs = True
     #: Keras 3 need not wait for a step before calling this (`CallbackList._configure_async_dispatch`).
     async_safe = True
 
@@ -52,6 +49,12 @@ class ProgressCallback(_Callback):  # type: ignore[misc,valid-type]
         self._per_epoch = 0
         self._epoch = 0
         self._divisor = 1  # type: Optional[int]
+
+    def set_model(self, model: Any) -> None:
+        """Accept remote values; otherwise Keras 2 refuses ParameterServerStrategy."""
+        super().set_model(model)
+        strategy = getattr(model, "distribute_strategy", None)
+        self._supports_tf_logs = bool(getattr(strategy, "_should_use_with_coordinator", False))
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:  # noqa: ARG002
         """Note how Keras combines the values of the replicas."""
@@ -110,9 +113,13 @@ def _divisor(model: Any) -> Optional[int]:
     return int(replicas) if _is_multi_worker(model) else 1
 
 
-def _ready(logs: Optional[Dict[str, Any]], divisor: int) -> Dict[str, float]:
-    """Return the host numbers: converting others could wait for the accelerator."""
-    numbers = {name: value for name, value in (logs or {}).items() if _is_ready(value)}
+def _ready(logs: Any, divisor: int) -> Dict[str, float]:
+    """Return the host numbers: converting others could wait for the accelerator.
+
+    With ParameterServerStrategy, the logs of a batch are one value on a worker.
+    """
+    items = logs.items() if isinstance(logs, dict) else ()
+    numbers = {name: value for name, value in items if _is_ready(value)}
     return {name: float(value) / divisor for name, value in numbers.items()}
 
 
