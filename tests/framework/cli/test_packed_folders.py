@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from jobs import options
-from tf_scheduler.cli.common.options_file import load_document, load_options, pack_folder
+from tf_scheduler.cli.common.folders import pack_folder
+from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.errors import OptionsError
 
 
@@ -120,7 +121,7 @@ def test_large_folder_is_refused_with_its_largest_files(folder: Path) -> None:
 
 def test_folder_of_a_home_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without reading all of it; an empty folder is refused, too."""
-    monkeypatch.setattr("tf_scheduler.cli.common.options_file._MAX_FILES", 1)
+    monkeypatch.setattr("tf_scheduler.cli.common.folders._MAX_FILES", 1)
     (folder.parent / "empty").mkdir()
 
     for name, reason in (("mnist", "more than 1 files"), ("empty", "contains no files")):

@@ -1,10 +1,18 @@
-"""XDG folders, the folder of one run, and private files."""
+"""XDG folders, the folder of one run, private files, and folders of programs."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import stat
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
+from itertools import chain, islice
 from pathlib import Path
 
 #: Files of a task's sandbox that a run keeps.
@@ -81,3 +89,79 @@ class RunFolder:
         self.token.unlink(missing_ok=True)
         for path in self.path.glob(f"{self.store.name}*"):
             path.unlink()
+
+
+# --- folders of programs
+
+
+#: Maximum size in bytes and number of files of a folder that is packed.
+_MAX_FOLDER, _MAX_FILES = 64_000_000, 10_000
+_LARGEST = 5
+#: Folders that are never packed.
+_EXCLUDED = {".git", ".venv", "__pycache__"}
+#: Time of all packed files (1980-01-02), so that equal folders have equal archives; .zip files have no older one.
+_PACKED_TIME = 315_619_200
+
+
+def pack_folder(folder: Path) -> Path:
+    """Return an archive of the folder's files, named after its content.
+
+    Archives stay in the state folder, for later launches and for `history reproduce`.
+    """
+    home, name = state_home() / "programs", folder.resolve().name or "program"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=home, suffix=".part") as part:
+        with tarfile.open(fileobj=part, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for path in _folder_files(folder):
+                info, status = tarfile.TarInfo(path.relative_to(folder).as_posix()), path.stat()
+                info.size, info.mtime = status.st_size, _PACKED_TIME
+                info.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+                with path.open("rb") as content:
+                    archive.addfile(info, content)
+        part.seek(0)
+        digest = hashlib.sha256(part.read()).hexdigest()
+        target = home / f"{name}-{digest[:16]}.tar"
+        with suppress(FileExistsError):  # the same content
+            target.hardlink_to(part.name)
+    return target
+
+
+def folder_problem(folder: Path) -> str:
+    """Return why a folder cannot be packed, or empty."""
+    files = _folder_files(folder)
+    if len(files) > _MAX_FILES:
+        return f"more than {_MAX_FILES} files; use a folder of its own for the program"
+    sizes = sorted(((path.stat().st_size, path) for path in files), reverse=True)
+    total = sum(size for size, _ in sizes)
+    if total > _MAX_FOLDER:
+        largest = ", ".join(f"{path.relative_to(folder)} {_megabytes(size)}" for size, path in sizes[:_LARGEST])
+        limit = f"{_megabytes(total)} to pack, of at most {_megabytes(_MAX_FOLDER)}"
+        return f"{limit}; the largest files: {largest}; move data elsewhere, or name it in .gitignore"
+    return "" if files else "contains no files"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def _folder_files(folder: Path) -> list[Path]:
+    """Return the files to pack: those that git does not ignore, else all.
+
+    Links to folders are omitted. At most one file more than allowed is returned.
+    """
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, check=False).stdout if shutil.which("git") else b""
+    names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
+    # Without names, the folder is outside of repositories, or ignored.
+    paths = chain.from_iterable(_files(folder / name) for name in names or ("",))
+    files = (path for path in paths if path.is_file() and not _EXCLUDED.intersection(path.relative_to(folder).parts))
+    return sorted(set(islice(files, _MAX_FILES + 1)))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield the file, or the files of the folder (such as a nested repository)."""
+    if path.is_file():
+        yield path
+    for root, folders, files in os.walk(path):
+        folders[:] = [each for each in folders if each not in _EXCLUDED and not Path(root, each, "pyvenv.cfg").exists()]
+        yield from (Path(root, name) for name in files)

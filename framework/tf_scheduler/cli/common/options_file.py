@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 import os
 import pwd
 import re
 import shutil
-import stat
 import subprocess
 import sys
-import tarfile
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import click
 
-from tf_scheduler.cli.common.folders import state_home
+from tf_scheduler.cli.common.folders import folder_problem, pack_folder
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     KERAS_2,
@@ -190,7 +185,7 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
         if path is not None and not path.exists():
             yield Problem(f"{section}.{name}", f"{path}: file does not exist")
         elif path is not None and not path.is_file():
-            problem = "is a folder; use a file" if section == "executor" else _folder_problem(path)
+            problem = "is a folder; use a file" if section == "executor" else folder_problem(path)
             if problem:
                 yield Problem(f"{section}.{name}", f"{path}: {problem}")
     for url, _ in split_data(options["service"]["data"]):
@@ -416,79 +411,3 @@ def _programs(url: str, commands: Iterable[str], folder: Path) -> Iterator[Path]
             path = job / name if job.is_dir() else job
             if path.is_file() and path.name == Path(name).name:
                 yield path
-
-
-# --- folders
-
-
-#: Maximum size in bytes and number of files of a folder that is packed.
-_MAX_FOLDER, _MAX_FILES = 64_000_000, 10_000
-_LARGEST = 5
-#: Folders that are never packed.
-_EXCLUDED = {".git", ".venv", "__pycache__"}
-#: Time of all packed files (1980-01-02), so that equal folders have equal archives; .zip files have no older one.
-_PACKED_TIME = 315_619_200
-
-
-def pack_folder(folder: Path) -> Path:
-    """Return an archive of the folder's files, named after its content.
-
-    Archives stay in the state folder, for later launches and for `history reproduce`.
-    """
-    home, name = state_home() / "programs", folder.resolve().name or "program"
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=home, suffix=".part") as part:
-        with tarfile.open(fileobj=part, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path in _folder_files(folder):
-                info, status = tarfile.TarInfo(path.relative_to(folder).as_posix()), path.stat()
-                info.size, info.mtime = status.st_size, _PACKED_TIME
-                info.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
-                with path.open("rb") as content:
-                    archive.addfile(info, content)
-        part.seek(0)
-        digest = hashlib.sha256(part.read()).hexdigest()
-        target = home / f"{name}-{digest[:16]}.tar"
-        with suppress(FileExistsError):  # the same content
-            target.hardlink_to(part.name)
-    return target
-
-
-def _folder_problem(folder: Path) -> str:
-    """Return why a folder cannot be packed, or empty."""
-    files = _folder_files(folder)
-    if len(files) > _MAX_FILES:
-        return f"more than {_MAX_FILES} files; use a folder of its own for the program"
-    sizes = sorted(((path.stat().st_size, path) for path in files), reverse=True)
-    total = sum(size for size, _ in sizes)
-    if total > _MAX_FOLDER:
-        largest = ", ".join(f"{path.relative_to(folder)} {_megabytes(size)}" for size, path in sizes[:_LARGEST])
-        limit = f"{_megabytes(total)} to pack, of at most {_megabytes(_MAX_FOLDER)}"
-        return f"{limit}; the largest files: {largest}; move data elsewhere, or name it in .gitignore"
-    return "" if files else "contains no files"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
-
-
-def _folder_files(folder: Path) -> list[Path]:
-    """Return the files to pack: those that git does not ignore, else all.
-
-    Links to folders are omitted. At most one file more than allowed is returned.
-    """
-    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, capture_output=True, check=False).stdout if shutil.which("git") else b""
-    names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
-    # Without names, the folder is outside of repositories, or ignored.
-    paths = chain.from_iterable(_files(folder / name) for name in names or ("",))
-    files = (path for path in paths if path.is_file() and not _EXCLUDED.intersection(path.relative_to(folder).parts))
-    return sorted(set(islice(files, _MAX_FILES + 1)))
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """Yield the file, or the files of the folder (such as a nested repository)."""
-    if path.is_file():
-        yield path
-    for root, folders, files in os.walk(path):
-        folders[:] = [each for each in folders if each not in _EXCLUDED and not Path(root, each, "pyvenv.cfg").exists()]
-        yield from (Path(root, name) for name in files)
