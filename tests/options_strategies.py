@@ -121,6 +121,10 @@ def _put(document: Document, path: tuple[str, ...], value: Any) -> None:
     document[path[-1]] = value
 
 
+#: Records of `service.data`, in the form that Cosmos renders.
+DATA = '[{"url": "http://host/{{a}}", "path": "b/\u00e4", "extract": false}, {"url": "file:///c", "link": true}]'
+
+
 def _fit_jobs(document: Document, strategy: str) -> None:
     document["service"]["strategy"] = strategy
     for section, minimum in NEEDED[strategy].items():
@@ -137,7 +141,7 @@ def _fit_service(service: Document, draw: st.DrawFn) -> None:
     if "job_context" in service:
         service["job_context"] = draw(st.sampled_from(["", "{}", '{"rate": 0.5, "name": "\\u00e4\\""}']))
     if "data" in service:
-        service["data"] = draw(st.sampled_from(["", "http://host/a.tgz", "file:///a, https://host/b"]))
+        service["data"] = draw(st.sampled_from(["", "http://host/a.tgz", "file:///a, https://host/b", DATA]))
     if "job_url" in service:
         service["job_url"] = draw(st.sampled_from(["", "train.py", "http://host/\u00e4 b.zip?c={{d}}"]))
     if service.get("job_name") or service.get("job_sha256"):

@@ -56,7 +56,7 @@ def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: Path)
     if uri.get("executable"):
         target.chmod(0o755)
     elif uri.get("extract", True):
-        archive.extract(target, target.parent if uri.get("output_file") else sandbox)
+        archive.extract(target, sandbox)
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kit.http_server import HttpServer
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
@@ -24,9 +28,18 @@ for library in keras, tf_keras:
 """
 
 
-@pytest.mark.parametrize("recipe", ["data", "home"])
-def test_keras_finds_its_data_without_download(tmp_path: Path, train_on_mesos: Callable[..., Any], recipe: str) -> None:
-    """Both recipes: a link to a fetched file, and another home folder."""
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """The address of a web server of the test's folder."""
+    with HttpServer(partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("recipe", ["data", "web", "home"])
+def test_keras_finds_its_data_without_download(
+    tmp_path: Path, train_on_mesos: Callable[..., Any], web: str, recipe: str
+) -> None:
+    """A file at its place, by a path or from the web; and another home folder."""
     data = tmp_path / "mnist.npz"
     data.write_bytes(b"any content")
     digest = hashlib.sha256(data.read_bytes()).hexdigest()
@@ -35,9 +48,9 @@ def test_keras_finds_its_data_without_download(tmp_path: Path, train_on_mesos: C
     (block,) = re.findall(r"```json\n((?:(?!```).)*\.keras/datasets.*?)```", text, re.DOTALL)
     service: dict[str, Any] = {"strategy": "independent", "job_url": "load.py", "command": f"python load.py {digest}"}
     worker = {"count": 1, "cpus": 0.5, "mem": 1024, "disk": 0}
-    if recipe == "data":
-        service["data"] = data.as_uri()
-        worker |= json.loads(block)["worker"]
+    if recipe != "home":
+        (record,) = json.loads(block)["service"]["data"]
+        service["data"] = [{**record, "url": data.name if recipe == "data" else f"{web}/{data.name}"}]
     else:
         (variable,) = re.findall(r'`"environment": (\[.*?\])`', text)
         home = tmp_path / "home"

@@ -58,7 +58,31 @@ def test_fetch_writes_file_to_working_directory(bucket: Any, tmp_path: Path) -> 
 
 
 def finish(*unpack: str, **digests: str) -> int:
-    return fetch.finish(json.dumps({"unpack": unpack, "digests": {f"{n}.zip": text for n, text in digests.items()}}))
+    files = {"links": {}, "unpack": unpack, "digests": {f"{n}.zip": text for n, text in digests.items()}}
+    return fetch.finish(json.dumps(files))
+
+
+def test_linked_archive_is_checked_and_extracted_into_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of digests before the fetch by the program's Python links the file, too."""
+    (tmp_path / "box").mkdir()
+    monkeypatch.chdir(tmp_path / "box")
+    archive = tmp_path / "a.zip"
+    archive.write_bytes(zipped(words="x"))
+    files = {"links": {"data/b.zip": str(archive)}, "unpack": ["data/b.zip"], "digests": {}}
+    files["digests"] = {"data/b.zip": hashlib.sha256(archive.read_bytes()).hexdigest()}
+
+    assert [0, 0] == [fetch.finish(json.dumps({**files, "unpack": []})), fetch.finish(json.dumps(files))]
+    assert (tmp_path / "box" / "data" / "words").read_text() == "x"
+    assert archive.samefile(tmp_path / "box" / "data" / "b.zip")
+
+
+def test_missing_linked_file_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert 1 == fetch.finish(json.dumps({"links": {"a": "/no/a"}, "unpack": [], "digests": {}}))
+    assert "cannot fetch /no/a: file does not exist on this agent\n" == capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_finish_extracts_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

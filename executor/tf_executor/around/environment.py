@@ -208,7 +208,7 @@ def stages_of(payload: Payload) -> tuple[Stage, ...]:
         Stage.FENCE: bool(payload.fenced_folder),
         Stage.SECRETS: bool(payload.secrets_url),
         Stage.DEVICES: payload.gpus > 0,
-        Stage.FETCH: bool(payload.fetch or payload.digests or _archives(payload)),
+        Stage.FETCH: bool(payload.fetch or payload.links or payload.digests or _archives(payload)),
         Stage.PRE: bool(payload.pre),
         Stage.GPU_CHECK: payload.gpus > 0 and payload.gpu_check,
         Stage.PROGRAM: True,
@@ -242,7 +242,7 @@ def _fetch(payload: Payload, sandbox: str) -> str:
     folder = str(Path(sandbox).absolute() / PACKAGE_FOLDER)
 
     def finish(digests: Mapping[str, str], archives: Sequence[str]) -> str:
-        files = json.dumps({"digests": digests, "unpack": archives})
+        files = json.dumps({"links": dict(payload.links), "digests": digests, "unpack": archives})
         return shlex.join([sys.executable, "-I", "-S", "-c", _FINISH, folder, files])
 
     last = f"exec {finish(dict(payload.digests), _archives(payload))}"

@@ -105,6 +105,8 @@ class Payload:
 
     #: URLs to fetch into the sandbox that the agent's fetcher cannot (s3, gs, hdfs); archives are extracted.
     fetch: Sequence[str] = ()
+    #: Path in the sandbox -> absolute path of a file of the agent, to link; made before all else.
+    links: Mapping[str, str] = field(default_factory=dict)
     #: Names of files that the agent has fetched into the sandbox: archives among them are extracted, in this order.
     unpack: Sequence[str] = ()
     #: SHA-256 digest in lower-case hex by name of a fetched file, checked before anything is extracted.

@@ -49,25 +49,37 @@ def file_name(url: str) -> str:
 
 
 def finish(files: str) -> int:
-    """Check all digests, then extract archives; return the exit code.
+    """Link files, check all digests, then extract archives; return the exit code.
 
-    `files`: a JSON object with `digests` (SHA-256 by name) and `unpack` (names, in order), in the current folder.
+    `files`: a JSON object with `links` (path by name), `digests` (SHA-256 by name) and `unpack` (names, in order), in
+    the current folder. An archive is extracted into its folder.
     """
     from .archive import ArchiveError, extract  # the executor imports this module and extracts nothing itself
 
     wanted = json.loads(files)
     try:
+        for name, target in wanted["links"].items():
+            _link(Path(name), target)
         for name, digest in wanted["digests"].items():
             actual = _sha256(Path(name))
             if actual != digest:
                 sys.stderr.write(f"{name}: wrong SHA-256 digest {actual}; expected {digest}\n")
                 return WRONG_DIGEST
         for name in wanted["unpack"]:
-            extract(Path(name), Path())
+            extract(Path(name), Path(name).parent)
     except (ArchiveError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def _link(path: Path, target: str) -> None:
+    """Link a file of this machine; the earlier check of digests may have linked it."""
+    if not Path(target).is_file():
+        raise OSError(f"cannot fetch {target}: file does not exist on this agent")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_symlink():
+        path.symlink_to(target)
 
 
 def _sha256(path: Path) -> str:

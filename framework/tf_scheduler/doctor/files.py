@@ -44,7 +44,7 @@ def _urls(options: Document) -> Iterator[tuple[str, str, str]]:
         ("service.job_url", service["job_url"], service.get("job_sha256", "")),
         ("executor.url", executor["url"], executor.get("sha256", "")),
     ]
-    named += [("service.data", url, digest) for url, digest in split_data(service["data"])]
+    named += [("service.data", file.url, file.digest) for file in split_data(service["data"])]
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         named += [("service.hdfs.config_uri", f"{folder}/{name}", "") for name in ("core-site.xml", "hdfs-site.xml")]
     yield from (item for item in named if item[1])

@@ -245,7 +245,7 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
     executor, bundle = launch.executor, launch.executor.uri.rpartition("/")[2]
     check = digest_check(bundle, executor.sha256) if executor.sha256 else ""
     executor_id = executor_of(launch.record.id)
-    uris = (Uri(executor.uri, extract=False), *launch.uris)
+    uris = (Uri(executor.uri, extract=False), *(uri for uri in launch.uris if not uri.link))
     return {
         "executor_id": {"value": executor_id},
         "framework_id": {"value": framework_id},

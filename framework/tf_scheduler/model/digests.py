@@ -1,10 +1,12 @@
-"""SHA-256 digests of fetched files: form in options, check in a shell."""
+"""Files of `service.data` and SHA-256 digests: form in options, check in a shell."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 #: SHA-256 digest in hex.
 DIGEST_PATTERN, DIGEST_EXPECTED = "[0-9a-fA-F]{64}", "64 hexadecimal digits, as sha256sum prints them"
@@ -13,18 +15,53 @@ WRONG_DIGEST = 65
 _MARK = "#sha256="
 
 
-def split_data(text: str) -> tuple[tuple[str, str], ...]:
-    """Split comma-separated URLs, each with an optional digest: URL#sha256=DIGEST.
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of `service.data`."""
 
-    Digests are in lower case, and empty without one. Raises ValueError.
+    url: str
+    #: SHA-256 digest in lower case; empty: none.
+    digest: str = ""
+    #: Path below the working directory; empty: the file's name.
+    path: str = ""
+    extract: bool = True
+    #: Whether tasks get a link to the agent's file, not a copy.
+    link: bool = False
+
+
+def is_data_list(text: str) -> bool:
+    """Return whether the text is a list of records as JSON; else it has URLs."""
+    return text.lstrip().startswith("[")
+
+
+def split_data(text: str) -> tuple[DataFile, ...]:
+    """Split comma-separated URLs, or a valid JSON list of records.
+
+    A URL may have a digest: URL#sha256=DIGEST. Raises ValueError.
     """
+    if is_data_list(text):
+        return tuple(_data_file(**record) for record in json.loads(text))
     urls = [url.strip() for url in text.split(",") if url.strip()]
     wrong = [url for url in urls if not re.fullmatch(f"[^#]*({_MARK}{DIGEST_PATTERN})?", url)]
     if wrong:
         allowed = f"only `{_MARK}DIGEST` may follow a URL, with a DIGEST of {DIGEST_EXPECTED}"
         raise ValueError(*(f"{allowed}, not {json.dumps(url[:200], ensure_ascii=False)}" for url in wrong))
-    entries = (url.partition(_MARK) for url in urls)
-    return tuple((url, digest.lower()) for url, _, digest in entries)
+    return tuple(map(_data_file, urls))
+
+
+def _data_file(url: str, path: str = "", *, extract: bool = True, link: bool = False) -> DataFile:
+    address, _, digest = url.partition(_MARK)
+    return DataFile(address, digest.lower(), path, extract, link)
+
+
+def join_data(files: Iterable[DataFile]) -> str:
+    """Return the JSON list that `split_data` reads."""
+    records = (
+        {"url": f"{file.url}{_MARK if file.digest else ''}{file.digest}", "path": file.path}
+        | {"extract": file.extract, "link": file.link}
+        for file in files
+    )
+    return json.dumps(list(records))
 
 
 def digest_check(file: str, digest: str) -> str:

@@ -238,6 +238,8 @@ class Uri:
     #: Whether the agent caches it for later tasks.
     cache: bool = False
     output_file: str = ""
+    #: Whether the executor links the agent's file, which is not fetched.
+    link: bool = False
 
     @property
     def file_name(self) -> str:

@@ -16,11 +16,13 @@ from typing import Any, NoReturn
 from marshmallow import Schema, ValidationError, fields
 
 from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.model.digests import split_data
 
 from .rules import jobs, plans, secrets, service
 from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
 from .schema.jobs import add_strategy, names_program
+from .schema.service import DataFiles
 from .schema.values import Document
 
 #: Maximum nesting of objects and lists.
@@ -160,6 +162,7 @@ def to_problems(messages: Mapping[str, Any], level: _Level, document: object) ->
             yield Problem(name, f"must be an object, not {json_excerpt(value)}", "wrong_type")
         else:
             inner = field.schema if isinstance(field, fields.Nested) else field
+            inner = inner.records if isinstance(inner, DataFiles) else inner
             below = to_problems(content, inner if isinstance(inner, (Schema, RecordList)) else None, value)
             yield from (replace(problem, path=f"{name}.{problem.path}") for problem in below)
 
@@ -235,6 +238,14 @@ def program_is_named(options: Document) -> Iterator[Problem]:
     """Rule for options whose service has no check job as its default program."""
     if not names_program(options):
         yield Problem("service.command", "required, because no option names a program")
+
+
+def data_has_addresses(options: Document) -> Iterator[Problem]:
+    """Rule for options of a cluster, whose agents do not have the files of a laptop."""
+    for file in split_data(options["service"]["data"]):
+        if "://" not in file.url:
+            what = f"{file.url}: agents need a URL, such as https://files.example.com/{file.url.rpartition('/')[2]}"
+            yield Problem("service.data", f"{what}; file:///... if each agent has the file; only local runs use a path")
 
 
 def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -316,12 +327,14 @@ ENVIRONMENT_OPTION = "environment"
 
 
 def as_lists(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert environments to lists of names and values, as Cosmos requires."""
+    """Convert environments to lists and data to text, as Cosmos requires."""
     return {name: _as_list(part) if isinstance(part, Mapping) else part for name, part in document.items()}
 
 
 def _as_list(section: Mapping[str, Any]) -> dict[str, Any]:
-    variables = section.get(ENVIRONMENT_OPTION)
+    section, variables = dict(section), section.get(ENVIRONMENT_OPTION)
+    if isinstance(section.get("data"), list):
+        section["data"] = json.dumps(section["data"])
     if not isinstance(variables, Mapping):
-        return dict(section)
+        return section
     return {**section, ENVIRONMENT_OPTION: [{"name": key, "value": text} for key, text in variables.items()]}

@@ -326,7 +326,8 @@ def _agents_fetch(url: str) -> bool:
 def _uris(service: Document) -> Iterator[model.Uri]:
     if service["job_url"] and _agents_fetch(service["job_url"]):
         yield model.Uri(service["job_url"])
-    yield from (model.Uri(url, cache=service["data_cache"]) for url, _ in split_data(service["data"]))
+    for file in split_data(service["data"]):
+        yield model.Uri(file.url, file.extract, cache=service["data_cache"], output_file=file.path, link=file.link)
     if folder := service["hdfs"]["config_uri"].rstrip("/"):
         yield model.Uri(f"{folder}/core-site.xml", extract=False)
         yield model.Uri(f"{folder}/hdfs-site.xml", extract=False)
@@ -336,7 +337,8 @@ def _digests(service: Document) -> Iterator[tuple[str, str]]:
     """Yield the name of each fetched file that has a digest, with its digest."""
     if service["job_sha256"]:
         yield model.Uri(service["job_url"]).file_name, service["job_sha256"].lower()
-    yield from ((model.Uri(url).file_name, digest) for url, digest in split_data(service["data"]) if digest)
+    files = (file for file in split_data(service["data"]) if file.digest)
+    yield from ((model.Uri(file.url, output_file=file.path).file_name, file.digest) for file in files)
 
 
 def _placement(placement: Document, region: str) -> PlacementSpec:

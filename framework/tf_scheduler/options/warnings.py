@@ -10,6 +10,7 @@ from typing import Any
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.spec import AfterFinish, Strategy
 
+from .load import data_has_addresses
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, default_strategy, names_program
@@ -67,6 +68,13 @@ def environment_is_object(document: Document, _: Document) -> Iterator[Problem]:
             yield Problem(str(option), f"`dcos package install` refuses an object; write a list: [{entries}]")
 
 
+def data_is_list(document: Document, _: Document) -> Iterator[Problem]:
+    data = _value_at(document, ("service", "data"))
+    if isinstance(data, list):
+        text = json.dumps(json.dumps(data))
+        yield Problem("service.data", f"`dcos package install` refuses a list; write it as text: {text}")
+
+
 def default_image_means_none(document: Document, options: Document) -> Iterator[Problem]:
     """A set interpreter shows that the user knows; the check job needs no TensorFlow."""
     service = options["service"]
@@ -101,6 +109,10 @@ def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
         yield Problem(
             "service.job_url", f"{url}: agents need an address, such as https://...; only local runs use a path"
         )
+
+
+def data_is_local(_: Document, options: Document) -> Iterator[Problem]:
+    yield from data_has_addresses(options)
 
 
 def runtime_is_local(_: Document, options: Document) -> Iterator[Problem]:
@@ -213,6 +225,8 @@ _LOCAL_RULES: tuple[_Rule, ...] = (
 _RULES: tuple[_Rule, ...] = (
     *_LOCAL_RULES,
     environment_is_object,
+    data_is_list,
+    data_is_local,
     default_image_means_none,
     gcs_key_is_readable,
     job_url_is_local,

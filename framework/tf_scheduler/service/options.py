@@ -29,7 +29,7 @@ from tf_scheduler.options.configurations import (
     select_configuration,
 )
 from tf_scheduler.options.environment import to_document
-from tf_scheduler.options.load import load_lenient, merge, program_is_named, resolve
+from tf_scheduler.options.load import data_has_addresses, load_lenient, merge, program_is_named, resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import names_program
 from tf_scheduler.options.spec import to_spec
@@ -43,6 +43,9 @@ from .api import ApiSettings, api_settings, uninstall_api_settings
 from .secrets import DCOS_AUTHORITIES, known_secrets, trusted_authorities, with_api_address
 
 log = logging.getLogger(__name__)
+
+#: Rules that only services on a cluster have.
+_RULES = (program_is_named, data_has_addresses)
 
 Document = Mapping[str, Any]
 
@@ -165,7 +168,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
         access, missing = uninstall_api_settings(options, environment, closed=closed)
         problems = [*invalid, *missing]
     else:
-        options = resolve(document, defaults, [program_is_named])
+        options = resolve(document, defaults, _RULES)
         access = api_settings(options, environment)
     service, secrets = options["service"], known_secrets(options, environment, access.policy)
     level = _LEVELS.get(service["log_level"], service["log_level"])
@@ -243,7 +246,7 @@ class OptionsHistory:
     def _resolved(self, document: Document, environment: Mapping[str, str], target: Document) -> Document:
         """Resolve new options of the service whose previous options are `target`."""
         defaults = merge(kept_options(target), package_defaults(document, environment))
-        return resolve(document, defaults, [program_is_named])
+        return resolve(document, defaults, _RULES)
 
     def _defaults(self, document: Document) -> Mapping[str, Mapping[str, Any]]:
         return package_defaults(document, self.environment)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import urllib.request
 import zipfile
 from functools import partial
@@ -56,9 +57,10 @@ def executors(cluster):
 def run_files(run, tmp_path: Path, cluster):
     """Run a job; return exit code, output, and the executors that it launched."""
 
-    def run_files(service, executor=None):
+    def run_files(service, executor=None, worker=None):
         before = {each["id"] for each in executors(cluster)}
         sections = {**ALONE, "executor": executor or {}}
+        sections["worker"] = {**ALONE["worker"], **(worker or {})}
         path = options(tmp_path, "python train.py", **sections)
         document = json.loads(path.read_text())
         path.write_text(json.dumps({**document, "service": {**document["service"], **service}}))
@@ -94,6 +96,42 @@ def extracted_by_agent(cluster, executor):
     every = [item["executor_info"] for item in known.get("executors", []) + known.get("completed_executors", [])]
     (info,) = [info for info in every if info["executor_id"]["value"] == executor["id"]]
     return [uri["extract"] for uri in info["command"]["uris"]]
+
+
+DATA_PROGRAM = """\
+import os, sys
+big = os.stat("d/big.bin")
+print(big.st_ino, big.st_size, os.path.islink("d/big.bin"), open("d/words").read(), os.path.exists("d/words.zip"))
+print(open(".keras/datasets/words.zip", "rb").read(2), os.listdir(".keras/datasets"))
+"""
+
+
+def test_six_tasks_share_one_copy_of_local_data(run_files, tmp_path: Path, web) -> None:
+    """Records: paths of their own, with and without extraction, of a path, a file URL and a web server."""
+    size = 48 << 20
+    (tmp_path / "train.py").write_text(DATA_PROGRAM)
+    (tmp_path / "big.bin").write_bytes(os.urandom(1 << 20) * 48)
+    with zipfile.ZipFile(tmp_path / "words.zip", "w") as archive:
+        archive.writestr("words", "extracted")
+    data = [
+        {"url": "big.bin", "path": "d/big.bin"},
+        {"url": (tmp_path / "words.zip").as_uri(), "path": "d/words.zip"},
+        {"url": f"{web}/words.zip", "path": ".keras/datasets/words.zip", "extract": False},
+    ]
+    service = {"strategy": "independent", "job_url": "train.py", "data": data}
+
+    code, text, started = run_files(service, worker={"count": 6})
+
+    assert (0, 6) == (code, len(started)), text
+    copies = {Path(each["directory"], "d", "big.bin").resolve() for each in started}
+    assert {(size, 0o100444)} == {(path.stat().st_size, path.stat().st_mode) for path in copies}
+    (copy,) = copies
+    for each in started:
+        sandbox = Path(each["directory"])
+        lines = (sandbox / "stdout").read_text().splitlines()
+        assert [f"{copy.stat().st_ino} {size} True extracted True", "b'PK' ['words.zip']"] == lines
+        assert sum(path.lstat().st_blocks for path in sandbox.rglob("*")) * 512 < size / 8
+    assert (tmp_path / "big.bin").stat().st_mode & 0o222
 
 
 @pytest.mark.parametrize("kind", ["job", "data"])

@@ -80,6 +80,23 @@ def test_validate_reports_missing_files(run, write) -> None:
     )
 
 
+def test_validate_checks_data_of_local_runs(run, write, tmp_path: Path) -> None:
+    """A path is relative to the file; agents of a cluster need a URL."""
+    job = {"strategy": "independent", "command": "python a.py", "data": [{"url": "d/a.npz"}]}
+    document = {**GOOD, "service": job, "parameter_server": {"count": 0}}
+    path = write(document)
+    folder = Path(path).parent / "d"
+
+    assert run("validate", path) == (1, f"service.data: {folder}/a.npz: file does not exist\n", "")
+    (folder / "a.npz").mkdir(parents=True)
+    assert run("validate", path) == (1, f"service.data: {folder}/a.npz: is a folder; use an archive\n", "")
+    (folder / "a.npz").rmdir()
+    (folder / "a.npz").touch()
+    code, out, err = run("validate", path)
+    assert (0, f"{path} is valid\n") == (code, out)
+    assert "notice: service.data: d/a.npz: agents need a URL, such as https://files.example.com/a.npz;" in err
+
+
 def test_notices_go_to_standard_error(run, write) -> None:
     _, _, error = run("validate", write(NOTED))
 

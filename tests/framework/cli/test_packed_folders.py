@@ -1,20 +1,26 @@
-"""`job_url` may be a folder, which local runs pack."""
+"""Local runs pack a folder in `job_url`, and link one copy of the files of `data`."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tarfile
+import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from jobs import options
-from tf_scheduler.cli.common.folders import pack_folder
+from tf_scheduler.cli.common.folders import pack_folder, read_only_copy
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.errors import OptionsError
+from tf_scheduler.model.spec import Uri
+from tf_scheduler.options.load import data_has_addresses, resolve
+from tf_scheduler.options.spec import to_spec
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +37,63 @@ def folder(tmp_path: Path) -> Path:
     (path / "train.py").write_text("from lib import value\nprint(value)\n")
     (path / "lib" / "__init__.py").write_text("value = 'from the package'\n")
     return path
+
+
+def test_data_is_copied_once(tmp_path: Path, state: Path) -> None:
+    """Read-only; copied again only after a change; removed after 30 days."""
+    source = tmp_path / "a b.npz"
+    source.write_text("one")
+    copy = read_only_copy(source)
+    first = copy.stat()
+    assert ("one", 0o100444) == (copy.read_text(), first.st_mode)
+
+    assert first.st_ino == read_only_copy(source).stat().st_ino
+    copy.chmod(0o644)
+    copy.write_text("two")
+    assert copy == read_only_copy(source)
+    assert "one" == copy.read_text()
+
+    source.write_text("three")
+    other = read_only_copy(source)
+    assert ("one", "three") == (copy.read_text(), other.read_text())
+    os.utime(copy, (time.time() - 31 * 86_400,) * 2)
+    read_only_copy(source)
+    assert [other] == list((state / "dcos-tensorflow" / "data").iterdir())
+
+
+def test_uncopied_data_is_reported(tmp_path: Path) -> None:
+    """Without a partial copy; `cp` says why."""
+    with pytest.raises(OptionsError, match=r"service\.data: cannot copy \S+: cp: "):
+        read_only_copy(tmp_path)
+
+
+def test_local_data_is_linked(tmp_path: Path) -> None:
+    """Under its own name; other files stay as they are."""
+    (tmp_path / "a.npz").write_text("x")
+    (tmp_path / "b").write_text("y")
+    data = [
+        {"url": "a.npz", "extract": False},
+        {"url": (tmp_path / "b").as_uri(), "path": "d/b"},
+        {"url": "b", "path": "own", "link": True},
+        {"url": "http://h/c"},
+    ]
+    options = tmp_path / "options.json"
+    options.write_text(json.dumps({"service": {"command": "true", "data": data}, "worker": {"count": 1}}))
+
+    a, b, own, c = load_options(options).uris
+
+    assert [("a.npz", False), ("d/b", True), ("own", True)] == [(uri.file_name, uri.extract) for uri in (a, b, own)]
+    assert [True, True, True, False] == [uri.link for uri in (a, b, own, c)]
+    assert (tmp_path / "b").as_uri() == own.value
+    copies = [Path(uri.value.removeprefix("file://")) for uri in (a, b)]
+    assert ["x", "y"] == [path.read_text() for path in copies]
+    assert tmp_path / "state" / "dcos-tensorflow" / "data" == copies[0].parent
+    assert load_options(options).uris == split_uris(load_document(options))
+
+
+def split_uris(document: dict[str, Any]) -> tuple[Uri, ...]:
+    """Return the files of a document for the scheduler, which no rule refuses."""
+    return to_spec(resolve(document, {"executor": {"url": "file:///x"}}, [data_has_addresses])).uris
 
 
 def git(folder: Path, *arguments: str) -> None:

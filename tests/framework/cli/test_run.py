@@ -233,6 +233,7 @@ def test_all_input_errors_are_reported_together(run, tmp_path: Path) -> None:
         ('{"service": {"command": "x", "job_url": "train.py"}}', "train.py: file does not exist"),
         ('{"service": {"command": "x", "python": "/no/python"}}', "service.python: program `/no/python` does"),
         ('{"service": {"command": "x", "data": "file:///no/x"}}', "service.data: /no/x: file does not exist"),
+        ('{"service": {"command": "x", "data": [{"url": "d.npz"}]}}', "/d.npz: file does not exist"),
         ('{"service": {"command": "pythn x"}}', "service.command: pythn: command not found; did you mean `python`?"),
     ],
 )

@@ -189,6 +189,15 @@ def test_agents_extract_no_file() -> None:
     assert {"a.tgz": "a" * 64} == payload.digests
 
 
+def test_linked_file_is_not_fetched() -> None:
+    """The executor links the file, and extracts it even if agents extract others."""
+    data = [{"url": "file:///mnt/a%20b.tgz", "link": True}, {"url": "http://h/c", "path": "d/e", "extract": False}]
+    uris, payload = launched({"service": {"data": data}, "executor": {"extract": "mesos"}})
+
+    assert [("http://h/c", "d/e", False)] == [(uri["value"], uri["output_file"], uri["extract"]) for uri in uris[1:]]
+    assert ({"a b.tgz": "/mnt/a b.tgz"}, ("a b.tgz",)) == (payload.links, payload.unpack)
+
+
 def test_slash_at_the_end_is_not_part_of_the_name() -> None:
     """As in the fetcher of Mesos."""
     uris, payload = launched({"service": {"job_url": "http://h/dir/job.zip/", "job_sha256": "a" * 64}})

@@ -92,6 +92,13 @@ def test_output_file_renames_and_may_make_folders(source: Path, sandbox: Path) -
     assert (sandbox / "lib/b").read_text() == "one"
 
 
+def test_renamed_archive_is_extracted_into_the_sandbox(source: Path, sandbox: Path) -> None:
+    """As in src/launcher/fetcher.cpp of Mesos: not into the folder of the archive."""
+    make_zip(source / "a.zip", {"words": "one"})
+    assert fetch(sandbox, {"value": str(source / "a.zip"), "output_file": "lib/b.zip"}) == 0
+    assert (sandbox / "words").read_text() == "one"
+
+
 @pytest.mark.parametrize("output_file", ["../b", "/b", "."])
 def test_output_file_stays_in_the_sandbox(source: Path, sandbox: Path, output_file: str) -> None:
     """A path that leaves the sandbox fails the fetch and writes nothing."""

@@ -1,5 +1,7 @@
 """options.json to spec, or all problems."""
 
+import json
+
 import pytest
 
 from kit.options import load_spec, options_problems
@@ -51,6 +53,45 @@ def test_given_defaults_fill_omitted_options() -> None:
     )
 
     assert ("me", (Uri("file:///a.py"),)) == (spec.user, spec.uris)
+
+
+@pytest.mark.parametrize("form", [list, json.dumps])
+def test_data_may_be_records(form) -> None:
+    """As a list, and as the JSON text that DC/OS needs."""
+    records = [
+        {"url": f"http://h/a.npz#sha256={DIGEST.upper()}", "path": ".keras/datasets/a.npz", "extract": False},
+        {"url": "file:///mnt/b%20c.tgz", "link": True},
+    ]
+
+    spec = load_spec({"service": {"command": "x", "data": form(records)}})
+
+    a = Uri("http://h/a.npz", extract=False, cache=True, output_file=".keras/datasets/a.npz")
+    assert (a, Uri("file:///mnt/b%20c.tgz", cache=True, link=True)) == spec.uris
+    assert {".keras/datasets/a.npz": DIGEST.lower()} == spec.digests
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ([{"path": "a"}], "service.data.0.url: required"),
+        ([{"url": "http://h/a", "paht": "b"}], "service.data.0.paht: unknown option; did you mean `path`?"),
+        (
+            [{"url": "http://h/a"}, {"url": "http://h/b", "extract": "no"}],
+            "service.data.1.extract: must be true or false",
+        ),
+        ([{"url": "http://h/a#sha256=1"}], "service.data.0.url: only `#sha256=DIGEST` may follow a URL"),
+        ([{"url": "http://h/a", "path": "a\0"}], "service.data.0.path: must not contain"),
+        (["http://h/a"], 'service.data.0: must be an object, not "http://h/a"'),
+        ({"url": "http://h/a"}, 'service.data: must be text or a list of {"url": ..., "path": ...}, not {"url":'),
+        ("[{", "service.data: must be URLs, or a list of objects as JSON: Expecting"),
+        ('[{"url": "http://h/\\ud800"}]', "service.data: must be URLs, or a list of objects as JSON"),
+        ('[{"url": "http://h/a"}, 1]', "service.data.1: must be an object, not 1"),
+    ],
+)
+def test_invalid_data_record_is_named(data: object, problem: str) -> None:
+    (found,) = problems({"service": {"command": "x", "data": data}})
+
+    assert found.startswith(problem)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -10,10 +10,11 @@ import pytest
 
 from tf_scheduler.errors import OptionsError, OptionsMismatchError
 from tf_scheduler.options.environment import to_document, variable_name
-from tf_scheduler.options.load import merge, parse, resolve
+from tf_scheduler.options.load import as_lists, merge, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, Option
 from tf_scheduler.options.schema.fields import Boolean, Environment, Integer, IntegerList, Number, RecordList, String
 from tf_scheduler.options.spec import to_spec
+from tf_scheduler.options.warnings import find_warnings
 from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import read_sources, repository_entry
 
@@ -180,6 +181,24 @@ def test_option_means_the_same_everywhere(option: Option) -> None:
 
     written = value if isinstance(value, str) else json.dumps(value)
     assert from_file == resolve(to_document({**variables(document), variable_name(option): written}))
+
+
+def test_data_records_reach_the_scheduler_as_text() -> None:
+    """Cosmos gets JSON text: its schema has one type per option."""
+    records = [
+        {"url": "https://h/a.npz", "path": ".keras/a.npz", "extract": False},
+        {"url": "https://h/{{x}} \"b\",'c'"},
+    ]
+    document = {"service": {"command": "x", "data": records}, "worker": {"count": 1}}
+
+    from_dcos = to_document(variables(as_lists(document)))
+
+    assert records == json.loads(from_dcos["service"]["data"])
+    assert resolve(document)["service"]["data"] == resolve(from_dcos)["service"]["data"]
+    with pytest.raises(OptionsMismatchError, match="service"):
+        variables(document)
+    (notice,) = [item for item in find_warnings(document, resolve(document)) if item.path == "service.data"]
+    assert f"write it as text: {json.dumps(json.dumps(records))}" in notice.message
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)

@@ -96,6 +96,10 @@ BROKEN = {
         {"service": {"data": "http://host/a.tgz, s3://bucket/b"}},
         "service.data: must be URLs with the scheme http, https, ftp, ftps or file, not",
     ),
+    "data_paths_are_in_working_directory": (
+        {"service": {"data": [{"url": "http://h/a", "path": "../a"}]}},
+        "service.data: must be a path below the working directory, which is also `~`, such as",
+    ),
     "files_have_different_names": (
         {"service": {"data": "http://h/train/data.tgz, http://h/test/data.tgz"}},
         'service.data: "http://h/train/data.tgz" and "http://h/test/data.tgz" have the same file name "data.tgz"',
@@ -329,6 +333,37 @@ def test_data_must_not_replace_job(job_url: str) -> None:
     service = {"command": "true", "job_url": job_url, "data": "file:///d/job.zip"}
     with pytest.raises(OptionsError, match=r'have the same file name "job\.zip"'):
         resolve({"service": service}, {})
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"path": "/a"}, 'not "/a"'),
+        ({"path": "a/../../b"}, 'not "a/../../b"'),
+        ({"path": "a/"}, 'not "a/"'),
+        ({"path": "~/.keras/datasets/mnist.npz"}, "which is also `~`"),
+        ({"path": "stdout"}, '"stdout": Mesos and the executor use this name'),
+        ({"path": ".tf_executor/a"}, '".tf_executor/a": Mesos and the executor use this name'),
+        ({"url": "http://h/x.pyz"}, '"x.pyz": Mesos and the executor use this name'),
+        ({"path": "job.zip"}, 'have the same file name "job.zip"'),
+        ({"path": "other"}, '"http://h/b" and "http://h/a" have the same file name "other"'),
+        ({"path": "other/a"}, '"other" is a file, and a folder of "other/a"'),
+        ({"link": True}, 'link needs a URL such as file:///mnt/mnist.npz, not "http://h/a"'),
+        ({"url": "file://h/a", "link": True}, "link needs a URL such as file:///mnt/mnist.npz"),
+        ({"url": "s3://h/a"}, "must be URLs with the scheme"),
+        ({"path": "d/a"}, 'executor.extract: must be `executor`, or "d/a" needs `extract`: false'),
+        ({"path": "key"}, 'secrets.0.file: must not be "key/a": the job has a file of this name'),
+    ],
+)
+def test_data_record_stays_in_its_place(record, message: str) -> None:
+    """No file of a record leaves the working directory or replaces another file."""
+    data = [{"url": "http://h/b", "path": "other"}, {"url": "http://h/a", **record}]
+    service = {"command": "x", "job_url": "http://h/job.zip", "data": data}
+    mesos = {"executor": {"extract": "mesos"}} if "executor.extract" in message else {}
+
+    (problem,) = options_problems({"service": service, "secrets": [{"source": "a", "file": "key/a"}], **mesos})
+
+    assert message in str(problem)
 
 
 def test_same_file_may_occur_twice() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from kit.memory_store import MemoryStore
 from tf_scheduler.core.state import spec_index
+from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -49,6 +50,16 @@ def test_preview_restarts_only_launched_tasks() -> None:
     launch(store, options())
     effects = history.preview(asked, history.activate(store))
     assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in effects["restarted"]]
+
+
+def test_paths_of_data_are_refused_on_a_cluster() -> None:
+    """Agents do not have the files of a laptop."""
+    history = OptionsHistory(options(), {}, to_spec)
+    state = history.activate(MemoryStore("tensorflow"))
+    data = [{"url": "https://h/a"}, {"url": "d/mnist.npz"}]
+
+    with pytest.raises(OptionsError, match=r"d/mnist\.npz: agents need a URL, such as https://files\.example\.com/m"):
+        history.preview({"options": {"service": {"command": "x", "data": data}}}, state)
 
 
 def test_new_target_is_reported_with_its_effects() -> None:

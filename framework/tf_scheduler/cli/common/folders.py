@@ -9,11 +9,14 @@ import stat
 import subprocess
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import chain, islice
 from pathlib import Path
+
+from tf_scheduler.errors import OptionsError, Problem
 
 #: Files of a task's sandbox that a run keeps.
 LOG_FILES = ("stdout", "stderr", "executor.log")
@@ -89,6 +92,39 @@ class RunFolder:
         self.token.unlink(missing_ok=True)
         for path in self.path.glob(f"{self.store.name}*"):
             path.unlink()
+
+
+# --- data of programs
+
+
+#: Nanoseconds without use (access time) after which a copy of a data file is removed.
+_UNUSED = 30 * 86_400 * 1_000_000_000
+
+
+def read_only_copy(file: Path) -> Path:
+    """Return a copy of a data file for all tasks, which a program cannot change.
+
+    A file that has not changed is copied once; so is a changed copy, whose time differs. Raises OptionsError.
+    """
+    home, now, status = state_home() / "data", time.time_ns(), file.stat()
+    version = f"{file.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
+    target = home / f"{hashlib.sha256(version.encode()).hexdigest()[:16]}-{file.name}"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not target.exists() or target.stat().st_mtime_ns != status.st_mtime_ns:
+        part = home / f"{target.name}.{os.getpid()}.part"
+        # Shares blocks if the file system can, and keeps holes.
+        done = subprocess.run(["cp", "--reflink=auto", "--", file, part], capture_output=True, text=True, check=False)
+        if done.returncode:
+            part.unlink(missing_ok=True)
+            raise OptionsError([Problem("service.data", f"cannot copy {file}: {done.stderr.strip()}")])
+        part.chmod(0o444)
+        part.replace(target)
+    os.utime(target, ns=(now, status.st_mtime_ns))
+    for copy in home.iterdir():
+        with suppress(FileNotFoundError):  # another run removes it, too
+            if copy.stat().st_atime_ns < now - _UNUSED:
+                copy.unlink()
+    return target
 
 
 # --- folders of programs

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from urllib.parse import unquote
 
 import click
 
-from tf_scheduler.cli.common.folders import folder_problem, pack_folder
+from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_only_copy
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     KERAS_2,
@@ -29,8 +30,8 @@ from tf_scheduler.convert.program import (
     scan,
 )
 from tf_scheduler.errors import JobError, OptionsError, Problem
-from tf_scheduler.model.digests import split_data
-from tf_scheduler.model.spec import ServiceSpec, Strategy
+from tf_scheduler.model.digests import DataFile, join_data, split_data
+from tf_scheduler.model.spec import ServiceSpec, Strategy, Uri
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
@@ -116,10 +117,23 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
         path = _local_path(section.get(name, ""), folder)
         if path is not None:
             section[name] = (pack_folder(path) if path.is_dir() else path).resolve().as_uri()
+    files = split_data(service.get("data", ""))
+    if any(_local_path(file.url, folder) for file in files):
+        is_own = service.get("user", getpass.getuser()) == getpass.getuser()
+        service["data"] = join_data(_with_local_copy(file, folder, is_own) for file in files)
     checkpoints = service.get("checkpoint_dir", "")
     if checkpoints and "://" not in checkpoints:
         service["checkpoint_dir"] = str(folder / Path(checkpoints).expanduser())
     return {**options, "service": service, "executor": executor}
+
+
+def _with_local_copy(file: DataFile, folder: Path, is_own: bool) -> DataFile:
+    """Link one copy of a file in all tasks; another user cannot read the copy."""
+    path = _local_path(file.url, folder)
+    if path is None or file.link or not is_own:
+        return file if path is None else replace(file, url=path.absolute().as_uri())
+    name = Uri(file.url, output_file=file.path).file_name
+    return replace(file, url=read_only_copy(path).as_uri(), path=name, link=True)
 
 
 def _local_path(url: str, folder: Path) -> Path | None:
@@ -188,17 +202,25 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
             problem = "is a folder; use a file" if section == "executor" else folder_problem(path)
             if problem:
                 yield Problem(f"{section}.{name}", f"{path}: {problem}")
-    for url, _ in split_data(options["service"]["data"]):
-        path = _local_path(url, folder)
+    for file in split_data(options["service"]["data"]):
+        path = _local_path(file.url, folder)
         if path is not None and not path.is_file():
-            yield Problem("service.data", f"{path}: file does not exist")
+            problem = "is a folder; use an archive" if path.is_dir() else "file does not exist"
+            yield Problem("service.data", f"{path}: {problem}")
 
 
 def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bool]]:
     """Yield missing files and programs; true: agents elsewhere cannot have them."""
+    service = options["service"]
+    named = {"service.job_url": [service["job_url"]], "service.data": [f.url for f in split_data(service["data"])]}
+    relative = {
+        (option, str(_local_path(url, folder)))
+        for option, urls in named.items()
+        for url in urls
+        if "://" not in url and not url.startswith("/")
+    }
     for problem in (*_missing_files(options, folder), *_missing_programs(options)):
-        value = str(options["service"][problem.path.removeprefix("service.")]) if "service." in problem.path else ""
-        yield problem, problem.path == "service.job_url" and "://" not in value and not value.startswith("/")
+        yield problem, (problem.path, problem.message.partition(": ")[0]) in relative
 
 
 def _missing_programs(options: Options) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
+from urllib.parse import unquote
 
 from tf_executor.contract import payload
 from tf_scheduler.core.placement.matching import Placement
@@ -85,6 +86,7 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
         cluster_flags=False,
         python="",
         fetch=(),
+        links={},
         unpack=(),
         digests={},
         pre="",
@@ -110,9 +112,11 @@ def _servers(
 
 
 def _files(spec: ServiceSpec) -> dict[str, Any]:
-    """Return the files to fetch, to check and to extract."""
-    names = () if spec.executor.agents_extract else tuple(uri.file_name for uri in spec.uris if uri.extract)
-    return {"fetch": spec.fetch, "unpack": names, "digests": spec.digests}
+    """Return the files to fetch, to link, to check and to extract."""
+    own = (uri for uri in spec.uris if uri.extract and (uri.link or not spec.executor.agents_extract))
+    links = {uri.file_name: unquote(uri.value.removeprefix("file://")) for uri in spec.uris if uri.link}
+    names = tuple(uri.file_name for uri in own)
+    return {"fetch": spec.fetch, "links": links, "unpack": names, "digests": spec.digests}
 
 
 def _program(program: Program | None) -> dict[str, Any]:

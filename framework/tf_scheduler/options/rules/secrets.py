@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import product
 from urllib.parse import urlsplit
 
 from tf_scheduler.errors import Problem
+from tf_scheduler.model.digests import split_data
 from tf_scheduler.model.secrets import parse_source
 from tf_scheduler.options.schema.fields import json_excerpt
 from tf_scheduler.options.schema.jobs import JOBS
@@ -16,8 +17,8 @@ from tf_scheduler.options.schema.values import Document, split_names
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Sections and options with the source of a credential of the scheduler.
 _CREDENTIALS = {"vault": ("token", "secret_id"), "mesos": ("secret",), "api": ("read_token", "write_token")}
-#: Names in the working directory that agent and executor use.
-_RESERVED = re.compile(r"(stdout|stderr|executor\.log)(\..*)?|\.tf_executor|\.python|.*\.pyz", re.DOTALL)
+#: Names in the working directory that agent and executor use; also for `service.data`.
+RESERVED_NAME = re.compile(r"(stdout|stderr|executor\.log)(\..*)?|\.tf_executor|\.python|.*\.pyz", re.DOTALL)
 #: Sections whose tasks may have volumes.
 _SECTIONS = (*JOBS, "tensorboard", "data_service")
 #: Folder for the output of programs.
@@ -69,15 +70,20 @@ def secret_sources_are_valid(options: Document) -> Iterator[Problem]:
 def secret_files_are_unused(options: Document) -> Iterator[Problem]:
     """Reject names of the sandbox and of the job's files, which would be overwritten."""
     service = options["service"]
-    addresses = (service["job_url"], *split_names(service["data"]))
-    job_files = {urlsplit(address).path.rstrip("/").rpartition("/")[2] for address in addresses} - {""}
+    files = [(service["job_url"], ""), *((file.url, file.path) for file in split_data(service["data"]))]
+    job_files = {path or urlsplit(url).path.rstrip("/").rpartition("/")[2] for url, path in files} - {""}
     for index, record in enumerate(options["secrets"]):
         file, first = record["file"], record["file"].partition("/")[0]
-        if _RESERVED.fullmatch(first) or file == _LOGS:
+        if RESERVED_NAME.fullmatch(first) or file == _LOGS:
             why = "the sandbox uses this name for content that is readable in Mesos and in the API"
             yield Problem(f"secrets.{index}.file", f"must not be {json_excerpt(file)}: {why}")
-        elif file and (first in job_files or file == service["job_path"]):
+        elif file and (_collides(file, job_files) or file == service["job_path"]):
             yield Problem(f"secrets.{index}.file", f"must not be {json_excerpt(file)}: the job has a file of this name")
+
+
+def _collides(file: str, others: Collection[str]) -> bool:
+    """Return whether a path is that, a folder of, or below the path of another file."""
+    return any(f"{file}/".startswith(f"{other}/") or other.startswith(f"{file}/") for other in others)
 
 
 def secret_sources_fit_destinations(options: Document) -> Iterator[Problem]:

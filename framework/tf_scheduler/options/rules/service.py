@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.digests import split_data
+from tf_scheduler.model.digests import DataFile, split_data
 from tf_scheduler.model.spec import Uri
 from tf_scheduler.options.schema.fields import json_excerpt
-from tf_scheduler.options.schema.values import Document, split_names
+from tf_scheduler.options.schema.values import Document
+
+from .secrets import RESERVED_NAME
 
 #: Service names of Marathon and DC/OS: lower-case words, dashes, folders.
 _NAME = re.compile(r"/?[a-z0-9]([a-z0-9-]*[a-z0-9])?(/[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
@@ -61,22 +63,44 @@ def job_name_needs_job_url(options: Document) -> Iterator[Problem]:
 
 
 def data_has_fetchable_urls(options: Document) -> Iterator[Problem]:
-    """Agents cache only files that they fetch themselves."""
-    for url in split_names(options["service"]["data"]):
-        if urlsplit(url).scheme not in ("http", "https", "ftp", "ftps", "file"):
+    """Agents cache only files that they fetch themselves; paths are for local runs."""
+    for url, link in ((file.url, file.link) for file in split_data(options["service"]["data"])):
+        if "://" in url and urlsplit(url).scheme not in ("http", "https", "ftp", "ftps", "file"):
             allowed = "must be URLs with the scheme http, https, ftp, ftps or file"
             yield Problem("service.data", f"{allowed}, not {json_excerpt(url)}")
+        elif "://" in url and link and not url.startswith("file:///"):
+            yield Problem("service.data", f"link needs a URL such as file:///mnt/mnist.npz, not {json_excerpt(url)}")
+
+
+def data_paths_are_in_working_directory(options: Document) -> Iterator[Problem]:
+    for file in split_data(options["service"]["data"]):
+        parts = _name(file).split("/")
+        if file.path and ({"", ".", ".."} & set(parts) or parts[0] == "~"):
+            why = "must be a path below the working directory, which is also `~`, such as .keras/datasets/mnist.npz"
+            yield Problem("service.data", f"{why}, not {json_excerpt(file.path)}")
+        elif RESERVED_NAME.fullmatch(parts[0]):
+            yield Problem("service.data", f"{json_excerpt(_name(file))}: Mesos and the executor use this name")
+
+
+def _name(file: DataFile) -> str:
+    return Uri(file.url, output_file=file.path).file_name
 
 
 def files_have_different_names(options: Document) -> Iterator[Problem]:
     """All are written to the sandbox; the same file twice does no harm."""
-    service, seen = options["service"], dict[str, tuple[str, str]]()
-    job = ((service["job_url"], service["job_sha256"].lower()),) if service["job_url"] else ()
-    for url, digest in (*job, *split_data(service["data"])):
-        name = Uri(url).file_name
-        if (other := seen.setdefault(name, (url, digest))) != (url, digest):
-            why = f"{json_excerpt(other[0])} and {json_excerpt(url)} have the same file name {json_excerpt(name)}"
-            yield Problem("service.data", f"{why}; names of the files of service.job_url and service.data must differ")
+    service, seen = options["service"], dict[str, DataFile]()
+    job = (DataFile(service["job_url"], service["job_sha256"].lower()),) if service["job_url"] else ()
+    rule = "names of the files of service.job_url and service.data must differ"
+    for file in (*job, *split_data(service["data"])):
+        name = _name(file)
+        if (other := seen.setdefault(name, file)) != file:
+            why = f"{json_excerpt(other.url)} and {json_excerpt(file.url)} have the same file name {json_excerpt(name)}"
+            yield Problem("service.data", f"{why}; {rule}")
+    for name in seen:
+        if inner := next((other for other in seen if other.startswith(f"{name}/")), ""):
+            yield Problem(
+                "service.data", f"{json_excerpt(name)} is a file, and a folder of {json_excerpt(inner)}; {rule}"
+            )
 
 
 def job_digest_needs_job_url(options: Document) -> Iterator[Problem]:
@@ -85,9 +109,13 @@ def job_digest_needs_job_url(options: Document) -> Iterator[Problem]:
 
 
 def digests_need_extraction_by_executor(options: Document) -> Iterator[Problem]:
-    """Mesos extracts an archive before anything could check its digest."""
-    service = options["service"]
-    if options["executor"]["extract"] == "mesos" and (service["job_sha256"] or "#sha256=" in service["data"]):
+    """Mesos extracts an archive before any check, and into the working directory."""
+    service, files = options["service"], split_data(options["service"]["data"])
+    if options["executor"]["extract"] != "mesos":
+        return
+    if inner := next((file.path for file in files if file.extract and not file.link and "/" in file.path), ""):
+        yield Problem("executor.extract", f"must be `executor`, or {json_excerpt(inner)} needs `extract`: false")
+    if service["job_sha256"] or any(file.digest for file in files):
         why = "must be `executor`, because service.job_sha256 or service.data has a digest, which Mesos does not check"
         yield Problem("executor.extract", why)
 

@@ -293,7 +293,7 @@ class IntegerList(OptionField[tuple[int, ...]]):
 
 
 class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
-    """A list of objects of one schema whose fields are texts.
+    """A list of objects of one schema; fields are texts, except in `service.data`.
 
     The mustache template of DC/OS can iterate over lists, but cannot render an object. Control characters separate the
     parts, so that no part may contain one.
@@ -310,7 +310,7 @@ class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
         if not isinstance(value, dict):
             raise mismatch("an object", value)
         loaded = self._loaded(value)
-        wrong = {name: [_ENDS] for name, item in loaded.items() if any(mark in item for mark in CONTROL)}
+        wrong = {name: [_ENDS] for name, item in loaded.items() if any(mark in str(item) for mark in CONTROL)}
         if wrong:
             raise ValidationError(wrong)
         return loaded

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, split_data
+import json
+from typing import Any
+
+from marshmallow import ValidationError
+
+from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, is_data_list, split_data
 from tf_scheduler.model.spec import Strategy
 
-from .fields import Boolean, Environment, Integer, OnUpdate, Seconds, Section, String, section
+from .fields import (
+    Boolean,
+    Environment,
+    Integer,
+    OnUpdate,
+    RecordList,
+    Seconds,
+    Section,
+    String,
+    mismatch,
+    section,
+)
 from .placement import NetworkOptions
 
 #: Default images of the original package: without GPUs, with GPUs, and those of its earlier releases. They contain
@@ -17,6 +33,40 @@ ORIGINAL_IMAGES = tuple(
 
 #: Before the name of a runtime of this machine, whose interpreter the option `python` means on the local cluster.
 RUNTIME_PREFIX = "runtime:"
+
+
+class DataRecord(Section):
+    """Schema of an entry of `service.data`."""
+
+    url = String("URL, or path in local runs.", required=True, non_empty=True, parse=split_data)
+    path = String("Path below the working directory; empty: the file's name.")
+    extract = Boolean("Extract an archive into its folder.", default=True)
+    link = Boolean("Link the agent's own file, for a file URL; do not copy it.")
+
+
+class DataFiles(String):
+    """Comma-separated URLs, or a list of `DataRecord`, which becomes JSON text.
+
+    Text with the list as JSON is the form for DC/OS, whose schema has one type per option.
+    """
+
+    records = RecordList(DataRecord, "")
+
+    def _deserialize(self, value: object, *args: Any, **options: Any) -> str:
+        if isinstance(value, str) and is_data_list(value):
+            try:
+                value = json.loads(value)
+                json.dumps(value, ensure_ascii=False).encode()  # Mesos requires UTF-8
+            except (ValueError, RecursionError) as error:
+                raise ValidationError(f"must be URLs, or a list of objects as JSON: {error}") from error
+        if isinstance(value, str):
+            return super()._deserialize(value, *args, **options)
+        if not isinstance(value, list):
+            raise mismatch('text or a list of {"url": ..., "path": ...}', value)
+        try:
+            return json.dumps(self.records.deserialize(value)) if value else ""
+        except ValidationError as error:  # omit its valid part, which is a list
+            raise ValidationError(error.messages) from error
 
 
 class ProgramOptions(Section):
@@ -46,13 +96,14 @@ class ProgramOptions(Section):
         pattern=DIGEST_PATTERN,
         expected=DIGEST_EXPECTED,
     )
-    data = String(
-        "URLs (http, https, ftp or file) of files to fetch into every task's working directory, separated by commas. "
-        "#sha256=DIGEST after a URL checks the file like service.job_sha256. Each agent fetches a file once and "
-        "caches it; archives are extracted. Empty: none.",
+    data = DataFiles(
+        "Files to fetch into every task's working directory: URLs (http, https, ftp or file) separated by commas, or "
+        "a list of objects with url, path (empty: the file's name), extract (default: true) and link (docs/jobs.md); "
+        "in DC/OS, write the list as text. #sha256=DIGEST after a URL checks the file like service.job_sha256. Each "
+        "agent fetches a file once and caches it; archives are extracted. Local runs also take paths. Empty: none.",
         update=OnUpdate.RESTART,
         parse=split_data,
-        examples=["http://example.com/data/mnist.tgz"],
+        examples=["http://example.com/data/mnist.tgz", [{"url": "mnist.npz", "path": ".keras/datasets/mnist.npz"}]],
         title="Data files",
     )
     data_cache = Boolean(
