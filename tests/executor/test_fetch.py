@@ -65,7 +65,7 @@ def finish(*unpack: str, **digests: str) -> int:
 def test_linked_archive_is_checked_and_extracted_into_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The check of digests before the fetch by the program's Python links the file, too."""
+    """The check of digests before the fetch links the file, too."""
     (tmp_path / "box").mkdir()
     monkeypatch.chdir(tmp_path / "box")
     archive = tmp_path / "a.zip"
@@ -78,11 +78,48 @@ def test_linked_archive_is_checked_and_extracted_into_its_folder(
     assert archive.samefile(tmp_path / "box" / "data" / "b.zip")
 
 
-def test_missing_linked_file_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert 1 == fetch.finish(json.dumps({"links": {"a": "/no/a"}, "unpack": [], "digests": {}}))
-    assert "cannot fetch /no/a: file does not exist on this agent\n" == capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def link(**links: str) -> int:
+    return fetch.finish(json.dumps({"links": links, "unpack": [], "digests": {}}))
+
+
+def test_files_and_folders_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    box, host = folders(tmp_path)
+    (host / "words").write_text("a")
+    monkeypatch.chdir(box)
+
+    assert 0 == link(**{"in/data": str(host), "words": str(host / "words")})
+    assert ["a", "a"] == [(box / name).read_text() for name in ("in/data/words", "words")]
+
+
+def folders(home: Path) -> tuple[Path, Path]:
+    """Return new folders: a sandbox, and one of the agent."""
+    box, host = home / "box", home / "host"
+    box.mkdir()
+    host.mkdir()
+    return box, host
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ({"data": "/no/a"}, "cannot fetch /no/a: does not exist on this agent"),
+        ({"stdout": "HOST"}, "cannot link stdout: stdout already exists"),
+        ({"stdout/data": "HOST"}, "already exists"),
+        ({"data": "HOST", "data/more/b": "HOST"}, "cannot link data/more/b: lies below another link"),
+        ({"data": "HOST", "data/b": "HOST"}, "cannot link data/b: lies below another link"),
+    ],
+)
+def test_impossible_link_changes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, links: dict[str, str], message: str
+) -> None:
+    """Neither of the task nor of the agent."""
+    box, host = folders(tmp_path)
+    (box / "stdout").write_text("printed")
+    monkeypatch.chdir(box)
+
+    assert 1 == link(**{name: target.replace("HOST", str(host)) for name, target in links.items()})
+    assert message in capsys.readouterr().err
+    assert ("printed", []) == ((box / "stdout").read_text(), list(host.iterdir()))
 
 
 def test_finish_extracts_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

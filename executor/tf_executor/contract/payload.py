@@ -105,7 +105,7 @@ class Payload:
 
     #: URLs to fetch into the sandbox that the agent's fetcher cannot (s3, gs, hdfs); archives are extracted.
     fetch: Sequence[str] = ()
-    #: Path in the sandbox -> absolute path of a file of the agent, to link; made before all else.
+    #: Path in the sandbox -> absolute path of a file or folder of the agent; linked before archives are extracted.
     links: Mapping[str, str] = field(default_factory=dict)
     #: Names of files that the agent has fetched into the sandbox: archives among them are extracted, in this order.
     unpack: Sequence[str] = ()

@@ -74,12 +74,21 @@ def finish(files: str) -> int:
 
 
 def _link(path: Path, target: str) -> None:
-    """Link a file of this machine; the earlier check of digests may have linked it."""
-    if not Path(target).is_file():
-        raise OSError(f"cannot fetch {target}: file does not exist on this agent")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.is_symlink():
+    """Link a file or folder, unless the earlier check of digests has linked it.
+
+    Raises OSError, also for a path below another link, which would change the target's folder.
+    """
+    if not Path(target).exists():
+        raise OSError(f"cannot fetch {target}: does not exist on this agent")
+    if path.is_symlink() and os.readlink(path) == target:
+        return
+    if path.parent.resolve() != Path.cwd() / path.parent:
+        raise OSError(f"cannot link {path}: lies below another link")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise OSError(f"cannot link {path}: {error.filename2 or error.filename} already exists") from error
 
 
 def _sha256(path: Path) -> str:

@@ -318,6 +318,8 @@ class ExecutorSpec:
     sha256: str = ""
     #: Whether agents extract archives instead of the executor.
     agents_extract: bool = False
+    #: Whether the executor links volumes into the working directory instead of the agents mounting them.
+    links_volumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

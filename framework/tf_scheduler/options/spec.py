@@ -15,6 +15,7 @@ from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, th
 from .schema.fields import parse_ulimits
 from .schema.jobs import JOBS
 from .schema.placement import READ_ONLY
+from .schema.scheduler import LINK
 from .schema.service import ORIGINAL_IMAGES
 from .schema.values import Document, parse_constraints, split_names
 
@@ -230,6 +231,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
             new_privileges=executor["new_privileges"],
             sha256=executor["sha256"].lower(),
             agents_extract=executor["extract"] == "mesos",
+            links_volumes=executor["volumes"] == LINK,
         ),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),

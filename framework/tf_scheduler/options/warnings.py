@@ -14,6 +14,8 @@ from .load import data_has_addresses
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, default_strategy, names_program
+from .schema.placement import READ_ONLY
+from .schema.scheduler import LINK
 from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX
 from .schema.values import Document, split_names
 from .spec import image_of, secrets_of
@@ -179,6 +181,14 @@ def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[
             yield Problem(path, f"torchrun {alone[0].strip()} does not wait for the other tasks; omit this argument")
 
 
+def linked_volumes_are_writable(_: Document, options: Document) -> Iterator[Problem]:
+    if options["executor"]["volumes"] == LINK:
+        for index, record in enumerate(options["volumes"]):
+            if record["mode"] == READ_ONLY:
+                message = "RO is not enforced: the volume is a link, and tasks may write to"
+                yield Problem(f"volumes.{index}.mode", f"{message} {record['host_path']}")
+
+
 def agents_without_executor_login(_: Document, options: Document) -> Iterator[Problem]:
     delivered = any(secret.reference is None for secret in secrets_of(options))
     if delivered and options["secret_delivery"]["executor_authentication"] == "optional":
@@ -221,6 +231,7 @@ _LOCAL_RULES: tuple[_Rule, ...] = (
     strategy_is_guessed,
     checkpoint_dir_has_other_scheme,
     torchrun_trains_separate_models,
+    linked_volumes_are_writable,
 )
 _RULES: tuple[_Rule, ...] = (
     *_LOCAL_RULES,

@@ -34,15 +34,37 @@ def test_local_cluster_rejects_container_options(tmp_path: Path, monkeypatch: py
         "service": {"command": "true", "virtual_network_enabled": True, "gpu_tf_image": "mine"},
         "worker": {"count": 1, "image": "tensorflow/tensorflow"},
         "gpu_worker": {"count": 0},
-        "volumes": [{"host_path": "/mnt", "container_path": "data"}],
     }
     (tmp_path / "options.json").write_text(json.dumps(document))
 
     with pytest.raises(OptionsError) as caught:
         load_options(tmp_path / "options.json")
 
-    paths = ["worker.image", "service.virtual_network_enabled", "volumes"]
+    paths = ["worker.image", "service.virtual_network_enabled"]
     assert paths == [problem.path for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "expected"),
+    [
+        ("HERE", "data", ""),
+        ("HERE", "HERE/", ""),
+        ("HERE", "/data", "volumes.0.container_path: must be a path below the working directory, such as data, or"),
+        ("HERE/missing", "data", "volumes.0.host_path: HERE/missing: does not exist on this machine"),
+    ],
+)
+def test_volumes_are_links(tmp_path: Path, host: str, path: str, expected: str) -> None:
+    """A cluster's file runs, also with the defaults of the form.
+
+    What no link can do is refused before the run.
+    """
+    here = str(tmp_path)
+    volumes = [{"host_path": host.replace("HERE", here), "container_path": path.replace("HERE", here)}]
+    sections = {"worker": {"count": 1}, "executor": {"volumes": "mesos"}, "volumes": volumes}
+    document = {"service": {"strategy": "independent", "command": "true"}, **sections}
+    with pytest.raises(OptionsError) if expected else nullcontext() as caught:
+        assert "link" == check_options(document, tmp_path)["executor"]["volumes"]
+    assert (str(caught.value) if caught else "").startswith(expected.replace("HERE", here))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Fetched files in whole runs on a real Mesos: digests, and who extracts archives."""
+"""Files in whole runs on a real Mesos: digests, extraction, linked volumes."""
 
 import hashlib
 import json
@@ -107,7 +107,7 @@ print(open(".keras/datasets/words.zip", "rb").read(2), os.listdir(".keras/datase
 
 
 def test_six_tasks_share_one_copy_of_local_data(run_files, tmp_path: Path, web) -> None:
-    """Records: paths of their own, with and without extraction, of a path, a file URL and a web server."""
+    """Records with a path, of a local path, a file URL and a web server."""
     size = 48 << 20
     (tmp_path / "train.py").write_text(DATA_PROGRAM)
     (tmp_path / "big.bin").write_bytes(os.urandom(1 << 20) * 48)
@@ -170,3 +170,39 @@ def test_mesos_extracts_if_chosen(run_files, web, cluster) -> None:
 
     assert 0 == code, text
     assert [False, True] == extracted_by_agent(cluster, executor)
+
+
+def with_volumes(folder: Path, command: str, *volumes: dict[str, str]) -> Path:
+    path: Path = options(folder, command, **ALONE, executor={"volumes": "mesos"})
+    path.write_text(json.dumps({**json.loads(path.read_text()), "volumes": volumes}))
+    return path
+
+
+def test_volumes_are_linked(run, tmp_path: Path, cluster) -> None:
+    """A cluster's file runs on a laptop, where Mesos refuses volumes."""
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "words").write_text("a b")
+    linked = {"host_path": str(host), "container_path": "in/data", "mode": "RO"}
+    path = with_volumes(
+        tmp_path,
+        f"cp in/data/words {host}/copy && readlink in/data",
+        linked,
+        {"host_path": str(host), "container_path": str(host)},
+    )
+
+    code, out, err = run("local", "run", path, "--dir", cluster.directory)
+
+    assert 0 == code, out + err
+    assert f"volumes.0.mode: RO is not enforced: the volume is a link, and tasks may write to {host}" in err
+    assert ("a b", f"    worker-0 | {host}") == ((host / "copy").read_text(), out.splitlines()[1])
+
+
+def test_missing_volume_never_launches(run, tmp_path: Path, cluster) -> None:
+    before = len(executors(cluster))
+    path = with_volumes(tmp_path, "true", {"host_path": str(tmp_path / "none"), "container_path": "data"})
+
+    code, _, err = run("local", "run", path, "--dir", cluster.directory)
+
+    assert (1, before) == (code, len(executors(cluster)))
+    assert f"volumes.0.host_path: {tmp_path / 'none'}: does not exist on this machine" in err

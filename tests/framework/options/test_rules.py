@@ -169,6 +169,11 @@ BROKEN = {
         {"volumes": [{"host_path": "/a/../b", "container_path": "a"}]},
         "volumes.0.host_path: must be an absolute path without '..', not \"/a/../b\"",
     ),
+    "linked_volumes_are_valid": (
+        {"executor": {"volumes": "link"}, "volumes": [{"host_path": "/mnt/a", "container_path": "/data"}]},
+        "volumes.0.container_path: must be a path below the working directory, such as data, or the host_path "
+        '"/mnt/a", not "/data": volumes are linked, not mounted (executor.volumes)',
+    ),
     "destinations_are_unique": (
         {"secrets": [{"source": "a", "env": "A", "jobs": "worker"}, {"source": "b", "env": "A"}]},
         "secrets.1: duplicate A of worker: already set by secrets.0",
@@ -268,6 +273,16 @@ def test_rule_reports_broken_document(rule) -> None:
         (
             {"volumes": [{"host_path": "/a", "container_path": "../a"}]},
             "volumes.0.container_path: must be a path without '.' and '..', either absolute or below",
+        ),
+        (
+            {
+                "executor": {"volumes": "link"},
+                "volumes": [
+                    {"host_path": "/a", "container_path": "data/"},
+                    {"host_path": "/b", "container_path": "data/b"},
+                ],
+            },
+            'volumes.1.container_path: must be a path outside of the other volumes, not "data/b"',
         ),
         (
             {

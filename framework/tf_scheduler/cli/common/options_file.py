@@ -35,14 +35,15 @@ from tf_scheduler.model.spec import ServiceSpec, Strategy, Uri
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
+from tf_scheduler.options.schema.scheduler import LINK
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 from tf_scheduler.options.spec import image_of, to_spec
 from tf_scheduler.options.warnings import find_local_warnings
 from tf_scheduler.package.sources import PACKAGE_FOLDER
 from tf_scheduler.zipapp_builder import build_bundle
 
-#: Options whose defaults need the hosts or the containers of DC/OS.
-_DCOS_DEFAULTS = ("mesos.master", "scheduler.containerized", "scheduler.state")
+#: Options whose defaults need the hosts, the containers or the isolators of DC/OS.
+_DCOS_DEFAULTS = ("mesos.master", "scheduler.containerized", "scheduler.state", "executor.volumes")
 #: Resources of the check job's tasks, less than the package's defaults.
 _SMALL_TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 #: Seconds that Mesos keeps the tasks of a local run whose command was killed: no scheduler will return.
@@ -180,7 +181,7 @@ def _local_defaults(document: Options) -> Mapping[str, Mapping[str, Any]]:
     user, gpus = {"user": getpass.getuser()}, {} if can_check_gpus() else {"gpu_check": False}
     return {
         "service": {**user, "python": sys.executable, "failover_timeout": FAILOVER_TIMEOUT, **program},
-        "executor": {"url": build_bundle().as_uri(), "python": sys.executable},
+        "executor": {"url": build_bundle().as_uri(), "python": sys.executable, "volumes": LINK},
         **{section: {**gpus, **small} for section in JOBS},
     }
 
@@ -207,6 +208,10 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
         if path is not None and not path.is_file():
             problem = "is a folder; use an archive" if path.is_dir() else "file does not exist"
             yield Problem("service.data", f"{path}: {problem}")
+    for index, record in enumerate(options["volumes"]):
+        path = Path(record["host_path"])
+        if path.is_absolute() and not path.exists():
+            yield Problem(f"volumes.{index}.host_path", f"{path}: does not exist on this machine")
 
 
 def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bool]]:
@@ -278,7 +283,7 @@ def _invalid_user(options: Options) -> Iterator[Problem]:
 
 
 def _unsupported_isolation(options: Options) -> Iterator[Problem]:
-    """Reject images, networks and mounts, which need a prepared Mesos machine."""
+    """Reject images and networks, which need a prepared Mesos machine."""
     service = options["service"]
     has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
     for section, gpus in has_gpus.items():
@@ -286,8 +291,6 @@ def _unsupported_isolation(options: Options) -> Iterator[Problem]:
             yield Problem(f"{section}.image", f"`{image}`: the local cluster cannot run images; omit this option")
     if service["virtual_network_enabled"]:
         yield Problem("service.virtual_network_enabled", "the local cluster has only the network of this machine")
-    if options["volumes"]:
-        yield Problem("volumes", "the local cluster cannot mount volumes; tasks use the folders of this machine")
 
 
 # --- program

@@ -55,7 +55,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         log_dir=spec.checkpoint_dir,
         strategy=spec.strategy.value,
         cluster_flags=job.cluster_flags,
-        **_files(spec),
+        **_files(spec, job),
         pre=job.hooks.pre,
         post=job.hooks.post,
         hook_timeout=job.hooks.timeout,
@@ -111,12 +111,18 @@ def _servers(
     return {"readiness": record.address if answers else "", "rendezvous": meets, "rendezvous_hosts": hosts}
 
 
-def _files(spec: ServiceSpec) -> dict[str, Any]:
+def _files(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
     """Return the files to fetch, to link, to check and to extract."""
     own = (uri for uri in spec.uris if uri.extract and (uri.link or not spec.executor.agents_extract))
-    links = {uri.file_name: unquote(uri.value.removeprefix("file://")) for uri in spec.uris if uri.link}
+    files = {uri.file_name: unquote(uri.value.removeprefix("file://")) for uri in spec.uris if uri.link}
+    links = {**files, **(_links(job) if spec.executor.links_volumes else {})}
     names = tuple(uri.file_name for uri in own)
     return {"fetch": spec.fetch, "links": links, "unpack": names, "digests": spec.digests}
+
+
+def _links(job: JobSpec) -> Mapping[str, str]:
+    """Return link -> target of volumes; those at their host path need none."""
+    return {item.container_path: item.host_path for item in job.volumes if not item.container_path.startswith("/")}
 
 
 def _program(program: Program | None) -> dict[str, Any]:
@@ -249,7 +255,7 @@ def _launch(
         kill_grace=job.kill_grace,
         payload=payload.encode(),
         image=job.image,
-        volumes=job.volumes,
+        volumes=() if spec.executor.links_volumes else job.volumes,
         network=spec.network,
         max_completion_time=None if record.is_placeholder else job.max_completion_time,
         references={} if record.is_placeholder else secret_tokens.references(spec, job),

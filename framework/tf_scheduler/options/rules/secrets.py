@@ -12,6 +12,7 @@ from tf_scheduler.model.digests import split_data
 from tf_scheduler.model.secrets import parse_source
 from tf_scheduler.options.schema.fields import json_excerpt
 from tf_scheduler.options.schema.jobs import JOBS
+from tf_scheduler.options.schema.scheduler import LINK
 from tf_scheduler.options.schema.values import Document, split_names
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -153,3 +154,18 @@ def volume_paths_are_valid(options: Document) -> Iterator[Problem]:
         if {".", ".."} & set(path.split("/")) or not path.strip("/"):
             expected = "a path without '.' and '..', either absolute or below the working directory"
             yield Problem(f"volumes.{index}.container_path", f"must be {expected}, not {json_excerpt(path)}")
+
+
+def linked_volumes_are_valid(options: Document) -> Iterator[Problem]:
+    """The executor, which may not be root, can link only below the working directory."""
+    links = options["volumes"] if options["executor"]["volumes"] == LINK else []
+    for index, record in enumerate(links):
+        path, host = record["container_path"], record["host_path"]
+        expected = ""
+        if path.startswith("/") and path.rstrip("/") != host.rstrip("/"):
+            expected = f"a path below the working directory, such as data, or the host_path {json_excerpt(host)}"
+        elif any(path.startswith(f"{other['container_path'].rstrip('/')}/") for other in links if other is not record):
+            expected = "a path outside of the other volumes"
+        if expected:
+            why = "volumes are linked, not mounted (executor.volumes)"
+            yield Problem(f"volumes.{index}.container_path", f"must be {expected}, not {json_excerpt(path)}: {why}")

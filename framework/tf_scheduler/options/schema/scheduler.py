@@ -6,6 +6,9 @@ from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN
 
 from .fields import NEXT_LAUNCH_ONLY, Boolean, Cores, Integer, OnUpdate, Section, String
 
+#: Value of executor.volumes: links in place of mounts.
+LINK = "link"
+
 
 class SchedulerSection(Section):
     cpus = Cores("CPUs of the scheduler.", 0.5, maximum=64.0)
@@ -58,6 +61,13 @@ class ExecutorSection(Section):
         "executor",
         choices=("executor", "mesos"),
         title="Extract archives with",
+    )
+    volumes = String(
+        "How tasks get their volumes. mesos: the agents mount them, with the isolator filesystem/linux. link: the "
+        "executor links a container_path below the working directory to the host_path, and RO is not enforced. Local "
+        f"runs link them. {NEXT_LAUNCH_ONLY}",
+        "mesos",
+        choices=("mesos", LINK),
     )
     python = String("Python interpreter of the executor on the agents (3.8 or newer).", "python3", non_empty=True)
     cpus = Cores("CPUs of each executor.", 0.1, maximum=64.0)

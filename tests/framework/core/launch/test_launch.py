@@ -149,6 +149,14 @@ def test_new_privileges_are_forbidden_by_default() -> None:
     assert not payload().new_privileges
 
 
+def test_linked_volumes_are_not_mounted() -> None:
+    """Agents without filesystem/linux refuse mounts; a host path needs no link."""
+    volumes = [{"host_path": "/mnt/a", "container_path": "in/a"}, {"host_path": "/mnt/b", "container_path": "/mnt/b"}]
+
+    assert {} == payload(volumes=volumes).links
+    assert {"in/a": "/mnt/a"} == payload(volumes=volumes, executor={"volumes": "link"}).links
+
+
 def test_minimal_spec_has_minimal_payload() -> None:
     """Empty defaults everywhere."""
     spec = a_spec()
