@@ -27,6 +27,8 @@ CURVES = "curves"
 SCHEMA = 1
 #: Maximum tasks, and points of each: about 100 kB in all, a tenth of ZooKeeper's limit.
 MAX_TASKS, MAX_POINTS = 16, 128
+#: Maximum tasks whose curves are stored with metrics: at most about 20 kB each.
+MAX_METRIC_TASKS = 4
 #: Maximum launches whose last progress is stored, about 150 bytes each without metrics.
 MAX_LAUNCHES = 1000
 _FIELDS = ("time", "step", "loss", "steps_per_second")
@@ -39,6 +41,8 @@ def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[T
     """Return the write of curves and progress; curves with a loss take precedence."""
     names = sorted(curves, key=lambda name: (not any(point.loss is not None for point in curves[name].points), name))
     tasks = {name: _fields(curves[name]) for name in names[:MAX_TASKS]}
+    for name in [name for name in names[:MAX_TASKS] if tasks[name]["metrics"]][MAX_METRIC_TASKS:]:
+        tasks[name]["metrics"] = {}
     launches = sorted(progress)[:MAX_LAUNCHES]
     last = {launch: [_number(getattr(progress[launch], name)) for name in _LAST] for launch in launches}
     more = {launch: _more(progress[launch]) for launch in launches}
@@ -80,12 +84,20 @@ def _fields(curve: TrainingCurve) -> dict[str, Any]:
     every = max(1, math.ceil(len(curve.points) / MAX_POINTS))
     points = (*curve.points[:-1:every], *curve.points[-1:])
     rows = [[_number(getattr(point, name)) for name in _FIELDS] for point in points]
+    names = dict.fromkeys(name for point in points for name in point.metrics)
+    metrics = {name: [_number(point.metrics.get(name)) for point in points] for name in names}
     # Later points keep the same distance.
-    return {"stride": curve.stride * every, "points": rows}
+    return {"stride": curve.stride * every, "points": rows, "metrics": metrics}
 
 
 def _curve(fields: dict[str, Any]) -> TrainingCurve:
-    return TrainingCurve(tuple(_progress(_FIELDS, values) for values in fields["points"]), int(fields["stride"]))
+    points = [_progress(_FIELDS, values) for values in fields["points"]]
+    # Earlier schedulers stored no metrics.
+    for name, values in fields.get("metrics", {}).items():
+        for index, value in enumerate(values[: len(points)]):
+            if value is not None:
+                points[index] = replace(points[index], metrics={**points[index].metrics, name: value})
+    return TrainingCurve(tuple(points), int(fields["stride"]))
 
 
 def _progress(names: Sequence[str], values: Sequence[Any]) -> Progress:
