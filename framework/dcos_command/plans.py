@@ -1,4 +1,4 @@
-"""`plan ...`: show and control the plans, their phases and steps."""
+"""`plan ...`, `pod ...`: show and control plans, phases and steps, and pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path
-from .command import Command, CommandArgument, CommandOption, Fetch, Params, get, show_message, show_names
+from .command import Command, CommandArgument, CommandOption, Fetch, Params, get, show_json, show_message, show_names
 from .errors import UsageError
 from .output import Line, Renderable, Table, Word, dim, status_word
 
@@ -106,6 +106,40 @@ def _control(words: str, help_text: str, verb: str, *aliases: str) -> Command:
     return Command(words, help_text, plan_command(verb), show_message, (_PLAN, PHASE, STEP), aliases=aliases)
 
 
+# --- pod
+
+
+def _show_pod_status(answer: Mapping[str, Any], params: Params) -> Renderable:
+    pods = [answer] if params.get("pod") else [pod for kind in answer["pods"] for pod in kind["instances"]]
+    rows = [
+        (pod["name"], task["name"], status_word(task["status"]), task["id"]) for pod in pods for task in pod["tasks"]
+    ]
+    yield Table(("pod", "task", "status", "id"), rows, empty="There are no pods yet.")
+
+
+def _pod_command(verb: str) -> Fetch:
+    def send(service: ServiceClient, params: Params) -> Any:
+        return service.post(api_path("pod", params["pod"], verb), list(params.get("task") or ()) or None)
+
+    return send
+
+
+_POD = CommandArgument("pod", "pod", help="Name of the pod.", example="worker-0")
+_ANY_POD = CommandArgument("pod", "pod", required=False, help="Name of the pod.", example="worker-0")
+_POD_TASKS = CommandOption("task", "Select only this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
+
+
+def _pod_control(verb: str, help_text: str, done: str, **more: Any) -> Command:
+    def show(answer: Mapping[str, Any], _params: Params) -> Renderable:
+        if "pod" not in answer:  # it was done before; the message is the scheduler's
+            yield Line((answer["message"],))
+            return
+        tasks = "" if answer["tasks"] == [answer["pod"]] else f": {', '.join(answer['tasks']) or 'no task'}"
+        yield Line((f"{answer['pod']} {done}{tasks}",))
+
+    return Command(f"pod {verb}", help_text, _pod_command(verb), show, (_POD,), **more)
+
+
 COMMANDS = (
     Command("plan list", "List the plans.", get("plans"), show_names, sdk_json=True),
     Command(
@@ -136,4 +170,27 @@ COMMANDS = (
     _control("plan resume", "Resume after a pause, or start the next canary.", "continue", "plan continue"),
     _control("plan restart", "Restart a plan, phase or step with its tasks.", "restart", "plan force-restart"),
     _control("plan force-complete", "Mark a plan, phase or step as complete.", "forceComplete", "plan force"),
+    Command("pod list", "List the pods.", get("pod"), show_names, sdk_json=True),
+    Command(
+        "pod status", "List the tasks of a pod, or of all pods.", get("pod/{pod}/status"), _show_pod_status, (_ANY_POD,)
+    ),
+    Command("pod info", "Show TaskInfo and TaskStatus of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
+    _pod_control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),
+    _pod_control(
+        "replace",
+        "Release a pod's resources and launch the pod elsewhere.",
+        "is replaced",
+        confirm="Release the resources of {pod}?",
+        examples=("worker-0 --yes",),
+    ),
+    _pod_control(
+        "pause", "Stop a pod, but keep its resources.", "is paused", options=(_POD_TASKS,), aliases=("debug pod pause",)
+    ),
+    _pod_control(
+        "resume",
+        "Launch a paused pod's program again.",
+        "is resumed",
+        options=(_POD_TASKS,),
+        aliases=("debug pod resume",),
+    ),
 )

@@ -1,4 +1,4 @@
-"""`status`, `list`, `open`, `tasks`, `why`, `pod`: show services, control tasks."""
+"""`status`, `list`, `open`, `tasks`, `why`, `cp`: show services and tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
 from .client import ServiceClient, api_path
-from .command import SERVICE, Command, CommandArgument, CommandOption, Fetch, Params, get, show_json, show_names
+from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
 from .service import format_duration, format_number
@@ -159,7 +159,7 @@ def _open_page(answer: Mapping[str, Any], params: Params) -> Renderable:
             yield "no browser can be started; open the address yourself"
 
 
-# --- tasks, why, cluster, pod
+# --- tasks, why, cluster
 
 
 def _show_tasks(answer: Mapping[str, Any], _params: Params) -> Renderable:
@@ -234,21 +234,6 @@ def _show_cluster(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
         for task in answer["tasks"]
     ]
     yield Table(("task", "address", "agent", "generation"), rows, empty="No task has been launched yet.")
-
-
-def _show_pod_status(answer: Mapping[str, Any], params: Params) -> Renderable:
-    pods = [answer] if params.get("pod") else [pod for kind in answer["pods"] for pod in kind["instances"]]
-    rows = [
-        (pod["name"], task["name"], status_word(task["status"]), task["id"]) for pod in pods for task in pod["tasks"]
-    ]
-    yield Table(("pod", "task", "status", "id"), rows, empty="There are no pods yet.")
-
-
-def _pod_command(verb: str) -> Fetch:
-    def send(service: ServiceClient, params: Params) -> Any:
-        return service.post(api_path("pod", params["pod"], verb), list(params.get("task") or ()) or None)
-
-    return send
 
 
 # --- cp
@@ -359,20 +344,6 @@ def _show_copy(answer: Mapping[str, Any], _params: Params) -> Renderable:
 _ANY_TASK = CommandArgument("task", "task", required=False, help="Name of a task.", example="worker-0")
 _SOURCE = CommandArgument("source", help="TASK:PATH, in the task's working directory.", example="worker-0:model")
 _HERE = CommandArgument("here", help="New file or folder, or folder to copy into.", example=".")
-_POD = CommandArgument("pod", "pod", help="Name of the pod.", example="worker-0")
-_ANY_POD = CommandArgument("pod", "pod", required=False, help="Name of the pod.", example="worker-0")
-_TASKS = CommandOption("task", "Select only this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
-
-
-def _control(verb: str, help_text: str, done: str, **more: Any) -> Command:
-    def show(answer: Mapping[str, Any], _params: Params) -> Renderable:
-        if "pod" not in answer:  # it was done before; the message is the scheduler's
-            yield Line((answer["message"],))
-            return
-        tasks = "" if answer["tasks"] == [answer["pod"]] else f": {', '.join(answer['tasks']) or 'no task'}"
-        yield Line((f"{answer['pod']} {done}{tasks}",))
-
-    return Command(f"pod {verb}", help_text, _pod_command(verb), show, (_POD,), **more)
 
 
 COMMANDS = (
@@ -402,23 +373,4 @@ COMMANDS = (
     Command("why", "Show why tasks are pending.", _why, _show_why, (_ANY_TASK,)),
     Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),
     Command("cp", "Copy a file or folder of a task to this machine.", _copy, _show_copy, (_SOURCE, _HERE)),
-    Command("pod list", "List the pods.", get("pod"), show_names, sdk_json=True),
-    Command(
-        "pod status", "List the tasks of a pod, or of all pods.", get("pod/{pod}/status"), _show_pod_status, (_ANY_POD,)
-    ),
-    Command("pod info", "Show TaskInfo and TaskStatus of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
-    _control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),
-    _control(
-        "replace",
-        "Release a pod's resources and launch the pod elsewhere.",
-        "is replaced",
-        confirm="Release the resources of {pod}?",
-        examples=("worker-0 --yes",),
-    ),
-    _control(
-        "pause", "Stop a pod, but keep its resources.", "is paused", options=(_TASKS,), aliases=("debug pod pause",)
-    ),
-    _control(
-        "resume", "Launch a paused pod's program again.", "is resumed", options=(_TASKS,), aliases=("debug pod resume",)
-    ),
 )
