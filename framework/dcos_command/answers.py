@@ -149,6 +149,7 @@ _SHAPES: Sequence[tuple[str, Shape]] = (
     ("POST cosmos/service/describe", _DESCRIPTION),
     ("POST cosmos/service/update", {}),
     ("POST package/render", {"marathonJson": {"env?": {}}}),
+    ("POST package/install", {"appId": str}),
     ("POST package/uninstall", {"results": [{"appId": str}]}),
     ("GET v1/tf/overview", _OVERVIEW),
     ("GET v2/apps", {"apps": [{"id": str, "labels?": {}}]}),

@@ -43,7 +43,7 @@ INTERRUPTED = 130
 _COMPLETION_TIMEOUT = 2.0  # seconds
 #: Sections of the top-level help.
 HELP_SECTIONS: Mapping[str, Collection[str]] = {
-    "Train": ("try", "list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
+    "Train": ("try", "submit", "list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
     "Change": ("update", "pod", "plan", "uninstall"),
     "Look": ("tasks", "why", "events", "health", "endpoints", "cluster", "describe", "config", "cp", "debug"),
     "Make": (
@@ -55,7 +55,7 @@ _HABITS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("ps", "jobs", "ls"), ("list", "tasks")),
     "get": ("list", "status"),
     **dict.fromkeys(("stop", "kill", "delete", "rm"), ("cancel", "uninstall")),
-    **dict.fromkeys(("run", "start", "create", "apply"), ("try", "local run", "local install")),
+    **dict.fromkeys(("run", "start", "create", "apply"), ("try", "submit", "local run")),
     **dict.fromkeys(("top", "info", "show"), ("status", "progress")),
     "log": ("logs",),
     "watch": ("progress", "wait"),
@@ -302,7 +302,7 @@ def _run(command: Command, program: CliProgram, options: ServiceOptions, params:
             raise
         program.screen().show((json.dumps(ended, indent=2),) if as_json else command.show_ended(ended, params))
         return command.exit_code(ended)
-    return perform(command, service, params, program.screen(), as_json=as_json)
+    return perform(command, service, {**params, "name": options.name}, program.screen(), as_json=as_json)
 
 
 def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:

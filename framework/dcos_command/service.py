@@ -131,17 +131,19 @@ _EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 4}
 _UNDECIDED = 5
 
 
-def _exit_code(answer: Mapping[str, Any]) -> int:
+def result_code(answer: Mapping[str, Any]) -> int:
+    """Exit code of a command that shows a job's result."""
     return _EXIT_CODES.get(answer["verdict"], _UNDECIDED)
 
 
-def _final_result(service: ServiceClient) -> Any:
+def final_result(service: ServiceClient) -> Any:
     """Result of the job; None while it is not decided."""
     answer = service.get(api_path("tf", "result"))
     return None if answer["verdict"] is None else answer
 
 
-def _show_result(answer: Mapping[str, Any], _params: Params) -> Renderable:
+def show_result(answer: Mapping[str, Any], _params: Params) -> Renderable:
+    """How the job has ended, and why."""
     if answer["verdict"] is None:
         return (Line((Word("no result yet", "wait"),)),)
     return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
@@ -167,7 +169,7 @@ def _wait(service: ServiceClient, params: Params) -> Any:
     has_answered, limit = False, params.get("timeout")
     while True:
         try:
-            answer = _final_result(service) or (_first_step(service) if params.get("for") == "training" else None)
+            answer = final_result(service) or (_first_step(service) if params.get("for") == "training" else None)
             has_answered, answered = True, time.monotonic()
         except UnreachableError:
             # The scheduler of a local run exits with its job.
@@ -189,7 +191,7 @@ def _first_step(service: ServiceClient) -> Any:
 
 def _show_wait(answer: Mapping[str, Any], params: Params) -> Renderable:
     if "step" not in answer:
-        return _show_result(answer, params)
+        return show_result(answer, params)
     return (Line((Word("training", "good"), f": {answer['task']} is at step {format_number(answer['step'])}")),)
 
 
@@ -370,17 +372,17 @@ COMMANDS = (
         "Show the training progress, updated live on a terminal.",
         get("tf/progress", points=str(_CURVE_WIDTH)),
         show_progress,
-        poll_until=_final_result,
-        show_last=_show_result,
-        exit_code=lambda answer: _exit_code(answer) if "verdict" in answer else 0,
+        poll_until=final_result,
+        show_last=show_result,
+        exit_code=lambda answer: result_code(answer) if "verdict" in answer else 0,
     ),
     Command(
         "result",
         "Show how the training ended; the exit code tells it.",
         get("tf/result"),
-        _show_result,
-        exit_code=_exit_code,
-        show_ended=_show_result,
+        show_result,
+        exit_code=result_code,
+        show_ended=show_result,
     ),
     Command(
         "wait",
@@ -394,8 +396,8 @@ COMMANDS = (
             ),
             CommandOption("for", "Wait for this.", choices=("result", "training"), default="result"),
         ),
-        exit_code=lambda answer: 0 if "step" in answer else _exit_code(answer),
-        show_ended=_show_result,
+        exit_code=lambda answer: 0 if "step" in answer else result_code(answer),
+        show_ended=show_result,
         examples=("", "mnist --timeout 3600", "--for training"),
     ),
     Command(

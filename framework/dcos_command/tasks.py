@@ -1,4 +1,4 @@
-"""`status`, `list`, `open`, `tasks`, `why`, `cp`: show services and tasks."""
+"""`submit`, `status`, `list`, `open`, `tasks`, `why`, `cp`: jobs, services, tasks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import sys
 import time
 import webbrowser
 from base64 import b64decode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from getpass import getuser
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
-from .client import ServiceClient, api_path
+from .client import PACKAGE, ServiceClient, api_path, installation_of
 from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
-from .output import Line, Renderable, Table, Word, dim, local_time, status_word
-from .service import format_duration, format_number
+from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
+from .service import format_duration, format_number, result_code, show_result
+from .update import read_document, relative_job_url
 
 _NOT_FOUND = 404
 TASK = CommandArgument("task", "task", help="Name of the task.", example="worker-0")
@@ -157,6 +158,108 @@ def _open_page(answer: Mapping[str, Any], params: Params) -> Renderable:
         yield f"page: {answer['page']}"
         if graphical and not params.get("print") and not webbrowser.open(answer["page"]):
             yield "no browser can be started; open the address yourself"
+
+
+# --- submit
+
+_POLL_SECONDS, _LINE_SECONDS = 0.5, 10.0
+
+
+def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Apply each SECTION.OPTION=VALUE; return the options, and (setting, problem).
+
+    VALUE is JSON, else a text. A path may name an environment variable: service.environment.LR=0.1.
+    """
+    changed, wrong = json.loads(json.dumps(document)), []
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        *sections, name = path.split(".")
+        if not (equals and sections and name and all(sections)):
+            wrong.append((f"--set {setting}", "expected SECTION.OPTION=VALUE, such as worker.count=4"))
+            continue
+        level = changed
+        for section in sections:
+            below = level.setdefault(section, {})
+            if section == _ENVIRONMENT and isinstance(below, list):  # the form of Cosmos
+                below = level[section] = {entry["name"]: entry["value"] for entry in below}
+            if not isinstance(below, dict):
+                wrong.append((f"--set {setting}", f"`{section}` is not an object in the options file"))
+                break
+            level = below
+        else:
+            level[name] = text if sections[-1] == _ENVIRONMENT else _json_or_text(text)
+    return changed, wrong
+
+
+_ENVIRONMENT = "environment"
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _submit(service: ServiceClient, params: Params) -> Any:
+    """Install the service through Cosmos; unless detached, follow it to its result."""
+    document = params.get("document")
+    if document is None:
+        names = [f"service.name={json.dumps(params['name'])}"] if params.get("name") else []
+        document, wrong = with_settings(read_document(params["file"]), [*params["set"], *names])
+        if wrong:
+            raise CommandError("\n".join(f"{setting}: {why}" for setting, why in wrong))
+    if url := relative_job_url(document):
+        raise CommandError(
+            f"service.job_url: `{url}`: agents cannot read files of this machine; copy it to a web server "
+            f"or a shared folder and use its URL, or run it here: dcos-tensorflow local run {params['file']}"
+        )
+    client, body = replace(service, direct=False), {"packageName": PACKAGE, "options": document}
+    try:
+        installed = client.cosmos("package.install", "package/install", body, "v2")
+    except RefusedError as error:
+        if error.http_status != _NOT_FOUND:
+            raise
+        hint = f"a scheduler runs one job, which `{params['program']} update start` changes"
+        raise CommandError(f"{client.cluster.url} is not the address of a DC/OS; {hint}") from error
+    client = replace(client, name=installed["appId"].strip("/"))
+    answer = {"service": client.name, "page": page_of(client)}
+    if params.get("detach"):
+        return answer
+    Screen(sys.stderr).show(_show_submitted(answer, params))
+    return {**answer, **_follow(client)}
+
+
+def _show_submitted(answer: Mapping[str, Any], params: Params) -> Renderable:
+    """Name and page of a submitted job; its result, unless detached."""
+    if "verdict" in answer:
+        yield from show_result(answer, params)
+        yield f"to remove the service: {params['program']} --name {answer['service']} uninstall"
+        return
+    yield f"submitted {answer['service']}"
+    yield f"page: {answer['page']}"
+
+
+def _follow(service: ServiceClient) -> Mapping[str, Any]:
+    """Print a line at each change and every 10 s; return the result of the job.
+
+    Raise CommandError if the service is removed meanwhile.
+    """
+    screen, shown, due = Screen(sys.stderr), "", 0.0
+    while True:
+        try:
+            overview = _overview(service)
+            word, text = overview["activity"], _training(_trainer(overview)) or overview.get("detail") or ""
+        except UnreachableError:  # the scheduler is starting or restarting
+            overview, word, text = {}, "waiting", installation_of(service).last_failure(finished=False)
+            if text is None:
+                raise CommandError(f"{service.name} was removed before its job has ended") from None
+        if overview.get("verdict"):
+            return {"verdict": overview["verdict"], "reason": overview["reason"]}
+        if word != shown or time.monotonic() > due:
+            shown, due = word, time.monotonic() + _LINE_SECONDS
+            screen.show((f"{service.name}  {word.upper()}  {text}".rstrip(),))
+        time.sleep(_POLL_SECONDS)
 
 
 # --- tasks, why, cluster
@@ -346,7 +449,23 @@ _SOURCE = CommandArgument("source", help="TASK:PATH, in the task's working direc
 _HERE = CommandArgument("here", help="New file or folder, or folder to copy into.", example=".")
 
 
+_FILE = CommandArgument("file", help="Options file.", example="options.json")
+#: Submits to DC/OS.
+SUBMIT = Command(
+    "submit",
+    "Submit a job, and follow it to its end.",
+    _submit,
+    _show_submitted,
+    (_FILE,),
+    (
+        CommandOption("detach", "Return when the job is submitted.", "flag"),
+        CommandOption("set", "Change an option, such as worker.count=4.", "texts", metavar="PATH=VALUE"),
+    ),
+    exit_code=lambda answer: result_code(answer) if "verdict" in answer else 0,
+    examples=("options.json", "options.json --detach --set worker.count=4"),
+)
 COMMANDS = (
+    SUBMIT,
     Command(
         "status",
         "Show training, tasks, reasons for waiting and events.",

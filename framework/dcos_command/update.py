@@ -232,17 +232,22 @@ def _preview_start(service: ServiceClient, params: Params) -> tuple[Renderable, 
     return (*_relative_path_notice(options), *lost, *effects), {"present": present, "wanted": options}
 
 
-def _relative_path_notice(options: Options) -> Renderable:
+def relative_job_url(options: Options) -> str:
+    """`service.job_url` if it is a relative path, which only local runs can use."""
     section = options.get("service")
     url = section.get("job_url") if isinstance(section, Mapping) else None
-    if isinstance(url, str) and url and "://" not in url and not url.startswith("/"):
+    return url if isinstance(url, str) and "://" not in url and not url.startswith("/") else ""
+
+
+def _relative_path_notice(options: Options) -> Renderable:
+    if url := relative_job_url(options):
         yield f"notice: service.job_url: {url}: agents need an address, such as https://...; only local runs use a path"
 
 
 def _requested_options(params: Params) -> Options:
     if not params.get("options") and not params.get("package_version"):
         raise UsageError("nothing to update: pass --options FILE or --package-version VERSION")
-    options: Options = _document(params["options"]) if params.get("options") else {}
+    options: Options = read_document(params["options"], "--options ") if params.get("options") else {}
     return options
 
 
@@ -255,8 +260,9 @@ def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderabl
     return (*lost, f"Roll back to configuration {selected}:", *effects), more
 
 
-def _document(file: str) -> Any:
-    name = "--options `-` (standard input)" if file == "-" else f"--options {file}"
+def read_document(file: str, label: str = "") -> Any:
+    """Read a JSON object; `-`: from standard input. Raise CommandError."""
+    name = f"{label}`-` (standard input)" if file == "-" else f"{label}{file}"
     try:
         document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -384,7 +390,7 @@ def _cancel(service: ServiceClient, params: Params) -> Any:
         if time.monotonic() > deadline:
             raise CommandError(f"{service.name} still runs after {params['timeout']} s; it is being stopped")
         time.sleep(_POLL_SECONDS)
-    return {**result, "service": service.name}
+    return {"service": service.name, **result}
 
 
 def _show_cancel(answer: Mapping[str, Any], params: Params) -> Renderable:

@@ -160,6 +160,24 @@ def test_second_install_of_a_service_is_refused(service, dcos, options) -> None:
     assert (1, "Package is already installed\n") == (result.returncode, result.stderr)
 
 
+def test_submitted_job_is_followed_to_its_result(service, dcos, options) -> None:
+    """As by `package install`; a second one is refused; `wait` knows it."""
+    job = {"name": "once", "strategy": "independent", "command": "true"}
+    path = options({"service": job, "worker": {"count": 3, **SMALL}, "parameter_server": {"count": 0}})
+    try:
+        result = dcos("tensorflow", "submit", path, "--set", "worker.count=1")
+        assert (0, True) == (result.returncode, result.stdout.startswith("succeeded: ")), result.stderr
+        assert "submitted once" in result.stderr
+        assert 1 == dcos("tensorflow", "submit", path, "--detach").returncode
+        assert succeeded(dcos("tensorflow", "--name=once", "wait")).startswith("succeeded: ")
+        assert ["worker-0"] == [
+            task["name"]
+            for task in json.loads(succeeded(dcos("tensorflow", "--name=once", "tasks", "--json")))["tasks"]
+        ]
+    finally:
+        dcos("tensorflow", "--name=once", "uninstall", "--yes")
+
+
 def test_marathon_shows_the_app(service, dcos) -> None:
     """One task, healthy by its health check; its environment is that of the options."""
     wait_until(lambda: " 1/1 " in dcos("marathon", "app", "list").stdout.replace("1/1    1/1", " 1/1 "))

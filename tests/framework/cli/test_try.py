@@ -128,6 +128,18 @@ def test_nothing_is_written_for_wrong_arguments(invoke, folder: Path, arguments:
     assert [] == list(Path().iterdir())
 
 
+def test_settings_are_stored(attempt, invoke, folder: Path) -> None:
+    """So that the file repeats the run; nothing is written for wrong ones."""
+    options, _ = attempt("", "--set", "worker.mem=64", "--set", "service.environment.LR=0.1")
+
+    assert (64, "0.1") == (options["worker"]["mem"], options["service"]["environment"]["LR"])
+    Path("mnist-try.json").unlink()
+    code, _, error = invoke("try", folder / "train.py", "--set", "worker.men=64", "--set", "x")
+    assert (1, []) == (code, list(Path().iterdir()))
+    assert "worker.men: unknown option; did you mean `mem`?" in error
+    assert "--set x: expected" in error
+
+
 @pytest.mark.mesos
 def test_program_with_a_package_runs(run, folder: Path) -> None:
     """With its arguments; the stored options run again."""

@@ -1,26 +1,40 @@
-"""Commands `local install` and `local uninstall`: services on a local cluster."""
+"""`submit`, `local install`, `local uninstall`: jobs and services in background."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
-from dcos_command.client import client_at
-from dcos_command.main import DEFAULT_SERVICE, IntRange
+from dcos_command.client import PACKAGE, URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
+from dcos_command.errors import CommandError, report_as_json
+from dcos_command.execute import perform
+from dcos_command.main import DEFAULT_SERVICE, IntRange, common_options, service_options
+from dcos_command.tasks import SUBMIT, page_of, with_settings
+from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
+from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import load_document, load_options
-from tf_scheduler.cli.local_run.discovery import PROGRAM
+from tf_scheduler.cli.common.options_file import load_document, load_options, read_bytes
+from tf_scheduler.cli.common.output import echo_json, screen
+from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
-from tf_scheduler.errors import JobError, NotRunningError
+from tf_scheduler.errors import JobError, NotRunningError, Problem
+from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
 
-from .local import directory_option, find_cluster
-from .run import adapt_sizes, notice_of_gpus
+from .local import directory_option, find_cluster, prepare, settings_option
+from .run import adapt_sizes, notice_of_gpus, print_errors, run
 
 
 @click.command()
@@ -97,3 +111,113 @@ def _selected(services: list[InstalledService], name: str, everything: bool) -> 
         names = ", ".join(f"/{service.id}" for service in selected)
         raise JobError(f"several services are installed: {names}; name one of them, or use --all")
     return selected
+
+
+# --- submit
+
+_POLL_SECONDS = 0.1
+
+
+@click.command()
+@examples("submit options.json", "submit options.json --detach --set worker.count=4", "submit options.json --local")
+@click.argument("options", type=click.Path(path_type=Path, readable=False), metavar="FILE")
+@click.option("--detach", is_flag=True, help="Return when the job is submitted.")
+@settings_option
+@click.option("--local", "here", is_flag=True, help="Run on this machine, even if a DC/OS is attached.")
+@directory_option
+@click.pass_context
+def submit(
+    context: click.Context,
+    /,
+    options: Path,
+    detach: bool,
+    settings: tuple[str, ...],
+    here: bool,
+    directory: Path,
+    **params: Any,
+) -> None:
+    """Submit a job, and follow it to its end.
+
+    FILE is an options file. The job runs on the DC/OS of --url or of `dcos cluster setup`, else on this machine, as by
+    `local run`. With --detach, the command prints name and page of the job, which continues without this command.
+
+    Exit code: 0, or that of the job; 1 if it is refused.
+    """
+    prepare(context)
+    selected = service_options(context.ensure_object(dict), params)
+    settings = (*settings, *([f"service.name={json.dumps(selected.name)}"] if selected.name else []))
+    as_json = params["as_json"] or bool(context.ensure_object(dict).get("as_json"))
+    dcos = None if here else _find_dcos(selected)
+    if dcos is not None:
+        with print_errors(as_json), report_as_json(as_json, sys.stdout):
+            document, wrong = with_settings(parse(read_bytes(options), str(options)), settings)
+            resolve(document, more_rules=[lambda _: (Problem(*each) for each in wrong), program_is_named])
+            values = {"file": str(options), "document": as_lists(document), "detach": detach}
+            sys.exit(perform(SUBMIT, dcos, values, screen(), as_json=as_json))
+    elif detach:
+        paths = [str(options.absolute()), "--dir", str(directory.absolute())]
+        changes = (part for setting in settings for part in ("--set", setting))
+        _run_in_background(["local", "run", *paths, *changes], as_json=as_json)
+    else:
+        context.invoke(run, options=options, settings=settings, directory=directory, as_json=as_json)
+
+
+submit.params += common_options()
+
+
+def _find_dcos(selected: ServiceOptions) -> ServiceClient | None:
+    """Return a client of the DC/OS of --url, else the attached one; None: none."""
+    if url := selected.url or os.environ.get(URL_VARIABLE, ""):
+        return with_token(client_at(url, PACKAGE, os.environ, PROGRAM), selected.token, os.environ)
+    try:
+        cluster = attached_cluster(os.environ)
+    except CommandError:
+        return None
+    return with_token(ServiceClient(cluster, PACKAGE, program=PROGRAM), selected.token, os.environ)
+
+
+def _run_in_background(arguments: Sequence[str], *, as_json: bool) -> None:
+    """Start a `local run` that outlives this process; return when its page answers.
+
+    Its notices and errors until then are printed. Exits with its exit code if it has ended.
+    """
+    folder = state_home() / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=".submitted-", dir=folder)
+    with Path(name).open(errors="replace") as output:
+        # Not in the user's folder, whose modules Python would prefer to its own.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tf_scheduler", *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+        try:
+            while (started := background_run(process.pid, os.environ)) is None and process.poll() is None:
+                _relay(output)
+                time.sleep(_POLL_SECONDS)  # the standard library cannot await a file
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+        finally:
+            os.close(descriptor)
+            _relay(output)
+    if started is None:
+        if as_json:
+            echo_json({"error": {"code": "failed", "message": Path(name).read_text(errors="replace").strip()}})
+        Path(name).unlink()
+        sys.exit(process.returncode)
+    client, run_folder = started
+    Path(name).rename(run_folder.logs / "run.log")
+    answer = {"service": client.name, "page": page_of(client)}
+    screen().show((json.dumps(answer, indent=2),) if as_json else SUBMIT.show(answer, {}))
+
+
+def _relay(output: TextIO) -> None:
+    """Print new lines of a run, but the address of its page."""
+    for line in output.readlines():
+        if not line.startswith("page: "):
+            click.echo(line, nl=False, err=True)

@@ -62,6 +62,15 @@ directory_option = click.option(
 )
 
 
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change an option, such as worker.count=4.",
+)
+
+
 @click.group(cls=LazyGroup, later=_LAZY_COMMANDS)
 @click.pass_context
 def local(context: click.Context) -> None:

@@ -18,12 +18,13 @@ from typing import Any
 import click
 
 from dcos_command.main import FloatRange, IntRange
+from dcos_command.tasks import with_settings
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
+from tf_scheduler.cli.common.options_file import can_check_gpus, check_options, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor
 from tf_scheduler.cli.local_run.follow import (
     StopMonitor,
@@ -40,7 +41,7 @@ from tf_scheduler.cli.local_run.view import ALL, LEADER, OutputFollower
 from tf_scheduler.convert.program import strategy_named
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
-from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
+from tf_scheduler.errors import JobError, NotRunningError, Problem, SchedulerError
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.reasons import AgentRejected
@@ -48,7 +49,7 @@ from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_th
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Strategy, TaskSpec
 from tf_scheduler.model.state import Verdict
 
-from .local import clean_up_on_signals, directory_option, prepare
+from .local import clean_up_on_signals, directory_option, prepare, settings_option
 from .options import new_options
 
 #: Amount of a resource that an agent's specification omits: the agent detects it itself.
@@ -260,7 +261,7 @@ def _value(text: str) -> Value:
 
 
 @click.command()
-@examples("local run examples/digits/options.json", "local run options.json --timeout 600 --report run.html")
+@examples("local run examples/digits/options.json", "local run options.json --set worker.count=4 --timeout 600")
 @click.argument("options", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--agents",
@@ -276,8 +277,10 @@ def _value(text: str) -> Value:
 @click.option("--follow", "followed", metavar="TASK", default="", help="Also print output: of TASK, `leader` or `all`.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
 @click.option("--note", default="", metavar="TEXT", help="A note for the history, such as 'lr 0.1'.")
+@settings_option
 def run(
     options: Path,
+    settings: tuple[str, ...],
     agents: Path | None,
     directory: Path,
     timeout: float | None,
@@ -294,21 +297,21 @@ def run(
     A second Ctrl-C exits immediately.
     """
     with ExitStack() as stack:
-        stack.enter_context(_print_errors(as_json))
+        stack.enter_context(print_errors(as_json))
         check_page(page)
         running = LocalCluster.running(directory)
         first_port = 0 if running else stack.enter_context(port_block())
         stack.enter_context(clean_up_on_signals())
         problems: list[str] = []
         with _collect(problems):
-            spec = load_options(options)
+            spec = load_options(options, settings)
             _check_followed(followed, spec)
         with _collect(problems):
             specs = _agents(agents, running, first_port)
         if problems:
             raise JobError("\n".join(problems))
         notice_of_gpus(spec, specs)
-        document, spec = adapt_sizes(load_document(options), spec, specs, fit=fit)
+        document, spec = adapt_sizes(load_document(options, settings), spec, specs, fit=fit)
         check_feasible(spec, specs)
         job = _Job(spec, document, timeout, as_json, verbose, followed, page, note)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
@@ -331,7 +334,7 @@ def _collect(problems: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _print_errors(as_json: bool) -> Iterator[None]:
+def print_errors(as_json: bool) -> Iterator[None]:
     """With --json, print errors to standard output too, in the form of the API."""
     try:
         yield
@@ -414,12 +417,14 @@ def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
 @click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
 @click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
 @click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")
+@settings_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @json_switch("Print the result as one JSON object.")
 @click.pass_context
 def try_(
     context: click.Context,
     program: Path,
+    settings: tuple[str, ...],
     workers: int | None,
     ps: int | None,
     strategy: str,
@@ -434,16 +439,19 @@ def try_(
     prepare(context)
     chosen = strategy_named(strategy) if strategy else None
     made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
-    service = made.document["service"]
+    document, wrong = with_settings(made.document, settings)
+    if settings:
+        check_options(document, Path(), [Problem(*each) for each in wrong])
+    service = document["service"]
     reason = "as requested"
     if chosen is None:
         reason = f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
     click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
     for notice in made.notices:
         click.echo(f"notice: {notice}", err=True)
-    if service["strategy"] == Strategy.INDEPENDENT.value and made.document["worker"]["count"] > 1:
+    if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:
         click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
-    path = _save_attempt(made.document)
+    path = _save_attempt(document)
     click.echo(f"to repeat: dcos-tensorflow local run {path}", err=True)
     context.invoke(run, options=path, as_json=as_json)
 

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 import click
 
+from dcos_command.tasks import with_settings
 from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_only_copy
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
@@ -86,9 +87,9 @@ def _without_dcos_defaults(document: Options) -> dict[str, Any]:
     return kept
 
 
-def load_document(path: Path) -> dict[str, Any]:
-    """Return the document of a valid options file, see `localized`."""
-    return localized(parse(read_bytes(path), str(path)), path.parent)
+def load_document(path: Path, settings: Collection[str] = ()) -> dict[str, Any]:
+    """Return the document of a valid options file with `--set`, see `localized`."""
+    return localized(with_settings(parse(read_bytes(path), str(path)), settings)[0], path.parent)
 
 
 def localized(document: Options, folder: Path) -> dict[str, Any]:
@@ -144,22 +145,23 @@ def _local_path(url: str, folder: Path) -> Path | None:
     return folder / Path(url).expanduser() if url and "://" not in url else None
 
 
-def load_options(path: Path) -> ServiceSpec:
-    """Return the spec of an options file. Raises OptionsError with all problems.
+def load_options(path: Path, settings: Collection[str] = ()) -> ServiceSpec:
+    """Return the spec of an options file, changed by `settings` (--set).
 
-    Default user and interpreter are those of this process. Paths are relative to the file. Prints notices on standard
-    error.
+    Raises OptionsError with all problems. Default user and interpreter are those of this process. Paths are relative to
+    the file. Prints notices on standard error.
     """
-    document = parse(read_bytes(path), str(path))
-    options = check_options(document, path.parent)
+    document, wrong = with_settings(parse(read_bytes(path), str(path)), settings)
+    options = check_options(document, path.parent, [Problem(*each) for each in wrong])
     for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
         click.echo(f"notice: {notice}", err=True)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
 
 
-def check_options(document: Options, folder: Path) -> Options:
+def check_options(document: Options, folder: Path, wrong: Collection[Problem] = ()) -> Options:
     """Resolve options for this machine. Raises OptionsError with all problems."""
     rules = (
+        lambda _: iter(wrong),
         lambda options: _missing_files(options, folder),
         _missing_programs,
         _missing_commands,

@@ -96,6 +96,14 @@ def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
         yield service
 
 
+def background_run(pid: int, environment: Mapping[str, str]) -> tuple[ServiceClient, RunFolder] | None:
+    """Return the local run of a process; None until its API responds."""
+    for service in _local_services(environment):
+        if isinstance(service.run, LocalRun) and service.run.process.pid == pid:
+            return service, RunFolder(service.run.folder)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class LocalRun:
     """A `local run` of this user: its folder, and its process."""

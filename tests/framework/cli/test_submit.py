@@ -1,0 +1,96 @@
+"""`submit` on this machine, and `--set`, on a real Mesos."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobs import PATIENCE, options, wait_for
+from kit.waiting import wait_until
+
+#: Waits until a file exists, then exits with the code in it.
+PROGRAM = "touch {go}.$TASK_NAME; until [ -e {go} ]; do sleep 0.1; done; echo step 3/10; exit $(cat {go})"
+SETTINGS = ("worker.cont=4", "foo", "service.name=5")
+
+
+@pytest.fixture
+def go(home, tmp_path: Path) -> Path:
+    """Without DC/OS."""
+    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
+    home.pop("SSH_CONNECTION", None)
+    return tmp_path / "go"
+
+
+@pytest.fixture
+def job(go: Path, run, tmp_path: Path):
+    """Options of a job that ends when the test says so, or at its end."""
+    yield options(tmp_path, PROGRAM.format(go=go), restart={"max_failures": 0})
+    if "small" in run("list")[1]:
+        run("cancel", "small", "--yes")
+
+
+@pytest.mark.mesos
+def test_detached_job_is_commanded_by_its_name(run, job: Path, go: Path) -> None:
+    """As a job that another terminal shows."""
+    code, out, err = run("submit", job, "--detach", "--set", "worker.count=1")
+
+    assert 0 == code, err
+    name, page = out.splitlines()
+    assert "submitted small" == name
+    wait_for(Path(f"{go}.worker-0"))
+    assert not Path(f"{go}.worker-1").exists()
+    assert page == run("open", "small", "--print")[1].strip()
+    assert "small" == run("list")[1].splitlines()[1].split()[0]
+    assert run("status", "small")[1].startswith("small  ")
+    assert 124 == run("wait", "small", "--timeout", "0")[0]
+    go.write_text("3")
+    assert 1 == run("wait", "small")[0]
+    assert "worker-0 | step 3/10" in run("logs", "--run", "last")[1]
+    assert 1 == run("result", "--name", "small")[0]
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_detached_job_survives_its_terminal(start, run, home, job: Path, go: Path, number: signal.Signals) -> None:
+    """All processes of the terminal get the signal, while `submit` still waits."""
+    runs = Path(home["XDG_STATE_HOME"]) / "dcos-tensorflow" / "runs"
+    submitting = start("submit", job, "--detach")
+    wait_until(lambda: any(runs.glob("small-*")), "the job has not started")
+    os.killpg(submitting.pid, number)
+    submitting.communicate(timeout=PATIENCE)
+    wait_for(Path(f"{go}.worker-0"), Path(f"{go}.worker-1"))
+
+    assert (0, "small: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
+    assert 4 == run("wait", "small")[0]
+
+
+@pytest.mark.mesos
+@pytest.mark.parametrize("code", [0, 1])
+def test_submit_follows_as_local_run(run, job: Path, go: Path, code: int) -> None:
+    """With the exit code of the job; without a DC/OS."""
+    go.write_text(str(code))
+
+    found, out, err = run("submit", job, "--json")
+
+    assert (code, "small") == (found, json.loads(out)["service"]), err
+
+
+@pytest.mark.parametrize("command", [("submit", "--detach"), ("submit",), ("local", "run")])
+def test_wrong_settings_are_reported_together(run, job: Path, go: Path, command: tuple[str, ...]) -> None:
+    """With those of the file; nothing starts."""
+    code, out, err = run(*command, job, *(f"--set={each}" for each in SETTINGS), "--json")
+
+    assert 1 == code
+    for problem in ("worker.cont: unknown option", "--set foo: expected SECTION.OPTION", "service.name: must be text"):
+        assert problem in err
+        assert problem in json.loads(out)["error"]["message"]
+
+
+def test_missing_file_is_refused(run, go: Path) -> None:
+    for flags in ((), ("--detach",)):
+        code, out, err = run("submit", go, *flags)
+        assert (1, "", f"{go}: No such file or directory\n") == (code, out, err)
