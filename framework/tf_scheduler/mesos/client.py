@@ -20,10 +20,9 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 
 from . import decode, encode
-from .agent_flags import read_flags
 from .decode import explain_acl_error, sanitize_text
 from .neighbours import NeighbourWatch, shares_secrets
-from .offer_gate import OfferGate
+from .offer_gate import OfferGate, read_flags
 from .outbox import DecodeEvent, Outbox, QueuedCall
 from .registration import LostFrameworks, check_registration, find_filter
 

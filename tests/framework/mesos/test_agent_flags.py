@@ -12,8 +12,8 @@ import pytest
 from kit.certificates import Certificates
 from kit.http_server import HttpServer, QuietHandler
 from mesos_client.credentials import BasicCredentials, Tls
-from tf_scheduler.mesos import agent_flags
-from tf_scheduler.mesos.agent_flags import AgentFlagsError, authenticates_executors, read_flags
+from tf_scheduler.mesos import offer_gate
+from tf_scheduler.mesos.offer_gate import AgentFlagsError, authenticates_executors, read_flags
 
 CREDENTIALS = BasicCredentials("tf", "password")
 FLAGS = {"authenticate_http_executors": "true", "work_dir": "/var/lib/mesos"}
@@ -96,7 +96,7 @@ def test_only_true_flag_authenticates(flags: dict[str, str], expected: bool) -> 
 
 def test_answer_that_arrives_byte_by_byte_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timeout of a socket starts again with each byte, also of the head."""
-    monkeypatch.setattr(agent_flags, "_ANSWER_TIMEOUT", 0.3)
+    monkeypatch.setattr(offer_gate, "_ANSWER_TIMEOUT", 0.3)
     end = threading.Event()
 
     class Slow(QuietHandler):

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tf_scheduler.mesos import offer_gate
-from tf_scheduler.mesos.agent_flags import AgentFlagsError
-from tf_scheduler.mesos.offer_gate import OfferGate
+from tf_scheduler.mesos.offer_gate import AgentFlagsError, OfferGate
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.offer import ExecutorLogin, Offer
 
