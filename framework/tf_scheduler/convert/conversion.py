@@ -152,7 +152,7 @@ def _of_yaml(documents: list[Any], source: str) -> JobFile:
     every = [inner for one in documents for inner in _unpacked(one)]
     jobs = [one for one in every if isinstance(one, dict) and str(one.get("kind")) in _JOB_KEYS]
     if len(every) == 1 and not jobs and is_options_document(every[0]):
-        return JobFile(JobFileKind.BETA, every[0])
+        raise OptionsError(f"{source} holds options; as JSON: `dcos-tensorflow options init --from {source}`")
     if len(jobs) != 1:
         kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
         other = next((f"a job of kind {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
@@ -228,6 +228,8 @@ def convert_job_file(
     if job.kind is not JobFileKind.BETA:
         for section in _COUNTED:
             options.setdefault(section, {}).setdefault("count", 0)
+        if not any(options.get(section, {}).get("count", 0) for section in JOBS):
+            raise InvalidConversionError([Problem("", f"{source} starts no tasks")], (*job.notes, *notes))
         notes += _strategy(options, strategy)
     notes += adapt(options)
     options = as_lists(options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tf_scheduler.model.spec import CleanupPolicy, Strategy
 from tf_scheduler.options.schema.jobs import JOBS
@@ -19,23 +19,22 @@ _OF_CLUSTERS = (
     *("service_account", "service_account_secret", "virtual_network_enabled", "virtual_network_name"),
 )
 _IMAGES = ("tf_image", "gpu_tf_image", "image")
-_ARCHIVE = (".zip", ".tgz", ".tar.gz", ".tar", ".tar.bz2", ".tar.xz")
 _SCRIPT = re.compile(r"(?<![\w./~-])[\w./~-]+\.py\b")
 _PYTHON = re.compile(r"(?<!\S)(?:\S*/)?python[\d.]*(?=\s)")
 _FOLDER = re.compile(r"^cd ('[^']*'|\S+) && ")
 
 
 def localize(
-    options: Options, program: str, url: str, fits: Callable[[Options], bool], source: str = ""
+    options: Options, programs: Collection[str], url: str, fits: Callable[[Options], bool], source: str = ""
 ) -> tuple[list[Note], Libraries]:
     """Change converted options in place; return notes, and the needed libraries.
 
-    `program`: file name of the program, and `url` its path; empty if unknown. `source`: its text. `fits`: whether this
-    machine can run the job.
+    `programs`: Python files of the program, relative to its folder, and `url` its path; empty if unknown. `source`: its
+    text. `fits`: whether this machine can run the job.
     """
     images, notes = list(_take_images(options)), list(_omit(options))
     notes += [*_drop_gpus(options), *_shrink(options, fits)]
-    notes += _use_program(options, program, url)
+    notes += _use_program(options, programs, url)
     needed = needed_libraries(images, source, is_torch=options["service"].get("strategy") == Strategy.PYTORCH_DDP.value)
     return [*notes, *_use_legacy_keras(options, needed, source)], needed
 
@@ -43,12 +42,13 @@ def localize(
 def missing_programs(options: Options, exists: Callable[[str], bool]) -> list[str]:
     """Return the program files of commands that only the images have, or `command`."""
     service = options.get("service", {})
-    if service.get("job_url") and "://" not in service["job_url"]:
-        return []
+    # Other files are in the program's folder.
+    prefix = "/" if service.get("job_url") and "://" not in service["job_url"] else ""
     sections = [options[section] for section in JOBS if options.get(section, {}).get("count", 0)]
     commands = [section.get("command") or service.get("command", "") for section in sections]
-    files = [file for command in commands for file in _SCRIPT.findall(command) if not exists(file)]
-    return list(dict.fromkeys([*([] if all(commands) else ["command"]), *files]))
+    scripts = [file for command in commands for file in _SCRIPT.findall(command) if file.startswith(prefix)]
+    files = [file for file in scripts if not exists(file)]
+    return list(dict.fromkeys([*([] if prefix or all(commands) else ["command"]), *files]))
 
 
 def _take_images(options: Options) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _take_images(options: Options) -> Iterator[str]:
 
 
 def _omit(options: Options) -> Iterator[Note]:
-    service = options["service"]
+    service = options.setdefault("service", {})
     omitted: Options = {name: options.pop(name) for name in ("volumes", "secrets") if name in options}
     omitted |= {f"service.{name}": service.pop(name) for name in _OF_CLUSTERS if name in service}
     for section in JOBS:
@@ -79,9 +79,9 @@ def _drop_gpus(options: Options) -> Iterator[Note]:
         options["worker"] = {**moved, **worker, "count": worker.get("count", 0) + count}
     for section in JOBS:
         if gpus := options.get(section, {}).pop("gpus", 0):
-            yield Note(
-                f"{section}.gpus", f"{gpus} omitted: a local run has no GPUs to spare; add it if this machine has"
-            )
+            yield Note(f"{section}.gpus", f"{gpus} omitted: tasks use CPUs only; set it again if this machine has GPUs")
+            if "nccl" in options[section].get("command", ""):
+                yield Note(f"{section}.command", "the backend nccl needs GPUs; use gloo on CPUs")
 
 
 def _shrink(options: Options, fits: Callable[[Options], bool]) -> Iterator[Note]:
@@ -105,31 +105,38 @@ def _shrink(options: Options, fits: Callable[[Options], bool]) -> Iterator[Note]
             yield Note(section, f"reduced to fit this machine: {', '.join(changes)}")
 
 
-def _use_program(options: Options, program: str, url: str) -> Iterator[Note]:
+def _use_program(options: Options, programs: Collection[str], url: str) -> Iterator[Note]:
     service = options["service"]
-    if program:
+    if url:
         if "job_url" in service:
             yield Note("service.job_url", f"{service['job_url']} replaced by {url}")
         service["job_url"] = url
-    is_archive = program.endswith(_ARCHIVE)
     for section in ("service", *JOBS):
         if command := options.get(section, {}).get("command"):
-            options[section]["command"] = changed = _local_command(command, "" if is_archive else program)
+            options[section]["command"] = changed = _local_command(command, programs)
             if changed != command:
                 yield Note(f"{section}.command", f"`{command}` became `{changed}`")
     has_own = all(options[section].get("command") for section in JOBS if options.get(section, {}).get("count", 0))
-    if program and not is_archive and not has_own:
-        service.setdefault("command", f"python {command_line([program])}")
+    if len(programs) == 1 and not has_own:
+        service.setdefault("command", f"python {command_line([*programs])}")
 
 
-def _local_command(command: str, program: str) -> str:
+def _local_command(command: str, programs: Collection[str]) -> str:
     """Replace paths of the image: the interpreter, the working directory, the program."""
     local = _PYTHON.sub("python", _FOLDER.sub("", command))
-    scripts = dict.fromkeys(_SCRIPT.findall(local))
-    same = [script for script in scripts if posixpath.basename(script) == program]
-    for script in same or (scripts if program and len(scripts) == 1 else ()):
+    scripts = list(dict.fromkeys(_SCRIPT.findall(local)))
+    same = {script: program for script in scripts if (program := _own(script, programs))}
+    if not same and len(programs) == len(scripts) == 1:
+        same = {scripts[0]: next(iter(programs))}
+    for script, program in same.items():
         local = local.replace(script, command_line([program]))
     return local
+
+
+def _own(script: str, programs: Collection[str]) -> str:
+    """Return the program with the longest common end of the path, or empty."""
+    parts = posixpath.normpath(script).split("/")
+    return next((path for each in range(len(parts)) if (path := "/".join(parts[each:])) in programs), "")
 
 
 def _use_legacy_keras(options: Options, needed: Libraries, source: str) -> Iterator[Note]:

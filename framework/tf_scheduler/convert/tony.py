@@ -48,6 +48,7 @@ ARGUMENTS = (
 
 SECTIONS = {"chief": "chief", "worker": "worker", "ps": "parameter_server", "evaluator": "evaluator"}
 INSTANCES = re.compile(r"tony\.([a-z]+)\.instances")
+_OF_JOB = re.compile(r"tony\.([a-z]+)\.(memory|vcores|gpus|command)")
 IMAGE = re.compile(r"tony\.docker\.([a-z]+)\.image")
 #: Names that executors replace in commands, in braces.
 PLACEHOLDERS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "task_name", "port", "log_dir")
@@ -291,4 +292,7 @@ def _other(name: str, value: str, location: Location) -> Iterator[Action]:
         yield Note(name, f"omitted: unknown job {role[1]}; expected one of {', '.join(sorted(SECTIONS))}")
         return
     reason = next((why for prefix, why in PREFIXES.items() if name.startswith(prefix)), None)
+    job = _OF_JOB.fullmatch(name)
+    if job and not reason and f"tony.{job[1]}.instances" not in location.siblings:
+        reason = f"without tony.{job[1]}.instances, TonY starts no {job[1]}"
     yield Note(name, f"omitted: {reason}" if reason else UNKNOWN)

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 FILES = Path(__file__).resolve().parents[1] / "convert" / "files"
 
 
@@ -18,15 +20,53 @@ def test_converted_file_is_valid(run, tmp_path: Path) -> None:
         assert 0 == run("options", "validate", target)[0]
 
 
-def test_options_in_yaml_become_json(run, tmp_path: Path) -> None:
-    """As the error about YAML says."""
-    path = tmp_path / "options.yaml"
-    path.write_text("service:\n  name: x\n  command: python x.py\nworker: {count: 2}\n")
+NO_TASKS = '{"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}'
+TONY = "<configuration><property><name>tony.ps.memory</name><value>2g</value></property></configuration>"
 
-    code, out, _ = run("convert", path)
 
-    document = {"service": {"name": "x", "command": "python x.py"}, "worker": {"count": 2}}
-    assert (0, document) == (code, json.loads(out))
+@pytest.mark.parametrize("arguments", [(), ("--local", "-o", "o.json")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "service: {name: x}\nworker: {count: 2}\n",
+            "job holds options; as JSON: `dcos-tensorflow options init --from job`",
+        ),
+        (
+            "{}",
+            "job is not a TFJob or PyTorchJob of Kubeflow (YAML), a tony.xml of TonY, "
+            "or an options.json of beta-tensorflow",
+        ),
+        (NO_TASKS, "job starts no tasks"),
+        (TONY, "warning: tony.ps.memory: omitted: without tony.ps.instances, TonY starts no ps\njob starts no tasks"),
+    ],
+)
+def test_file_without_a_job_is_rejected(
+    invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: str, arguments: tuple[str, ...]
+) -> None:
+    """With its reason only, and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    Path("job").write_text(content)
+
+    code, out, err = invoke("convert", "job", *arguments)
+
+    assert (1, "") == (code, out)
+    assert err.endswith(f"{message}\n")
+    assert ["job"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_options_without_a_program_ask_for_it(invoke, tmp_path: Path) -> None:
+    (tmp_path / "options.json").write_text('{"worker": {"count": 2}}')
+    (tmp_path / "mnist.py").write_text("")
+    target = tmp_path / "o.json"
+
+    refused = invoke("convert", tmp_path / "options.json", "--local", "-o", target)
+    code, _, err = invoke(
+        "convert", tmp_path / "options.json", "--local", "-o", target, "--program", tmp_path / "mnist.py"
+    )
+
+    assert (1, True) == (refused[0], "--program PATH" in refused[2])
+    assert (0, "python mnist.py") == (code, json.loads(target.read_text())["service"]["command"]), err
 
 
 def test_convert_keeps_existing_file_without_force(run, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,22 @@ spec:
             resources: {limits: {nvidia.com/gpu: 1}}
     Worker: *replica
 """
+ELASTIC = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: elastic}
+spec:
+  elasticPolicy: {rdzvBackend: c10d, minReplicas: 1, maxReplicas: 2, maxRestarts: 100}
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: pytorch
+            image: example/elastic:1.0.0
+            command: [python, -m, torch.distributed.run, --rdzv_backend=c10d, ./elastic.py]
+"""
 TONY = """<configuration>
   <property><name>tony.application.name</name><value>mnist</value></property>
   <property><name>tony.ps.instances</name><value>1</value></property>
@@ -88,26 +105,27 @@ distributed.destroy_process_group()
 @pytest.mark.tensorflow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("file", "content", "program", "arguments"),
+    ("file", "content", "program", "path", "arguments"),
     [
-        ("tfjob.yaml", TFJOB, TENSORFLOW, ()),
-        ("pytorchjob.yaml", PYTORCHJOB, TORCH, ()),
-        ("tony.xml", TONY, TENSORFLOW, ("--python", sys.executable)),
+        ("tfjob.yaml", TFJOB, TENSORFLOW, "mnist.py", ()),
+        ("pytorchjob.yaml", PYTORCHJOB, TORCH, "code", ()),
+        ("elastic.yaml", ELASTIC, TORCH, "mnist.py", ()),
+        ("tony.xml", TONY, TENSORFLOW, "code", ("--python", sys.executable)),
     ],
 )
 def test_converted_file_runs_without_an_edit(
-    run, tmp_path: Path, file: str, content: str, program: str, arguments: tuple[str, ...]
+    run, tmp_path: Path, file: str, content: str, program: str, path: str, arguments: tuple[str, ...]
 ) -> None:
-    """With any program for the one in the image, and exit code 0."""
+    """With any program, or its folder, for the one in the image, and exit code 0."""
     if program is TORCH:
         need("torch", "--package", "torch==2.13.0+cpu", "--package", "numpy", slow=False)
     (tmp_path / file).write_text(content)
-    (tmp_path / "mnist.py").write_text(program)
+    (tmp_path / "code" / "src").mkdir(parents=True)
+    for source in ("mnist.py", "code/src/mnist.py", "code/other.py"):
+        (tmp_path / source).write_text(program if "mnist" in source else "")
     target = tmp_path / "options.json"
 
-    code, out, err = run(
-        "convert", tmp_path / file, "--local", "--program", tmp_path / "mnist.py", *arguments, "-o", target
-    )
+    code, out, err = run("convert", tmp_path / file, "--local", "--program", tmp_path / path, *arguments, "-o", target)
     assert 0 == code, err
     assert f"next: dcos-tensorflow local run {target}" == out.splitlines()[-1]
     assert "reduced to fit this machine" in err or program is TORCH
@@ -131,6 +149,26 @@ def test_missing_program_is_named(run, tmp_path: Path) -> None:
         assert what in err
         assert "--program PATH" in err
     assert not (tmp_path / "options.json").exists()
+
+
+def test_archive_without_the_named_program_is_rejected(run, tmp_path: Path) -> None:
+    """Instead of a job that fails later; commands name the program's path there."""
+    (tmp_path / "job.yaml").write_text(PYTORCHJOB)
+    for folder, code in (("src", 0), ("nothing", 1)):
+        (tmp_path / folder / folder).mkdir(parents=True)
+        (tmp_path / folder / folder / ("mnist.py" if folder != "nothing" else "train.py")).write_text("")
+        (tmp_path / folder / "helper.py").write_text("")
+        pack = shutil.make_archive(str(tmp_path / folder), "gztar" if folder == "src" else "zip", tmp_path / folder)
+
+        done = run("convert", tmp_path / "job.yaml", "--local", "--program", pack, "-o", tmp_path / f"{folder}.json")
+
+        assert code == done[0], done[2]
+    assert "/opt/mnist/src/mnist.py: only in the image" in done[2]
+    options = json.loads((tmp_path / "src.json").read_text())
+    assert ("src.tar.gz", "torchrun src/mnist.py --epochs=1") == (
+        options["service"]["job_url"],
+        options["chief"]["command"],
+    )
 
 
 def test_terminal_asks_for_the_program(tmp_path: Path) -> None:

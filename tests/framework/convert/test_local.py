@@ -12,7 +12,7 @@ from tf_scheduler.runtimes.catalogue import creation_arguments
 
 
 def adapted(options, program="train.py", source="", fits=lambda _: True):
-    notes, needed = localize(options, program, program, fits, source)
+    notes, needed = localize(options, [program] if program.endswith(".py") else [], program, fits, source)
     return {note.path: note.message for note in notes}, needed
 
 
@@ -58,7 +58,7 @@ def test_tasks_shrink_until_they_fit() -> None:
 
 
 def test_options_of_clusters_are_omitted() -> None:
-    worker = {"count": 1, "gpus": 2, "image": "i", "placement_constraint": "[]", "command": "x"}
+    worker = {"count": 1, "gpus": 2, "image": "i", "placement_constraint": "[]", "command": "x --backend=nccl"}
     options = {"service": {"role": "r", "checkpoint_dir": "hdfs://x"}, "volumes": [1], "gpu_worker": worker}
     options["finish"] = {"clean_up": "none"}
 
@@ -69,6 +69,8 @@ def test_options_of_clusters_are_omitted() -> None:
     }
     assert {"count", "cpus", "mem", "disk", "command"} == set(options["worker"])
     assert {"volumes", "service.role", "service.checkpoint_dir", "gpu_worker.placement_constraint"} <= set(notes)
+    assert "2 omitted: tasks use CPUs only; set it again if this machine has GPUs" == notes["worker.gpus"]
+    assert "the backend nccl needs GPUs; use gloo on CPUs" == notes["worker.command"]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,8 @@ def test_programs_of_the_image_are_missing() -> None:
     assert ["/opt/a.py"] == missing_programs(options, lambda _: False)
     assert [] == missing_programs(options, lambda _: True)
     assert [] == missing_programs({**options, "service": {"job_url": "a.zip"}}, lambda _: False)
+    packed = {"command": "python /opt/a.py b.py", "job_url": "a.zip"}
+    assert ["/opt/a.py"] == missing_programs({**options, "service": packed}, lambda _: False)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tarfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -43,7 +45,7 @@ _HOROVOD = (
 @click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: derived from jobs.")
 @click.option("--local", is_flag=True, help="Fit the options to this machine. Default of -o: options.json.")
 @click.option(
-    "--program", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="With --local: program or archive."
+    "--program", type=click.Path(exists=True, path_type=Path), help="With --local: program, its folder or archive."
 )
 @click.option("--python", default="", metavar="PYTHON", help="With --local: such as runtime:NAME. Default: derived.")
 @json_option
@@ -117,7 +119,7 @@ class _Local:
         try:
             result, problem = self._try(), None
         except InvalidConversionError as error:
-            if self.program or self.command:
+            if self.program or self.command or not any(one.path.endswith(".command") for one in error.problems):
                 raise
             result, problem = None, error
         missing = ["command"] if result is None else missing_programs(result.options, os.path.exists)
@@ -127,16 +129,16 @@ class _Local:
         what = f"{', '.join(files)}: only in the image" if files else "the file names no program"
         if not sys.stdin.isatty():
             _warn(problem.warnings if problem else result.warnings if result else ())
-            raise JobError(f"{self.source}: {what}; pass its file or archive with --program PATH")
+            raise JobError(f"{self.source}: {what}; pass its file, folder or archive with --program PATH")
         click.echo(what, err=True)
-        self.program = click.prompt("program", type=click.Path(exists=True, dir_okay=False, path_type=Path), err=True)
+        self.program = click.prompt("program", type=click.Path(exists=True, path_type=Path), err=True)
         return self._try()
 
     def _try(self) -> Conversion:
-        name = self.program.name if self.program else ""
+        programs = _python_files(self.program)
         # A file's own command has precedence in Kubeflow; in TonY, a program is used only where a command is missing.
         default = self.command or (
-            f"python {command_line([name])}" if name and b"<" not in self.data.lstrip()[:1] else ""
+            f"python {command_line(programs)}" if len(programs) == 1 and b"<" not in self.data.lstrip()[:1] else ""
         )
         result = convert_job_file(self.data, self.source, default, self.strategy, self._adapt)
         # Here the sizes of all tasks are set.
@@ -145,12 +147,32 @@ class _Local:
     def _adapt(self, options: dict[str, Any]) -> list[Note]:
         path = os.path.relpath(self.program, self.folder) if self.program else ""
         text = self.program.read_text(errors="replace") if self.program and self.program.suffix == ".py" else ""
-        notes, needed = localize(options, self.program.name if self.program else "", path, fits_machine, text)
+        notes, needed = localize(options, _python_files(self.program), path, fits_machine, text)
         python, step = (self.python, "") if self.python else suitable_python(needed)
         self.steps = (step,) if step else ()
         if python:
             options["service"]["python"] = python
         return notes
+
+
+def _python_files(program: Path | None) -> list[str]:
+    """Return the file of a program, or the Python files of its folder or archive."""
+    if program is None:
+        return []
+    if program.is_dir():
+        return [path.relative_to(program).as_posix() for path in program.rglob("*.py")]
+    try:
+        if zipfile.is_zipfile(program):
+            with zipfile.ZipFile(program) as archive:
+                names = archive.namelist()
+        elif tarfile.is_tarfile(program):
+            with tarfile.open(program) as pack:
+                names = pack.getnames()
+        else:
+            return [program.name]
+    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise JobError(f"{program}: {error}") from error
+    return [name.removeprefix("./") for name in names if name.endswith(".py")]
 
 
 def suitable_python(needed: Libraries) -> tuple[str, str]:
