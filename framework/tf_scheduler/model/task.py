@@ -245,6 +245,8 @@ class LaunchEnd:
     out_of_memory: bool = False
     #: Whether another process listened on the task's port.
     port_taken: bool = False
+    #: Whether it could not connect while a task of its cluster was not up.
+    awaited_peer: bool = False
     #: See TaskStatus.
     failed_stage: str = ""
     was_frozen: bool = False

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -331,6 +332,41 @@ def test_killed_command_leaves_no_scheduler(start, run, tmp_path: Path, kept) ->
     assert "sleep 1000" in record["options"]["service"]["command"]
     scheduler.wait(PATIENCE)
     assert not scheduler.alive()
+
+
+#: The ps listens after the worker's fifth launch; the worker ends at once if it cannot connect.
+LATE_PS = """\
+import json, os, socket, sys, time
+from pathlib import Path
+launches = Path(sys.argv[1])
+host, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0].split(":")
+if os.environ["TASK_NAME"] == "ps-0":
+    while not launches.exists() or launches.stat().st_size < 5:
+        time.sleep(0.05)
+    server = socket.create_server((host, int(port)))
+    while True:
+        server.accept()
+with launches.open("a") as file:
+    file.write("x")
+socket.create_connection((host, int(port)))
+"""
+
+
+def test_late_parameter_server_uses_up_no_restarts(run, tmp_path: Path, kept) -> None:
+    """The worker's errors do not count while its peer is not up."""
+    (tmp_path / "train.py").write_text(LATE_PS)
+    path = options(
+        tmp_path,
+        f"python train.py {tmp_path}/launches",
+        {"job_url": "train.py", "python": sys.executable},
+        worker={"count": 1},
+        restart={"max_failures": 2, "backoff": 0.05},
+    )
+
+    code, out, err = run("local", "run", path, "--json", "--dir", kept.directory)
+
+    assert (0, "succeeded") == (code, json.loads(out)["state"]), err
+    assert (tmp_path / "launches").stat().st_size > 5
 
 
 def test_infeasible_job_leaves_nothing(run, tmp_path: Path, kept) -> None:

@@ -97,6 +97,11 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         Cause.INFRASTRUCTURE,
         lambda end, _: end.signal is not None or end.exit_code in _SHELL_SIGNALS,
     ),
+    CauseRule(
+        "a connection failed, and a task of its cluster restarts, or its server does not answer yet",
+        Cause.INFRASTRUCTURE,
+        lambda end, _: end.awaited_peer,
+    ),
     CauseRule("any other exit code", Cause.USER_ERROR, lambda end, _: end.exit_code is not None),
     CauseRule(
         "any other end: it is lost, gone or unknown, or its executor or container failed",

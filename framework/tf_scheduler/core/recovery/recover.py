@@ -307,11 +307,34 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
         was_unhealthy=hung,
         out_of_memory=status.out_of_memory,
         port_taken=_is_port_taken(status),
+        awaited_peer=_awaits_peer(state, change),
         was_frozen=status.was_frozen,
         failed_stage=status.failed_stage,
     )
     cause = cause_of(end, replacement.restart_policy(state.spec, change.record).uncounted_exit_codes)
     return Cause.COLLATERAL if cause is Cause.USER_ERROR and _is_excused(state, change) else cause
+
+
+def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
+    """Return whether a connection failed while a peer was not up: it will be."""
+    if state.spec.strategy is Strategy.INDEPENDENT or not _LOST_PEER.search(change.status.error):
+        return False
+    own = change.record.name
+    peers = (item for item in state.stored.tasks.values() if item.job.in_cluster and item.name != own)
+    return any(_is_starting(state, item, change.now) for item in peers)
+
+
+def _is_starting(state: SchedulerState, record: TaskRecord, now: float) -> bool:
+    """Return whether a task restarts, or starts and its server does not answer yet.
+
+    Programs may have no server.
+    """
+    status, limit = state.stored.statuses.get(record.id), state.spec.recovery.start_timeout or STEADY_SECONDS
+    if record.is_placeholder or record.id in state.process.progress:
+        return False
+    if status is None or status.state in _BEFORE_THE_PROGRAM or status.state.is_silent or state.is_replaced(record):
+        return True
+    return status.state is TaskState.RUNNING and status.healthy is None and now - status.timestamp < limit
 
 
 def _is_excused(state: SchedulerState, change: StatusChange) -> bool:

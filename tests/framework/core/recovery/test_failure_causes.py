@@ -98,6 +98,7 @@ def test_no_row_is_shadowed_by_earlier_rows() -> None:
         LaunchEnd(FAILED, exit_code=42),
         LaunchEnd(FAILED, exit_code=1, port_taken=True),
         LaunchEnd(FAILED, signal=11),
+        LaunchEnd(FAILED, exit_code=1, awaited_peer=True),
         LaunchEnd(FAILED, exit_code=3),
         LaunchEnd("TASK_GONE"),
     ]

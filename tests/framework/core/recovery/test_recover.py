@@ -280,6 +280,33 @@ def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
     assert "the same error twice before the first step" in result.sentence
 
 
+REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
+UP = apply(STATE, *(StatusStored(a_status(task.id, healthy=True)) for task in STATE.stored.tasks.values()))
+PS = a_status("ps-0__1", timestamp=NOW - 10)
+
+
+@pytest.mark.parametrize(
+    ("state", "options", "cause"),
+    [
+        (UP, {}, Cause.USER_ERROR),
+        (apply(UP, StatusStored(PS)), {}, Cause.INFRASTRUCTURE),
+        (apply(UP, StatusStored(PS)), {"error": "KeyError: x"}, Cause.USER_ERROR),
+        (apply(UP, StatusStored(PS)), {"now": NOW + 700.0}, Cause.USER_ERROR),
+        (with_fields(apply(UP, StatusStored(PS)), progress={"ps-0__1": None}), {}, Cause.USER_ERROR),
+        (replace(apply(UP, StatusStored(PS)), spec=a_spec(strategy=Strategy.INDEPENDENT)), {}, Cause.USER_ERROR),
+        (apply(UP, StatusStored(replace(PS, state=TaskState.STARTING))), {}, Cause.INFRASTRUCTURE),
+        (apply(UP, StatusStored(replace(PS, state=TaskState.UNREACHABLE))), {}, Cause.INFRASTRUCTURE),
+        (with_history(UP, "ps-0", launch="ps-0__1", since=NOW - 60), {}, Cause.INFRASTRUCTURE),
+    ],
+    ids=["all answer", "starts", "other error", "late", "trains", "independent", "not started", "silent", "restarts"],
+)
+def test_failed_connection_does_not_count_while_a_peer_is_not_up(state, options, cause: Cause) -> None:
+    """But towards restart.max_uncounted, so that it ends."""
+    item = recoveries(end(state, **{"error": REFUSED, **options}))["worker-0"]
+    assert (cause, cause is Cause.USER_ERROR) == (item.cause, bool(item.failures))
+    assert bool(item.uncounted) is (cause is Cause.INFRASTRUCTURE)
+
+
 BROKEN = with_history(last_end=LIKE_ERROR)
 
 
