@@ -10,7 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,12 @@ def need(name: str, *content: str, slow: bool = True, environment: Mapping[str, 
     made = _runtime(environment or {}, "create", name, *content)
     if made.returncode:
         pytest.skip(f"no runtime {name}, and none can be made: {made.stderr}")
+
+
+def python_of(name: str) -> str:
+    """Return the interpreter of a runtime that exists."""
+    runtimes = json.loads(_runtime({}, "list", "--json").stdout)
+    return next(str(one["python"]) for one in runtimes if one["name"] == name)
 
 
 def need_torch() -> None:
@@ -48,6 +56,39 @@ def need_horovod() -> None:
     # Two compilers at once.
     settings = {"MAKEFLAGS": "-j2", "HOROVOD_WITH_TENSORFLOW": "1", "HOROVOD_WITHOUT_MPI": "1"}
     need("horovod", *content, "--build", "horovod==0.28.1", environment=settings)
+
+
+def link_python(folder: Path, without: str = "", first: Path | None = None) -> Path:
+    """Make an environment with the packages of this one; return its bin folder.
+
+    `without` a package; `first`: packages of another environment, which replace these.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    packages = next((folder / "lib").glob("python*/site-packages"))
+    others = list(first.iterdir()) if first else []
+    known = {_package(path) for path in others} | ({without, "keras", "tf_keras"} if first else {without})
+    for path in [*others, *Path(sysconfig.get_path("purelib")).iterdir()]:
+        if path in others or _package(path) not in known:
+            (packages / path.name).symlink_to(path)
+    program = folder / "bin" / "dcos-tensorflow"
+    program.write_text(f"#!{folder}/bin/python\nfrom tf_scheduler.cli.start import main\nmain()\n")
+    program.chmod(0o755)
+    return program.parent
+
+
+def tensorflow_2_15(folder: Path) -> Path:
+    """Make an environment with TensorFlow 2.15; return its bin folder."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    need("test-2.15", "--tensorflow", "2.15", "--python", version)
+    packages = Path(python_of("test-2.15")).parents[1] / "lib" / f"python{version}" / "site-packages"
+    if not packages.exists():
+        pytest.skip(f"the runtime test-2.15 is not of Python {version}")
+    return link_python(folder, first=packages)
+
+
+def _package(path: Path) -> str:
+    """Return the name of the package to which an entry of site-packages belongs."""
+    return path.name.partition("-")[0].lower()
 
 
 def _runtime(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from own_runtimes import link_python, tensorflow_2_15
+
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "first-job.md"
@@ -40,14 +42,17 @@ def blocks() -> list[Block]:
 
 
 class Account:
-    """A user with an empty home, and the programs of the install step on the PATH."""
+    """A user with an empty home, and the programs of the install step on the PATH.
 
-    def __init__(self, folder: Path) -> None:
+    `programs`: their folder.
+    """
+
+    def __init__(self, folder: Path, programs: Path = Path(sys.executable).parent) -> None:
         self.folder = folder / "first-job"
         self.folder.mkdir()
         home = folder / "home"
         home.mkdir()
-        path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+        path = f"{programs}:/usr/local/bin:/usr/bin:/bin"
         self.environment = {
             **{name: value for name, value in os.environ.items() if name.startswith("PIP_")},
             "HOME": str(home),
@@ -154,10 +159,11 @@ def keep_picture(job: Terminal) -> None:
         browser.close()
 
 
-def follow(account: Account) -> Iterator[tuple[Block, str]]:
+def follow(account: Account, omitted: str = "") -> Iterator[tuple[Block, str]]:
     """Do what each block says; yield it with its output.
 
-    The last command of a block runs in the first terminal, while the next blocks are for another one.
+    The last command of a block runs in the first terminal, while the next blocks are for another one. Lines with
+    `omitted` are left out of files.
     """
     steps = [block for block in blocks() if block.name != "install"]
     waiting: tuple[Block, Terminal] | None = None
@@ -167,7 +173,8 @@ def follow(account: Account) -> Iterator[tuple[Block, str]]:
             waiting = None
         following = steps[index + 1].name if index + 1 < len(steps) else ""
         if block.kind in ("python", "json"):
-            (account.folder / block.name).write_text(block.text)
+            lines = [line for line in block.text.splitlines() if not omitted or omitted not in line]
+            (account.folder / block.name).write_text("\n".join(lines))
         elif block.name == "another terminal" and waiting is not None:
             waiting[1].wait_for(_SECOND_EPOCH)
             yield block, account.run(block.text)
@@ -181,14 +188,31 @@ def follow(account: Account) -> Iterator[tuple[Block, str]]:
 
 def test_first_job_trains_as_the_page_says(account: Account) -> None:
     """A new user succeeds at the first attempt."""
+    check_first_job(account)
+
+
+def test_first_job_trains_with_tensorflow_2_15(tmp_path: Path) -> None:
+    """The page says what to leave out."""
+    assert "With TensorFlow 2.15 or older, leave out `tf_keras`" in PAGE.read_text()
+    account = Account(tmp_path, tensorflow_2_15(tmp_path / "venv"))
+    try:
+        check_first_job(account, omitted="TF_USE_LEGACY_KERAS")
+    finally:
+        account.close()
+
+
+def check_first_job(account: Account, omitted: str = "") -> None:
+    """Do what the page says, and check what it promises."""
     expected = next(block.text for block in blocks() if block.kind == "text")
     outputs = dict[str, str]()
-    for block, output in follow(account):
+    for block, output in follow(account, omitted):
         outputs[block.text.splitlines()[-1].partition(" -")[0]] = output
 
     def output_of(words: str) -> str:
         return next(output for command, output in outputs.items() if words in command)
 
+    if omitted:
+        expected = re.sub(rf"; {omitted}=1, because .*?Model\.fit", "", expected)
     pattern = re.escape(expected.strip()).replace("0\\.5", r"[\d.]+").replace("1024", r"\d+")
     assert re.search(pattern, output_of("options init"))
     assert "worker-1" in output_of("events")
@@ -200,3 +224,70 @@ def test_first_job_trains_as_the_page_says(account: Account) -> None:
     assert "restart" in job
     assert "worker-0.keras" in job
     assert "2100 of 2100" in job
+
+
+#: Two files in the style of TensorFlow's multi-worker tutorial.
+MODEL = """\
+import tensorflow as tf
+
+def dataset(batch_size):
+    images = tf.random.stateless_uniform((2048, 28, 28), (1, 2))
+    labels = tf.cast(tf.reduce_mean(images[:, :14], (1, 2)) > 0.5, tf.int64)
+    return tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(2048).repeat().batch(batch_size)
+
+def compiled_model():
+    layers = [tf.keras.Input(shape=(28, 28)), tf.keras.layers.Flatten(), tf.keras.layers.Dense(2)]
+    model = tf.keras.Sequential(layers)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(loss=loss, optimizer=tf.keras.optimizers.SGD(learning_rate=0.01), metrics=["accuracy"])
+    return model
+"""
+MAIN = """\
+import json
+import os
+import tensorflow as tf
+import model_setup
+
+per_worker_batch_size = 32
+config = json.loads(os.environ["TF_CONFIG"])
+workers = len(config["cluster"]["worker"])
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+data = model_setup.dataset(per_worker_batch_size * workers)
+with strategy.scope():
+    model = model_setup.compiled_model()
+model.fit(data, epochs=2, steps_per_epoch=20)
+"""
+INSTALL = r'pip install --no-deps "tf_keras~=2\.\d+\.0"'
+
+
+@pytest.mark.parametrize("packages", ["tf_keras", "keras-3", "2.15"])
+def test_tutorial_trains_or_the_answer_says_what_to_add(tmp_path: Path, packages: str) -> None:
+    """Its code is not changed; without Keras 2, a command is to be run before."""
+    home = tmp_path / "venv"
+    if "2.15" == packages:
+        programs = tensorflow_2_15(home)
+    else:
+        programs = link_python(home, without="tf_keras" if packages == "keras-3" else "")
+    account = Account(tmp_path, programs)
+    (account.folder / "model_setup.py").write_text(MODEL)
+    (account.folder / "main.py").write_text(MAIN)
+    try:
+        if "keras-3" != packages:
+            assert "step 40 of 40" in account.run("dcos-tensorflow try main.py --workers 2")
+            return
+        process = account.start("dcos-tensorflow try main.py --workers 2")
+        tried, _ = process.communicate(timeout=PATIENCE)
+        account.run("dcos-tensorflow options init multi_worker_mirrored main.py --workers 2")
+        account.run("sed -i /TF_USE_LEGACY_KERAS/d options.json")
+        process = account.start("dcos-tensorflow local run options.json")
+        output, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        account.close()
+
+    # Before the launch; `try` sets the variable.
+    assert re.match(rf"first-job: .*\nnotice: TF_USE_LEGACY_KERAS: needs tf_keras: {INSTALL}\n", tried), tried
+    remedy = rf'Install tf_keras \({INSTALL}\) and add "environment": {{"TF_USE_LEGACY_KERAS": "1"}} to "service"'
+    problem = rf"main\.py:13: Model\.fit of Keras 3\.\d+ does not work with MultiWorkerMirroredStrategy\. {remedy}"
+    assert re.match(rf"notice: {problem}\n", output), output
+    assert re.search(rf"^\S+ failed in .*: worker-\d: {problem}", output, re.MULTILINE), output
+    assert "restarted" not in output

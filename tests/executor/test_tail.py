@@ -217,6 +217,8 @@ INSTALL = 'pip install --no-deps "tf_keras~=2.21.0"'
          f"{FIT} ParameterServerStrategy. Install tf_keras ({INSTALL}) and {ADD}"),
         (PER_REPLICA, [], "", "yes", "TensorFlow ignores TF_USE_LEGACY_KERAS=yes: the value must be 1, true or True"),
         (NO_KERAS, [], "", "1", f"TF_USE_LEGACY_KERAS is set, but tf_keras is not installed: {INSTALL}"),
+        (NO_KERAS, ["keras-2.15.0"], "", "1",
+         "TF_USE_LEGACY_KERAS is set, but tf_keras is not installed: remove it, Keras 2.15 needs no variable"),
     ],
 )  # fmt: skip
 def test_keras_3_is_named_as_cause(
@@ -225,7 +227,8 @@ def test_keras_3_is_named_as_cause(
     """TensorFlow's messages mislead. Versions are those beside the failed module."""
     (tmp_path / "train.py").write_text(source)
     site = tmp_path / "site-packages"
-    for name in (*packages, "keras-3.15.1", "tensorflow_cpu-2.21.0"):
+    keras = [] if "keras-2.15.0" in packages else ["keras-3.15.1"]
+    for name in (*packages, *keras, "tensorflow_cpu-2.21.0"):
         (site / f"{name}.dist-info").mkdir(parents=True)
     frames = f'  File "{tmp_path}/train.py", line 9, in <module>\n  File "{site}/keras/src/x.py", line 5, in fit\n'
     variables = {"TF_USE_LEGACY_KERAS": value} if value else {}

@@ -218,7 +218,9 @@ def _keras_sentence(
     install = f'pip install --no-deps "tf_keras~={versions["tensorflow"] or "2.16"}.0"'
     value = variables.get(_KERAS_2, "")
     if _NO_KERAS in text:
-        return f"{_KERAS_2} is set, but tf_keras is not installed: {install}" if value else ""
+        is_old = versions["keras"].startswith("2.")
+        remedy = f"remove it, Keras {versions['keras']} needs no variable" if is_old else install
+        return f"{_KERAS_2} is set, but tf_keras is not installed: {remedy}" if value else ""
     if value:
         return f"TensorFlow ignores {_KERAS_2}={value}: the value must be 1, true or True"
     strategy = _strategy_in(frame[1]) if frame else ""

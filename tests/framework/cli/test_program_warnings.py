@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 import tf_executor
 import tf_scheduler
+from own_runtimes import link_python
 from tf_scheduler.cli.common import options_file
 from tf_scheduler.cli.common.options_file import load_options, program_warnings
 from tf_scheduler.options.load import resolve
@@ -88,11 +88,13 @@ def test_useless_variable_is_reported(warned) -> None:
     """TensorFlow compares it with three values; without tf_keras, it fails."""
     (wrong,) = warned(service={"environment": {"TF_USE_LEGACY_KERAS": "yes"}})
     (missing,) = warned(versions={"keras": "3.15"}, service={"environment": {"TF_USE_LEGACY_KERAS": "1"}})
+    (needless,) = warned(versions={"keras": "2.15"}, service={"environment": {"TF_USE_LEGACY_KERAS": "1"}})
 
     assert wrong.endswith("TensorFlow ignores `yes`; it accepts 1, true, True")
     assert missing.endswith(
         "needs tf_keras, which `" + sys.executable + "` does not have: pip install --no-deps tf_keras"
     )
+    assert needless.endswith("does not have: remove it, Keras 2.15 needs no variable")
 
 
 def test_program_in_a_folder_is_scanned(warned, tmp_path: Path) -> None:
@@ -124,13 +126,7 @@ def test_validate_and_local_run_print_the_notice(
 @pytest.fixture(scope="module")
 def without_tf_keras(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a Python with this one's packages, except tf_keras."""
-    folder = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    packages = next((folder / "lib").glob("python*/site-packages"))
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if not path.name.startswith("tf_keras"):
-            (packages / path.name).symlink_to(path)
-    return folder / "bin" / "python"
+    return link_python(tmp_path_factory.mktemp("venv"), without="tf_keras") / "python"
 
 
 @pytest.mark.tensorflow

@@ -411,8 +411,10 @@ def _keras_2_problems(value: str, python: str) -> Iterator[Problem]:
     path = f"service.environment.{KERAS_2}"
     if value not in KERAS_2_VALUES:
         yield Problem(path, f"TensorFlow ignores `{value}`; it accepts {', '.join(KERAS_2_VALUES)}")
-    elif has_keras_3(python) and (command := keras_2_command(python)):
-        yield Problem(path, f"needs tf_keras, which `{python}` does not have: {command}")
+    elif (command := keras_2_command(python)) and (version := keras_versions(python).get("keras")):
+        problem = f"needs tf_keras, which `{python}` does not have: "
+        is_old = not has_keras_3(python)
+        yield Problem(path, problem + (f"remove it, Keras {version} needs no variable" if is_old else command))
 
 
 def keras_3_problem(modules: Collection[str], strategy: Strategy, python: str) -> str:
