@@ -19,11 +19,11 @@ class Stream:
     """Output as `Output.recent` returns it."""
 
     def __init__(self) -> None:
-        self.recent = (0, b"")
+        self.recent = (0, b"", 5.0)
 
     def write(self, text: str | bytes) -> None:
         data = text if isinstance(text, bytes) else text.encode()
-        self.recent = (self.recent[0] + len(data), (self.recent[1] + data)[-TAIL_BYTES:])
+        self.recent = (self.recent[0] + len(data), (self.recent[1] + data)[-TAIL_BYTES:], self.recent[2] + 1)
 
 
 def scanned(*texts: str, pattern: str = "", is_mirrored: bool = False) -> dict[str, float]:
@@ -34,6 +34,7 @@ def scanned(*texts: str, pattern: str = "", is_mirrored: bool = False) -> dict[s
     for text in texts:
         stream.write(text)
         values.update(progress.scan())
+    values.pop("_time", None)
     return values
 
 
@@ -129,6 +130,15 @@ def test_only_last_bar_counts_with_replicas() -> None:
     )
     assert 3.24e-4 == scanned("Epoch 1/2\n" + summed + "\n", K2_END, is_mirrored=True)["loss"]
     assert 0.2 == scanned("step 3 loss 0.2\n", is_mirrored=True)["loss"]
+
+
+def test_values_have_the_time_of_their_output() -> None:
+    """Rather than that of the scan, which is later."""
+    stream = Stream()
+    progress = OutputProgress([lambda: stream.recent])
+    stream.write("step 1/9\n")
+    assert {"step": 1, "total": 9, "_time": 6.0} == progress.scan()
+    assert {} == progress.scan()
 
 
 def test_pattern_replaces_known_lines() -> None:

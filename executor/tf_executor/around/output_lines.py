@@ -22,8 +22,8 @@ _PATTERN_TIME = 0.5
 _COUNTS = ("step", "steps", "global_step", "epoch", "epochs", "iter", "iteration", "total", "eta")
 
 Values = Dict[str, float]
-#: Returns the number of bytes printed until now, and the last of them.
-Recent = Callable[[], Tuple[int, bytes]]
+#: Returns the number of bytes printed until now, the last of them, and their time (time.monotonic).
+Recent = Callable[[], Tuple[int, bytes, float]]
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +50,12 @@ class OutputLines:
         self._recent = recent
         self._seen = 0
         self._rest = b""
+        #: Time of the newest output (time.monotonic).
+        self.time = 0.0
 
     def read(self) -> Iterator[tuple[str, bool]]:
         """Yield new lines; an unfinished line if nothing was printed since the last call."""
-        total, tail = self._recent()
+        total, tail, self.time = self._recent()
         new, self._seen = total - self._seen, total
         if not new:
             line, self._rest = self._rest, b""
@@ -83,11 +85,12 @@ class OutputProgress:
         self._parse = self._match if pattern else _KnownLines(is_mirrored=is_mirrored).parse
 
     def scan(self) -> Values:
-        """Return the newest values of lines that are new."""
+        """Return the newest values of lines that are new, and their time."""
         values: Values = {}
         for stream in self._streams:
             for line, is_ended in stream.read():
-                values.update(self._parse(line, is_ended))
+                if found := self._parse(line, is_ended):
+                    values.update(found, _time=stream.time)
         return values
 
     def _match(self, line: str, _is_ended: bool) -> Values:

@@ -189,10 +189,10 @@ class Output:
         self._times = OutputTimes(path.with_name(path.name + TIMES_SUFFIX)) if regular else None
         self._reader, self.writer = os.pipe()
         _enlarge(self.writer)
-        #: Number of bytes until now, and up to TAIL_BYTES of the last output; replaced as a whole.
-        self.recent = (0, b"")
         #: Time of the last output (time.monotonic), initially of the start.
         self.last = time.monotonic()
+        #: Number of bytes until now, up to TAIL_BYTES of the last output, its time; replaced as a whole.
+        self.recent = (0, b"", self.last)
         self._lost = 0
         self._thread = threading.Thread(target=self._copy, name=path.name, daemon=True)
         self._thread.start()
@@ -215,8 +215,8 @@ class Output:
             if not chunk:
                 break
             self.last = time.monotonic()
-            total, tail = self.recent
-            self.recent = (total + len(chunk), (tail + chunk)[-TAIL_BYTES:])
+            total, tail, _ = self.recent
+            self.recent = (total + len(chunk), (tail + chunk)[-TAIL_BYTES:], self.last)
             self._write(chunk)
         os.close(self._reader)
         self._file.close()
