@@ -20,6 +20,8 @@ from tf_scheduler.api.app import create_app
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.scheduler import restored_progress
 from tf_scheduler.core.state import spec_index
+from tf_scheduler.errors import JobError
+from tf_scheduler.history.model import Run
 from tf_scheduler.mesos import decode, encode
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.model import events, reasons
@@ -30,7 +32,7 @@ from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.runner import Runner
-from tf_scheduler.service.api import ApiServices
+from tf_scheduler.service.api import ApiServices, RunArchive
 from tf_scheduler.service.options import OptionsHistory
 from tf_scheduler.store import records
 from tf_scheduler.store.interface import StateStore
@@ -39,6 +41,10 @@ from tf_scheduler.store.retrying import SharedStore
 from tf_scheduler.store.training_history import decode_progress
 
 Json = Mapping[str, Any]
+
+
+def _not_recorded() -> Run:
+    raise JobError("not recorded")
 
 
 class Service:
@@ -58,7 +64,9 @@ class Service:
             commit=journal.commit,
         )
         files = AgentFiles(lambda: None, None, None)
-        services = ApiServices(shared, values, journal, files, self.runner, lambda: Snapshot(self.runner.state), None)
+        runs = RunArchive("", _not_recorded, lambda: None, lambda _problem: None)
+        snapshot = lambda: Snapshot(self.runner.state)  # noqa: E731
+        services = ApiServices(shared, values, journal, files, self.runner, snapshot, None, runs)
         self.runner.attach(services.observe)
         self.app = create_app(services.backend)
         self._calls: list[Any] = []

@@ -8,9 +8,11 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from tf_scheduler.model.task import downsample
 
 from .model import Run
 
@@ -59,6 +61,22 @@ def run_results(run: Run) -> dict[str, Any]:
         f"median_{last.unit or 'steps'}_per_second": last.speed,
         "restarts": run.restarts,
         "generations": len({launch.generation for launch in run.launches}),
+    }
+
+
+def run_summary(run: Run) -> dict[str, Any]:
+    """Return what a list of runs shows."""
+    names = ("id", "service", "submitted", "reason", "note")
+    return {**{name: getattr(run, name) for name in names}, **run_results(run)}
+
+
+def run_details(run: Run, points: int) -> dict[str, Any]:
+    """Return summary, options by dotted path, and `points` of the leader's curve."""
+    curve = downsample(run.curves.get(run.leader or "", ()), points)
+    return {
+        **run_summary(run),
+        "options": dict(_flat(run.options, "")),
+        "points": [{**asdict(point), "begun": None} for point in curve],
     }
 
 

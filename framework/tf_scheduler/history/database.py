@@ -1,16 +1,20 @@
-"""SQLite database of the newest runs, shared by concurrent processes."""
+"""Stores of past runs: a database of one user, and a folder that a team shares."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+import stat
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from tf_scheduler.errors import JobError
 
-from .model import Run, from_json, to_json
+from .model import Run, checked, from_json, to_json
 
 #: Number of stored runs; older runs are deleted.
 MAX_RUNS = 500
@@ -43,20 +47,18 @@ class RunDatabase:
             return []
         with self._open() as file:
             rows = file.execute("SELECT record FROM run ORDER BY submitted DESC, id DESC").fetchall()
-        return [self._now(from_json(json.loads(text))) for (text,) in rows]
+        return [self._present(from_json(json.loads(text))) for (text,) in rows]
+
+    def _present(self, stored: Run) -> Run:
+        run = self._now(stored)
+        if stored.process and not run.process:  # its command was killed
+            with suppress(JobError):
+                self.save(run)
+        return run
 
     def find(self, name: str) -> Run:
         """Find a run by id, id prefix or `last`. Raises JobError listing the newest ids."""
-        runs = self.runs()
-        if not runs:
-            raise JobError(NO_RUNS)
-        if name == "last":
-            return runs[0]
-        matches = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
-        if len(matches) != 1:
-            why = "ambiguous; it matches" if matches else "unknown run; the newest runs are"
-            raise JobError(f"{name}: {why} {', '.join(run.id for run in (matches or runs)[:5])}")
-        return matches[0]
+        return find_run(self.runs(), name)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -68,3 +70,113 @@ class RunDatabase:
                 yield file
         except (sqlite3.Error, OSError) as error:
             raise JobError(f"{self._path}: cannot use the history: {error}") from error
+
+
+def find_run(runs: Sequence[Run], name: str) -> Run:
+    """Find a run by id, id prefix or `last`. Raises JobError listing the newest ids."""
+    if not runs:
+        raise JobError(NO_RUNS)
+    if name == "last":
+        return runs[0]
+    matches = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
+    if len(matches) != 1:
+        why = "ambiguous; it matches" if matches else "unknown run; the newest runs are"
+        raise JobError(f"{name}: {why} {', '.join(run.id for run in (matches or runs)[:5])}")
+    return matches[0]
+
+
+# --- shared folder
+
+#: SERVICE-YYYYMMDD-HHMMSS-DIGEST, as `history.record` and local runs name runs.
+_ID = re.compile(r"(?P<service>[^/\0]{1,200})-(?P<time>\d{8}-\d{6})-(?P<digest>[0-9a-f]{6})")
+#: Maximum size of a record in bytes; a recording has 8 MB.
+_MAX_RECORD = 32_000_000
+
+
+class SharedRuns:
+    """Existing folder with one JSON file per run, written by many schedulers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def check(self) -> None:
+        """Raise JobError if records cannot be written."""
+        with self._draft("check") as draft:
+            draft.unlink()
+
+    def save(self, run: Run, *, replace: bool = True) -> None:
+        """Write the record of a run; without `replace`, only if it is the fuller one.
+
+        A service keeps the id of its record. Raises JobError.
+        """
+        with self._draft(run.id) as draft:
+            known = None if replace else self._known(run)
+            if known is None or _fullness(run) >= _fullness(known):
+                name = run.id if known is None else known.id
+                draft.write_text(json.dumps({**to_json(run), "id": name}, separators=(",", ":")))
+                draft.chmod(0o644)  # for the team
+                with draft.open("rb") as file:
+                    os.fsync(file.fileno())
+                draft.replace(self._path(name))
+
+    def runs(self, service: str = "", limit: int = MAX_RUNS) -> tuple[list[Run], list[str]]:
+        """Return the newest runs, newest first, and names of unreadable files."""
+        try:
+            names = [path.stem for path in self.folder.iterdir() if path.suffix == ".json"]
+        except OSError as error:
+            raise JobError(f"{self.folder}: cannot read the runs: {error.strerror}") from error
+        runs, unreadable = list[Run](), list[str]()
+        own = {service.strip("/").replace("/", "-"), service.replace("/", "-")[:80]}  # of services and local runs
+        mine = (name for name in names if not service or _part(name, "service") in own)
+        newest = sorted(mine, key=lambda name: _part(name, "time"), reverse=True)
+        for name in newest[: 2 * limit]:
+            if len(runs) >= limit:
+                break
+            run = self.find(name) if _ID.fullmatch(name) else None
+            if run is None:
+                unreadable.append(f"{name}.json")
+            elif service in ("", run.service):
+                runs.append(run)
+        return runs, unreadable
+
+    def find(self, name: str) -> Run | None:
+        """Return the run with this id; None if it is missing or its file is invalid."""
+        path = self._path(name)
+        with suppress(OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError):
+            facts = path.stat()
+            if _ID.fullmatch(name) and stat.S_ISREG(facts.st_mode) and facts.st_size <= _MAX_RECORD:
+                run = checked(from_json(json.loads(path.read_text(errors="replace"))))
+                return run if run.id == name else None
+        return None
+
+    def _known(self, run: Run) -> Run | None:
+        """Return the record of this run, whose start another scheduler knew better."""
+        digest = _part(run.id, "digest")
+        same = [path.stem for path in self.folder.glob(f"*-{digest}.json")] if digest else []
+        known = (self.find(name) for name in same)
+        return next((item for item in known if item is not None and item.service == run.service), None)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+    @contextmanager
+    def _draft(self, name: str) -> Iterator[Path]:
+        """Create a file that becomes the record, or is removed. Raises JobError."""
+        draft = self.folder / f".{name}.{uuid.uuid4().hex}"
+        try:
+            try:
+                draft.touch(0o600, exist_ok=False)
+                yield draft
+            finally:
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise JobError(f"history.store {self.folder}: cannot be written: {error.strerror}") from error
+
+
+def _part(name: str, part: str) -> str:
+    matched = _ID.fullmatch(name)
+    return matched[part] if matched else ""
+
+
+def _fullness(run: Run) -> tuple[int, int]:
+    return len(run.launches), sum(len(points) for points in run.curves.values())

@@ -9,7 +9,15 @@ from dataclasses import asdict, dataclass, field, fields
 from statistics import median
 from typing import Any
 
-from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.effects import (
+    Change,
+    Decision,
+    FrameworkRegistered,
+    RecoveryDecided,
+    ResultDecided,
+    StatusStored,
+    TaskLaunched,
+)
 from tf_scheduler.model.events import Event, ProgressReported
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.state import SchedulerState
@@ -200,6 +208,33 @@ def from_json(document: Mapping[str, Any]) -> Run:
     return Run(**values)
 
 
+def checked(run: Run) -> Run:
+    """Return a run from a file of other users. Raises TypeError for wrong types."""
+    points = [point for points in run.curves.values() for point in points]
+    objects: tuple[Any, ...] = (run, *run.launches, *points, *run.warnings)
+    for item in objects:
+        for each in fields(item):
+            value, kind = getattr(item, each.name), str(each.type)
+            right = _KINDS.get(kind.removesuffix(" | None"), (dict, tuple))
+            is_none = value is None and kind.endswith("| None")
+            if not is_none and (not isinstance(value, right) or isinstance(value, bool)):
+                raise TypeError(f"{each.name}: not a {kind}")
+    for values in (run.environment, run.agents):
+        if not all(isinstance(value, str) for value in values.values()):
+            raise TypeError("not text")
+    for numbers in (run.best, *(point.metrics for point in points)):
+        if not all(isinstance(value, int | float) for value in numbers.values()):
+            raise TypeError("not a number")
+    if not all(math.isfinite(value) and abs(value) < _LAST_TIME for value in (run.submitted, run.seconds)):
+        raise TypeError("not a time")
+    return run
+
+
+#: Unix time of the year 9999, and Python types by the annotation of a field.
+_LAST_TIME = 253_370_764_800
+_KINDS: Mapping[str, tuple[type[Any], ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+
+
 def _read_all(kind: type[Any], items: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:
     return tuple(kind(**_known_fields(kind, item)) for item in items)
 
@@ -219,6 +254,9 @@ def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Li
     """
     for change in decision.changes:
         yield from ({"t": now, **line} for line in _change(change))
+        if isinstance(change, FrameworkRegistered) and not change.removed:
+            begun = min((item.at for item in decision.state.stored.configurations.values()), default=now)
+            yield {"t": now, "framework": change.framework_id, "since": begun}
     if isinstance(event, ProgressReported):
         yield from _progress(event, decision.state, now)
     for outcome in decision.outcomes:
@@ -228,7 +266,7 @@ def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Li
 
 def encode_line(line: Mapping[str, Any]) -> str:
     """Encode a line of JSON; non-finite numbers become null."""
-    return json.dumps(_finite(line), separators=(",", ":"), allow_nan=False) + "\n"
+    return json.dumps(finite(line), separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def decode_line(text: str) -> dict[str, Any] | None:
@@ -240,11 +278,14 @@ def decode_line(text: str) -> dict[str, Any] | None:
     return line if isinstance(line, dict) else None
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return JSON without infinities and NaN, which become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
     return value
 
 

@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from tf_scheduler.errors import JobError
-from tf_scheduler.model.effects import Change, Decision, RecoveryDecided, StatusStored, TaskLaunched
-from tf_scheduler.model.events import Event, Tick
+from tf_scheduler.model.effects import (
+    Change,
+    Decision,
+    FrameworkRegistered,
+    RecoveryDecided,
+    StatusStored,
+    TaskLaunched,
+)
+from tf_scheduler.model.events import Event, ProgressReported, Tick
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import OUTPUT, downsample
+from tf_scheduler.model.task import OUTPUT, TrainingCurve, downsample
 
 from . import model
 
@@ -55,13 +63,20 @@ class Recorder:
             if text:
                 self._append(text)
 
-    def resume(self, state: SchedulerState) -> None:
-        """Add changes that the previous scheduler stored, but died before recording."""
+    def resume(self, state: SchedulerState, curves: Mapping[TaskName, TrainingCurve] | None = None) -> None:
+        """Add changes that the previous scheduler stored, but died before recording.
+
+        A scheduler in a new sandbox has a new recording: it begins with the stored `curves`.
+        """
         written = self._written()
         self._torn = bool(written) and not written.endswith("\n")
         recorded = {_key(line) for line in map(model.decode_line, written.splitlines()) if line is not None}
         lines = model.recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
         if text := "".join(model.encode_line(_short(line)) for line in lines if _key(line) not in recorded):
+            self._append(text)
+        if '"progress"' not in written and (
+            text := "".join(map(model.encode_line, _stored_progress(state, curves or {})))
+        ):
             self._append(text)
 
     def _written(self) -> str:
@@ -104,13 +119,24 @@ class Recorder:
 
 def _stored(state: SchedulerState) -> Iterator[Change]:
     """Return the changes that produce the stored state."""
+    if state.stored.framework_id is not None:
+        yield FrameworkRegistered(state.stored.framework_id)
     yield from map(TaskLaunched, state.stored.tasks.values())
     yield from map(StatusStored, state.stored.statuses.values())
     yield from map(RecoveryDecided, state.stored.recoveries.values())
 
 
+def _stored_progress(state: SchedulerState, curves: Mapping[TaskName, TrainingCurve]) -> Iterator[model.Line]:
+    """Return the lines of stored curves; their points have the times of the reports."""
+    for name, curve in curves.items():
+        record = state.stored.tasks.get(name)
+        if record is not None:
+            for point in curve.points:
+                yield from model.recording_lines(ProgressReported(record.id, point), Decision(state), point.time)
+
+
 def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(line.get(name) for name in ("launched", "status", "state", "healthy", "replaced"))
+    return tuple(line.get(name) for name in ("launched", "status", "state", "healthy", "replaced", "framework"))
 
 
 def _short(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,7 +242,7 @@ RUNNING = "running"
 def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
     """Return a recording's run; `options` without secrets. Raises JobError if invalid.
 
-    The id depends on the first launch only, so a longer copy of a recording replaces a shorter one.
+    The id depends on the framework and its start, so a longer copy of a recording replaces a shorter one.
     """
     try:
         text = path.read_text(errors="replace")
@@ -235,10 +261,13 @@ def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
 
 def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> model.Run:
     first = recorded.launches[0]
-    begun, ended = lines[0]["t"], lines[-1]["t"]
+    # Restarted schedulers of a service have other recordings, but the same framework.
+    framework: Mapping[str, Any] = next((line for line in lines if "framework" in line), {})
+    identity = str(framework.get("framework") or first.id)
+    begun, ended = framework.get("since") or lines[0]["t"], max(line["t"] for line in lines)
     result: Mapping[str, Any] = next((line for line in reversed(lines) if "result" in line), {})
     stamp = datetime.fromtimestamp(begun, timezone.utc).strftime("%Y%m%d-%H%M%S")
-    digest = hashlib.sha256(first.id.encode()).hexdigest()[:6]
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:6]
     return model.Run(
         id=f"{name.strip('/').replace('/', '-')}-{stamp}-{digest}",
         service=name,

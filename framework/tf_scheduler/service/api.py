@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
@@ -17,20 +19,28 @@ from tf_scheduler.api.http.server import ApiServer, ServerTls, listen_address
 from tf_scheduler.api.routes.secrets import SecretHandler, with_secrets
 from tf_scheduler.api.routes.service import RequestCounter, metric_routes
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.errors import OptionsError, Problem, SecretError
+from tf_scheduler.errors import JobError, OptionsError, Problem, SecretError
+from tf_scheduler.history.compare import run_details, run_summary
+from tf_scheduler.history.database import RunDatabase, SharedRuns
+from tf_scheduler.history.model import Run, finite, to_json
 from tf_scheduler.interfaces import TaskFiles
 from tf_scheduler.metrics.meter import Meter
-from tf_scheduler.model.effects import Decision
+from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import Event
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.runner import Runner
 from tf_scheduler.secrets.sources import SecretSources, directory_reader, environment_reader
 from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.operator_files import OperatorFiles
+from tf_scheduler.store.retrying import BackgroundWriter
 from tf_scheduler.store.training_history import TrainingHistory, decode_curves
 from tf_scheduler.web.pages import pages
 
+#: Maximum number of past runs in an answer.
+MAX_LISTED = 100
+#: Seconds between two attempts to write a record; and that a folder has to answer.
+_ARCHIVE_INTERVAL, _ARCHIVE_TIMEOUT = 30.0, 5.0
 #: Variable that Marathon sets. On DC/OS, Admin Router on the masters authenticates the clients.
 _MARATHON = "MARATHON_APP_ID"
 
@@ -132,7 +142,7 @@ class ApiServices:
         runner: Runner,
         snapshot: Callable[[], Snapshot],
         preview: Callable[[Mapping[str, Any], SchedulerState], Mapping[str, Any]] | None,
-        run: Callable[[], Mapping[str, Any]] | None = None,
+        runs: RunArchive,
     ) -> None:
         curves = CurveRecorder(decode_curves(values))
         self.training_history = TrainingHistory(store, curves.current, lambda: runner.state.process.progress)
@@ -144,13 +154,131 @@ class ApiServices:
             operator_files=OperatorFiles(store, values),
             curves=curves,
             preview_update=None if preview is None else lambda update: preview(update, runner.state),
-            run=run,
+            runs=runs,
         )
+        self.runs = runs
 
     def observe(self, event: Event, decision: Decision) -> None:
         """Observer: called after every decision."""
         self.backend.observe(event, decision)
         self.training_history(event, decision)
+        self.runs(event, decision)
+
+
+class RunArchive(BackgroundWriter):
+    """Past runs for the API; writes this run into `history.store` after its end.
+
+    Args:
+        run: Returns the run so far. Raises JobError if it is not recorded.
+        result: Returns the stored result.
+        note: Called with the reason why the folder cannot be written.
+        store: The folder; empty: none.
+        history: Database with the past runs of this user.
+
+    The record is written while a stored result exists: a scheduler that is killed before the write leaves it to the
+    next one, and a folder that cannot be written is tried again.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        run: Callable[[], Run],
+        result: Callable[[], Result | None],
+        note: Callable[[str], None],
+        store: str = "",
+        history: Path | None = None,
+    ) -> None:
+        super().__init__("record of the run", _ARCHIVE_INTERVAL)
+        self._service, self._run_so_far, self._result, self._note = service, run, result, note
+        self._store, self._shared = store, SharedRuns(Path(store)) if store else None
+        self._local = None if history is None else RunDatabase(history)
+        self._due, self._reading = True, threading.Lock()
+        #: Why the folder cannot be written; empty: it can.
+        self.problem = ""
+        self._wakeup.set()
+
+    def __call__(self, _event: Event, decision: Decision) -> None:
+        """Observer: the result, and ends of tasks after it, belong to the record."""
+        if any(isinstance(change, ResultDecided | StatusStored) for change in decision.changes):
+            self._due = True
+            if decision.state.stored.result is not None:
+                self._wakeup.set()
+
+    def close(self) -> None:
+        """Write what is due; a folder that does not answer does not stop the scheduler."""
+        self._closing.set()
+        self._wakeup.set()
+        if self._thread.is_alive():
+            self._thread.join(_ARCHIVE_TIMEOUT)
+
+    def _save(self) -> bool:
+        if self._shared is None or not self._due:
+            return False
+        self._due, problem, result = False, "", self._result()
+        try:
+            if result is None:
+                self._shared.check()
+            elif (run := self._current()) is not None:
+                # A new recording lacks the result.
+                run = replace(run, state=result.verdict.value, reason=result.sentence)
+                self._shared.save(run, replace=False)
+        except JobError as error:
+            problem, self._due = str(error), True
+        if problem and problem != self.problem:
+            self._note(problem)
+        self.problem = problem
+        return not problem
+
+    def current(self) -> Mapping[str, Any]:
+        """Return the record of this run. Raises JobError if it is not recorded."""
+        return to_json(self._run_so_far())
+
+    def list(self) -> Mapping[str, Any]:
+        """Return the newest runs of this service. Raises JobError."""
+        with self._one_reader():
+            current = self._current()
+            runs, unreadable, problem = self._past()
+            listed = [run for run in runs if current is None or run.id != current.id][:MAX_LISTED]
+            rows = [{**run_summary(run), "current": run is current} for run in (*filter(None, [current]), *listed)]
+            answer = {"store": self._store, "problem": problem, "unreadable": unreadable, "runs": rows}
+            return cast(Mapping[str, Any], finite(answer))
+
+    def get(self, name: str, points: int) -> Mapping[str, Any] | None:
+        """Return one run with its curve; None if it is unknown. Raises JobError."""
+        with self._one_reader():
+            current = self._current()
+            run = current if current is not None and current.id == name else None
+            run = run or (self._shared.find(name) if self._shared is not None else None)
+            run = run or next((run for run in self._past()[0] if run.id == name), None)
+            return None if run is None else cast(Mapping[str, Any], finite(run_details(run, points)))
+
+    def _current(self) -> Run | None:
+        with suppress(JobError):  # nothing was launched
+            return self._run_so_far()
+        return None
+
+    def _past(self) -> tuple[Sequence[Run], int, str]:
+        """Return past runs, newest first, the number of unreadable files, and a problem."""
+        runs, unreadable, problem = dict[str, Run](), list[str](), self.problem
+        try:
+            if self._shared is not None:
+                shared, unreadable = self._shared.runs(self._service, MAX_LISTED)
+                runs |= {run.id: run for run in shared}
+            if self._local is not None:
+                runs |= {run.id: run for run in self._local.runs() if run.service == self._service}
+        except JobError as error:
+            problem = str(error)
+        return sorted(runs.values(), key=lambda run: run.submitted, reverse=True), len(unreadable), problem
+
+    @contextmanager
+    def _one_reader(self) -> Iterator[None]:
+        """A folder that does not answer must not take all threads."""
+        if not self._reading.acquire(timeout=_ARCHIVE_TIMEOUT):
+            raise JobError(f"history.store {self._store}: does not answer")
+        try:
+            yield
+        finally:
+            self._reading.release()
 
 
 def web_server(

@@ -40,7 +40,7 @@ from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.retrying import RetryingStore, SharedStore
 from tf_scheduler.store.training_history import decode_progress
 
-from .api import ApiServices, web_server
+from .api import ApiServices, RunArchive, web_server
 from .options import ServiceSettings
 from .secrets import credentials_of, sources_of
 from .store import acquire_leadership, open_store, state_weakness
@@ -73,7 +73,7 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
         process.meter.loop.watch_calls(lambda: process.connection.driver.queued_calls)
         if settings.recording is not None:
             recorder = Recorder(settings.recording, clock)
-            recorder.resume(process.runner.state)
+            recorder.resume(process.runner.state, process.services.backend.curves.current())
             process.runner.attach(recorder)
         undo.pop_all()
         return process
@@ -115,10 +115,18 @@ def _compose(
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)
     files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls, spec.secret_access)
-    services = ApiServices(store, values, journal, files, runner, snapshot, preview, settings.run)
+    services = ApiServices(store, values, journal, files, runner, snapshot, preview, _runs(settings, runner, journal))
     runner.attach(desk.observe, services.observe, metrics.count)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
     return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
+
+
+def _runs(settings: ServiceSettings, runner: Runner, journal: EventJournal) -> RunArchive:
+    def note(problem: str) -> None:
+        journal.note("RunNotStored", f"the record of the run is not stored: {problem}", warning=True)
+
+    arguments = settings.run, lambda: runner.state.stored.result, note
+    return RunArchive(settings.spec.name, *arguments, settings.shared_runs, settings.history)
 
 
 def _orders(settings: ServiceSettings) -> LostFrameworks:
@@ -168,8 +176,8 @@ class SchedulerProcess:
 
         Raises JobError when Mesos refuses the framework before the job has finished, and errors of the state store.
         """
-        history = self.services.training_history
-        with closing(self.store), self.journal, history, self.meter, self.server:
+        history, runs = self.services.training_history, self.services.runs
+        with closing(self.store), self.journal, history, runs, self.meter, self.server:
             log.info("the API of %s is at %s/v1", self.settings.spec.name, self.settings.url)
             self._run_job()
             self._stopping.wait()
@@ -224,6 +232,7 @@ class SchedulerProcess:
         if result is None and not uninstalling:
             raise JobError(removal_message(final) if removed else final.process.refused)
         if uninstalling:
+            self.services.runs.close()
             self.journal.close()
             self.services.training_history.close()
             self.runner.forget()

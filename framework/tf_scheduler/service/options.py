@@ -15,7 +15,7 @@ from typing import Any
 from mesos_client.credentials import Tls
 from tf_scheduler.api.http.server import listen_address
 from tf_scheduler.errors import JobError, OptionsError, Problem
-from tf_scheduler.history.model import Run, to_json
+from tf_scheduler.history.model import Run
 from tf_scheduler.history.record import service_run
 from tf_scheduler.logging_setup import SecretRedactor, configure_logging
 from tf_scheduler.mesos.registration import LostFrameworks
@@ -77,6 +77,9 @@ class ServiceSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: File for the history of the run; None: not recorded.
     recording: Path | None = None
+    #: Past runs of this user, and the id of this one if it is a local run.
+    history: Path | None = None
+    run_id: str = ""
     #: Frameworks to continue or to replace.
     lost: LostFrameworks = field(default_factory=LostFrameworks)
     #: host:port of a StatsD server; empty: the server named in `environment`, if any.
@@ -93,11 +96,17 @@ class ServiceSettings:
         """Base URL of the API at its listening address."""
         return f"{'http' if self.access.tls is None else 'https'}://{self.host}:{self.port}"
 
-    def run(self) -> dict[str, Any]:
-        """Return the record of the run for the history. Raises JobError without one."""
+    def run(self) -> Run:
+        """Return the run so far, for the history. Raises JobError if it is not recorded."""
         if self.recording is None or self.options is None:
             raise JobError("this scheduler does not record its run")
-        return to_json(recorded_run(self.recording, self.options.options))
+        run = recorded_run(self.recording, self.options.options)
+        return replace(run, id=self.run_id or run.id)
+
+    @property
+    def shared_runs(self) -> str:
+        """Folder of past runs that a team shares; empty: none."""
+        return str(self.options.options["history"]["store"]) if self.options is not None else ""
 
 
 def load_settings(
@@ -125,6 +134,8 @@ def load_settings(
         _tls(options["tls"], environment),
         environment,
         _recording(environment),
+        Path(environment["HISTORY_FILE"]) if environment.get("HISTORY_FILE") else None,
+        environment.get("RUN_ID", ""),
         lost or LostFrameworks(),
         options["metrics"]["statsd"],
         OptionsHistory(options, environment, own_spec, uninstalling, document),
@@ -179,7 +190,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
 
 
 def _resolve_installed(document: Document, defaults: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Resolve options, whose plans may name tasks that only version 0.1 had by default.
+    """Resolve options; plans may name tasks that version 0.1 had by default.
 
     `OptionsHistory` selects the defaults of a service that is installed.
     """

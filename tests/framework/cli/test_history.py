@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from jobs import options
-from kit.commands import request, run_command
+from kit.commands import SchedulerCommand, request, run_command
 from kit.waiting import wait_until
 from mesos_local.host.process import ProcessId
 from runs import T0, a_run
@@ -290,3 +290,60 @@ def test_service_is_added_kept_and_listed_with_runs(cluster, run, start, succeed
     table = succeed("history", "--metric", "accuracy", "--best")
     assert 3 == table.count(datetime.now().strftime("%Y-%m-%d"))
     assert table.index("served-") < table.index("long-")
+
+
+@pytest.fixture
+def service(local_cluster, tmp_path: Path):
+    """Its records go to the folder `team`; worker 0 ends with the file `end`."""
+    program = (
+        'case "$TASK_NAME" in worker-0) ;; *) exec sleep 1000;; esac; for step in 1 2 3; do '
+        'echo "{\\"step\\": $step, \\"accuracy\\": 0.$step}" > $TF_EXECUTOR_PROGRESS; sleep 0.7; done; '
+        f"until [ -e {tmp_path}/end ]; do sleep 0.1; done"
+    )
+    secret = {"API_TOKEN": "hush-hush"}
+    command = SchedulerCommand(
+        tmp_path / "service.json",
+        local_cluster.master.address,
+        service={"name": "shared", "command": program, "environment": secret},
+        history={"store": str(tmp_path / "team")},
+    )
+    yield command
+    command.stop()
+
+
+@pytest.mark.mesos
+def test_record_of_killed_scheduler_reaches_the_team(service, run, tmp_path: Path, kept) -> None:
+    """The result is stored before the record, and the curve survives an empty sandbox."""
+    team, asked = tmp_path / "team", lambda path: json.loads(service.request(path).text)
+    scheduler = service.start(RECORDING_FILE=str(tmp_path / "first"))
+    wait_until(lambda: service.status("/v1/health") == 200, "no scheduler")
+    wait_until(lambda: '"step":3' in service.request("/v1/tf/progress").text.replace(" ", ""), "no progress")
+    before = asked("/v1/tf/run")
+    service.end(scheduler)
+    scheduler = service.start(RECORDING_FILE=str(tmp_path / "second"))
+    wait_until(lambda: service.status("/v1/health") == 200, "no scheduler")
+    (tmp_path / "end").touch()
+    wait_until(lambda: asked("/v1/tf/result")["over"], "no result")
+    assert "No such file or directory" in asked("/v1/tf/runs")["problem"]
+    assert "the record of the run is not stored: history.store" in service.request("/v1/events").text
+    scheduler.kill()
+    scheduler.wait()
+    team.mkdir()
+
+    scheduler = service.start(RECORDING_FILE=str(tmp_path / "third"))
+    wait_until(lambda: any(team.iterdir()), "no record")
+    service.end(scheduler)
+
+    (path,) = team.iterdir()
+    record = json.loads(path.read_text())
+    assert f"{before['id']}.json" == path.name
+    assert ("succeeded", "shared") == (record["state"], record["service"])
+    assert {"accuracy": 0.3} == record["best"]
+    assert [1, 3] == [record["curves"]["worker-0"][place]["step"] for place in (0, -1)]
+    assert "hush-hush" not in path.read_text()
+    kept.save(a_run(submitted=record["submitted"] + 1))
+    (team / f"{path.stem[:-6]}00000a.json").write_text("{")
+    code, out, err = run("history", "--store", team, "--json")
+    assert (0, ["mnist-1", record["id"]]) == (code, [item["id"] for item in json.loads(out)])
+    assert f"notice: {team}: not records of runs: shared-" in err
+    assert "accuracy" in run("history", "--store", team, "compare", "mnist-1", record["id"])[1]

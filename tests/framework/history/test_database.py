@@ -1,14 +1,17 @@
-"""Database of runs."""
+"""Database of runs, and the folder of a team."""
 
+import errno
+import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runs import T0, a_run
 from tf_scheduler.errors import JobError
-from tf_scheduler.history.database import RunDatabase
+from tf_scheduler.history.database import RunDatabase, SharedRuns, find_run
 from tf_scheduler.history.model import WARNING_KEY, from_json, to_json
 
 
@@ -74,3 +77,104 @@ def test_records_of_other_versions_are_readable() -> None:
     old["launches"][0]["surprise"] = 1
 
     assert a_run(warnings=()) == from_json(old)
+
+
+def test_end_of_killed_run_is_stored(tmp_path: Path) -> None:
+    """Its folder may be removed later."""
+    database = RunDatabase(tmp_path / "history.db", now=lambda run: replace(run, state="lost", process=""))
+    database.save(a_run(state="running", process="1:1"))
+
+    assert ["lost"] == [run.state for run in database.runs()]
+
+    assert ["lost"] == [run.state for run in RunDatabase(tmp_path / "history.db").runs()]
+
+
+FIRST, SECOND, OTHER = "mnist-20270115-080000-00000a", "mnist-20270116-080000-00000b", "dev-x-20270117-080000-00000c"
+
+
+def test_team_reads_records_of_shared_folder(tmp_path: Path) -> None:
+    """Newest first, whatever the umask of the writer; nothing else is left."""
+    shared, before = SharedRuns(tmp_path), os.umask(0o077)
+    try:
+        for name in (SECOND, FIRST):
+            shared.save(a_run(id=name))
+        shared.save(a_run(id=OTHER, service="/dev/x"))
+    finally:
+        os.umask(before)
+
+    runs, unreadable = shared.runs()
+
+    assert ([OTHER, SECOND, FIRST], []) == ([run.id for run in runs], unreadable)
+    assert a_run(id=FIRST) == shared.find(FIRST) == find_run(runs, FIRST)
+    assert [FIRST, SECOND] == [run.id for run in reversed(shared.runs("mnist")[0])]
+    assert [OTHER] == [run.id for run in shared.runs("/dev/x")[0]]
+    assert [SECOND] == [run.id for run in shared.runs("mnist", 1)[0]]
+    assert {0o644} == {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert 3 == len(list(tmp_path.iterdir()))
+
+
+RECORD = to_json(a_run(id=FIRST))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "null", "9" * 90_000, "[" * 100_000, '{"id": "x"}'),
+        *(json.dumps({**RECORD, name: None}) for name in ("id", "submitted", "launches", "curves", "options", "best")),
+        *(json.dumps({**RECORD, name: 10**400}) for name in ("id", "submitted", "seconds", "reason", "environment")),
+        json.dumps({**RECORD, "submitted": 1e300}),
+        json.dumps({**RECORD, "id": SECOND}),
+        json.dumps({**RECORD, "curves": {"worker-0": [{"time": 1.0, "step": "x"}]}}),
+        json.dumps({**RECORD, "curves": {"worker-0": [{"time": 1.0, "metrics": {"accuracy": {}}}]}}),
+    ],
+)
+def test_broken_files_of_shared_folder_are_skipped(tmp_path: Path, text: str) -> None:
+    """Other programs and other users write there, too."""
+    shared = SharedRuns(tmp_path)
+    shared.save(a_run(id=SECOND))
+    (tmp_path / f"{FIRST}.json").write_text(text)
+    (tmp_path / "notes.json").write_text("{}")
+    (tmp_path / f"{OTHER}.json").mkdir()
+    os.mkfifo(tmp_path / "mnist-20270118-080000-00000d.json")
+
+    runs, unreadable = shared.runs()
+
+    assert [SECOND] == [run.id for run in runs]
+    assert 4 == len(unreadable)
+    assert None is shared.find("../etc/passwd")
+
+
+def test_only_a_fuller_record_replaces_that_of_the_service(tmp_path: Path) -> None:
+    """A scheduler in a new sandbox knows less; it may also know the start less well."""
+    shared = SharedRuns(tmp_path)
+    shared.save(a_run(id=FIRST))
+
+    shared.save(a_run(id="mnist-20270119-080000-00000a", curves={}), replace=False)
+    assert [a_run(id=FIRST)] == shared.runs()[0]
+    shared.save(a_run(id="mnist-20270119-080000-00000a", reason="again"), replace=False)
+    shared.save(a_run(id="other-20270119-080000-00000a", service="other", curves={}), replace=False)
+
+    assert ["worker-0 finished", "again"] == [run.reason for run in shared.runs()[0]]
+    assert {FIRST, "other-20270119-080000-00000a"} == {run.id for run in shared.runs()[0]}
+
+
+def test_unusable_shared_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is missing or full; a full one keeps what it has."""
+    for use in (SharedRuns(tmp_path / "missing").check, SharedRuns(tmp_path / "missing").runs):
+        with pytest.raises(JobError, match=r"missing: cannot .*: No such file or directory"):
+            use()
+    shared = SharedRuns(tmp_path)
+    shared.check()
+    assert [] == list(tmp_path.iterdir())
+    shared.save(a_run(id=FIRST))
+
+    def fail(path: Path, _text: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(JobError, match=r"history\.store .*: cannot be written: No space left on device"):
+        shared.save(a_run(id=FIRST, reason="later"))
+
+    assert [a_run(id=FIRST)] == shared.runs()[0]
+    assert [f"{FIRST}.json"] == [path.name for path in tmp_path.iterdir()]

@@ -12,13 +12,30 @@ from builders import a_spec, with_fields
 from runs import a_run
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.model import encode_line, recording_lines
-from tf_scheduler.history.record import MAX_POINTS, Recorder, Recording, fold_lines, read_recording
-from tf_scheduler.model.effects import Decision, Outcome, RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.history.record import MAX_POINTS, Recorder, Recording, fold_lines, read_recording, service_run
+from tf_scheduler.model.effects import (
+    Decision,
+    FrameworkRegistered,
+    Outcome,
+    RecoveryDecided,
+    StatusStored,
+    TaskLaunched,
+)
 from tf_scheduler.model.events import ProgressReported, Tick
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, Progress, Recovery, TaskRecord, TaskState, TaskStatus, downsample
+from tf_scheduler.model.state import Configuration, SchedulerState
+from tf_scheduler.model.task import (
+    Cause,
+    Progress,
+    Recovery,
+    TaskRecord,
+    TaskState,
+    TaskStatus,
+    TrainingCurve,
+    downsample,
+)
 
 RESOURCES = (Resource("cpus", 1500), Resource("mem", 512_000))
 RECORD = TaskRecord("worker-0", "id-1", JobKind.WORKER, 0, "a", "host", "host:31000", 2, RESOURCES, 100.0)
@@ -214,6 +231,31 @@ def test_resume_adds_stored_but_unrecorded_changes(tmp_path: Path) -> None:
     (launch,) = read_recording(path).launches
     assert (100.0, 200.0, 3, "agent a was lost") == (launch.launched, launch.ended, launch.exit_code, launch.replaced)
     assert 4 == len(path.read_text().splitlines()), "each line once"
+
+
+def test_new_recording_of_a_service_continues_its_curves(tmp_path: Path) -> None:
+    """The next scheduler of a cluster has an empty sandbox; the run keeps its id."""
+    configuration = Configuration("c", 1, 50.0, "", {})
+    state = with_fields(STATE, framework_id="framework-1", configurations={"c": configuration})
+    registered = FrameworkRegistered("framework-1")
+    first, second = tmp_path / "first", tmp_path / "second"
+    record = Recorder(first, iter((90.0, 100.0, 101.0, 102.0)).__next__)
+    points = tuple(a_report(step, metrics={"accuracy": step / 10}).progress for step in (1, 2))
+
+    for change in (registered, TaskLaunched(RECORD)):
+        record(Tick(), Decision(state, (change,)))
+    Recorder(first, lambda: 300.0).resume(state, {TaskName("worker-0"): TrainingCurve(points)})
+    for now in (200.0, 250.0):
+        Recorder(second, partial(float, now)).resume(
+            state, {TaskName("worker-0"): TrainingCurve(points), TaskName("gone"): TrainingCurve(points)}
+        )
+
+    before, after = service_run(first, "mnist", {}), service_run(second, "mnist", {})
+    assert before.id == after.id
+    assert 50.0 == before.submitted == after.submitted
+    assert [1, 2] == [point.step for point in after.curves["worker-0"]]
+    assert {"accuracy": 0.2} == after.best
+    assert {"worker-0"} == set(after.curves)
 
 
 def test_incomplete_line_is_ignored(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ TEXTS = {
     "vault.address": "https://vault:8200",
     "dcos.url": "https://leader.mesos",
     "metrics.statsd": "[::1]:8125",
+    "history.store": "/mnt/nfs/{{runs}} of a team",
     "vault.token": "file:token",
     "vault.secret_id": "file:id",
 }

@@ -170,6 +170,19 @@ class OperatorFileStore(Protocol):
 PreviewUpdate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
+class RunReader(Protocol):
+    """Records of this run and of earlier ones; the methods block. Thread-safe."""
+
+    def current(self) -> Mapping[str, Any]:
+        """Return the record of this run. Raises JobError if it is not recorded."""
+
+    def list(self) -> Mapping[str, Any]:
+        """Return summaries of this run and of earlier ones. Raises JobError."""
+
+    def get(self, name: str, points: int) -> Mapping[str, Any] | None:
+        """Return one run with its options and curve; None if unknown. Raises JobError."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """Parts of the scheduler process that the API uses. Only `snapshot` is required.
@@ -186,8 +199,7 @@ class Backend:
     operator_files: OperatorFileStore | None = None
     #: Raises SchedulerError if the options are invalid.
     preview_update: PreviewUpdate | None = None
-    #: Returns the record of the run for the history; raises JobError without one.
-    run: Callable[[], Mapping[str, Any]] | None = None
+    runs: RunReader | None = None
 
     async def ask(self, command: Command) -> Answer | None:
         """Send a command; None if the loop has finished. Raises SchedulerTimeoutError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from .streams import EventStreams, follow_journal
 from .task_files import MAX_PATH, PATH_PATTERN, TaskFileHandler
 
 _MAX_EVENTS = 1000
+_RUNS_TIMEOUT = 15.0  # seconds
 _FOLLOW = QueryParameter("follow", "Stream further data as server-sent events.", bool, False)
 _EVENTS = (
     QueryParameter("after", "Only events with numbers greater than this. Default: the newest events.", int),
@@ -83,6 +84,10 @@ def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
     yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_PROGRESS)
     path, bodies = "/v1/tf/run", _bodies(dict[str, Any], 404)
     yield Endpoint("GET", path, "Record of the run for the history, secrets masked.", bodies, handler=_run)
+    path, bodies = "/v1/tf/runs", _bodies(dict[str, Any], 404, 503)
+    yield Endpoint("GET", path, "This run and earlier runs of the service.", bodies, handler=_runs)
+    path, summary = "/v1/tf/runs/{name}", "One run, with its options and the curve of its leading task."
+    yield Endpoint("GET", path, summary, bodies, handler=_past_run, query=_PROGRESS[:1])
     path, bodies = "/v1/tf/update/preview", _bodies(dict[str, Any], 404, 409, 503)
     yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=types.Update)
     handler: AsyncHandler = partial(_events, streams)
@@ -107,13 +112,37 @@ async def _progress(request: ApiRequest) -> ApiAnswer:
     return training.progress(request.snapshot, curves, points, frozenset(filter(None, names.split(","))))
 
 
+_NO_RUNS = ApiProblem(404, "this scheduler does not record its run")
+
+
 async def _run(request: ApiRequest) -> ApiAnswer:
     try:
-        if request.backend.run is not None:
-            return View(dict(await asyncio.to_thread(request.backend.run)))  # reads a file
+        if request.backend.runs is not None:
+            return View(dict(await asyncio.to_thread(request.backend.runs.current)))  # reads a file
     except JobError as error:
         return ApiProblem(404, str(error))
-    return ApiProblem(404, "this scheduler does not record its run")
+    return _NO_RUNS
+
+
+async def _runs(request: ApiRequest) -> ApiAnswer:
+    runs = request.backend.runs
+    return _NO_RUNS if runs is None else await _read_runs(runs.list)
+
+
+async def _past_run(request: ApiRequest) -> ApiAnswer:
+    runs, name, points = request.backend.runs, request.params["name"], request.params["points"]
+    return _NO_RUNS if runs is None else await _read_runs(lambda: runs.get(name, points))
+
+
+async def _read_runs(read: Callable[[], Mapping[str, Any] | None]) -> ApiAnswer:
+    """Read in a thread; a shared folder may not answer."""
+    try:
+        answer = await asyncio.wait_for(asyncio.to_thread(read), _RUNS_TIMEOUT)
+    except asyncio.TimeoutError:
+        return ApiProblem(503, f"the folder of past runs has not answered within {_RUNS_TIMEOUT:g} s")
+    except JobError as error:
+        return ApiProblem(503, str(error))
+    return ApiProblem(404, "unknown run") if answer is None else View(dict(answer))
 
 
 async def _preview_update(request: ApiRequest) -> ApiAnswer:

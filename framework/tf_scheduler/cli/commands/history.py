@@ -31,8 +31,9 @@ from tf_scheduler.history.compare import (
     compare_values,
     hidden_options,
     run_results,
+    run_summary,
 )
-from tf_scheduler.history.database import NO_RUNS
+from tf_scheduler.history.database import NO_RUNS, SharedRuns, find_run
 from tf_scheduler.history.model import Run, from_json, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
@@ -47,6 +48,7 @@ from .options import force_option, output_option, print_or_write
 _DEFAULT_COUNT = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MISSING = "–"
+_STORE = "folder of past runs"
 _REMOTE_SERVICE = (
     "history lists the runs stored on this machine, not the runs of a service selected by --url or --name. To add the "
     "run of a service, run: history add --url URL"
@@ -68,7 +70,12 @@ def _since(_context: click.Context, _option: click.Parameter, text: str | None) 
 
 
 @click.group(invoke_without_command=True)
-@examples("history", "history --metric accuracy --best", "history show last --report run.html")
+@examples(
+    "history",
+    "history --metric accuracy --best",
+    "history --store /mnt/nfs/runs",
+    "history show last --report run.html",
+)
 @click.option(
     "-n", "count", type=IntRange(1), metavar="N", default=_DEFAULT_COUNT, show_default=True, help="Number of runs."
 )
@@ -78,29 +85,55 @@ def _since(_context: click.Context, _option: click.Parameter, text: str | None) 
 )
 @click.option("--metric", default="", metavar="NAME", help="Show the best value of a metric, such as accuracy.")
 @click.option("--best", is_flag=True, help="Best run first, by --metric or else by the loss.")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    envvar="DCOS_TENSORFLOW_HISTORY",
+    metavar="DIR",
+    help="Also the runs in this folder of a team (history.store).",
+)
 @json_option
 @click.pass_context
 def history(
-    context: click.Context, count: int, service: str, since: float, metric: str, best: bool, as_json: bool
+    context: click.Context,
+    count: int,
+    service: str,
+    since: float,
+    metric: str,
+    best: bool,
+    store: Path | None,
+    as_json: bool,
 ) -> None:
     """List past runs, newest first.
 
-    Lists local runs, and runs added with `history add`. RUN is an id, the start of an id, or `last`.
+    Lists local runs, runs added with `history add`, and those of --store. RUN is an id, the start of an id, or `last`.
     """
+    context.meta[_STORE] = store
     if context.invoked_subcommand != "add" and any((context.obj or {}).get(name) for name in ("name", "url")):
         raise click.UsageError(_REMOTE_SERVICE)
     if context.invoked_subcommand is not None:
         return
-    runs = [run for run in run_database().runs() if run.submitted >= since and service in ("", run.service)]
+    runs = [run for run in _all_runs() if run.submitted >= since and service in ("", run.service)]
     if metric and not any(metric in run.best_values for run in runs):
         known = sorted({name for run in runs for name in run.best_values})
         raise JobError(f"--metric {metric}: no run has it; known metrics: {', '.join(known) or 'none'}")
     if best:
         runs.sort(key=lambda run: _rank(run, metric or "loss"))
     if as_json:
-        echo_json([_summary(run) for run in runs[:count]])
+        echo_json([run_summary(run) for run in runs[:count]])
         return
     screen().show([_runs_table(runs[:count], metric)])
+
+
+def _all_runs() -> list[Run]:
+    """Return the runs of this user and of the team, newest first; a run of both once."""
+    store = click.get_current_context().meta[_STORE]
+    shared, unreadable = ([], []) if store is None else SharedRuns(store).runs()
+    if unreadable:
+        more = f" and {len(unreadable) - 3} more" if len(unreadable) > 3 else ""
+        click.echo(f"notice: {store}: not records of runs: {', '.join(unreadable[:3])}{more}", err=True)
+    runs = {run.id: run for run in (*shared, *run_database().runs())}
+    return sorted(runs.values(), key=lambda run: (run.submitted, run.id), reverse=True)
 
 
 def _rank(run: Run, metric: str) -> float:
@@ -137,7 +170,7 @@ def _runs_table(runs: Sequence[Run], metric: str) -> Table:
 @json_option
 def show(run: str, page: Path | None, as_json: bool) -> None:
     """Show the result, tasks, environment and options of RUN."""
-    match = run_database().find(run)
+    match = find_run(_all_runs(), run)
     if page is not None:
         write_page(render_page(match), page)
     if str(page) == "-":  # standard output has the page
@@ -153,7 +186,8 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
 @json_option
 def compare(old: str, new: str, page: Path | None, as_json: bool) -> None:
     """Compare two runs: options, environment, results."""
-    before, after = run_database().find(old), run_database().find(new)
+    runs = _all_runs()
+    before, after = find_run(runs, old), find_run(runs, new)
     if page is not None:
         write_page(render_comparison(before, after), page)
     if str(page) == "-":  # standard output has the page
@@ -184,7 +218,7 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
 
     Warns about versions, files and defaults that have changed since the run. Also lists secrets, which are not stored.
     """
-    match = run_database().find(run)
+    match = find_run(_all_runs(), run)
     missing, changed, defaults = hidden_options(match, MASK), _changed_environment(match), _changed_defaults(match)
     options = with_stored_defaults(match.options)
     print_or_write(options, output, force, quiet=as_json)
@@ -267,11 +301,6 @@ def _changed_environment(run: Run) -> list[ValueDifference]:
         return compare_values(run.environment, environment_of(_resolved(run)))
     except OptionsError as error:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
-
-
-def _summary(run: Run) -> dict[str, Any]:
-    names = ("id", "service", "submitted", "reason", "note")
-    return {**{name: getattr(run, name) for name in names}, **run_results(run)}
 
 
 def _run_lines(run: Run) -> Iterator[str]:

@@ -33,6 +33,11 @@ def state_home() -> Path:
     return (folder if folder.is_absolute() else Path.home() / ".local" / "state") / "dcos-tensorflow"
 
 
+def history_file() -> Path:
+    """Return the database with the past runs of this user."""
+    return state_home() / "history.db"
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file atomically, readable only by its owner (it may hold passwords)."""
     draft = path.with_name(f".{path.name}.new")

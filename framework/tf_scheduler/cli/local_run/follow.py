@@ -213,6 +213,7 @@ def prepare_launch(
         arguments,
         token,
         str(folder.token) if token else "",
+        folder.path.name,
     )
 
 

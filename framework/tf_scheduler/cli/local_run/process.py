@@ -23,7 +23,7 @@ from typing import Any
 from mesos_local.helper_main import start_guard
 from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId, free_ports, is_free
-from tf_scheduler.cli.common.folders import state_home
+from tf_scheduler.cli.common.folders import history_file, state_home
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import is_set
 from tf_scheduler.service.secrets import referenced_variables
@@ -134,6 +134,8 @@ class SchedulerLaunch:
     arguments: tuple[str, ...] = ()
     token: str = field(default="", repr=False)
     token_file: str = ""
+    #: Id of a local run; empty: a service, whose scheduler knows the id.
+    run: str = ""
 
     @property
     def command(self) -> list[str]:
@@ -158,6 +160,8 @@ class SchedulerLaunch:
             "EXECUTOR_URI": bundle.as_uri(),
             "EXECUTOR_URI_SHA256": hashlib.sha256(bundle.read_bytes()).hexdigest(),
             "RECORDING_FILE": str(self.recording),
+            "HISTORY_FILE": str(history_file()),
+            "RUN_ID": self.run,
             MARK: str(self.folder),
         }
         return {**passed, **self.secrets, **own, **variables}

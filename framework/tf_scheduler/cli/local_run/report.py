@@ -20,11 +20,11 @@ from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
-from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, state_home
+from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, history_file
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment
-from tf_scheduler.history.database import RunDatabase
+from tf_scheduler.history.database import RunDatabase, SharedRuns
 from tf_scheduler.history.model import Run, leading_task
 from tf_scheduler.history.record import RUNNING, Recording, read_recording, service_run
 from tf_scheduler.model.ids import TaskId, name_of
@@ -70,7 +70,7 @@ Report = dict[str, Any]
 
 def run_database() -> RunDatabase:
     """Return the history of this user."""
-    return RunDatabase(state_home() / "history.db", now=_refreshed)
+    return RunDatabase(history_file(), now=_refreshed)
 
 
 def start_run(
@@ -94,6 +94,7 @@ def start_run(
         process=f"{process.pid}:{process.start_time}",
     )
     with suppress(JobError, OSError):
+        run_database().runs()  # stores the ends of killed runs, for the page of this one
         run_database().save(run)
     return run
 
@@ -104,15 +105,25 @@ def _refreshed(run: Run) -> Run:
         return run
     pid, _, start_time = run.process.partition(":")
     alive = ProcessId(int(pid), int(start_time)).alive()
-    run = run if alive else replace(run, state=LOST, reason=LOST_REASON)
-    try:
+    run = run if alive else replace(run, state=LOST, reason=LOST_REASON, process="")
+    with suppress(JobError):  # nothing was launched
         recorded = service_run(RunFolder(Path(run.folder)).recording, run.service, run.options)
-    except JobError:  # nothing was launched
-        return run
-    if not alive and recorded.state != RUNNING:
-        run = replace(run, state=recorded.state, reason=recorded.reason)
-    end = time.time() if alive else recorded.submitted + recorded.seconds
-    return replace(_with_recording(run, recorded), seconds=round(end - run.submitted, 3))
+        if not alive and recorded.state != RUNNING:
+            run = replace(run, state=recorded.state, reason=recorded.reason)
+        end = time.time() if alive else recorded.submitted + recorded.seconds
+        run = replace(_with_recording(run, recorded), seconds=round(end - run.submitted, 3))
+    if not alive:
+        _share(run)
+    return run
+
+
+def _share(run: Run) -> None:
+    """Write the record of an ended run into the folder of its team; print errors."""
+    if folder := run.resolved.get("history", {}).get("store"):
+        try:
+            SharedRuns(Path(folder)).save(run)
+        except JobError as error:
+            click.echo(f"notice: the run is only in the history of this machine: {error}", err=True)
 
 
 def _with_recording(run: Run, recorded: Any) -> Run:
@@ -125,6 +136,7 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
     recorded = read_recording(RunFolder(Path(run.folder)).recording)
     result = {name: report[name] for name in ("state", "reason", "seconds")}
     run = replace(_with_recording(run, recorded), environment=environment_of(run.resolved), process="", **result)
+    _share(run)
     try:
         run_database().save(run)
     except (JobError, OSError) as error:

@@ -18,7 +18,15 @@ from . import jobs
 from .fields import Environment, OnUpdate, RecordList, Section, section
 from .placement import GangSection, PlacementSection, VolumeRecord
 from .policies import FinishSection, HealthSection, ProgressSection, RecoverySection, RestartSection
-from .scheduler import ApiSection, ExecutorSection, MesosSection, MetricsSection, SchedulerSection, TlsSection
+from .scheduler import (
+    ApiSection,
+    ExecutorSection,
+    HistorySection,
+    MesosSection,
+    MetricsSection,
+    SchedulerSection,
+    TlsSection,
+)
 from .secrets import DcosSection, SecretDeliverySection, SecretRecord, VaultSection
 from .service import ServiceSection
 
@@ -68,6 +76,7 @@ class Options(Section):
     vault = section(VaultSection, "HashiCorp Vault as a source of secrets.")
     dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.", "DC/OS Enterprise")
     metrics = section(MetricsSection, "Export of metrics.")
+    history = section(HistorySection, "Records of past runs (docs/history.md).")
 
 
 @dataclass(frozen=True, slots=True)

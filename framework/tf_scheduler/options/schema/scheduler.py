@@ -145,6 +145,17 @@ class TlsSection(Section):
     key_file = String("File with the private key of tls.certificate_file.")
 
 
+class HistorySection(Section):
+    store = String(
+        "Existing folder on the scheduler's machine that a team shares, such as an NFS volume. It gets the record of "
+        "the run, without secrets, when the run ends, and the web page shows earlier runs. Empty: no folder.",
+        pattern=r"/[^\x00-\x1f\x7f]*",
+        expected="an absolute path",
+        examples=["/mnt/nfs/runs"],
+        title="Folder of past runs",
+    )
+
+
 class MetricsSection(Section):
     statsd = String(
         "StatsD server for the scheduler's metrics, as host:port; empty: the server that DC/OS names, if any.",
