@@ -13,7 +13,7 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
-from tf_scheduler.api.http.backend import Backend
+from tf_scheduler.api.http.backend import Backend, RunReader
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import FileError
@@ -86,10 +86,17 @@ class LiveApi:
     #: Notes of a test.
     seen: list[str]
 
-    def __init__(self, spec: ServiceSpec, policy: Policy | None = None, after: Sequence[BaseRoute] = ()) -> None:
+    def __init__(
+        self,
+        spec: ServiceSpec,
+        policy: Policy | None = None,
+        after: Sequence[BaseRoute] = (),
+        runs: RunReader | None = None,
+    ) -> None:
         self.world = World(spec, *(an_agent(f"agent-{number}") for number in range(3)))
         self.pages, self.sandboxes = Pages(), Sandboxes()
-        self.backend = Backend(lambda: Snapshot(self.world.state), self._put, journal=self.pages, files=self.sandboxes)
+        parts = {"journal": self.pages, "files": self.sandboxes, "runs": runs}
+        self.backend = Backend(lambda: Snapshot(self.world.state), self._put, **parts)
         self._app = create_app(self.backend, policy, pages=pages())
         routes = [Mount(f"/service/{spec.name}", self._app), *after, Mount("/", self._app)]
         self._server = ApiServer(Starlette(routes=routes), "127.0.0.1", 0)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jobs import options
+from jobs import PATIENCE, options
 from kit.commands import SchedulerCommand, request, run_command
 from kit.waiting import wait_until
 from mesos_local.host.process import ProcessId
@@ -347,3 +347,43 @@ def test_record_of_killed_scheduler_reaches_the_team(service, run, tmp_path: Pat
     assert (0, ["mnist-1", record["id"]]) == (code, [item["id"] for item in json.loads(out)])
     assert f"notice: {team}: not records of runs: shared-" in err
     assert "accuracy" in run("history", "--store", team, "compare", "mnist-1", record["id"])[1]
+
+
+@pytest.mark.mesos
+def test_page_of_local_run_lists_earlier_ones(run, start, succeed, tmp_path: Path, kept) -> None:
+    """An ended one and a killed one; the best of three by accuracy is first."""
+
+    def job(accuracy: float, end: str) -> object:
+        report = f'echo "{{\\"step\\": 5, \\"accuracy\\": {accuracy}}}" > $TF_EXECUTOR_PROGRESS'
+        service = {"environment": {"ACCURACY": str(accuracy)}, "strategy": "independent"}
+        return options(tmp_path, f"{report}; {end}", service, parameter_server={"count": 0}, worker={"count": 1})
+
+    def following(count: int):
+        wait_until(lambda: len(kept.runs()) == count and kept.runs()[0].process, "no run")
+        folder = RunFolder(Path(kept.runs()[0].folder))
+        wait_until(lambda: folder.recording.exists() and '"progress"' in folder.recording.read_text(), "no progress")
+        address = urlsplit(json.loads(succeed("open", "--print", "--json"))["page"])
+        token = address.fragment.removeprefix("token=")
+        return lambda path: json.loads(request(address.port, path, token=token).text)
+
+    succeed("local", "run", job(0.7, "sleep 1"), "--note", "lr 0.1")
+    killed = start("local", "run", job(0.9, "exec sleep 1000"))
+    following(2)
+    killed.kill()
+    killed.wait()
+    last = start("local", "run", job(0.5, f"until [ -e {tmp_path}/end ]; do sleep 0.1; done"))
+    asked = following(3)
+
+    runs = asked("/v1/tf/runs")["runs"]
+    assert ["running", "lost", "succeeded"] == [item["state"] for item in runs]
+    assert [True, False, False] == [item["current"] for item in runs]
+    assert [0.5, 0.9, 0.7] == [item["best_accuracy"] for item in runs]
+    assert "lr 0.1" == runs[2]["note"]
+    detail = asked(f"/v1/tf/runs/{runs[1]['id']}?points=10")
+    assert ("0.9", 5) == (detail["options"]["service.environment.ACCURACY"], detail["points"][-1]["step"])
+    (tmp_path / "end").touch()
+    assert 0 == last.wait(PATIENCE)
+
+    best = json.loads(succeed("history", "--metric", "accuracy", "--best", "--json"))
+    assert [0.9, 0.7, 0.5] == [item["best_accuracy"] for item in best]
+    assert [runs[0]["id"], runs[1]["id"], runs[2]["id"]] == [item.id for item in kept.runs()]

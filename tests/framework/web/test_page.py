@@ -1,22 +1,28 @@
 """The page in a real Chromium, with the real API of a simulated service."""
 
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from builders import a_spec, with_fields
 from live_api import LiveApi
+from runs import a_run
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
 from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.history.database import SharedRuns
+from tf_scheduler.history.model import ProgressPoint
 from tf_scheduler.model.events import AgentFailed, ProgressReported
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy
 from tf_scheduler.model.state import Configuration, JournalEntry
 from tf_scheduler.model.task import Progress, TaskState
+from tf_scheduler.service.api import RunArchive
 
 pytestmark = pytest.mark.browser
 
@@ -285,6 +291,105 @@ def test_options_that_differ_from_defaults_come_first(live, home, visit) -> None
     expect(page.locator("#options dt").first).to_have_text("service.name")
     expect(page.locator("#options")).to_contain_text(EVIL)
     expect(page.locator("#options")).to_contain_text("1 → 2")
+
+
+FIRST, SECOND, OWN = (f"dev-digits-2026013{day}-101500-00000{day}" for day in range(3))
+
+
+@pytest.fixture
+def with_runs(tmp_path):
+    """The service dev/digits with two earlier runs, and files that are not records."""
+
+    def record(name, losses, options, **others):
+        points = tuple(
+            ProgressPoint(1000.0 + step, step, loss, 5.0, unit="steps", metrics={"accuracy": 1 - loss})
+            for step, loss in enumerate(losses, 1)
+        )
+        service = {"name": "dev/digits", "command": "python train.py", **options}
+        values = {"curves": {"worker-0": points}, "options": {"service": service}, "service": "dev/digits", **others}
+        return a_run(id=name, unit="steps", **values)
+
+    shared = SharedRuns(tmp_path)
+    shared.save(record(FIRST, (0.9, 0.5, 0.3), {"environment": {"LR": "0.1"}}, note="lr 0.1", submitted=1000.0))
+    failed = {"state": "failed", "reason": EVIL, "submitted": 2000.0, "note": f"{EVIL}{'n' * 200}"}
+    shared.save(record(SECOND, (0.9, 0.8, float("nan")), {"job_url": "u" * 200}, **failed))
+    (tmp_path / "dev-digits-20260130-101500-0000ff.json").write_text("{")
+    own = record(OWN, (0.9, 0.7, 0.4), {"environment": {"LR": "0.2"}}, state="running", submitted=3000.0)
+    archive = RunArchive("dev/digits", lambda: own, lambda: None, print, str(tmp_path))
+    with LiveApi(a_spec(name="dev/digits"), runs=archive) as api:
+        api.deploy()
+        yield api
+
+
+def test_earlier_runs_are_listed_and_compared_with_keyboard(with_runs, visit) -> None:
+    """Newest first, after this run; the comparison has curves and options."""
+    page = visit(f"{with_runs.url}/service/dev/digits/")
+    region = page.get_by_role("region", name="Earlier runs")
+    rows = region.get_by_role("row")
+    expect(rows).to_have_count(0)
+    region.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1)).to_contain_text("this run")
+    expect(rows.nth(2)).to_contain_text("FAILED")
+    expect(rows.nth(2)).to_contain_text(EVIL)
+    expect(rows.nth(3)).to_contain_text(re.compile("1970-01-01.*SUCCEEDED.*3.*0.3.*loss 0.3, accuracy 0.7.*lr 0.1"))
+    expect(region).to_contain_text("1 file in")
+
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(region).to_contain_text("Select runs to compare them.")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(
+        region.get_by_role("img", name=re.compile("Loss over the steps; now: A: this run 0.4, B: .* 0.3"))
+    ).to_be_visible()
+    expect(region.locator("figcaption")).to_have_text(["Loss", "accuracy", "Steps a second"])
+    expect(region.locator(".settings dt")).to_have_text(["service.environment.LR"])
+    expect(region.locator(".settings dd")).to_have_text(["A: 0.2", "B: 0.1"])
+
+    region.get_by_role("checkbox", name=f"Compare {SECOND}").check()
+    expect(region.locator(".settings dd")).to_have_text(
+        ["A: 0.2", "B: default", "C: 0.1", "A: default", f"B: {'u' * 200}", "C: default"]
+    )
+    region.get_by_role("checkbox", name=f"Compare {OWN}").uncheck()
+    region.get_by_role("checkbox", name=f"Compare {SECOND}").uncheck()
+    expect(region.locator("#compare")).to_have_text("Select runs to compare them.")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_earlier_runs_fit_and_have_contrast(with_runs, visit, tmp_path, scheme, width) -> None:
+    """On a phone, too; long notes and options are broken."""
+    page = visit(
+        f"{with_runs.url}/service/dev/digits/",
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+        reduced_motion="reduce",
+    )
+    region = page.get_by_role("region", name="Earlier runs")
+    region.locator("summary").click()
+    for name in (OWN, FIRST, SECOND):
+        region.get_by_role("checkbox", name=f"Compare {name}").check()
+    expect(region.locator("figure")).to_have_count(3)
+    expect(region.locator(".settings dd")).to_have_count(6)
+    if "SCREENSHOTS" in os.environ:
+        region.screenshot(path=Path(os.environ["SCREENSHOTS"]) / f"runs-{width}-{scheme}.png")
+
+    assert width == page.evaluate("document.documentElement.scrollWidth")
+    assert [] == page.evaluate(CONTRAST)
+    assert [] == page.evaluate(SMALL)
+
+
+def test_service_without_records_says_so(live, home, visit) -> None:
+    """An older scheduler, or one without a sandbox."""
+    live.deploy()
+    page = visit(home)
+    region = page.get_by_role("region", name="Earlier runs")
+    region.locator("summary").click()
+
+    expect(region).to_contain_text("this scheduler does not record its run")
 
 
 def test_outputs_side_by_side_and_search(live, home, visit) -> None:

@@ -7,6 +7,7 @@ import { pending, result } from "./lists.js";
 import { Away, Refused, get, post } from "./net.js";
 import { Output, choices, facts } from "./output.js";
 import { VERBS, address, needsAttention, status, trees } from "./plans.js";
+import { Runs } from "./runs.js";
 import { settings } from "./settings.js";
 import { agreed, askToken, say } from "./talk.js";
 import { rowsOf, table } from "./tasks.js";
@@ -20,6 +21,7 @@ const SLOWEST = 30000; // ms; maximum back-off
 const PLAN_CODES = [417]; // status of a plan with errors
 
 const output = new Output();
+const runs = new Runs();
 const feed = new Feed(() => sooner());
 const open = new Set();
 const unfolded = new Map();
@@ -117,6 +119,7 @@ function draw() {
   head(overview);
   byId("notices").hidden = !overview.notices.length;
   show(byId("notices"), overview.notices.map((text) => el("li", { "data-key": text }, text)));
+  if (end.verdict && byId("result").hidden && byId("runs-fold").open) runs.read();
   byId("result").hidden = !end.verdict;
   if (end.verdict) show(byId("result-body"), result(end, overview));
   show(byId("tiles"), tiles(tasks, training, Boolean(end.verdict)));
@@ -237,6 +240,8 @@ byId("search").addEventListener("input", () => output.search(read));
 for (const id of ["across", "smoothing"]) byId(id).addEventListener("input", () => picture && drawCharts());
 byId("find").addEventListener("input", () => picture && draw());
 byId("options-fold").addEventListener("toggle", look);
+byId("runs-fold").addEventListener("toggle", (event) => event.target.open && runs.read());
+byId("runs").addEventListener("change", ({ target }) => target.dataset.run && runs.choose(target.dataset.run, target.checked));
 for (const id of ["warnings", "only-task"]) byId(id).addEventListener("change", () => feed.draw());
 
 byId("plans-fold").addEventListener("toggle", () => picture && draw());
