@@ -157,6 +157,14 @@ def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: fl
     return _terminate(state, events.StopReason(event.reason, failed=True, frozen=True), now + state.launch.grace)
 
 
+def _memory_exceeded(state: LifecycleState, event: events.MemoryExceeded, now: float) -> Step:
+    """Kill at once, as the kernel does."""
+    if not _is_program(state):
+        return state, ()
+    stopped = events.StopReason(event.reason, failed=True, oom=True)
+    return _overdue(replace(state, stopped=stopped), events.Overdue(), now)
+
+
 #: A relaunch could not use the checkpoint folder of another framework either, so the scheduler ends the job.
 FENCED = "REASON_TASK_UNAUTHORIZED"
 
@@ -263,6 +271,7 @@ _TABLE: dict[tuple[TaskPhase, type], _Handler] = {
     (TaskPhase.RUNNING, events.Unhealthy): _unhealthy,
     (TaskPhase.RUNNING, events.FreezeChanged): _freeze_changed,
     (TaskPhase.RUNNING, events.FrozenTooLong): _frozen_too_long,
+    (TaskPhase.RUNNING, events.MemoryExceeded): _memory_exceeded,
     (TaskPhase.RUNNING, events.Superseded): _superseded,
     (TaskPhase.RUNNING, events.TaskStopRequested): _stop,
     (TaskPhase.RUNNING, events.Overdue): _stage_overdue,
@@ -294,5 +303,5 @@ for _phase in set(TaskPhase) - {TaskPhase.STARTING, TaskPhase.CLOSED}:
 # Events of the watching threads may still be queued.
 _WATCHED = (events.Prepared, events.Ready, events.Unhealthy, events.FreezeChanged, events.FrozenTooLong)
 for _phase in (TaskPhase.STOPPING, TaskPhase.SWEEPING, TaskPhase.KILLING, TaskPhase.ENDED):
-    for _late in (*_WATCHED, events.Superseded):
+    for _late in (*_WATCHED, events.MemoryExceeded, events.Superseded):
         _TABLE[_phase, _late] = _ignore

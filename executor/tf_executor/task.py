@@ -199,7 +199,12 @@ class TaskProcess:
 
     def _watch(self) -> None:
         started = time.monotonic()
-        self._usage = memory.UsageReporter(self._task_id, self._send)
+        self._usage = memory.UsageReporter(
+            self._task_id,
+            self._send,
+            self._payload.memory_limit,
+            lambda reason: self._put(events.MemoryExceeded(reason)),
+        )
         if self._payload.readiness:
             self._checks.await_server(self._payload.readiness, self._is_own_port)
         liveness = self._payload.liveness

@@ -22,12 +22,14 @@ from tf_executor.contract.events import (
     LaunchRequested,
     Leave,
     LifecycleState,
+    MemoryExceeded,
     Overdue,
     Ready,
     SendReport,
     Spawn,
     Spawned,
     SpawnFailed,
+    Stage,
     TaskPhase,
     TaskStopRequested,
     Terminate,
@@ -63,6 +65,15 @@ def test_stop_of_a_frozen_program_tells_that_its_server_answered() -> None:
     _, actions = play(Ready("up"), FreezeChanged("is stopped", is_frozen=True), FrozenTooLong("frozen"), state=RUNNING)
     reports = [(action.state, action.healthy) for action in actions if isinstance(action, SendReport)]
     assert [("TASK_RUNNING", True), ("TASK_RUNNING", False), ("TASK_KILLING", True)] == reports
+
+
+def test_program_that_exceeds_its_memory_is_killed_at_once() -> None:
+    """Other stages are not: their memory says nothing about the program."""
+    state, actions = play(MemoryExceeded("too much"), Exited(FAILED, "evidence"), TreeGone(), state=RUNNING)
+    report = SendReport("TASK_FAILED", "too much; killed by signal 9 (SIGKILL)", EndReport(signal=9, oom=True))
+    assert ([KillTree(), report], TaskPhase.ENDED) == (actions, state.phase)
+    post = play(AgentConnected(), LaunchRequested((Stage.PROGRAM, Stage.POST)), Spawned(), Exited(OK), Spawned())[0]
+    assert (post, []) == play(MemoryExceeded("too much"), state=post)
 
 
 @pytest.mark.parametrize(("ending", "last"), [(OK, "TASK_FINISHED"), (FAILED, "TASK_FAILED")])
@@ -185,6 +196,7 @@ WORLD = st.sampled_from(
         AgentConnected(True),
         AgentDisconnected(),
         AgentLost("gone", 1.0),
+        MemoryExceeded("too much"),
     ]
 )
 

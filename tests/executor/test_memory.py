@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tf_executor.contract.reports import EndReport
 from tf_executor.process.freezing import ProcessSample
 from tf_executor.process.memory import OomKills, UsageMeter, read_oom_kills
 
@@ -190,3 +193,32 @@ def test_usage_of_children_is_sent(executor: Any) -> None:
     assert 0 <= usage["cpus_used"] < 3
     assert 300 <= last["memory_peak_mb"] < 400
     assert "memory_used_mb" not in last
+
+
+#: Four processes with the same 80 MB, until the pipe `go` is written.
+SHARED = "import os; held = bytearray(80 << 20); os.fork(); os.fork(); open('go').read()"
+
+
+def test_task_that_exceeds_its_limit_is_killed(executor: Any) -> None:
+    """With all of its processes, at once, whatever its shell makes of it."""
+    hungry = "import time; held = bytearray(500 << 20); time.sleep(99)"
+    executor.launch(f"trap '' TERM; python -c '{hungry}' || exit 3", memory_limit=300)
+    status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+
+    match = re.match(r"out of memory: the task used (\d+) MB, but mem is 300 MB; killed by signal 9", status["message"])
+    assert match is not None, status["message"]
+    assert 300 < int(match[1]) < 600
+    assert EndReport(signal=9, oom=True) == EndReport.decode(base64.b64decode(status["data"]))
+    assert [] == executor.processes()
+
+
+def test_forked_processes_share_their_memory(executor: Any) -> None:
+    """Workers of a data loader fit into 200 MB with their 4 x 80 MB."""
+    os.mkfifo(executor.sandbox / "go")
+    executor.launch(f'exec python -c "{SHARED}"', memory_limit=200)
+    executor.states("TASK_STARTING", "TASK_RUNNING")
+    usage = executor.await_usage()
+    (executor.sandbox / "go").open("w").close()
+    executor.states("TASK_FINISHED")
+
+    assert usage["memory_used_mb"] > 300

@@ -126,6 +126,13 @@ class FrozenTooLong(Event):
 
 
 @dataclass(frozen=True)
+class MemoryExceeded(Event):
+    """The program's processes use more memory than the task has."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Superseded(Event):
     """A newer launch of the task uses the checkpoint folder."""
 
@@ -248,6 +255,8 @@ class StopReason:
     healthy: bool | None = None
     #: Whether the program was frozen: its exit code then says nothing.
     frozen: bool = False
+    #: Whether the program was killed because of its memory.
+    oom: bool = False
 
 
 def final_report(
@@ -258,6 +267,9 @@ def final_report(
     `ending`: how the program ended. `failure`: of another stage. `evidence`: see Exited.
     """
     if stopped is not None:
+        if stopped.oom:
+            # A shell whose child was killed first may have another exit code, and the output another error.
+            ending = EndReport(signal=signal.SIGKILL, oom=True)
         state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
         how = describe_end(ending) if started else "the program had not started"
         ending = replace(ending, frozen=True) if stopped.frozen else ending

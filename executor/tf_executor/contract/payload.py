@@ -127,6 +127,8 @@ class Payload:
     nice: int = 0
     #: Name of setrlimit(2) without RLIMIT_, in lower case -> [soft, hard]; -1: unlimited.
     ulimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Memory in MB of 2^20 bytes above which the executor kills the program; 0: unlimited.
+    memory_limit: int = 0
     #: Number of GPUs; with 0 the program sees none, even if the agent does not isolate them.
     gpus: int = 0
     #: Indices or UUIDs of GPUs to use; empty: the executor chooses free ones.

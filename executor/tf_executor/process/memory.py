@@ -99,6 +99,8 @@ def _processes(count: int) -> str:
 
 #: Seconds after which usage is measured first, and between two measurements.
 FIRST_MEASUREMENT, MEASUREMENT_INTERVAL = 3.0, 10.0
+#: Seconds between two checks of a memory limit.
+LIMIT_INTERVAL = 0.5
 _KB = 1024
 _TICKS = os.sysconf("SC_CLK_TCK")
 #: Resident memory of a process alone, of files, of shared segments, and its largest so far (proc(5), status).
@@ -109,11 +111,15 @@ log = logging.getLogger(__name__)
 
 def _resident(pid: int, root: Path) -> list[int]:
     """Return _PARTS in kB; zeros if the process has exited."""
-    lines = (line.partition(":") for line in read_proc(root / str(pid) / "status").splitlines())
-    fields = {name: int(value.split()[0]) for name, _, value in lines if value.endswith(" kB")}
+    fields = _kilobytes(root / str(pid) / "status")
     # Linux before 4.5 tells only the sum.
     fields.setdefault("RssAnon", fields.get("VmRSS", 0))
     return [fields.get(name, 0) for name in _PARTS]
+
+
+def _kilobytes(path: Path) -> dict[str, int]:
+    lines = (line.partition(":") for line in read_proc(path).splitlines())
+    return {name: int(value.split()[0]) for name, _, value in lines if value.endswith(" kB")}
 
 
 class UsageMeter:
@@ -128,15 +134,31 @@ class UsageMeter:
 
     def measure(self, samples: Sequence[ProcessSample], now: float) -> UsageReport:
         """Return the usage of these processes; what several of them share counts once."""
-        parts = [_resident(sample.pid, self._root) for sample in samples] or [[0, 0, 0, 0]]
-        own, files, shared, peaks = zip(*parts)
-        used = (sum(own) + max(files) + max(shared)) / _KB
+        used, largest = self._memory(samples)
         # A process may have had more memory between two measurements.
-        self._peak = max(self._peak, used, max(peaks) / _KB)
+        self._peak = max(self._peak, used, largest)
         ticks = sum(item.cpu - self._cpu.get((item.pid, item.start_time), 0) for item in samples)
         cpus = ticks / _TICKS / (now - self._time)
         self._cpu, self._time = {(item.pid, item.start_time): item.cpu for item in samples}, now
         return UsageReport(self._task_id, round(self._peak, 1), round(used, 1), round(cpus, 2))
+
+    def excess(self, samples: Sequence[ProcessSample], limit: float) -> float:
+        """Return the used MB if they exceed `limit`, else 0.
+
+        Forked processes share memory that only the slower `smaps_rollup` (Linux 4.14) counts once.
+        """
+        used, largest = self._memory(samples)
+        if used > limit >= largest:
+            shares = [_kilobytes(self._root / str(sample.pid) / "smaps_rollup").get("Pss", 0) for sample in samples]
+            used = sum(shares) / _KB or used
+        used = max(used, largest)
+        return used if used > limit else 0.0
+
+    def _memory(self, samples: Sequence[ProcessSample]) -> tuple[float, float]:
+        """Return the used MB of all processes, and the most that one of them has had."""
+        parts = [_resident(sample.pid, self._root) for sample in samples] or [[0, 0, 0, 0]]
+        own, files, shared, peaks = zip(*parts)
+        return (sum(own) + max(files) + max(shared)) / _KB, max(peaks) / _KB
 
     def end(self, largest_kb: int) -> UsageReport:
         """Return the last report, given the peak of the largest process."""
@@ -144,10 +166,16 @@ class UsageMeter:
 
 
 class UsageReporter:
-    """Measure what the processes below this one use, in a thread; `send` may block."""
+    """Measure what the processes below this one use, in a thread; `send` may block.
 
-    def __init__(self, task_id: str, send: Callable[[bytes], bool]) -> None:
+    `on_excess` is called once if they use more than `limit` MB; 0: unlimited.
+    """
+
+    def __init__(
+        self, task_id: str, send: Callable[[bytes], bool], limit: int, on_excess: Callable[[str], None]
+    ) -> None:
         self._meter, self._send = UsageMeter(task_id), send
+        self._limit, self._on_excess = limit, on_excess
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
         self._thread.start()
@@ -161,13 +189,25 @@ class UsageReporter:
         try:
             wait = FIRST_MEASUREMENT
             self._measure()
-            while not self._stopped.wait(wait):
+            while not self._has_ended(wait):
                 self._send(self._measure().encode())
                 wait = MEASUREMENT_INTERVAL
             # The executor waits for all processes of the task.
             self._send(self._meter.end(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss).encode())
         except Exception:  # a bug here must not disturb the task
             log.exception("the usage is not reported any more")
+
+    def _has_ended(self, seconds: float) -> bool:
+        """Return whether the task has ended within `seconds`; check its limit meanwhile."""
+        deadline = time.monotonic() + seconds
+        while self._limit and (left := deadline - time.monotonic()) > 0:
+            if self._stopped.wait(min(left, LIMIT_INTERVAL)):
+                return True
+            used = self._meter.excess(sample_processes(os.getpid()), self._limit)
+            if used:
+                self._on_excess(f"out of memory: the task used {used:.0f} MB, but mem is {self._limit} MB")
+                self._limit = 0
+        return self._stopped.wait(max(0.0, deadline - time.monotonic()))
 
     def _measure(self) -> UsageReport:
         return self._meter.measure(sample_processes(os.getpid()), time.monotonic())

@@ -320,6 +320,8 @@ class ExecutorSpec:
     agents_extract: bool = False
     #: Whether the executor links volumes into the working directory instead of the agents mounting them.
     links_volumes: bool = False
+    #: Whether the executor kills programs that use more memory than their tasks have.
+    enforces_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ _FETCHER = ("http", "https", "ftp", "ftps", "file")
 
 def to_spec(options: Document) -> model.ServiceSpec:
     """Return the spec of the service."""
-    service, recovery, executor, gang = (options[name] for name in ("service", "recovery", "executor", "gang"))
+    service, recovery, gang = (options[name] for name in ("service", "recovery", "gang"))
     return model.ServiceSpec(
         name=service["name"].strip("/"),
         user=service["user"],
@@ -224,15 +224,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
             *(_job(options, name) for name in JOBS if options[name]["count"]),
             *downstream_side_jobs(options),
         ),
-        executor=model.ExecutorSpec(
-            executor["url"],
-            executor["python"],
-            _needs(executor),
-            new_privileges=executor["new_privileges"],
-            sha256=executor["sha256"].lower(),
-            agents_extract=executor["extract"] == "mesos",
-            links_volumes=executor["volumes"] == LINK,
-        ),
+        executor=_executor(options["executor"]),
         uris=tuple(_uris(service)),
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
         digests=dict(_digests(service)),
@@ -251,6 +243,19 @@ def to_spec(options: Document) -> model.ServiceSpec:
         secret_access=access_of(options),
         network=_network(service),
         plans=to_plans(options["plans"]),
+    )
+
+
+def _executor(executor: Document) -> model.ExecutorSpec:
+    return model.ExecutorSpec(
+        executor["url"],
+        executor["python"],
+        _needs(executor),
+        new_privileges=executor["new_privileges"],
+        sha256=executor["sha256"].lower(),
+        agents_extract=executor["extract"] == "mesos",
+        links_volumes=executor["volumes"] == LINK,
+        enforces_memory=executor["enforce_memory"],
     )
 
 

@@ -53,14 +53,32 @@ def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, 
     assert all(f"-0 | {line}" in shown for lines in words for line in lines)
 
 
-def test_report_tells_the_most_memory_used(tmp_path: Path) -> None:
-    tasks = (replace(WORKER, memory_peak_mb=1003.5, memory_mb=1024.0), replace(CHIEF, memory_mb=1024.0))
+@pytest.mark.parametrize(
+    ("peak", "enforced", "expected"),
+    [
+        (1003.5, False, ["  memory    worker-0 0.98 of 1.0 GB at most (not enforced on this machine)"]),
+        (1003.5, True, ["  memory    worker-0 0.98 of 1.0 GB at most"]),
+        (1100.0, True, ["  memory    worker-0 1.07 of 1.0 GB at most"]),
+        (
+            1100.0,
+            False,
+            [
+                "  memory    worker-0 1.07 of 1.0 GB at most (not enforced on this machine)",
+                "  hint      worker-0: a cluster kills tasks above mem, as does local run --enforce-memory",
+            ],
+        ),
+    ],
+)
+def test_report_tells_the_most_memory_used(tmp_path: Path, peak: float, enforced: bool, expected: list[str]) -> None:
+    """A job that trains here may be out of memory on a cluster."""
+    tasks = (replace(WORKER, memory_peak_mb=peak, memory_mb=1024.0), replace(CHIEF, memory_mb=1024.0))
     cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {})
     result, folder = FollowResult(replace(SEEN, tasks=tasks)), RunFolder(tmp_path / "run")
-    report = build_report(result, a_spec(), cluster, folder, 1.0, OutputRedactor(a_spec(), SecretRedactor([])))
+    spec = a_spec(executor=replace(a_spec().executor, enforces_memory=enforced))
+    report = build_report(result, spec, cluster, folder, 1.0, OutputRedactor(spec, SecretRedactor([])))
 
-    assert [1003.5, None] == [task["memory_peak_mb"] for task in report["tasks"]]
-    assert "  memory    worker-0 0.98 of 1.0 GB at most (not enforced on this machine)" in summary_lines(report)
+    assert [peak, None] == [task["memory_peak_mb"] for task in report["tasks"]]
+    assert expected == [line for line in summary_lines(report) if line.startswith(("  memory", "  hint"))]
 
 
 TRACEBACK = """Traceback (most recent call last):

@@ -146,6 +146,32 @@ def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home
     assert "known-to-few" not in out + err
 
 
+HUNGRY = "exec python -c 'import time; held = bytearray(300 << 20); {}'"
+
+
+def test_memory_is_enforced_if_asked(run, tmp_path: Path) -> None:
+    """As on a cluster: a failure that counts, and never restart.fail_fast."""
+    alone = {"parameter_server": {"count": 0}, "restart": {"max_failures": 1}}
+    path = options(tmp_path, HUNGRY.format("time.sleep(1000)"), worker={"count": 1, "mem": 100}, **alone)
+
+    code, out, _ = run("local", "run", path, "--enforce-memory")
+
+    assert 1 == code
+    first = r"small failed in 0:\d\d: worker-0 on \S+ failed: out of memory: the task used \d+ MB, but mem is 100 MB; "
+    assert re.match(first + r"killed by signal 9 \(SIGKILL\); raise worker\.mem", out), out
+    assert "  failed    2 times; failure 2, restart.max_failures is 1 in 3600 s\n" in out
+
+
+def test_exceeded_memory_is_noticed_at_the_end(run, tmp_path: Path) -> None:
+    alone = {"parameter_server": {"count": 0}, "worker": {"count": 1, "mem": 100}}
+    code, out, _ = run("local", "run", options(tmp_path, HUNGRY.format("pass"), **alone))
+
+    assert 0 == code, out
+    assert re.search(
+        r"  memory    worker-0 3\d\d of 100 MB at most \(not enforced on this machine\)\n  hint      worker-0: ", out
+    )
+
+
 EXCEPTIONS = {
     "first.py": "import os\n\nimport nosuch\n",
     "job/late.py": "def step():\n    raise ValueError(f'nan in gradients of {object()}')\n\n\nstep()\n",

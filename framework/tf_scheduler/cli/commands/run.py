@@ -273,6 +273,7 @@ def _value(text: str) -> Value:
 @click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")
 @json_switch("Print the result as one JSON object.")
 @click.option("--fit", is_flag=True, help="Reduce cpus, mem and disk of tasks until the job fits.")
+@click.option("--enforce-memory", is_flag=True, help="End tasks that use more memory than their mem.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the log of the scheduler, instead of drawing.")
 @click.option("--follow", "followed", metavar="TASK", default="", help="Also print output: of TASK, `leader` or `all`.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
@@ -286,6 +287,7 @@ def run(
     timeout: float | None,
     as_json: bool,
     fit: bool,
+    enforce_memory: bool,
     verbose: bool,
     followed: str,
     page: Path | None,
@@ -296,6 +298,7 @@ def run(
     OPTIONS is a JSON file. If no local cluster is running, one is started for the run. Ctrl-C stops the job gracefully.
     A second Ctrl-C exits immediately.
     """
+    settings += ("executor.enforce_memory=true",) if enforce_memory else ()
     with ExitStack() as stack:
         stack.enter_context(print_errors(as_json))
         check_page(page)

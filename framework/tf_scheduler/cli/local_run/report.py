@@ -229,6 +229,7 @@ def build_report(
         "pending": {name: list(reasons) for name, reasons in result.pending.items()},
         "progress": overview.trainer.progress if overview is not None and overview.trainer is not None else "",
         "written": written,
+        "memory_enforced": spec.executor.enforces_memory,
         "untrained": not written and _seems_untrained(overview, cluster, folder.recording),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
     }
@@ -407,7 +408,10 @@ def summary_lines(report: Report) -> Iterator[str]:
         yield from (f"    {reason}" for reason in reasons)
     peaks = [(task["name"], task["memory_peak_mb"], task["memory_mb"]) for task in report["tasks"]]
     if used := [f"{name} {memory_text(peak, mem)}" for name, peak, mem in peaks if peak is not None]:
-        yield f"  memory    {_listed(used)} at most (not enforced on this machine)"
+        enforced = report["memory_enforced"]
+        yield f"  memory    {_listed(used)} at most{'' if enforced else ' (not enforced on this machine)'}"
+        if (over := [name for name, peak, mem in peaks if (peak or 0.0) > mem]) and not enforced:
+            yield f"  hint      {_listed(over)}: a cluster kills tasks above mem, as does local run --enforce-memory"
     if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
         yield f"  stopped   {_listed(stopped)}"
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]

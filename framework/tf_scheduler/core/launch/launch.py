@@ -59,12 +59,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         pre=job.hooks.pre,
         post=job.hooks.post,
         hook_timeout=job.hooks.timeout,
-        user=spec.user,
-        new_privileges=spec.executor.new_privileges,
-        nice=job.limits.nice,
-        ulimits=job.limits.ulimits,
-        gpus=job.needs.gpus // UNIT,
-        gpu_check=job.gpu_check,
+        **_limits(spec, job),
         **_servers(spec, record, config, cluster),
         event_folders=_event_folders(spec, job),
         liveness=None if job.liveness is None else _liveness(job.liveness),
@@ -123,6 +118,19 @@ def _files(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
 def _links(job: JobSpec) -> Mapping[str, str]:
     """Return link -> target of volumes; those at their host path need none."""
     return {item.container_path: item.host_path for item in job.volumes if not item.container_path.startswith("/")}
+
+
+def _limits(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
+    """Return the user, resources and limits of the program."""
+    return {
+        "user": spec.user,
+        "new_privileges": spec.executor.new_privileges,
+        "nice": job.limits.nice,
+        "ulimits": job.limits.ulimits,
+        "memory_limit": job.needs.mem // UNIT if spec.executor.enforces_memory else 0,
+        "gpus": job.needs.gpus // UNIT,
+        "gpu_check": job.gpu_check,
+    }
 
 
 def _program(program: Program | None) -> dict[str, Any]:

@@ -87,6 +87,11 @@ class ExecutorSection(Section):
         f"or nvidia-modprobe. false: they run with the privileges of the task's user. {NEXT_LAUNCH_ONLY}",
         title="Allow new privileges",
     )
+    enforce_memory = Boolean(
+        "Kill a program whose processes use more resident memory than the mem of its task. Needless on agents with the "
+        f"isolator cgroups/mem, whose kernel does it. {NEXT_LAUNCH_ONLY}",
+        title="Enforce memory",
+    )
     mem = Integer("Memory of each executor.", 64, minimum=32, maximum=65_536, unit="MB")
 
 

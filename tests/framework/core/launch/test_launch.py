@@ -145,6 +145,12 @@ def test_new_privileges_arrive(allowed: bool) -> None:
     assert allowed is payload(executor={"new_privileges": allowed}).new_privileges
 
 
+@pytest.mark.parametrize(("enforced", "limit"), [(False, 0), (True, 300)])
+def test_memory_is_enforced_if_chosen(enforced: bool, limit: int) -> None:
+    """Otherwise by the agent, or not at all."""
+    assert limit == payload(executor={"enforce_memory": enforced}, worker={"mem": 300}).memory_limit
+
+
 def test_new_privileges_are_forbidden_by_default() -> None:
     assert not payload().new_privileges
 
