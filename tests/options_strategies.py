@@ -187,11 +187,20 @@ def _fit_rest(document: Document) -> None:
     if document["service"].get("job_sha256") and "extract" in document.get("executor", {}):
         document["executor"]["extract"] = "executor"
     _fit_access(document)
+    _fit_ports(document)
     for place, record in enumerate(document.get("volumes", [])):
         record["container_path"] = f"volume-{place}"
     for place, record in enumerate(document.get("secrets", [])):
         record["env" if place % 2 else "file"] = f"SECRET_{place}"
         record["source"] = ("folder/name", "reference:name", "file:name", "env:NAME")[place % 4]
+
+
+def _fit_ports(document: Document) -> None:
+    """Tasks with addresses of their own need no further ports."""
+    if document["service"].get("virtual_network_enabled"):
+        for section in document.values():
+            if isinstance(section, dict) and "ports" in section:
+                section["ports"] = 1
 
 
 def _fit_access(document: Document) -> None:

@@ -256,7 +256,8 @@ class TaskProcess:
         if liveness.kind == "command":
             return self._command_problem(liveness)
         if liveness.kind == "http":
-            return http_problem(liveness.target.replace("{port}", str(self._payload.port)), liveness.timeout)
+            url = around_environment.fill_placeholders(liveness.target, self._payload, self._sandbox)
+            return http_problem(url, liveness.timeout)
         silent = 0.0 if self._progress is None else self._progress.silent_for(started)
         return f"no progress for {silent:.0f} s" if silent > liveness.timeout else ""
 

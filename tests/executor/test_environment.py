@@ -106,6 +106,13 @@ def test_environment_has_job_variables() -> None:
     assert "/sandbox/logs" == environment()["LOG_DIR"]
 
 
+def test_environment_has_all_ports() -> None:
+    """Under the names of Marathon."""
+    result = program_environment(payload(port=99, more_ports=(7, 8)), AGENT, PLACE)
+    assert ["99", "7", "8", None] == [result.get(f"PORT{number}") for number in range(4)]
+    assert "PORT0" not in environment()
+
+
 def test_environment_user_variables_win() -> None:
     assert "0" == environment(CUDA_VISIBLE_DEVICES="0")["CUDA_VISIBLE_DEVICES"]
 

@@ -91,6 +91,7 @@ def test_other_version_is_reported() -> None:
         ({"command": ""}, "command is '', expected a command or a job_name"),
         ({"secrets": "TOKEN"}, "secrets is 'TOKEN', expected type list"),
         ({"fetch": [1]}, r"fetch is \[1\], expected a list of strings"),
+        ({"more_ports": ["1"]}, r"more_ports is \['1'\], expected a list of integers"),
         ({"ulimits": {"core": [0]}}, "ulimits is .*, expected an object whose values"),
         ({"ulimits": {"core": 0}}, "ulimits is .*, expected an object whose values"),
         ({"liveness": {"kind": "ping"}}, "liveness.kind is 'ping', expected one of"),

@@ -60,11 +60,12 @@ def test_only_configured_stages_run(fields: dict[str, Any], expected: list[Stage
         ("run --i={task_index} --n={task_name}", "run --i=1 --n=worker-1"),
         ("run {ps_hosts} {worker_hosts} {job_name}", "run h1:1,h1:2 h2:1,h3:1 worker"),
         ("run {log_dir} {port}", "run /sandbox/logs 31000"),
+        ("run {port_1} {port_2} ${port_1}", "run 7 {port_2} ${port_1}"),
         ("""run ${task_index} '{"a": {b}}' {unknown} {}""", """run ${task_index} '{"a": {b}}' {unknown} {}"""),
     ],
 )
 def test_known_placeholders_are_replaced(line: str, expected: str) -> None:
-    assert expected == stage_command(Stage.PROGRAM, a_payload(command=line, port=31000), "/sandbox")
+    assert expected == stage_command(Stage.PROGRAM, a_payload(command=line, port=31000, more_ports=[7]), "/sandbox")
 
 
 def test_cluster_flags_are_appended() -> None:

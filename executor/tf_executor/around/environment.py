@@ -152,6 +152,7 @@ def _cluster_variables(payload: Payload) -> dict[str, str]:
         "PS_HOSTS": host_list(cluster.get("ps", ())),
         "WORKER_HOSTS": host_list(cluster.get("worker", ())),
         **({"TASK_PORT": str(payload.port)} if payload.port else {}),
+        **payload.port_variables(),
     }
 
 
@@ -199,7 +200,7 @@ def _python_path(payload: Payload, paths: TaskPaths, inherited: str) -> str:
 # Command lines.
 
 #: `{name}`, but not the shell's `${name}`.
-_PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)\}")
+_PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+[0-9]?)\}")
 
 
 def stages_of(payload: Payload) -> tuple[Stage, ...]:
@@ -288,6 +289,7 @@ def placeholders(payload: Payload, sandbox: str) -> Mapping[str, str]:
         "task_index": str(payload.index),
         "task_name": payload.task,
         "port": str(payload.port),
+        **{f"port_{number}": str(port) for number, port in enumerate(payload.more_ports, 1)},
         "log_dir": log_dir(payload, sandbox),
     }
 

@@ -81,6 +81,8 @@ class Payload:
     kill_grace: float = 10.0
     #: Port of the task's address; 0: none.
     port: int = 0
+    #: Further ports.
+    more_ports: Sequence[int] = ()
     #: Whether the executor runs Horovod's rendezvous server at `port`.
     rendezvous: bool = False
     #: Hosts of the ClusterSpec that it serves; empty: all.
@@ -171,6 +173,11 @@ class Payload:
         replicas = sum(len(addresses.get(job, ())) for job in ("chief", "worker"))
         return self.gpus > 1 or (self.strategy == "multi_worker_mirrored" and replicas > 1)
 
+    def port_variables(self) -> dict[str, str]:
+        """Return PORT0, that of the address, PORT1 and so on, as Marathon names them."""
+        ports = (self.port, *self.more_ports) if self.port else ()
+        return {f"PORT{number}": str(port) for number, port in enumerate(ports)}
+
     def encode(self) -> bytes:
         """Return the bytes for `TaskInfo.data` (before base64)."""
         return json.dumps(asdict(self), sort_keys=True).encode()
@@ -217,14 +224,15 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-_LISTS = tuple(item.name for item in fields(Payload) if item.type == "Sequence[str]")
+_LISTS = {item.name: item.type for item in fields(Payload) if str(item.type).startswith("Sequence")}
 
 
 def _check(payload: Payload) -> None:
     """Check all field types, so that errors appear before the program starts."""
     _check_types(payload, "")
-    for name in _LISTS:
-        _require(all(isinstance(item, str) for item in getattr(payload, name)), name, payload, "a list of strings")
+    for name, kind in _LISTS.items():
+        element, noun = (str, "strings") if kind == "Sequence[str]" else (int, "integers")
+        _require(all(type(item) is element for item in getattr(payload, name)), name, payload, f"a list of {noun}")
     for name, value in payload.environment.items():
         if not isinstance(value, str):
             raise PayloadError(f"launch payload: environment variable {name} is {value!r}, expected a string")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -216,10 +216,16 @@ def task_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
         "discovery": {
             "visibility": "FRAMEWORK",
             "name": record.name,
-            "ports": {"ports": [{"number": launch.port, "name": "tensorflow", "protocol": "tcp"}]},
+            "ports": {"ports": [*_ports(launch)]},
         },
         "labels": {"labels": [{"key": key, "value": value} for key, value in _labels(record).items()]},
     }
+
+
+def _ports(launch: effects.Launch) -> Iterator[Json]:
+    more = ((f"port_{number}", port) for number, port in enumerate(launch.record.more_ports, 1))
+    for name, port in (("tensorflow", launch.port), *more):
+        yield {"number": port, "name": name, "protocol": "tcp"}
 
 
 #: Label with the launch record, from which a scheduler without stored state rebuilds the record.

@@ -120,6 +120,13 @@ class TaskRecord:
     restarts: int = 0
     earlier: tuple[EarlierLaunch, ...] = ()
 
+    @property
+    def more_ports(self) -> tuple[int, ...]:
+        """Ports without that of the address, ascending."""
+        ranges = (entry.value for entry in self.resources if entry.name == "ports" and isinstance(entry.value, tuple))
+        ports = (port for value in ranges for begin, end in value for port in range(begin, end + 1))
+        return tuple(sorted(port for port in ports if str(port) != self.address.rpartition(":")[2]))
+
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:

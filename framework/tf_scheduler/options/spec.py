@@ -264,7 +264,7 @@ def _job(options: Document, section: str) -> model.JobSpec:
     return model.JobSpec(
         kind=JOBS[section],
         count=job["count"],
-        needs=_needs(job, ports_of(service)),
+        needs=_needs(job, job["ports"] * ports_of(service)),
         command=job["command"] or service["command"],
         environment=_environment(service, job["environment"]),
         python=job["python"] or service["python"],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asgi_client import ask, ask_async
-from builders import a_spec, a_status, declaring, with_fields
+from builders import a_spec, a_status, declaring, ports, with_fields
 from kit.api import ServiceLoop, a_record, an_app, registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
@@ -456,6 +456,20 @@ def test_endpoint_has_addresses_and_dns_names(app) -> None:
 
     assert {"address": ["10.0.0.1:31000"], "dns": ["chief-0.digits.autoip.dcos.thisdcos.directory:31000"]} == body
     assert 404 == ask(app, "/v1/endpoints/worker").code
+
+
+def test_further_ports_are_endpoints(state) -> None:
+    resources = (ports((31000, 31001), (31007, 31007)),)
+    records = {name: replace(record, resources=resources) for name, record in state.stored.tasks.items()}
+    app = an_app(with_fields(state, tasks=records))
+
+    assert ["chief", "chief-port_1", "chief-port_2"] == [
+        name for name in ask(app, "/v1/endpoints").body if name.startswith("chief")
+    ]
+    body = ask(app, "/v1/endpoints/chief-port_2").body
+    assert {"address": ["10.0.0.1:31007"], "dns": ["chief-0.digits.autoip.dcos.thisdcos.directory:31007"]} == body
+    assert [31001, 31007] == ask(app, "/v1/tasks/chief-0").body["more_ports"]
+    assert 404 == ask(app, "/v1/endpoints/chief-port_3").code
 
 
 def test_properties_are_sorted(app) -> None:

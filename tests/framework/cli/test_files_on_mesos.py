@@ -1,4 +1,4 @@
-"""Files in whole runs on a real Mesos: digests, extraction, linked volumes."""
+"""Files, volumes and ports in whole runs on a real Mesos."""
 
 import hashlib
 import json
@@ -206,3 +206,20 @@ def test_missing_volume_never_launches(run, tmp_path: Path, cluster) -> None:
 
     assert (1, before) == (code, len(executors(cluster)))
     assert f"volumes.0.host_path: {tmp_path / 'none'}: does not exist on this machine" in err
+
+
+def test_restarted_task_has_its_further_ports_again(run, tmp_path: Path, cluster) -> None:
+    """In the command and in the environment, and free for the program to listen."""
+    listen = "import socket, sys; [socket.create_server(('', int(port))) for port in sys.argv[1:]]"
+    seen = f"{tmp_path}/seen"
+    command = (
+        f"echo {{port}} {{port_1}} {{port_2}} >> {seen}; echo $PORT0 $PORT1 $PORT2 >> {seen}; "
+        f'python -c "{listen}" $PORT0 $PORT1 $PORT2 || exit 3; [ $(wc -l < {seen}) -gt 2 ] || kill -9 $$'
+    )
+    path = options(tmp_path, command, parameter_server={"count": 0}, worker={"count": 1, "ports": 3})
+
+    code, out, err = run("local", "run", path, "--dir", cluster.directory)
+
+    lines = Path(seen).read_text().splitlines()
+    assert (0, 4, 1) == (code, len(lines), len(set(lines))), (out + err, lines)
+    assert 3 == len({port for port in lines[0].split() if 12200 <= int(port) < 12300})

@@ -162,6 +162,17 @@ def test_accept_call_is_complete() -> None:
     assert call["accept"]["filters"] == {"refuse_seconds": 3600.0}
 
 
+def test_further_ports_are_discoverable() -> None:
+    """By the names of their placeholders."""
+    spec = to_spec(resolve({"service": {"command": "true"}}, {}))
+    record = a_record(spec, "worker-0", address="a:31000", resources=(ports((31000, 31002)),))
+    launch = effects.Launch(record, (), (), spec.executor, spec.uris, 31000, 5.0, b"")
+
+    listed = encode.task_info(launch, "fw-1")["discovery"]["ports"]["ports"]
+
+    assert [("tensorflow", 31000), ("port_1", 31001), ("port_2", 31002)] == [(i["name"], i["number"]) for i in listed]
+
+
 JOB_FILES = {
     "job_url": "http://h/my%20job.zip?sig=a",
     "data": f"http://h/a.tgz#sha256={'a' * 64}, file:///d/b%20c.tar",

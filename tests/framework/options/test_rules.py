@@ -169,6 +169,10 @@ BROKEN = {
         {"volumes": [{"host_path": "/a/../b", "container_path": "a"}]},
         "volumes.0.host_path: must be an absolute path without '..', not \"/a/../b\"",
     ),
+    "ports_are_useful": (
+        {"worker": {"count": 1, "command": "a {port} {port_2}", "ports": 2}},
+        "worker.ports: must be at least 3, because its command has {port_2}, not 2",
+    ),
     "linked_volumes_are_valid": (
         {"executor": {"volumes": "link"}, "volumes": [{"host_path": "/mnt/a", "container_path": "/data"}]},
         "volumes.0.container_path: must be a path below the working directory, such as data, or the host_path "
@@ -273,6 +277,10 @@ def test_rule_reports_broken_document(rule) -> None:
         (
             {"volumes": [{"host_path": "/a", "container_path": "../a"}]},
             "volumes.0.container_path: must be a path without '.' and '..', either absolute or below",
+        ),
+        (
+            {"worker": {"count": 1, "ports": 2}, "service": {"command": "true", "virtual_network_enabled": True}},
+            "worker.ports: must be 1 with service.virtual_network_enabled: tasks with addresses of their own",
         ),
         (
             {

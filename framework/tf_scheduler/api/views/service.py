@@ -5,6 +5,7 @@ Formats: dcos-commons, StateResource and EndpointsResource.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +15,7 @@ from tf_scheduler.core.recovery import connection_problems
 from tf_scheduler.core.state import after_job
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
-from tf_scheduler.model.task import Cause, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, TaskRecord, TaskState, TaskStatus
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .types import EndpointBody, HealthBody
@@ -132,20 +133,32 @@ _DOMAIN = "autoip.dcos.thisdcos.directory"
 
 
 def endpoint_names(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """Names of the jobs with live tasks."""
-    return View(sorted({record.job.value for record in snapshot.state.live()}))
+    """Names of the jobs with live tasks, and of their further ports."""
+    return View(sorted(_endpoints(snapshot)))
 
 
 def endpoint(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
-    """Addresses of the tasks of a job, and their DC/OS names."""
-    records = [record for record in snapshot.state.live() if record.job.value == params["name"]]
-    if not records:
+    """Addresses of the tasks of a job, and their DC/OS names.
+
+    `worker-port_1`: with the first of their further ports.
+    """
+    places = _endpoints(snapshot).get(params["name"])
+    if not places:
         return ApiProblem(404, f"Endpoint {params['name']} not found")
-    records.sort(key=lambda record: record.index)
-    domain, addresses = f"{snapshot.state.spec.name.replace('/', '')}.{_DOMAIN}", [item.address for item in records]
-    names = [f"{record.name}.{domain}:{record.address.rpartition(':')[2]}" for record in records]
-    body: EndpointBody = {"address": addresses, "dns": names}
+    domain = f"{snapshot.state.spec.name.replace('/', '')}.{_DOMAIN}"
+    addresses = [f"{record.address.rpartition(':')[0]}:{port}" for record, port in places]
+    body: EndpointBody = {"address": addresses, "dns": [f"{record.name}.{domain}:{port}" for record, port in places]}
     return View(body)
+
+
+def _endpoints(snapshot: Snapshot) -> Mapping[str, list[tuple[TaskRecord, str]]]:
+    """Return name of the endpoint -> live tasks with their port, by index."""
+    places: dict[str, list[tuple[TaskRecord, str]]] = defaultdict(list)
+    for record in sorted(snapshot.state.live(), key=lambda record: record.index):
+        places[record.job.value].append((record, record.address.rpartition(":")[2]))
+        for number, port in enumerate(record.more_ports, 1):
+            places[f"{record.job.value}-port_{number}"].append((record, str(port)))
+    return places
 
 
 def framework_id(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:

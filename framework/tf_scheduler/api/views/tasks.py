@@ -72,6 +72,7 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
         **own,
         **usage_of(state, item),
         "pending": pending_reasons(state, item.name),
+        "more_ports": list(getattr(item, "more_ports", ())),
         "restarts": getattr(item, "restarts", 0),
         "earlier": [_earlier(launch) for launch in getattr(item, "earlier", ())],
     }

@@ -79,6 +79,8 @@ class TaskBody(_TaskBody, total=False):
     memory_used_mb: float | None
     memory_peak_mb: float | None
     cpus_used: float | None
+    #: Ports without that of `address`.
+    more_ports: list[int]
     #: Number of earlier launches, and the last three of them, oldest first.
     restarts: int
     earlier: list[EarlierLaunchBody]

@@ -121,7 +121,12 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _needs_text(needs: Needs, count: int) -> str:
-    text = _listed([*(_amount(needs, name) for name, _ in needs.scalars()), *(["a port"] if needs.ports else [])])
+    text = _listed(
+        [
+            *(_amount(needs, name) for name, _ in needs.scalars()),
+            *([f"{needs.ports} ports" if needs.ports > 1 else "a port"] if needs.ports else []),
+        ]
+    )
     return f"need {text} each, including their executors" if count > 1 else f"needs {text}, including its executor"
 
 

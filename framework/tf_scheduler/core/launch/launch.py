@@ -51,6 +51,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         python=job.python,
         kill_grace=job.kill_grace,
         port=int(record.address.rpartition(":")[2]),
+        more_ports=record.more_ports,
         **_program(spec.program),
         log_dir=spec.checkpoint_dir,
         strategy=spec.strategy.value,
@@ -292,6 +293,7 @@ def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) ->
         "TASK_INDEX": str(executor_payload.index),
         "TASK_NAME": executor_payload.task,
         "TASK_PORT": str(executor_payload.port),
+        **executor_payload.port_variables(),
         **executor_payload.environment,
         **_parameters(state, record.plan),
     }

@@ -169,13 +169,14 @@ def _at_previous_address(
     if agent is None or port not in ports_of(agent.resources):
         return None
     entries, rest = claim_ports(agent.resources, frozenset({port}))
-    without_port = replace(needs, ports=needs.ports - 1)
-    if shortages(rest, executor + without_port):
+    more, rest = claim_ports(rest, frozenset(record.more_ports[: needs.ports - 1]))
+    others = replace(needs, ports=needs.ports - 1 - len(ports_of(more)))
+    if shortages(rest, executor + others):
         return None
     for_executor, rest = consume(rest, executor)
-    for_task, rest = consume(rest, without_port)
+    for_task, rest = consume(rest, others)
     used = replace(agent, resources=rest)
-    return Placement(task, agent, (*entries, *for_task), for_executor, "its previous address is free"), used
+    return Placement(task, agent, (*entries, *more, *for_task), for_executor, "its previous address is free"), used
 
 
 @dataclass(frozen=True, slots=True)

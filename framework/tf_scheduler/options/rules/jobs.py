@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tf_scheduler.errors import Problem
@@ -13,6 +14,9 @@ from tf_scheduler.options.schema.values import Document, split_names
 _WITHOUT_PARAMETER_SERVERS = tuple(
     item.value for item in Strategy if item not in (Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH)
 )
+
+#: Placeholder of a further port (tf_executor.around.environment).
+_FURTHER_PORT = re.compile(r"(?<!\$)\{port_([1-9])\}")
 
 
 def some_job_has_tasks(options: Document) -> Iterator[Problem]:
@@ -78,6 +82,21 @@ def liveness_has_target(options: Document) -> Iterator[Problem]:
     wrong = [name for name in split_names(health["jobs"]) if name not in JOBS]
     if wrong:
         yield Problem("health.jobs", f"unknown section {', '.join(wrong)}; expected some of {', '.join(JOBS)}")
+
+
+def ports_are_useful(options: Document) -> Iterator[Problem]:
+    """A placeholder without a port would stay in the command."""
+    service = options["service"]
+    for section in (name for name in JOBS if options[name]["count"]):
+        job = options[section]
+        commands = (job["command"] or service["command"], job["pre_command"], job["post_command"])
+        last = max((int(number) for text in commands for number in _FURTHER_PORT.findall(text)), default=0)
+        if last >= job["ports"]:
+            message = f"must be at least {last + 1}, because its command has {{port_{last}}}, not {job['ports']}"
+            yield Problem(f"{section}.ports", message)
+        elif job["ports"] > 1 and service["virtual_network_enabled"]:
+            message = "must be 1 with service.virtual_network_enabled: tasks with addresses of their own have all ports"
+            yield Problem(f"{section}.ports", message)
 
 
 def min_count_needs_mirrored_strategy(options: Document) -> Iterator[Problem]:

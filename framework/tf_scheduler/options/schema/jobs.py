@@ -120,6 +120,14 @@ class JobOptions(Section):
         "Disk of each task.", 4096, maximum=1_000_000_000, unit="MB", update=OnUpdate.RESTART, form_required=True
     )
     gpus = Integer("Whole GPUs of each task.", 0, maximum=1024, update=OnUpdate.RESTART)
+    ports = Integer(
+        "Number of ports of each task: {port} is that of its address, {port_1} and so on are further ones, for example "
+        "of a profiler.",
+        1,
+        minimum=1,
+        maximum=10,
+        update=OnUpdate.RESTART,
+    )
     placement_constraint = String(
         "Marathon placement constraints, as JSON or as field:OPERATOR:value,...; [] or empty: no constraints. A new "
         "value applies to tasks placed afterwards.",

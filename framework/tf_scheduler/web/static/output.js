@@ -193,6 +193,7 @@ export function facts(task) {
     ["exit", task.exit_code !== null ? `code ${task.exit_code}` : task.signal !== null ? `signal ${task.signal}` : ""],
     ["agent", task.hostname],
     ["address", task.address],
+    ["further ports", (task.more_ports ?? []).join(", ")],
     ["launched", task.launched_at === null ? "" : `${clock(task.launched_at)}, ${duration(Date.now() / 1000 - task.launched_at)} ago`],
     ["generation", task.generation === null ? "" : String(task.generation)],
     ["resources", `${number(resources.cpus)} cpus, ${memory(resources.mem)}${gpus}`],

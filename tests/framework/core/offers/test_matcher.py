@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_record, a_running_state, a_spec, a_status, an_offer, needs, with_fields
+from builders import a_record, a_running_state, a_spec, a_status, an_offer, needs, ports, with_fields
 from tf_scheduler.core.offers import matcher
 from tf_scheduler.core.placement.agents import merge_offers, ports_of
 from tf_scheduler.core.plans.scheduling import Gang
@@ -52,6 +52,29 @@ def test_lost_task_returns_to_previous_address() -> None:
     (placement,) = match(lost(), OTHER, HOME).placements
 
     assert ("agent-1", (31000,)) == (placement.agent.hostname, tuple(ports_of(placement.task_resources)))
+
+
+@pytest.mark.parametrize(
+    ("count", "offered", "expected"),
+    [
+        (3, ((30999, 31009),), (31000, 31004, 31005)),
+        (2, ((30999, 31009),), (31000, 31004)),
+        (4, ((30999, 31009),), (31000, 30999, 31004, 31005)),
+        (3, ((30999, 31004),), (31000, 30999, 31004)),
+    ],
+)
+def test_lost_task_gets_its_further_ports_again(count: int, offered, expected) -> None:
+    """Another one if one of them is taken; only its address must be free."""
+    task = replace(TASK, job=replace(TASK.job, needs=needs(ports=count)))
+    state = lost()
+    record = replace(state.stored.tasks["worker-0"], resources=(ports((31000, 31000), (31004, 31005)),))
+    state = with_fields(state, tasks={"worker-0": record})
+    offer = an_offer("offer-1", "agent-1", port_ranges=offered)
+
+    (placement,) = matcher.match_gangs(state, [Gang("recovery", (task,))], [offer], NOW).placements
+
+    given = ports_of(placement.task_resources)
+    assert (expected[0], sorted(expected)) == (given[0], sorted(given))
 
 
 @pytest.mark.parametrize(("now", "expected"), [(24.0, []), (25.0, ["agent-2"])])

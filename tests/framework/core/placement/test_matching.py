@@ -55,6 +55,16 @@ def test_tasks_on_one_agent_get_different_ports() -> None:
     assert 4 == len(set(given_ports)) == len(given_ports)
 
 
+def test_agent_with_too_few_ports_takes_fewer_tasks() -> None:
+    """Each of the four tasks needs three ports, and each agent has ten."""
+    spec = a_spec()
+    spec = replace(spec, jobs=tuple(replace(job, needs=replace(job.needs, ports=3)) for job in spec.jobs))
+    match_result = match(spec, an_offer(), an_offer("offer-2", "agent-2"))
+
+    assert sorted(where(match_result).values()) == ["agent-1", "agent-1", "agent-1", "agent-2"]
+    assert [3] * 4 == [len(ports_of(placement.task_resources)) for placement in match_result.placements]
+
+
 def test_gang_is_not_placed_if_one_task_does_not_fit() -> None:
     """All or none; the reason has the task, the need and the best value of any agent."""
     spec = a_spec(jobs=(a_job(JobKind.PS), a_job(JobKind.WORKER, 1, needs=needs(cpus=64))))
