@@ -111,6 +111,8 @@ ALLOWED = {
         "tf_scheduler.errors",
         "tf_scheduler.rate_limit",
         "tf_scheduler.interfaces",
+        "tf_executor.contract.payload",
+        "tf_executor.contract.reports",
     },
     "tf_scheduler.doctor": {
         "tf_scheduler.errors",

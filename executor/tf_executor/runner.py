@@ -21,7 +21,7 @@ from tf_executor.lifecycle import step
 from .around import environment
 from .contract import events, wire
 from .contract.events import LifecycleState
-from .contract.payload import RENEW_SECRETS, Payload, PayloadError
+from .contract.payload import EXEC, RENEW_SECRETS, Payload, PayloadError
 from .contract.reports import NO_END
 from .process.last_output import ProgramError
 from .process.temporary import TemporaryFolder
@@ -166,8 +166,11 @@ class TaskRunner:
             self._step(events.Acknowledged())
 
     def _message(self, body: Mapping[str, Any]) -> None:
-        if self._task is not None and wire.message(body) == RENEW_SECRETS:
+        data = wire.message(body)
+        if self._task is not None and data == RENEW_SECRETS:
             self._task.secrets.reload()
+        elif self._task is not None and data.startswith(EXEC):
+            self._task.commands.receive(data)
 
     def _error(self, body: Mapping[str, Any]) -> None:
         log.error("error from the agent: %s", body.get("message", ""))

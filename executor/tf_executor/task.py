@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from .around import environment as around_environment
+from .around.commands import UserCommands, make_folder
 from .around.environment import DEFAULT_PATH, TMPDIR, TaskPaths, find_interpreter, program_environment
 from .around.fencing import fence_of
 from .around.gpus import TaskGpus
@@ -71,6 +72,7 @@ class TaskProcess:
         self._progress: ProgressReader | None = None
         self._usage: memory.UsageReporter | None = None
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox, watch)
+        self.commands = UserCommands(payload.exec_key, task_id, sandbox, self._run_command, self.secrets.values)
         self._rendezvous = ExitStack()
         self._fence = fence_of(payload, task_id, environ, put)
         #: The stage, which leads a session, and processes of other sessions.
@@ -136,6 +138,7 @@ class TaskProcess:
         self._gpus.release()
         for stream in (self._err, self._out):
             stream.finish(SETTLE_TIMEOUT)
+        self.commands.settle(SETTLE_TIMEOUT)
         if self._usage is not None:
             self._usage.stop(PEAK_TIMEOUT)
         if self._progress is not None:
@@ -163,6 +166,8 @@ class TaskProcess:
         paths = TaskPaths(self._sandbox, interpreter, str(user_package), self._open_progress(user_package))
         if owner is not None:
             supervisor.chown_sandbox(Path(self._sandbox), *owner)
+        if payload.exec_key:
+            make_folder(self._sandbox)
         if TMPDIR in self._payload.environment:
             return paths
         return replace(paths, temporary=self._temporary.make(self._environ, owner))
@@ -266,6 +271,13 @@ class TaskProcess:
         quiet = time.monotonic() - max(self._out.last, self._err.last)
         waited = time.monotonic() - counts_from if self._progress is None else self._progress.silent_for(counts_from)
         return min(quiet, waited)
+
+    def _run_command(self, line: str, stdout: int, stderr: int, timeout: float) -> EndReport | None:
+        """Run a user's command as the program runs. Raises SpawnError."""
+        if self._paths is None:
+            raise SpawnError("the task is starting")
+        context = replace(self._context(stage=Stage.PROGRAM), stdout=stdout, stderr=stderr)
+        return self._supervisor.run(line, context, timeout)
 
     def _command_problem(self, liveness: Liveness) -> str:
         null = os.open(os.devnull, os.O_WRONLY)

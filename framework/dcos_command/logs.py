@@ -1,9 +1,10 @@
-"""Commands `logs` and `events`: task output and service events, also live."""
+"""Commands `logs`, `events` and `exec`: output of tasks, events of the service."""
 
 from __future__ import annotations
 
 import queue
 import re
+import sys
 import threading
 import time
 from bisect import bisect_right
@@ -13,7 +14,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from .client import ServiceClient, api_path
 from .command import FOLLOW, Command, CommandArgument, CommandOption, Params
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
-from .output import Line, Raw, Renderable, Table, Word, dim, local_time, remove_controls
+from .output import Line, Raw, Renderable, Screen, Table, Word, dim, local_time, remove_controls
 from .transport import ServerSentEvent
 
 _RETRY_SECONDS = 1.0
@@ -339,6 +340,54 @@ def _show_event(event: Mapping[str, Any], _params: Params) -> Renderable:
     yield Line((dim(when), "  ", f"{task:<12}  ", message))
 
 
+# --- exec
+
+#: Seconds after a command's timeout in which its result must come.
+_RESULT_DELAY = 30.0
+_FIRST_POLL, _MAX_POLL = 0.1, 1.0
+_TIMED_OUT, _SIGNAL_BASE = 124, 128  # exit codes, as of timeout(1) and of a shell
+
+
+def _exec(service: ServiceClient, params: Params) -> Any:
+    """Start the command, and wait for its result."""
+    task, timeout = params["task"], params["timeout"]
+    body = {"command": list(params["command"]), "timeout": timeout}
+    started = service.post(api_path("tasks", task, "exec"), body)
+    path, end, delay = api_path("tasks", task, "exec", started["id"]), time.monotonic() + timeout, _FIRST_POLL
+    while True:
+        answer = service.get(path, launch=started["launch"])
+        if answer["state"] != "running":
+            break
+        if time.monotonic() > end + _RESULT_DELAY:
+            raise CommandError(f"{task}: no result of the command: its executor has not received it; try again")
+        time.sleep(delay)
+        delay = min(2 * delay, _MAX_POLL)
+    if answer["error"]:
+        raise CommandError(f"{task}: {answer['error']}")
+    return answer
+
+
+def _show_exec(answer: Mapping[str, Any], params: Params) -> Renderable:
+    """Write the output to the streams that the command has written to."""
+    notes = ["The output is longer: only its first part is shown."] if answer["cut"] else []
+    notes += [f"The command was killed after {params['timeout']} s (--timeout)."] if answer["timed_out"] else []
+    yield Raw(answer["stdout"])
+    Screen(sys.stderr).show([Raw(answer["stderr"]), *notes])
+
+
+def _exec_code(answer: Mapping[str, Any]) -> int:
+    if answer["timed_out"]:
+        return _TIMED_OUT
+    return int(answer["exit_code"] if answer["signal"] is None else _SIGNAL_BASE + answer["signal"])
+
+
+_TASK = CommandArgument("task", "task", help="Name of the task.", example="worker-0")
+_COMMAND = CommandArgument("command", many=True, help="Program and its arguments.", example="-- nvidia-smi")
+_EXEC_TIMEOUT = CommandOption(
+    *("timeout", "Seconds until the command is killed.", "number"), metavar="SECONDS", default=60, maximum=3600
+)
+
+
 COMMANDS = (
     Command(
         "logs",
@@ -382,5 +431,15 @@ COMMANDS = (
         follow=_follow_events,
         show_item=_show_event,
         examples=("-f", "--task worker-0 -n 200"),
+    ),
+    Command(
+        "exec",
+        "Run a command in a task, without a terminal.",
+        _exec,
+        _show_exec,
+        (_TASK, _COMMAND),
+        (_EXEC_TIMEOUT,),
+        exit_code=_exec_code,
+        examples=("worker-0 -- nvidia-smi", "worker-0 -- sh -c 'ls -l checkpoints | tail'"),
     ),
 )

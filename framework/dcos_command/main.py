@@ -45,7 +45,7 @@ _COMPLETION_TIMEOUT = 2.0  # seconds
 HELP_SECTIONS: Mapping[str, Collection[str]] = {
     "Train": ("try", "submit", "list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
     "Change": ("update", "pod", "plan", "uninstall"),
-    "Look": ("tasks", "why", "events", "health", "endpoints", "cluster", "describe", "config", "cp", "debug"),
+    "Look": ("tasks", "why", "events", "health", "endpoints", "cluster", "describe", "config", "cp", "exec", "debug"),
     "Make": (
         *("options", "convert", "runtime", "local", "package", "executor", "scheduler", "state", "secrets", "doctor"),
     ),

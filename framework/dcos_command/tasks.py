@@ -24,7 +24,6 @@ from .service import format_duration, format_number, result_code, show_result
 from .update import read_document, relative_job_url
 
 _NOT_FOUND = 404
-TASK = CommandArgument("task", "task", help="Name of the task.", example="worker-0")
 
 
 # --- status, list, open

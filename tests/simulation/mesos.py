@@ -23,9 +23,9 @@ from tf_scheduler.model.effects import (
     Decline,
     Kill,
     Launch,
+    MessageExecutor,
     Reconcile,
     ReconcileOperations,
-    RequestSecretReload,
     Revive,
     ShutdownExecutor,
     Suppress,
@@ -250,7 +250,7 @@ class FakeMesos:
                 self._revive()
             case ShutdownExecutor():
                 self._shut_down(call)
-            case RequestSecretReload():
+            case MessageExecutor():
                 pass
             case Teardown() if self.deaf:
                 pass

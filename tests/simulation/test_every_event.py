@@ -168,6 +168,9 @@ STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
     events.StopRequested: lambda _: st.builds(events.StopRequested, WORDS),
     events.PlanCommand: _plan_commands,
     events.PodCommand: lambda state: st.builds(events.PodCommand, st.sampled_from(PodVerb), _tasks(state)),
+    events.ExecRequested: lambda state: st.builds(
+        events.ExecRequested, WORDS, _tasks(state), st.lists(WORDS, min_size=1).map(tuple), NUMBERS
+    ),
     events.SecretsRequested: lambda state: st.builds(
         events.SecretsRequested, task_id=_launches(state), token=WORDS, nonce=WORDS, address=WORDS
     ),

@@ -40,7 +40,7 @@ def adopt(world: World, answers: MasterAnswers | None = None, *, reset: bool = F
 
 
 def records(world: World) -> dict[TaskName, Any]:
-    return {name: replace(record, token="") for name, record in world.state.stored.tasks.items()}
+    return {name: replace(record, token="", exec_key="") for name, record in world.state.stored.tasks.items()}
 
 
 def test_adoption_restores_records_and_keeps_tasks() -> None:

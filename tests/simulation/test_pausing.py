@@ -93,7 +93,7 @@ def test_placeholder_of_paused_task_only_sleeps() -> None:
     )
     idle = replace(idle, secrets_token="", readiness="", event_folders=(), progress_from_output=False)
     idle = replace(idle, liveness=None, stalled_after=0.0)
-    assert replace(idle, serial=payload.serial) == payload
+    assert replace(idle, serial=payload.serial, exec_key=payload.exec_key) == payload
 
 
 def test_plans_are_incomplete_while_task_is_paused() -> None:
@@ -140,7 +140,7 @@ def test_resumed_task_runs_at_its_old_address() -> None:
     )
     was, payload = Payload.decode(before.payload), Payload.decode(after.payload)
     assert (1, 3) == (was.serial, payload.serial)
-    assert replace(was, serial=payload.serial) == payload
+    assert replace(was, serial=payload.serial, exec_key=payload.exec_key) == payload
     recovery = world.state.stored.recoveries["worker-1"]
     assert ({}, Cause.ORDERED, ()) == (world.state.stored.paused, recovery.cause, recovery.failures)
 

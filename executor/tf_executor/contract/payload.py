@@ -5,7 +5,10 @@ Scheduler and executor share only this module and `reports`. Standard library on
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Mapping, Sequence
 
@@ -16,6 +19,13 @@ VERSION = 5
 _READABLE = (3, 4, VERSION)
 #: Message to the executor: fetch the reloadable secrets now.
 RENEW_SECRETS = b"renew secrets"
+#: Prefix of a message with an `ExecRequest`.
+EXEC = b"exec "
+#: Folder in the sandbox with the results of commands; an executor that accepts commands creates it.
+EXEC_FOLDER = ".exec"
+#: Maximum bytes of a command in JSON, and maximum seconds that it may take.
+MAX_EXEC_BYTES, MAX_EXEC_TIMEOUT = 1 << 15, 3600
+_EXEC_ID = "[0-9a-f]{32}"
 #: `Liveness.kind`.
 LIVENESS_KINDS = ("command", "http", "progress")
 
@@ -158,6 +168,9 @@ class Payload:
     output_bytes: int = 32 << 20
     output_backups: int = 3
 
+    #: Key of `ExecRequest`; empty: this launch runs no commands of users.
+    exec_key: str = field(default="", repr=False)
+
     version: int = VERSION
 
     @property
@@ -174,8 +187,8 @@ class Payload:
         return self.gpus > 1 or (self.strategy == "multi_worker_mirrored" and replicas > 1)
 
     def port_variables(self) -> dict[str, str]:
-        """Return PORT0, that of the address, PORT1 and so on, as Marathon names them."""
-        ports = (self.port, *self.more_ports) if self.port else ()
+        """Return PORT0, that of the address, PORT1 and so on, if there are further ports."""
+        ports = (self.port, *self.more_ports) if self.more_ports else ()
         return {f"PORT{number}": str(port) for number, port in enumerate(ports)}
 
     def encode(self) -> bytes:
@@ -206,6 +219,44 @@ class Payload:
         # Tuples instead of lists, so that a decoded payload equals the encoded one.
         changes: dict[str, Any] = {name: tuple(getattr(payload, name)) for name in _LISTS}
         return replace(payload, ulimits={name: tuple(pair) for name, pair in payload.ulimits.items()}, **changes)
+
+
+@dataclass(frozen=True)
+class ExecRequest:
+    """A command to run in a task.
+
+    Agents deliver messages of any sender to executors, so a message counts only with the key of the launch.
+    """
+
+    #: Name of its result in EXEC_FOLDER, 32 hex digits; a repeated id is a replay.
+    id: str
+    #: Mesos id of the launch.
+    task_id: str
+    #: Program and arguments.
+    command: Sequence[str]
+    #: Seconds after which its processes are killed.
+    timeout: float
+
+    def encode(self, key: str) -> bytes:
+        """Return the bytes of a message (before base64): code, space, canonical JSON."""
+        body = json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+        return EXEC + _code(key, body) + b" " + body
+
+    @classmethod
+    def decode(cls, data: bytes, key: str, task_id: str) -> ExecRequest:
+        """Decode a message for this launch. Raises PayloadError that quotes nothing."""
+        code, _, body = data[len(EXEC) :].partition(b" ")
+        # The body is parsed only if the scheduler has written it.
+        if not key or not hmac.compare_digest(code, _code(key, body)):
+            raise PayloadError("the message is not from the scheduler: its code is wrong")
+        request = cls(**json.loads(body))
+        if request.task_id != task_id or not re.fullmatch(_EXEC_ID, request.id):
+            raise PayloadError("the message is for another launch, or has an invalid id")
+        return request
+
+
+def _code(key: str, body: bytes) -> bytes:
+    return hmac.new(key.encode(), EXEC + body, hashlib.sha256).hexdigest().encode()
 
 
 def _known(whole: type[Payload] | type[Liveness], values: Mapping[str, Any]) -> dict[str, Any]:

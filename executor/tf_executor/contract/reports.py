@@ -14,6 +14,9 @@ from typing import Any, Callable, Mapping
 
 #: Maximum bytes of a report; the executor sends a few hundred.
 MAX_BYTES = 1 << 14
+#: Maximum bytes of each output stream of a command, and of its file: JSON writes a character as up to six.
+MAX_EXEC_OUTPUT = 1 << 19
+MAX_EXEC_FILE = 12 * MAX_EXEC_OUTPUT + MAX_BYTES
 #: Maximum count: larger ones do not fit into 64 bits.
 MAX_COUNT = 2**63 - 1
 _MAX_EXIT_CODE, _MAX_SIGNAL, _MAX_TEXT, _MAX_ERROR = 255, 64, 255, 1000
@@ -133,6 +136,34 @@ class UsageReport:
         return _message("usage", asdict(self))
 
 
+@dataclass(frozen=True)
+class ExecReport:
+    """End and output of a command that a user has run in a task (`ExecRequest`)."""
+
+    #: 0 to 255; None: it was killed, or never ran.
+    exit_code: int | None = None
+    signal: int | None = None
+    #: True if it was killed after its timeout.
+    timed_out: bool | None = None
+    #: True if it wrote more than MAX_EXEC_OUTPUT bytes to a stream, of which the first are kept.
+    cut: bool | None = None
+    #: Why the executor did not run it.
+    error: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the content of its file: strict JSON."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value is not None}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> ExecReport | None:
+        """Decode a file; None if the task's program has overwritten it. Never raises."""
+        fields, invalid = _checked(_parsed(data, lambda _: None, MAX_EXEC_FILE), _EXEC_CHECKS)
+        report = cls(**fields)
+        return None if invalid or report == cls() else report
+
+
 def decode_message(data: bytes, on_problem: OnProblem = lambda _: None) -> ProgressReport | UsageReport | None:
     """Decode a message; None if invalid or of an unknown version. Never raises."""
     values = _parsed(data, on_problem)
@@ -170,12 +201,12 @@ def finite(value: Any) -> float | None:
     return None if real is None or not math.isfinite(real) else real
 
 
-def _parsed(data: bytes, on_problem: OnProblem) -> Mapping[str, Any]:
+def _parsed(data: bytes, on_problem: OnProblem, max_bytes: int = MAX_BYTES) -> Mapping[str, Any]:
     """Parse a JSON object; empty if `data` is not one."""
     if not data:
         return {}
     try:
-        values = json.loads(data) if len(data) <= MAX_BYTES else None
+        values = json.loads(data) if len(data) <= max_bytes else None
     except (ValueError, RecursionError):
         values = None
     if isinstance(values, dict):
@@ -226,6 +257,11 @@ _END_CHECKS: Mapping[str, Check] = {
     "error": lambda value: _text(value, _MAX_ERROR),
     "cannot_start": _flag,
 }
+_EXEC_CHECKS: Mapping[str, Check] = {
+    **{name: _END_CHECKS[name] for name in ("exit_code", "signal", "error")},
+    **dict.fromkeys(("timed_out", "cut"), _flag),
+    **dict.fromkeys(("stdout", "stderr"), lambda value: _output(value)),
+}
 _PROGRESS_CHECKS: Mapping[str, Check] = {
     "task_id": _text,
     "sequence": count,
@@ -250,6 +286,10 @@ _USAGE_CHECKS: Mapping[str, Check] = {
     "memory_used_mb": lambda value: _amount(value),
     "cpus_used": lambda value: _amount(value),
 }
+
+
+def _output(value: Any) -> str | None:
+    return value if isinstance(value, str) and len(value) <= MAX_EXEC_OUTPUT else None
 
 
 def _amount(value: Any) -> float | None:

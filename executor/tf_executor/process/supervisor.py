@@ -27,6 +27,8 @@ from .tree import descendants, die_with_parent, forbid_new_privileges, signal_de
 
 _LIMITS = {name[len("RLIMIT_") :].lower(): number for name, number in vars(resource).items() if name[:7] == "RLIMIT_"}
 _UNLIMITED = -1
+#: Scans for processes of a killed session; those that have exited may wait for their parent.
+_SCANS = 5
 
 
 class LimitsError(ValueError):
@@ -165,6 +167,8 @@ class Supervisor:
         self._changed = threading.Condition()
         self._leader: int | None = None
         self._waiting: dict[int, OnEnd] = {}
+        #: Leaders of the sessions of `run`.
+        self._sessions: set[int] = set()
         self._has_children = self._closing = self._killing = False
         self._reaper = threading.Thread(target=self._reap, name="reaper", daemon=True)
         self._reaper.start()
@@ -178,20 +182,30 @@ class Supervisor:
         return self._leader
 
     def run(self, command: str, context: CommandContext, timeout: float) -> EndReport | None:
-        """Run a command; return None if it exceeds `timeout` seconds. Raises SpawnError."""
-        endings: SimpleQueue[EndReport] = SimpleQueue()
-        pid = self._start(command, context, endings.put)
-        with suppress(Empty):
-            return endings.get(timeout=timeout)
+        """Run a command; return None if it exceeds `timeout` seconds. Raises SpawnError.
+
+        Kills what it leaves in its session. `terminate` kills it without a grace period.
+        """
+        endings: SimpleQueue[EndReport | None] = SimpleQueue()
         with self._changed:
-            # The process is not collected yet, so its id is still valid.
-            if self._waiting.pop(pid, None) is not None:
-                signal_process(-pid, signal.SIGKILL)
-        return None
+            leader = self._start(command, context, endings.put)
+            self._sessions.add(leader)
+        try:
+            with suppress(Empty):
+                return endings.get(timeout=timeout)
+            return None
+        finally:
+            with self._changed:
+                self._sessions.discard(leader)
+            _kill_session(leader)
 
     def terminate(self) -> None:
         """Send SIGTERM to each process once: many skip their checkpoint on a second."""
         self._close()
+        with self._changed:
+            sessions = tuple(self._sessions)
+        for session in sessions:
+            _kill_session(session)
         with self._changed:
             # The id of a process that is not collected, and so of its group, belongs to no other one.
             leader = self._leader if self._leader in self._waiting else None
@@ -294,6 +308,23 @@ def _read_error(descriptor: int) -> str:
 
 def _kill_all() -> None:
     signal_descendants(os.getpid(), descendants(os.getpid()), signal.SIGKILL)
+
+
+def _kill_session(leader: int) -> None:
+    """Kill the processes of a session, and those that they have forked since a scan."""
+    own = os.getpid()
+    for _ in range(_SCANS):
+        pids = [pid for pid in descendants(own) if _session_of(pid) == leader]
+        if not pids:
+            return
+        signal_descendants(own, pids, signal.SIGKILL, lambda pid: _session_of(pid) == leader)
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def _group_of(pid: int) -> int:

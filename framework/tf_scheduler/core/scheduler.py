@@ -133,6 +133,7 @@ _ALONE = (
     events.UsageReported,
     events.SecretsRequested,
     events.ReloadSecrets,
+    events.ExecRequested,
     events.AcknowledgeExposures,
     events.ExecutorFailed,
     events.EventSkipped,
@@ -280,7 +281,7 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, ctx: operations.on_status(state, event.status, ctx.now, ctx.new_id)
         case events.PlanCommand():
             return lambda state, ctx: commands.handle(state, event, ctx.view)
-        case events.PodCommand():
+        case events.PodCommand() | events.ExecRequested():
             return lambda state, ctx: operator_commands.handle(state, event, ctx.now)
         case events.StopRequested():
             return lambda state, ctx: job_end.request_stop(state, event.reason, ctx.now)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tf_executor.contract.payload import RENEW_SECRETS
 from tf_scheduler.model import effects
 from tf_scheduler.model.digests import digest_check
 from tf_scheduler.model.ids import FrameworkId, executor_of
@@ -176,9 +175,9 @@ def _content(item: effects.Call, framework_id: FrameworkId) -> tuple[str, Json]:
             return "KILL", _ids(task_id=item.task_id, agent_id=item.agent_id)
         case effects.ShutdownExecutor():
             return "SHUTDOWN", _ids(executor_id=item.executor_id, agent_id=item.agent_id)
-        case effects.RequestSecretReload():
+        case effects.MessageExecutor():
             ids = _ids(executor_id=item.executor_id, agent_id=item.agent_id)
-            return "MESSAGE", {**ids, "data": base64.b64encode(RENEW_SECRETS).decode()}
+            return "MESSAGE", {**ids, "data": base64.b64encode(item.data).decode()}
         case effects.Acknowledge():
             return "ACKNOWLEDGE", {**_ids(agent_id=item.agent_id, task_id=item.task_id), "uuid": item.uuid}
         case effects.AcknowledgeOperation():
@@ -234,8 +233,8 @@ RECORD_LABEL = "record"
 
 def _labels(record: TaskRecord) -> dict[str, str]:
     """Return the labels of a task; everyone who may view tasks can read them."""
-    # Without the digest of the secret token: it is of no use after the launch, and no label carries credentials.
-    stored = put_record(replace(record, token="")).value.decode()
+    # No label carries credentials: an adopted launch gets no secrets, and runs no commands of users.
+    stored = put_record(replace(record, token="", exec_key="")).value.decode()
     return {"generation": str(record.generation), RECORD_LABEL: stored}
 
 

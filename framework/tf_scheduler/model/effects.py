@@ -24,11 +24,13 @@ class ShutdownExecutor:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestSecretReload:
-    """Ask an executor to read its task's secrets again. Delivery is best effort."""
+class MessageExecutor:
+    """Send a message to an executor. Delivery is best effort."""
 
     executor_id: ExecutorId
     agent_id: AgentId
+    #: RENEW_SECRETS or an encoded ExecRequest of `tf_executor.contract.payload`.
+    data: bytes = field(repr=False)
 
 
 # --- Changes: stored in one transaction before any call is sent
@@ -340,7 +342,7 @@ Call = (
     | Revive
     | Kill
     | ShutdownExecutor
-    | RequestSecretReload
+    | MessageExecutor
     | Acknowledge
     | AcknowledgeOperation
     | Reconcile

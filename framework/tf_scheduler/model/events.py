@@ -239,6 +239,18 @@ class PodCommand(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class ExecRequested(Request):
+    """An operator runs a command in a task."""
+
+    #: 32 hex digits, see ExecRequest of `tf_executor.contract.payload`.
+    id: str
+    task: TaskName
+    command: tuple[str, ...] = field(repr=False)
+    #: Seconds.
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
 class SecretsRequested(Request):
     """An executor requests the secrets of its launch."""
 
@@ -313,6 +325,7 @@ Event = (
     | StopRequested
     | PlanCommand
     | PodCommand
+    | ExecRequested
     | SecretsRequested
     | ReloadSecrets
     | AcknowledgeExposures

@@ -314,6 +314,8 @@ class ExecutorSpec:
     needs: Needs = field(default_factory=lambda: Needs(cpus=100, mem=64_000))
     #: Whether programs may gain privileges by set-user-id files and file capabilities.
     new_privileges: bool = False
+    #: Whether users may run commands in the tasks.
+    allows_exec: bool = True
     #: SHA-256 digest of the bundle in lower-case hex; empty: not checked.
     sha256: str = ""
     #: Whether agents extract archives instead of the executor.

@@ -110,6 +110,8 @@ class TaskRecord:
     plan: str = "deploy"
     #: Digest of the secret token; empty for none.
     token: str = ""
+    #: Key of the messages that run commands of users in it; empty: none are accepted.
+    exec_key: str = field(default="", repr=False)
     #: Unix time of the job's first launch; 0 for `launched_at`.
     job_started_at: float = 0.0
     #: Whether a placeholder runs, which keeps the resources of a paused task.

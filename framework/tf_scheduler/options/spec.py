@@ -252,6 +252,7 @@ def _executor(executor: Document) -> model.ExecutorSpec:
         executor["python"],
         _needs(executor),
         new_privileges=executor["new_privileges"],
+        allows_exec=executor["exec"],
         sha256=executor["sha256"].lower(),
         agents_extract=executor["extract"] == "mesos",
         links_volumes=executor["volumes"] == LINK,

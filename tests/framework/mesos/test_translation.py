@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_spec, an_offer, needs, ports, scalar
+from tf_executor.contract.payload import RENEW_SECRETS
 from tf_scheduler.core.launch.launch import accepts, payload_of, plan_launches
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
@@ -287,7 +288,10 @@ def test_command_starts_in_sandbox(tmp_path: Path) -> None:
 def test_label_has_the_record_without_secret_token() -> None:
     """Everyone who may view tasks can read labels."""
     record = replace(
-        a_record(a_spec(), "worker-0"), token="5e0f", location=AgentLocation("a", attributes={"rack": "ä"})
+        a_record(a_spec(), "worker-0"),
+        token="5e0f",
+        exec_key="5e0f",
+        location=AgentLocation("a", attributes={"rack": "ä"}),
     )
     resources = (scalar("cpus", 0.5, '{"allocation_info": {"role": "r"}}'), ports((31000, 31000)))
     record = replace(record, resources=resources)
@@ -296,7 +300,7 @@ def test_label_has_the_record_without_secret_token() -> None:
     labels = {item["key"]: item["value"] for item in encode.task_info(launch, "fw-1")["labels"]["labels"]}
 
     assert "5e0f" not in labels["record"]
-    assert replace(record, token="") == read_record("worker-0", labels["record"].encode())
+    assert replace(record, token="", exec_key="") == read_record("worker-0", labels["record"].encode())
     assert len(labels["record"]) < 1500
 
 
@@ -312,7 +316,7 @@ def test_every_call_has_an_encoder() -> None:
         effects.Reconcile({TaskId("t"): AgentId("a")}),
         effects.AcknowledgeOperation("o", "a", "u"),
         effects.ReconcileOperations({OperationId("o"): AgentId("a")}),
-        effects.RequestSecretReload("e", "a"),
+        effects.MessageExecutor("e", "a", RENEW_SECRETS),
     ]
 
     calls = [encode.call(example, "fw-1") for example in examples]

@@ -122,7 +122,13 @@ BODIES: list[Any] = [
     {"task_id": "worker-0__1", "token": "t" * 40, "nonce": "n" * 40},
 ]
 #: Answers that say that a task's file, or the master, cannot be reached.
-ALLOWED = {"/logs": (502, 503), "/files": (502, 503), "/tensorboard": (502, 503), "/preview": (503,)}
+ALLOWED = {
+    "/logs": (502, 503),
+    "/files": (502, 503),
+    "/exec": (501, 502, 503),
+    "/tensorboard": (502, 503),
+    "/preview": (503,),
+}
 
 
 @st.composite

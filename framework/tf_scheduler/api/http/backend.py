@@ -15,6 +15,7 @@ from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import (
     AcknowledgeExposures,
     Event,
+    ExecRequested,
     PlanCommand,
     PodCommand,
     ProgressReported,
@@ -29,7 +30,7 @@ from tf_scheduler.model.task import OUTPUT, Progress, TrainingCurve
 TIMEOUT = 10.0
 
 PutEvent = Callable[[Callable[[], Event | None]], None]
-Command = PlanCommand | PodCommand | ReloadSecrets | AcknowledgeExposures
+Command = PlanCommand | PodCommand | ExecRequested | ReloadSecrets | AcknowledgeExposures
 
 
 class SchedulerTimeoutError(SchedulerError):

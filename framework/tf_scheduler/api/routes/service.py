@@ -12,17 +12,25 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tf_scheduler.api.http.backend import MAX_POINTS, JournalReader
-from tf_scheduler.api.http.endpoint import ApiRequest, AsyncHandler, BadRequestError, Endpoint, QueryParameter
+from tf_scheduler.api.http.endpoint import (
+    ApiRequest,
+    AsyncHandler,
+    BadRequestError,
+    Endpoint,
+    EndpointAccess,
+    QueryParameter,
+)
 from tf_scheduler.api.views import events, tasks, training, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.errors import JobError, OptionsError
 
 from .streams import EventStreams, follow_journal
-from .task_files import MAX_PATH, PATH_PATTERN, TaskFileHandler
+from .task_files import MAX_PATH, PATH_PATTERN, TaskFileHandler, execute
 
 _MAX_EVENTS = 1000
 _RUNS_TIMEOUT = 15.0  # seconds
+_LAUNCH = (QueryParameter("launch", "Id of the launch of the task. Default: the last launch.", str, ""),)
 _FOLLOW = QueryParameter("follow", "Stream further data as server-sent events.", bool, False)
 _EVENTS = (
     QueryParameter("after", "Only events with numbers greater than this. Default: the newest events.", int),
@@ -100,6 +108,11 @@ def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
     path, bodies = "/v1/tasks/{name}/files", _bodies(types.FilesBody, 404, 502, 503)
     summary = "Entries of a folder of a task, listed by its agent."
     yield Endpoint("GET", path, summary, bodies, handler=reader.files, query=_FOLDER)
+    path, bodies = "/v1/tasks/{name}/exec", _bodies(types.StartedBody, 400, 403, 404, 409, 413, 503)
+    summary, body_type = "Run a command in a task, as its program runs.", types.ExecCommand
+    yield Endpoint("POST", path, summary, bodies, handler=execute, body_type=body_type, access=EndpointAccess.WRITE)
+    path, bodies = "/v1/tasks/{name}/exec/{id}", _bodies(types.ExecutedBody, 404, 409, 501, 502, 503)
+    yield Endpoint("GET", path, "State, output and end of a command.", bodies, handler=reader.executed, query=_LAUNCH)
 
 
 def _bodies(body: Any, *errors: int) -> dict[int, Any]:

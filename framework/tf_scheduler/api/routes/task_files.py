@@ -1,10 +1,12 @@
-"""Endpoints `logs` and `files` of a task: its files and folders."""
+"""Endpoints `logs`, `files` and `exec` of a task: its files, and commands in it."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import re
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,14 +15,18 @@ from typing import Any, TypeVar
 
 from starlette.responses import Response
 
+from tf_executor.contract.payload import EXEC_FOLDER, MAX_EXEC_BYTES, MAX_EXEC_TIMEOUT
+from tf_executor.contract.reports import MAX_EXEC_FILE, ExecReport
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.endpoint import ApiRequest, BadRequestError
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
 from tf_scheduler.api.views.tasks import unknown_task
-from tf_scheduler.api.views.types import FileBody, FilesBody, LogBody
+from tf_scheduler.api.views.types import ExecutedBody, FileBody, FilesBody, LogBody, StartedBody
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk, TaskFiles
+from tf_scheduler.model.events import ExecRequested
 from tf_scheduler.model.ids import AgentId, TaskName
+from tf_scheduler.model.plan import SERVICE_ENDED, Reply
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -95,8 +101,40 @@ _NAME = r"(?!\.{1,2}(/|$))[^/\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202
 PATH_PATTERN = f"^{_NAME}(/{_NAME})*$"
 
 
+#: Default timeout of a command in seconds, and maximum bytes of one read of its result.
+_EXEC_TIMEOUT, _PART = 60, 1 << 20
+
+
+async def execute(request: ApiRequest) -> ApiAnswer:
+    """Send a command to a task."""
+    name, (command, timeout) = TaskName(request.params["name"]), _command(request.body)
+    if len(json.dumps(command)) > MAX_EXEC_BYTES:
+        return ApiProblem(413, f"command too long: the limit is {MAX_EXEC_BYTES} bytes in JSON")
+    event = ExecRequested(uuid.uuid4().hex, name, command, timeout)
+    answer = await request.backend.ask(event) or SERVICE_ENDED
+    if answer.reply is not Reply.OK:
+        return ApiProblem(int(answer.reply.value), answer.message)
+    record = request.backend.snapshot().state.stored.tasks[name]
+    body: StartedBody = {"task": name, "launch": record.id, "id": event.id}
+    return View(body)
+
+
+def _command(body: Any) -> tuple[tuple[str, ...], float]:
+    """Return command and timeout. Raises BadRequestError."""
+    known = {"command", "timeout"}
+    command = body.get("command") if isinstance(body, dict) else None
+    if not isinstance(command, list) or not command or not set(body) <= known:
+        raise BadRequestError("invalid body: expected a JSON object with `command`, a list of texts, and `timeout`")
+    if not all(isinstance(item, str) and "\0" not in item for item in command) or not command[0]:
+        raise BadRequestError("command: expected a program and its arguments, texts without NUL")
+    timeout = body.get("timeout", _EXEC_TIMEOUT)
+    if type(timeout) not in (int, float) or not 1 <= timeout <= MAX_EXEC_TIMEOUT:
+        raise BadRequestError(f"timeout: expected a number of seconds from 1 to {MAX_EXEC_TIMEOUT}")
+    return tuple(command), float(timeout)
+
+
 class TaskFileHandler:
-    """Handler of the endpoints: the instance of `logs`, its method `files` of `files`."""
+    """Handler of the endpoints: the instance of `logs`, its methods of the others."""
 
     def __init__(self, streams: EventStreams) -> None:
         self._streams, self._reader = streams, AgentFileReader()
@@ -130,6 +168,48 @@ class TaskFileHandler:
         listed: list[FileBody] = [{"name": entry.name, "mode": entry.mode, "size": entry.size} for entry in entries]
         body: FilesBody = {"task": record.name, "id": record.id, "folder": folder, "files": listed}
         return View(body)
+
+    async def executed(self, request: ApiRequest) -> ApiAnswer:
+        """Answer the state of a command, with output and exit status at its end."""
+        record, name = _record(request), request.params["id"]
+        if not isinstance(record, TaskRecord):
+            return record
+        if not re.fullmatch("[0-9a-f]{32}", name):
+            return ApiProblem(404, f"unknown command {name[:40]!r}")
+        # Before the read, so that the read finds the result of an ended task.
+        state = request.backend.snapshot().state
+        current = state.stored.tasks.get(record.name)
+        over = current is None or current.id != record.id or not state.is_live(record)
+        try:
+            report: ExecReport | None = await self._result(request.backend, record, f"{EXEC_FOLDER}/{name}")
+        except FileError as error:
+            if error.http_status != 404:
+                raise
+            if (problem := await self._no_result(request, record, over)) is not None:
+                return problem
+            return View(_executed(record, name, "running", ExecReport()))
+        if report is None:
+            return ApiProblem(502, f"the result of the command in {record.name} was overwritten")
+        return View(_executed(record, name, "ended", report))
+
+    async def _result(self, backend: Backend, record: TaskRecord, file: str) -> ExecReport | None:
+        data, size = b"", 1
+        while len(data) < min(size, MAX_EXEC_FILE):
+            piece = await self._read(backend, record, file, len(data), _PART)
+            data, size = data + piece.data, piece.size if piece.data else 0
+        return ExecReport.decode(data)
+
+    async def _no_result(self, request: ApiRequest, record: TaskRecord, over: bool) -> ApiProblem | None:
+        """Return why no result will come; None if the command may still run."""
+        files, state = _files(request.backend), request.snapshot.state
+        try:
+            await self._reader.read(record.agent_id, lambda: files.list(state, record, EXEC_FOLDER))
+        except FileError as error:
+            if error.http_status != 404:
+                raise
+            why = "it is of an older release (option executor.url)"
+            return ApiProblem(501, f"the executor of {record.name} does not run commands: {why}")
+        return ApiProblem(409, f"{record.name} has ended, and its commands with it") if over else None
 
     async def _read(
         self, backend: Backend, record: TaskRecord, file: str, offset: int | None, length: int
@@ -172,6 +252,22 @@ class TaskFileHandler:
                 silent = 0.0
                 yield ": nothing new\n\n"
             await asyncio.sleep(_POLL_INTERVAL)
+
+
+def _executed(record: TaskRecord, name: str, state: str, report: ExecReport) -> ExecutedBody:
+    return {
+        "task": record.name,
+        "launch": record.id,
+        "id": name,
+        "state": state,
+        "exit_code": report.exit_code,
+        "signal": report.signal,
+        "timed_out": bool(report.timed_out),
+        "cut": bool(report.cut),
+        "error": report.error or "",
+        "stdout": report.stdout or "",
+        "stderr": report.stderr or "",
+    }
 
 
 def _earlier(record: TaskRecord, launch: str) -> TaskRecord | None:

@@ -27,6 +27,11 @@ class ErrorBody(TypedDict):
 Update = Annotated[
     dict[str, Any], '{"properties": {"options": {"type": "object"}, "environment": {"type": ["object", "null"]}}}'
 ]
+ExecCommand = Annotated[
+    dict[str, Any],
+    '{"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1, "items": {"type": "string", '
+    '"minLength": 1}}, "timeout": {"type": "number", "minimum": 1, "maximum": 3600}}, "additionalProperties": false}',
+]
 TaskNames = Annotated[list[Annotated[str, '{"minLength": 1}']], '{"maxItems": 1}']
 Variables = Annotated[
     dict[str, Annotated[str, r'{"pattern": "^[^\\u0000]*$"}']],
@@ -123,6 +128,32 @@ class FilesBody(TypedDict):
     id: str
     folder: str
     files: list[FileBody]
+
+
+class StartedBody(TypedDict):
+    """A command was sent to a launch of a task; `id` names its result."""
+
+    task: str
+    launch: str
+    id: str
+
+
+class ExecutedBody(TypedDict):
+    """State of a command: `running` or `ended`, then with its end and output."""
+
+    task: str
+    launch: str
+    id: str
+    state: str
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    #: Whether only the first output is kept.
+    cut: bool
+    #: Why it did not run; empty if it did.
+    error: str
+    stdout: str
+    stderr: str
 
 
 class LaunchedBody(TypedDict):

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from tf_executor.contract.payload import Payload
+from tf_executor.contract.payload import RENEW_SECRETS, Payload
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import (
     Decision,
     ExposureAcknowledged,
+    MessageExecutor,
     Outcome,
-    RequestSecretReload,
     SecretsExposed,
     SecretTokenRedeemed,
 )
@@ -293,7 +293,7 @@ def _reload(state: SchedulerState) -> Decision:
     if not records:
         return Decision(state, answer=Answer(Reply.ALREADY, "no running task has reloadable secrets"))
     message = f"Requested that {', '.join(sorted(record.name for record in records))} read secrets again"
-    calls = tuple(RequestSecretReload(executor_of(record.id), record.agent_id) for record in records)
+    calls = tuple(MessageExecutor(executor_of(record.id), record.agent_id, RENEW_SECRETS) for record in records)
     return Decision(
         state, calls=calls, outcomes=(Outcome("SecretsReloaded", message),), answer=Answer(Reply.OK, message)
     )

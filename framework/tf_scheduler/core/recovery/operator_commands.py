@@ -1,4 +1,4 @@
-"""Operators' commands for single tasks: restart, replace, pause, resume.
+"""Operators' commands for single tasks: restart, replace, pause, resume, exec.
 
 A paused task is relaunched as a placeholder (core/state/pause.py), a resumed one with its program. Commands are stored
 as recoveries, so they survive the scheduler; they do not count as failures.
@@ -9,21 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from tf_executor.contract.payload import ExecRequest
 from tf_scheduler.core.state import pause
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.effects import Change, Decision, Outcome, RecoveryDecided, TaskPaused, TaskResumed
-from tf_scheduler.model.events import PodCommand
-from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.effects import (
+    Change,
+    Decision,
+    MessageExecutor,
+    Outcome,
+    RecoveryDecided,
+    TaskPaused,
+    TaskResumed,
+)
+from tf_scheduler.model.events import ExecRequested, PodCommand
+from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, PodVerb, Recovery, TaskRecord
+from tf_scheduler.model.task import Cause, PodVerb, Recovery, TaskRecord, TaskState
 
 from .replacement import replace_launch, restart_group
 
 
-def handle(state: SchedulerState, command: PodCommand, now: float) -> Decision:
+def handle(state: SchedulerState, command: PodCommand | ExecRequested, now: float) -> Decision:
     """Carry out an operator's command, or refuse it."""
+    if isinstance(command, ExecRequested):
+        return _run_command(state, command)
     refused = _refused(state, command)
     if refused is not None:
         return replace(decide(state), answer=refused)
@@ -56,6 +67,44 @@ def _refused(state: SchedulerState, command: PodCommand) -> Answer | None:
         return Answer(Reply.CONFLICT, f"Task {command.task} has finished: it is never launched again")
     if paused and command.verb is not PodVerb.RESUME:
         return Answer(Reply.CONFLICT, f"Task {command.task} is paused: resume it first")
+    return None
+
+
+def _run_command(state: SchedulerState, event: ExecRequested) -> Decision:
+    """Send a user's command to the executor of a running task, or refuse it."""
+    refused = _exec_refusal(state, event.task)
+    if refused is not None:
+        return Decision(state, answer=refused)
+    record = state.stored.tasks[event.task]
+    message = ExecRequest(event.id, record.id, event.command, event.timeout).encode(record.exec_key)
+    # Without the command, which may contain a password.
+    outcome = Outcome("TaskCommanded", f"operator command: exec in {event.task} (id {event.id})", event.task)
+    return Decision(
+        state,
+        calls=(MessageExecutor(executor_of(record.id), record.agent_id, message),),
+        outcomes=(outcome,),
+        answer=Answer(Reply.OK, f"Received cmd: exec in {event.task}"),
+    )
+
+
+def _exec_refusal(state: SchedulerState, name: TaskName) -> Answer | None:
+    """Return why no command can run in the task; `None` if one can."""
+    record = state.stored.tasks.get(name)
+    if record is None:
+        if name in index_of(state.spec).tasks:
+            return Answer(Reply.CONFLICT, f"Task {name} was never launched: see the deploy plan")
+        return Answer(Reply.NOT_FOUND, f"Task {name} not found")
+    if not state.spec.executor.allows_exec:
+        return Answer(Reply.FORBIDDEN, "commands in tasks are forbidden (option executor.exec)")
+    status = state.stored.statuses.get(record.id)
+    if status is None or status.state is not TaskState.RUNNING:
+        phrase = "is starting" if status is None else status.state.phrase
+        return Answer(Reply.CONFLICT, f"Task {name} {phrase}: a command needs a running task")
+    if not record.exec_key:
+        why = "it was launched by an older release, before a loss of the state, or while executor.exec was false"
+        return Answer(Reply.CONFLICT, f"Task {name} accepts no commands until its next launch: {why}")
+    if not state.session.connected:
+        return Answer(Reply.RETRY, "the scheduler is not connected to Mesos; try again later")
     return None
 
 

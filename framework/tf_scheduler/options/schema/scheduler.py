@@ -92,6 +92,12 @@ class ExecutorSection(Section):
         f"isolator cgroups/mem, whose kernel does it. {NEXT_LAUNCH_ONLY}",
         title="Enforce memory",
     )
+    exec = Boolean(
+        "Allow clients with write access to run commands in the tasks (dcos tensorflow exec), as the user of the task. "
+        "false: such commands are refused, also in running tasks; tasks that are launched meanwhile never run any.",
+        default=True,
+        title="Allow exec",
+    )
     mem = Integer("Memory of each executor.", 64, minimum=32, maximum=65_536, unit="MB")
 
 

@@ -163,6 +163,21 @@ def test_linked_volumes_are_not_mounted() -> None:
     assert {"in/a": "/mnt/a"} == payload(volumes=volumes, executor={"volumes": "link"}).links
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_each_launch_has_its_own_key_for_commands(allowed: bool) -> None:
+    """The executor gets the stored key; it is in no environment and in no text."""
+    spec = NEW.spec
+    state = replace(NEW, spec=replace(spec, executor=replace(spec.executor, allows_exec=allowed)))
+    launches = plan_launches(state, PLACEMENTS, 9.0, (f"secret-{number}" for number in range(99)).__next__)
+
+    keys = [item.record.exec_key for item in launches]
+    assert keys == [Payload.decode(item.payload).exec_key for item in launches]
+    assert (len(launches) if allowed else 1) == len(set(keys))
+    assert allowed is all(keys)
+    for item, key in zip(launches, keys, strict=True):
+        assert not key or key not in repr(item.record) + repr(Payload.decode(item.payload).environment)
+
+
 def test_minimal_spec_has_minimal_payload() -> None:
     """Empty defaults everywhere."""
     spec = a_spec()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_job, a_spec, a_status, an_offer
-from tf_executor.contract.payload import Payload
+from tf_executor.contract.payload import RENEW_SECRETS, Payload
 from tf_scheduler.core.launch import secret_tokens
 from tf_scheduler.core.launch.launch import plan_launches
 from tf_scheduler.core.placement.agents import PlacementContext
@@ -18,7 +18,7 @@ from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (
-    RequestSecretReload,
+    MessageExecutor,
     SecretsExposed,
     SecretTokenRedeemed,
     StatusStored,
@@ -96,10 +96,10 @@ def test_only_tasks_with_secrets_have_a_token(world) -> None:
 
 
 def test_service_without_secrets_creates_no_tokens() -> None:
-    """Nor ids for them: it costs nothing."""
+    """Nor ids for them: a launch has one for its task, and one as the key of `exec`."""
     launches, _ = launched(a_spec(workers=2, ps=1, chief=0))
 
-    assert {"id-0", "id-1", "id-2"} == {launch.record.id.partition("__")[2] for launch in launches.values()}
+    assert {"id-0", "id-2", "id-4"} == {launch.record.id.partition("__")[2] for launch in launches.values()}
     assert {""} == {payload(launch).secrets_url for launch in launches.values()}
 
 
@@ -356,7 +356,7 @@ def test_operator_can_request_immediate_reload() -> None:
 
     assert request.request_id == decision.request_id != ReloadSecrets().request_id
     record = world.state.stored.tasks["worker-0"]
-    assert (RequestSecretReload(record.id, record.agent_id),) == decision.calls
+    assert (MessageExecutor(record.id, record.agent_id, RENEW_SECRETS),) == decision.calls
     assert (Reply.OK, "Requested that worker-0 read secrets again") == (decision.answer.reply, decision.answer.message)
     assert () == decision.changes
 

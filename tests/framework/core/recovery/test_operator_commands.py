@@ -5,11 +5,19 @@ from dataclasses import replace
 import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.payload import ExecRequest
 from tf_scheduler.core.recovery.operator_commands import handle, resume_dependents
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskForgotten, TaskLaunched
-from tf_scheduler.model.events import PodCommand
+from tf_scheduler.model.effects import (
+    MessageExecutor,
+    RecoveryDecided,
+    ResultDecided,
+    StatusStored,
+    TaskForgotten,
+    TaskLaunched,
+)
+from tf_scheduler.model.events import ExecRequested, PodCommand
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Cause, PodVerb, TaskState
@@ -110,3 +118,47 @@ def test_dependent_that_is_being_stopped_does_not_resume() -> None:
     replaced = apply(state, RecoveryDecided(replace_launch(state, chief, "x", 1.0)))
 
     assert [(), ()] == [resume_dependents(item, 20.0).changes for item in (retired, replaced)]
+
+
+# --- exec
+
+KEYED = with_fields(STATE, tasks={name: replace(item, exec_key="key") for name, item in STATE.stored.tasks.items()})
+EXEC = ExecRequested("0" * 32, "worker-0", ("echo", "pass-word"), 5.0)
+FORBIDDEN = replace(KEYED, spec=replace(SPEC, executor=replace(SPEC.executor, allows_exec=False)))
+
+
+def test_command_is_sent_with_key_of_launch() -> None:
+    """Only the executor of this launch accepts it; the journal has no command."""
+    decision = handle(KEYED, EXEC, 20.0)
+
+    (call,) = decision.calls
+    assert isinstance(call, MessageExecutor)
+    assert ("worker-0__1", KEYED.stored.tasks["worker-0"].agent_id) == (call.executor_id, call.agent_id)
+    request = ExecRequest.decode(call.data, "key", "worker-0__1")
+    assert (["echo", "pass-word"], 5.0, "0" * 32) == (request.command, request.timeout, request.id)
+    assert (Reply.OK, ()) == (decision.answer.reply, decision.changes)
+    assert "pass-word" not in repr(decision.outcomes) + repr(decision.calls) + repr(EXEC)
+
+
+@pytest.mark.parametrize(
+    ("state", "task", "reply", "words"),
+    [
+        (KEYED, "worker-9", Reply.NOT_FOUND, "worker-9 not found"),
+        (SchedulerState(SPEC), "worker-0", Reply.CONFLICT, "was never launched"),
+        (FORBIDDEN, "worker-0", Reply.FORBIDDEN, "option executor.exec"),
+        (
+            apply(KEYED, StatusStored(a_status("worker-0__1", TaskState.FINISHED))),
+            "worker-0",
+            Reply.CONFLICT,
+            "has fin",
+        ),
+        (apply(KEYED, StatusStored(a_status("worker-0__1", TaskState.KILLING))), "worker-0", Reply.CONFLICT, "stopped"),
+        (STATE, "worker-0", Reply.CONFLICT, "launched by an older release"),
+        (replace(KEYED, session=replace(KEYED.session, connected=False)), "worker-0", Reply.RETRY, "not connected"),
+    ],
+)
+def test_command_without_running_task_is_refused(state, task: str, reply, words: str) -> None:
+    decision = handle(state, replace(EXEC, task=task), 20.0)
+
+    assert (reply, ()) == (decision.answer.reply, decision.calls)
+    assert words in decision.answer.message
