@@ -18,8 +18,8 @@ import click
 from dcos_command.client import ServiceOptions
 from dcos_command.main import IntRange
 from dcos_command.output import Table
+from tf_scheduler.cli.common.folders import read_bytes
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.cli.local_run.report import environment_of, run_database, write_page

@@ -24,9 +24,9 @@ from dcos_command.tasks import SUBMIT, page_of, with_settings
 from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
-from tf_scheduler.cli.common.folders import state_home
+from tf_scheduler.cli.common.folders import read_bytes, state_home
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import load_document, load_options, read_bytes
+from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dcos_command.main import Group, IntRange
+from tf_scheduler.cli.common.folders import read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     has_keras_3,
@@ -24,7 +25,6 @@ from tf_scheduler.cli.common.options_file import (
     local_problems,
     program_sources,
     program_warnings,
-    read_bytes,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
 from tf_scheduler.convert.program import (

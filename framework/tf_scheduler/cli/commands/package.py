@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import click
 
 from dcos_command.main import Group
+from tf_scheduler.cli.common.folders import read_bytes
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe

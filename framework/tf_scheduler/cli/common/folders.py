@@ -38,6 +38,16 @@ def history_file() -> Path:
     return state_home() / "history.db"
 
 
+def read_bytes(path: Path) -> bytes:
+    """Read a file of the user. Raises OptionsError with its name."""
+    if path.exists() and not path.is_file():
+        raise OptionsError(f"{path} is not a file")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OptionsError(f"{path}: {error.strerror}") from error
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file atomically, readable only by its owner (it may hold passwords)."""
     draft = path.with_name(f".{path.name}.new")

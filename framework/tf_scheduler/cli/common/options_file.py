@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import click
 
 from dcos_command.tasks import with_settings
-from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_only_copy
+from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_bytes, read_only_copy
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     KERAS_2,
@@ -95,16 +95,6 @@ def load_document(path: Path, settings: Collection[str] = ()) -> dict[str, Any]:
 def localized(document: Options, folder: Path) -> dict[str, Any]:
     """Return valid options in Cosmos' form: environments as lists, absolute paths."""
     return dict(_with_absolute_paths(as_lists(_for_this_machine(document)), folder.resolve()))
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a file of the user. Raises OptionsError with its name."""
-    if path.exists() and not path.is_file():
-        raise OptionsError(f"{path} is not a file")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise OptionsError(f"{path}: {error.strerror}") from error
 
 
 def can_check_gpus() -> bool:
