@@ -75,6 +75,28 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
+#: Metrics in a line about the training.
+_METRICS = 3
+
+
+def training_text(task: Mapping[str, Any], examples_per_second: float | None) -> str:
+    """Return such as `step 406 of 700, 58 %, loss 0.03, 0:18 left`; empty: no step.
+
+    `examples_per_second`: of all tasks together.
+    """
+    if task.get("step") is None:
+        return ""
+    step, total, epochs, left = task["step"], task.get("total"), task.get("epochs"), task.get("seconds_left")
+    parts = [f"step {format_number(step)}{f' of {format_number(total)}, {100 * step / total:.0f} %' if total else ''}"]
+    parts += [f"epoch {task['epoch']} of {epochs}"] if epochs and task.get("epoch") is not None else []
+    parts += [f"loss {format_number(task['loss'], '.4g')}"] if task.get("loss") is not None else []
+    metrics = list(task.get("metrics", {}).items())[:_METRICS]
+    parts += [f"{name} {format_number(value, '.4g')}" for name, value in metrics if value is not None]
+    for value, unit in ((task.get("steps_per_second"), "steps/s"), (examples_per_second, "examples/s")):
+        parts += [f"{format_number(value, '.1f')} {unit}"] if value is not None else []
+    return ", ".join([*parts, *([f"{format_duration(left)} left"] if left is not None else [])])
+
+
 def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:
     """A row per job that reports training progress."""
     jobs = answer["jobs"].items()

@@ -20,7 +20,7 @@ from .client import PACKAGE, ServiceClient, api_path, installation_of
 from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
-from .service import format_duration, format_number, result_code, show_result
+from .service import format_duration, format_number, result_code, show_result, training_text
 from .update import read_document, relative_job_url
 
 _NOT_FOUND = 404
@@ -68,7 +68,7 @@ def _show_status(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
     yield Line((Word(answer["service"], "strong"), "  ", _activity(answer["activity"]), "  ", dim(answer["page"])))
     if why := answer["refused"] or answer["reason"] or answer.get("detail"):
         yield Line((f"  {why}",))
-    if progress := _training(_trainer(answer)):
+    if progress := _training(answer):
         yield Line((f"  {progress}",))
     rows = [
         (
@@ -89,16 +89,8 @@ def _show_status(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
     yield from (Line((dim(local_time(event["time"])), "  ", event["message"])) for event in answer["events"])
 
 
-def _training(task: Mapping[str, Any]) -> str:
-    """Return such as `step 406 of 700, 58 %, loss 0.03, 0:18 left`; empty: no step."""
-    if not task:
-        return ""
-    step, total, left = task["step"], task.get("total"), task.get("seconds_left")
-    parts = [f"step {format_number(step)}{f' of {format_number(total)}, {100 * step / total:.0f} %' if total else ''}"]
-    parts += [f"loss {format_number(task['loss'], '.4g')}"] if task.get("loss") is not None else []
-    for name, unit in (("steps_per_second", "steps/s"), ("examples_per_second", "examples/s")):
-        parts += [f"{format_number(task[name], '.1f')} {unit}"] if task.get(name) is not None else []
-    return ", ".join([*parts, *([f"{format_duration(left)} left"] if left is not None else [])])
+def _training(overview: Mapping[str, Any]) -> str:
+    return training_text(_trainer(overview), overview.get("examples_per_second"))
 
 
 def _list(services: Sequence[ServiceClient]) -> Any:
@@ -248,7 +240,7 @@ def _follow(service: ServiceClient) -> Mapping[str, Any]:
     while True:
         try:
             overview = _overview(service)
-            word, text = overview["activity"], _training(_trainer(overview)) or overview.get("detail") or ""
+            word, text = overview["activity"], _training(overview) or overview.get("detail") or ""
         except UnreachableError:  # the scheduler is starting or restarting
             overview, word, text = {}, "waiting", installation_of(service).last_failure(finished=False)
             if text is None:

@@ -22,7 +22,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus
 
 from .base import Snapshot, finite_or_none
-from .tasks import resources_of, usage_of
+from .tasks import job_speed, resources_of, usage_of
 
 
 class Activity(str, Enum):
@@ -93,6 +93,10 @@ class TaskRow:
     steps_per_second: float | None = None
     examples_per_second: float | None = None
     seconds_left: float | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    #: Origin of these values: `report`, `event files` or `output`.
+    source: str | None = None
     #: Other values that the program reports, by name.
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     #: What its processes use; None if not reported, and after the end but for the peak.
@@ -101,6 +105,24 @@ class TaskRow:
     cpus_used: float | None = None
     #: What its options grant, without the executor.
     memory_mb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Tasks that are launched again, and why."""
+
+    #: The task whose end is the reason, and the tasks that restart with it.
+    task: str
+    others: tuple[str, ...]
+    why: str
+    #: Failures of the task that count, this one included, and their maximum; 0: this one does not count.
+    failures: int
+    max_failures: int
+    #: Last progress of the ended launch; None: not reported.
+    step: int | None
+    total: int | None
+    #: Unix time of the earliest launch.
+    ready_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +173,9 @@ class Overview:
     activity: str = Activity.QUEUED.value
     #: Tasks that the activity concerns, and why they do not run; empty if that is clear.
     detail: str = ""
+    restart: Restart | None = None
+    #: Speed of all tasks together; None if not reported.
+    examples_per_second: float | None = None
     #: Exposed secrets, frozen tasks, and silence after progress, in words.
     notices: tuple[str, ...] = ()
 
@@ -172,6 +197,8 @@ def from_json(document: Mapping[str, Any]) -> Overview:
     for name, kind in kinds.items():
         fields[name] = tuple(kind(**{key: row[key] for key in kind.__dataclass_fields__}) for row in fields[name])
     fields["notices"] = tuple(fields["notices"])
+    if restart := fields["restart"]:
+        fields["restart"] = Restart(**{**restart, "others": tuple(restart["others"])})
     fields["pending"] = {name: tuple(why) for name, why in fields["pending"].items()}
     return Overview(**fields)
 
@@ -188,7 +215,7 @@ _ENDS = {
     TaskState.UNKNOWN: Activity.UNREACHABLE,
 }
 _ENDED = (Activity.SUCCEEDED, Activity.FAILED, Activity.STOPPED)
-_REPORTED = ("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left")
+_REPORTED = ("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left", "epoch", "epochs")
 #: The chief, else worker 0.
 _LEADERS = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
 
@@ -199,6 +226,7 @@ def overview(snapshot: Snapshot) -> Overview:
     plan, others, result, tasks = _active_plan(state), _unused_agents(state), state.stored.result, state.stored.tasks
     rows = tuple(_task(state, record, snapshot.silence) for record in tasks.values())
     activity, detail = _job_activity(state, rows)
+    leader = next((name for name in _LEADERS if name in tasks), None)
     return Overview(
         service=state.spec.name,
         checkpoint_dir=state.spec.checkpoint_dir,
@@ -215,7 +243,7 @@ def overview(snapshot: Snapshot) -> Overview:
         more_agents=max(0, len(others) - _MAX_AGENTS),
         pending={name: tuple(map(str, why)) for name, why in state.session.pending.items() if name not in tasks},
         unplaced=bool(state.unplaced()),
-        leader=next((name for name in _LEADERS if name in tasks), None),
+        leader=leader,
         verdict=result.verdict.value if result else "",
         reason=result.sentence if result else "",
         kept=result is not None and (after_job.keeps_service(state) or bool(after_job.retained_tasks(state))),
@@ -223,8 +251,16 @@ def overview(snapshot: Snapshot) -> Overview:
         over=state.process.finished,
         activity=activity.value,
         detail=detail,
+        restart=_restart(state) if activity is Activity.RESTARTING else None,
+        examples_per_second=_job_speed(state, leader),
         notices=(*snapshot.exposures(), *snapshot.notices()),
     )
+
+
+def _job_speed(state: SchedulerState, leader: str | None) -> float | None:
+    reports = ((record.name, state.process.progress.get(record.id)) for record in state.stored.tasks.values())
+    speeds = ((name, report.of, finite_or_none(report.examples_per_second)) for name, report in reports if report)
+    return job_speed(speeds, leader)
 
 
 def _active_plan(state: SchedulerState) -> Plan:
@@ -250,6 +286,7 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         progress=describe_progress(progress) if progress else "",
         activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
         **{name: finite_or_none(getattr(progress, name, None)) for name in _REPORTED},  # type: ignore[arg-type]
+        source=progress.source if progress else None,
         metrics={name: finite_or_none(value) for name, value in progress.metrics.items()} if progress else {},
         **usage_of(state, record),  # type: ignore[arg-type]
         memory_mb=resources_of(record)["mem"] - state.spec.executor.needs.mem / UNIT,
@@ -283,9 +320,8 @@ def _job_activity(state: SchedulerState, rows: Sequence[TaskRow]) -> tuple[Activ
         return (Activity.STOPPING, _names(live)) if live else (Activity(state.stored.result.verdict.value), "")
     if state.process.stop_requested:
         return Activity.STOPPING, _names([row.name for row in rows if row.live])
-    restarting = [recovery for recovery in state.stored.recoveries.values() if _is_due(state, recovery)]
-    if restarting:
-        return Activity.RESTARTING, _restart(state, restarting)
+    if (restart := _restart(state)) is not None:
+        return Activity.RESTARTING, _restart_text(restart)
     tasks: dict[str, list[str]] = {}
     for row in rows:
         if row.activity not in _ENDED and not row.name.startswith(JobKind.TENSORBOARD.value):
@@ -305,15 +341,32 @@ def _is_due(state: SchedulerState, recovery: Recovery) -> bool:
     return record is not None and record.id == recovery.launch and state.stored.result is None
 
 
-def _restart(state: SchedulerState, recoveries: Sequence[Recovery]) -> str:
+def _restart(state: SchedulerState) -> Restart | None:
     """Return which tasks restart, which of their failures it is, and why."""
-    first = max(recoveries, key=lambda recovery: len(recovery.failures))
-    count, allowed = len(first.failures), restart_policy(state.spec, state.stored.tasks[first.task]).max_failures
-    attempt = f"{count} of {allowed}: " if count else ""
-    others = len(recoveries) - 1
+    due = [recovery for recovery in state.stored.recoveries.values() if _is_due(state, recovery)]
+    if not due:
+        return None
+    first = max(due, key=lambda recovery: len(recovery.failures))
+    record = state.stored.tasks[first.task]
+    progress = state.process.progress.get(record.id)
+    return Restart(
+        task=first.task,
+        others=tuple(recovery.task for recovery in due if recovery is not first),
+        why=first.why.removeprefix(f"{first.task}: "),
+        failures=len(first.failures),
+        max_failures=restart_policy(state.spec, record).max_failures,
+        step=progress.step if progress else None,
+        total=progress.total if progress else None,
+        ready_at=first.ready_at,
+    )
+
+
+def _restart_text(restart: Restart) -> str:
+    attempt = f"{restart.failures} of {restart.max_failures}: " if restart.failures else ""
+    others = len(restart.others)
     more = "" if not others else f" (and {others} other{'s' if others > 1 else ''} with it)"
-    task = "" if first.why.startswith(first.task) else f"{first.task}: "
-    return f"{attempt}{task}{first.why}{more}"
+    task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
+    return f"{attempt}{task}{restart.why}{more}"
 
 
 def _names(names: Sequence[str]) -> str:

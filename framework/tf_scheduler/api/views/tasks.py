@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.core.plans import scheduling
@@ -149,3 +149,14 @@ def leader(state: SchedulerState) -> TaskName | None:
     names = {task.name for task in state.spec.tasks()}
     heads = (task_name(kind.value, 0) for kind in (JobKind.CHIEF, JobKind.WORKER))
     return next((name for name in heads if name in names), None)
+
+
+def job_speed(speeds: Iterable[tuple[str, str | None, float | None]], first: str | None) -> float | None:
+    """Return the examples per second of the job; None without any.
+
+    `speeds`: name, Progress.of and value of each task. A value of the whole job counts once, preferably that of
+    the task `first`; otherwise all tasks are summed up.
+    """
+    known = [(name, of, speed) for name, of, speed in speeds if speed is not None]
+    whole = sorted((each for each in known if each[1] == "job"), key=lambda each: each[0] != first)
+    return sum(speed for _, _, speed in whole[:1] or known) if known else None

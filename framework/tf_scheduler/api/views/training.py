@@ -14,7 +14,7 @@ from tf_scheduler.model.task import Progress, TrainingCurve, downsample
 
 from .base import ApiAnswer, Snapshot, View, finite_or_none
 from .pods import display_status
-from .tasks import leader
+from .tasks import job_speed, leader
 from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
 #: Fields of a progress report, null without one.
@@ -118,11 +118,7 @@ def _metrics(report: Progress) -> dict[str, float | None]:
 
 
 def _examples_per_second(tasks: Sequence[ProgressBody], first: str | None) -> float | None:
-    """Sum up the tasks; a value of the whole job counts once, preferably the leader's."""
-    known = [task for task in tasks if task["examples_per_second"] is not None]
-    whole = sorted((task for task in known if task["of"] == "job"), key=lambda task: task["name"] != first)
-    speeds = [task["examples_per_second"] or 0.0 for task in whole[:1] or known]
-    return sum(speeds) if speeds else None
+    return job_speed(((task["name"], task["of"], task["examples_per_second"]) for task in tasks), first)
 
 
 def _job(tasks: Sequence[ProgressBody], first: str | None) -> JobProgressBody:
