@@ -82,7 +82,7 @@ _INVISIBLE = "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufe
 #: Terminal commands (ECMA-48), except backspace, tab, line end, return and colours.
 _TERMINAL_COMMANDS = re.compile(rf"\x1b(?!\[[0-9;:]*m)|[\x00-\x07\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f{_INVISIBLE}]")
 #: All control characters except tab, line end and DEL, which has no effect and which JSON does not escape.
-_CONTROLS = re.compile(rf"\x1b(?:\[[0-9;:]*m)?|[\x00-\x08\x0b-\x1f\x80-\x9f{_INVISIBLE}]")
+_CONTROLS = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*[@-~])?|[\x00-\x08\x0b-\x1f\x80-\x9f{_INVISIBLE}]")
 
 
 @dataclass(frozen=True)

@@ -235,7 +235,7 @@ class Job:
     def progress(self) -> dict[str, Any]:
         """Return the answer of the API; nothing before the service is there."""
         assert self.process.poll() is None, self.output
-        address = re.search(r"^page: (http://\S+?)/?$", self.output, re.MULTILINE)
+        address = re.search(r"^\S+ page: (http://\S+?)/?$", self.output, re.MULTILINE)
         if address is None:
             return {}
         with urllib.request.urlopen(f"{address[1]}/v1/tf/progress", timeout=10) as answer:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, check_options, load_document, load_options
-from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor
+from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor, say
 from tf_scheduler.cli.local_run.follow import (
     StopMonitor,
     collect_signals,
@@ -37,7 +38,7 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.cli.local_run.view import ALL, LEADER, OutputFollower
+from tf_scheduler.cli.local_run.view import ALL, EVERY, LEADER, OutputFollower, counted, names_of
 from tf_scheduler.convert.program import strategy_named
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
@@ -283,6 +284,14 @@ def _value(text: str) -> Value:
 @click.option("--follow", "followed", metavar="TASK", default="", help="Also print output: of TASK, `leader` or `all`.")
 @click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
 @click.option("--note", default="", metavar="TEXT", help="A note for the history, such as 'lr 0.1'.")
+@click.option(
+    "--every",
+    type=FloatRange(min=0, min_open=True),
+    default=EVERY,
+    metavar="SECONDS",
+    show_default=True,
+    help="In a pipe, print a line at least every SECONDS.",
+)
 @settings_option
 def run(
     options: Path,
@@ -297,6 +306,7 @@ def run(
     followed: str,
     page: Path | None,
     note: str,
+    every: float,
 ) -> None:
     """Run the job of OPTIONS on a Mesos on this machine.
 
@@ -321,7 +331,7 @@ def run(
         notice_of_gpus(spec, specs)
         document, spec = adapt_sizes(load_document(options, settings), spec, specs, fit=fit)
         check_feasible(spec, specs)
-        job = _Job(spec, document, timeout, as_json, verbose, followed, page, note)
+        job = _Job(spec, document, timeout, as_json, verbose, followed, page, note, every)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
     sys.exit(0 if report["state"] == Verdict.SUCCEEDED.value else 1)
 
@@ -374,6 +384,8 @@ class _Job:
     followed: str
     page: Path | None
     note: str
+    #: Maximum seconds between two lines about the progress.
+    every: float
 
 
 def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
@@ -382,9 +394,9 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
     launch, draws = prepare_launch(job.document, cluster, folder), sys.stderr.isatty() and not job.verbose
     # From here on a signal asks for the end: the result is always reported, and all processes are stopped.
     with collect_signals() as signals:
-        submitted, began, announce = time.time(), time.monotonic(), not (job.quiet or draws)
-        master, service = cluster.master.address, job.spec.name
-        with run_scheduler(launch, service, master, console=job.verbose, announce=announce) as scheduler:
+        submitted, began, master = time.time(), time.monotonic(), cluster.master.address
+        announce = partial(_announce, job, folder)
+        with run_scheduler(launch, job.spec.name, master, console=job.verbose, announce=announce) as scheduler:
             run = start_run(job.document, folder, cluster.specs, submitted, job.note)
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
@@ -392,12 +404,20 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
             follower = OutputFollower(job.followed, cluster, redactor)
             is_live = draws and not job.quiet
             live = live_view(cluster, redactor, scheduler, follower)
-            with live if is_live else line_view(follower, quiet=job.quiet) as draw:
+            with live if is_live else line_view(follower, job.every, quiet=job.quiet) as draw:
                 result = follow(scheduler, watch, cluster, own=own, draw=draw)
         report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)
         finish_run(run, report, job.page)
         _print_result(report, folder, job.quiet)
         return report
+
+
+def _announce(job: _Job, folder: RunFolder, page: str) -> None:
+    """Say what runs, and where it can be seen."""
+    if not job.quiet:
+        tasks = names_of([counted(each.count, each.kind.value) for each in job.spec.jobs if each.count])
+        say(f"{job.spec.name}: {tasks}, {job.spec.strategy.value}; logs: {folder.logs}")
+        say(f"page: {page}")
 
 
 def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
@@ -412,7 +432,7 @@ def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
 
 
 def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
-    click.echo(f"starting a local Mesos with {len(specs)} agents", err=True)
+    say(f"starting a local Mesos with {len(specs)} agents")
     return LocalCluster(specs, agent_flags=_AGENT_FLAGS, die_with_parent=True)
 
 

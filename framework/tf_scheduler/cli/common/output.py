@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -124,10 +125,16 @@ def _lossy(stream: TextIO | None, stack: ExitStack, *, strict: bool) -> TextIO:
     return lossy
 
 
+def say(text: str) -> None:
+    """Print a line about a run on standard error, in a pipe with the time of day."""
+    click.echo(text if sys.stderr.isatty() else f"{time.strftime('%H:%M:%S')} {text}", err=True)
+
+
 # --- task output
 
 
 _BLOCK = 8192  # bytes at the end of a file
+_PART = 1 << 20  # bytes read at once
 
 
 def last_lines(path: Path, count: int) -> list[str]:
@@ -143,8 +150,38 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 
 def _printable(line: str) -> str:
-    """Remove carriage returns and escapes, with which programs draw progress bars."""
-    return "".join(char for char in line.rsplit("\r", 1)[-1] if char.isprintable() or char == "\t")
+    """Return the last state of a line that a program redraws, without colours."""
+    return remove_controls(line.rsplit("\r", 1)[-1])
+
+
+class OutputTail:
+    """New whole lines of an output file, which the executor may truncate."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset, self._partial = path, 0, b""
+
+    def lines(self, *, last: bool = False) -> Iterator[str]:
+        """Yield new lines; with `last` all of them, also an incomplete one."""
+        while part := self._read():
+            whole, newline, self._partial = (self._partial + part).rpartition(b"\n")
+            yield from whole.decode(errors="replace").split("\n") if newline else ()
+            if not last:
+                return
+        if last and self._partial:
+            yield self._partial.decode(errors="replace")
+            self._partial = b""
+
+    def _read(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) < self._offset:
+                    self._offset = 0
+                file.seek(self._offset)
+                part = file.read(_PART)
+        except OSError:  # not created yet
+            return b""
+        self._offset += len(part)
+        return part
 
 
 class OutputRedactor:

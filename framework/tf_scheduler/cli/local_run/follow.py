@@ -27,7 +27,7 @@ from mesos_local.master_api import teardown
 from tf_scheduler.api.views.overview import Overview, from_json
 from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
-from tf_scheduler.cli.common.output import OutputRedactor
+from tf_scheduler.cli.common.output import OutputRedactor, say
 from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
@@ -44,14 +44,12 @@ from .process import (
     secret_variables,
     with_values,
 )
-from .view import LineView, OutputFollower, RunHistory, run_view, sandbox_of
+from .view import EVERY, LineView, OutputFollower, RunHistory, names_of, run_view, sandbox_of
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 LOG_LINES = 4
 #: Why a run on the cluster of `local up` failed.
 CLUSTER_DOWN = "the local cluster was shut down"
-#: Maximum tasks that are named in a sentence.
-_NAMED = 3
 #: Seconds beyond the longest kill_grace that a graceful stop may take: an agent or master may not respond.
 STOP_MARGIN = 15.0
 
@@ -65,8 +63,10 @@ _OWN_LOGGERS = ("tf_scheduler", "mesos_client")
 class RunScheduler(SupervisedScheduler):
     """The supervised scheduler of a run. Call `refresh` often.
 
-    `console`: print the log of the scheduler on standard error; `publish` is called with the URL of the API.
-    `announce`: print the address of the web page on standard error, with the token.
+    Args:
+        console: Print the log of the scheduler on standard error.
+        publish: Called with the URL of the API.
+        announce: Called with each address of the web page, which contains the token.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RunScheduler(SupervisedScheduler):
         console: bool,
         publish: Callable[[str], None],
         *,
-        announce: bool = False,
+        announce: Callable[[str], None] = lambda _page: None,
     ) -> None:
         super().__init__(launch)
         self._master, self._console, self._publish, self._announce = master, console, publish, announce
@@ -102,8 +102,8 @@ class RunScheduler(SupervisedScheduler):
             self._publish(url)
             # Browsers do not send the fragment, so the token gets into no log of a server.
             page = f"{url}/#token={quote(self._token)}" if self._token else f"{url}/"
-            if self._announce and page != self.page:
-                click.echo(f"page: {page}", err=True)
+            if page != self.page:
+                self._announce(page)
             self.page = page
             if response[0] == http.client.OK:
                 self.overview = from_json(response[1])
@@ -161,7 +161,7 @@ class RunScheduler(SupervisedScheduler):
             message = line.removeprefix(CONTINUATION) if entry is None else entry[1]
             self._last_line = message or self._last_line
             if self._console:
-                click.echo(message, err=True)
+                say(message)
 
 
 #: Options without effect in a run, whose API listens on loopback only.
@@ -236,7 +236,12 @@ def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tupl
 
 @contextmanager
 def run_scheduler(
-    launch: SchedulerLaunch, service: str, master: str, *, console: bool, announce: bool = False
+    launch: SchedulerLaunch,
+    service: str,
+    master: str,
+    *,
+    console: bool,
+    announce: Callable[[str], None] = lambda _page: None,
 ) -> Iterator[RunScheduler]:
     """Run the scheduler inside the block, where other commands find it as `service`."""
     run = str(launch.options.parent)
@@ -293,7 +298,7 @@ class StopMonitor:
         decided = overview is not None and bool(overview.verdict) and not overview.kept
         reason = self._reason(seconds)
         if reason and self._stopping_since is None and not decided:
-            click.echo(f"stopping: {self._announcement(overview, reason)}", err=True)
+            say(f"stopping: {self._announcement(overview, reason)}")
             self._scheduler.uninstall()
             self.stop_reason = reason
         if (reason or decided) and self._stopping_since is None:
@@ -311,10 +316,7 @@ class StopMonitor:
         names = [task.name for task in overview.tasks if task.live] if overview is not None else []
         if not names:
             return reason
-        listed = ", ".join(names[:-1]) + f" and {names[-1]}" if 1 < len(names) <= _NAMED else names[0]
-        if len(names) > _NAMED:
-            listed = f"{names[0]} and {len(names) - 1} others"
-        text = f"{listed} {'has' if len(names) == 1 else 'have'} {self._grace:g} s to save"
+        text = f"{names_of(names)} {'has' if len(names) == 1 else 'have'} {self._grace:g} s to save"
         return f"{text} (Ctrl-C again: leave at once)" if reason.startswith("SIGINT") else f"{reason}; {text}"
 
     def _too_slow(self, overview: Overview | None, seconds: float) -> str:
@@ -386,20 +388,23 @@ def live_view(
     with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def draw(overview: Overview, seconds: float) -> None:
-            history.add(overview)
+            history.add(overview, seconds)
             follower.read(overview, echo)
             log_lines = _leader_log(cluster, overview, redactor)
-            size = console.width, console.height
-            live.update(run_view(overview, log_lines, seconds, size, scheduler.page, history), refresh=True)
+            size, times = (console.width, console.height), (seconds, time.time())
+            live.update(run_view(overview, log_lines, times, size, scheduler.page, history), refresh=True)
 
         yield draw
         follower.finish(echo)
 
 
 @contextmanager
-def line_view(follower: OutputFollower, *, quiet: bool = False) -> Iterator[Draw]:
-    """Print a line at each change, for a pipe; with `quiet` only followed output."""
-    lines = LineView()
+def line_view(follower: OutputFollower, every: float = EVERY, *, quiet: bool = False) -> Iterator[Draw]:
+    """Print a line at each change, for a pipe; with `quiet` only followed output.
+
+    `every`: maximum seconds between two lines.
+    """
+    lines = LineView(say, every)
 
     def draw(overview: Overview, seconds: float) -> None:
         follower.read(overview, _echo)

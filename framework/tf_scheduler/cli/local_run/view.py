@@ -1,30 +1,31 @@
 """What `local run` shows: a drawing on a terminal, lines in a pipe, output.
 
-mnist  TRAINING                                        0:51  http://127.0.0.1:26763/
-━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸─────────────  58 %  step 406 of 700  0:18 left
-loss 0.0324 ▇▆▅▄▃▃▂▂▁▁  16.2 steps/s  1,037 examples/s  1 restart
+mnist  TRAINING  epoch 6 of 10                         0:51  http://127.0.0.1:26763/
+━━━━━━━━━━━━━━━━━━━━━╸────────  58 %  step 406 of 700  16.2 steps/s  0:18 left
+loss 0.0324 ▇▆▅▄▃▃▂▂▁▁  accuracy 0.9967  1,037 examples/s  1 restart
   worker-0  TRAINING    step 406  16.2 steps/s  agent-1  0.98 of 1.0 GB  near its limit
   worker-1  TRAINING    step 406  16.2 steps/s  agent-2  0.91 of 1.0 GB
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-import click
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
+from rich.style import Style
 from rich.text import Text
 
 from dcos_command.logs import prefixed
+from dcos_command.service import training_text
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
-from tf_scheduler.api.views.overview import Activity, Overview, TaskRow
-from tf_scheduler.cli.common.output import OutputRedactor
+from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow
+from tf_scheduler.cli.common.output import OutputRedactor, OutputTail
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.task import OUTPUT
 
 #: Seconds between two lines about the progress in a pipe.
 EVERY = 10.0
@@ -32,12 +33,14 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_COUNT = 10
 #: Metrics that are shown beside the loss.
 _METRICS = 3
-#: From this width on the address of the page is beside the name of the job.
-_WIDE = 80
+#: Columns of the shortest bar.
+_SHORTEST_BAR = 8
 #: Share of its memory from which a task is near its limit.
 _NEAR = 0.95
 #: Below this width only job, activity, step and loss are shown.
 _TINY = 40
+#: Names of tasks in one sentence.
+_NAMED = 3
 _COLOURS = {
     Activity.TRAINING: "green",
     Activity.RUNNING: "green",
@@ -51,6 +54,10 @@ _COLOURS = {
 }
 #: Activities that need no attention.
 _CALM = (Activity.TRAINING, Activity.RUNNING, Activity.SUCCEEDED)
+#: Activities between a launch and the first step, in which the reason of a restart stays on the screen.
+_STARTING = (Activity.RESTARTING, Activity.QUEUED, Activity.FETCHING, Activity.IMPORTING, Activity.CONNECTING)
+#: Activities of tasks for which others wait in TensorFlow's start.
+_NOT_CONNECTED = (Activity.RESTARTING, Activity.FETCHING, Activity.IMPORTING)
 
 
 class RunHistory:
@@ -60,15 +67,27 @@ class RunHistory:
         self._losses: list[float] = []
         self._last_step: int | None = None
         self._launches: dict[str, set[str]] = {}
+        self._since: dict[str, tuple[str, float]] = {}
+        #: Last restart, until a task trains again.
+        self.restart: Restart | None = None
 
-    def add(self, overview: Overview) -> None:
-        """Remember the launches, and the loss of a new step."""
+    def add(self, overview: Overview, seconds: float) -> None:
+        """Remember the launches, what tasks do since when, and the loss of a new step."""
         for task in overview.tasks:
             self._launches.setdefault(task.name, set()).add(task.id)
+            if self._since.get(task.name, ("", 0.0))[0] != task.activity:
+                self._since[task.name] = task.activity, seconds
         leader = overview.trainer
         if leader is not None and leader.loss is not None and leader.step != self._last_step:
             self._last_step = leader.step
             self._losses.append(leader.loss)
+        is_starting = overview.activity in _STARTING
+        self.restart = overview.restart or (self.restart if is_starting else None)
+
+    def since(self, task: TaskRow) -> float | None:
+        """Return the second of the run at which the task began what it does."""
+        activity, seconds = self._since.get(task.name, ("", 0.0))
+        return seconds if activity == task.activity else None
 
     @property
     def restarts(self) -> int:
@@ -87,99 +106,255 @@ class RunHistory:
         return "".join(_SPARKS[round((loss - low) * scale)] for loss in chosen)
 
 
-class _Bar:
-    """Share of the steps that are done, as wide as its column."""
-
-    def __init__(self, share: float) -> None:
-        self._share = min(1.0, max(0.0, share))
-
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        width = options.max_width
-        halves = int(self._share * width * 2)
-        done = "━" * (halves // 2) + "╸" * (halves % 2)
-        yield Text(done, style="green", end="") + Text("─" * (width - len(done)), style="dim")
+# --- drawing
 
 
 def run_view(
-    overview: Overview, log_lines: Sequence[str], seconds: float, size: tuple[int, int], page: str, history: RunHistory
+    overview: Overview,
+    log_lines: Sequence[str],
+    times: tuple[float, float],
+    size: tuple[int, int],
+    page: str,
+    history: RunHistory,
 ) -> RenderableType:
-    """Return the drawing for a terminal of this width and height; nothing wraps."""
-    width, height = size
-    head = [*_head(overview, seconds, width, page), *_progress(overview, width, history)]
-    head += [_cut(notice, "yellow") for notice in overview.notices]
+    """Return the drawing for a terminal. Sentences are folded; only output is cut.
+
+    Args:
+        times: Seconds since the start of the run, and Unix time.
+        size: Width and height of the terminal.
+        page: Address of the page; the fragment is only in its link.
+    """
+    (seconds, now), (width, height) = times, size
     if width < _TINY:
-        return Group(*head)
+        return Group(*_title(overview, seconds, width, ""), *_tiny_progress(overview))
+    head = [*_title(overview, seconds, width, page), *_reasons(overview, history, now, width)]
+    head += [*_progress(overview, width, history)]
+    head += [line for notice in overview.notices for line in _folded(notice, width, "yellow")]
     lines = [_cut(f"  {overview.leader} | {line}", "dim") for line in log_lines[-max(1, height // 3) :]]
-    rows = max(1, height - len(head) - len(lines) - 2)
-    return Group(*head, *_tasks(overview.tasks, rows, width), *lines)
+    rows = max(1, height - len(head) - len(lines) - 1)
+    return Group(*head, *_tasks(overview, rows, width, seconds, history), *lines)
 
 
-def _head(overview: Overview, seconds: float, width: int, page: str) -> Iterable[RenderableType]:
-    activity = activity_of(overview)
-    title = Text.assemble(
-        (overview.service, "bold"), "  ", (activity.upper(), _COLOURS.get(Activity(activity), "cyan"))
-    )
+def _title(overview: Overview, seconds: float, width: int, page: str) -> Iterator[Text]:
+    """Yield service, activity, time and address, on as many lines as they need."""
+    word = activity_of(overview)
+    left = [Text(overview.service, "bold"), Text(word.upper(), _COLOURS.get(Activity(word), "cyan"))]
+    if _width(left) > width:
+        yield _cut(overview.service, "bold")
+        del left[0]
     if width < _TINY:
-        yield title
+        yield _joined(left)
         return
-    row = Table.grid(expand=True)
-    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    row.add_column(justify="right", no_wrap=True)
-    wide = width >= _WIDE and page
-    row.add_row(title, clock(seconds) + (f"  {page}" if wide else ""))
-    yield row
-    if page and not wide:
-        yield _cut(page)
-    if detail := overview.reason or overview.detail:
-        yield Padding(Text(detail, overflow="fold"), (0, 0, 0, 2))
+    about, right = _about(overview), [Text(clock(seconds))]
+    link = [Text(page.partition("#")[0], Style(link=page))] if page else []
+    with_about = [*left, *([Text(about)] if about else [])]
+    if _width([*with_about, *right, *link]) <= width:
+        yield _spread(with_about, [*right, *link], width)
+        return
+    is_short = _width([*with_about, *right]) <= width
+    yield _spread(with_about if is_short else left, right, width)
+    yield from link
+    if about and not is_short:
+        yield from _folded(about, width)
 
 
-def _progress(overview: Overview, width: int, history: RunHistory) -> Iterable[RenderableType]:
+def _about(overview: Overview) -> str:
+    """Return what the activity is about: the epoch, or the tasks."""
+    trainer, activity = overview.trainer, overview.activity
+    if overview.verdict or overview.refused:
+        return ""
+    if activity == Activity.TRAINING and trainer is not None and trainer.epoch is not None:
+        return f"epoch {trainer.epoch:,}" + (f" of {trainer.epochs:,}" if trainer.epochs else "")
+    if activity == Activity.IMPORTING:
+        names = [task for task in overview.tasks if not task.name.startswith(JobKind.TENSORBOARD.value)]
+        ready = sum(task.activity not in _NOT_CONNECTED for task in names)
+        return f"TensorFlow runs in {ready} of {counted(len(names), 'task')}"
+    if activity == Activity.RESTARTING and overview.restart is not None:
+        return _restart_names(overview.restart)
+    return overview.detail
+
+
+def _restart_names(restart: Restart) -> str:
+    attempt = f"{restart.failures} of {restart.max_failures}  " if restart.failures else ""
+    others = f", and {names_of(restart.others)} with it" if restart.others else ""
+    return f"{attempt}{restart.task}{others}"
+
+
+def _reasons(overview: Overview, history: RunHistory, now: float, width: int) -> Iterator[Text]:
+    """Yield why the job has ended, restarts or waits."""
+    restart = None if overview.verdict else history.restart
+    if overview.reason or overview.refused:
+        yield from _folded(overview.reason or overview.refused, width)
+    if restart is not None:
+        soon = max(0.0, restart.ready_at - now) if overview.restart else 0.0
+        yield from _folded(restart_text(restart) + (f"; again in {soon:.0f} s" if soon >= 1 else ""), width)
+    if overview.activity == Activity.QUEUED:
+        yield from _folded("to see why it waits: dcos-tensorflow why", width, "dim")
+
+
+def restart_text(restart: Restart) -> str:
+    """Return why tasks restart, and at which step."""
+    task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
+    of = f" of {restart.total:,}" if restart.total else ""
+    return f"{task}{restart.why}" + ("" if restart.step is None else f", at step {restart.step:,}{of}")
+
+
+def _tiny_progress(overview: Overview) -> Iterator[Text]:
+    task = overview.trainer
+    if task is not None and task.step is not None:
+        yield _cut(f"step {task.step:,}" + ("" if task.loss is None else f"  loss {task.loss:.4g}"))
+
+
+#: Parts of a line with their ranks; a line that is too long loses those of the highest rank.
+_Ranked = list[tuple[int, Text]]
+
+
+def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[Text]:
+    """Yield the bar if the number of steps is known, then loss, metrics and speeds."""
     task = overview.trainer
     if task is None or task.step is None:
         return
-    if width < _TINY:
-        yield _cut(f"step {task.step:,}" + ("" if task.loss is None else f"  loss {task.loss:.4g}"))
-        return
-    steps = f"step {task.step:,}" if width >= _WIDE or not task.total else f"{task.step:,}"
+    speed = "" if task.steps_per_second is None else f"{_number(task.steps_per_second)} steps/s"
+    below = speed
     if task.total:
-        left = "" if task.seconds_left is None else f"  {clock(task.seconds_left)} left"
-        row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        row.add_column(ratio=1)
-        row.add_column(no_wrap=True)
-        row.add_row(_Bar(task.step / task.total), f"{task.step / task.total:.0%} {steps} of {task.total:,}{left}")
-        yield row
-    parts = [] if task.total else [steps]
+        numbers = [f"{min(100.0, 100 * task.step / task.total):.0f} %", f"step {task.step:,} of {task.total:,}", speed]
+        numbers += [] if task.seconds_left is None else [f"{clock(task.seconds_left)} left"]
+        if _width(map(Text, numbers)) + 4 * _SHORTEST_BAR <= width:
+            below = ""
+        else:
+            numbers[1:3] = [f"{task.step:,} of {task.total:,}"]
+        parts = [Text(text) for text in numbers if text]
+        bar = _bar(task.step / task.total, max(_SHORTEST_BAR, width - _width(parts) - 2))
+        yield _fitted([(0, bar), *enumerate(parts, 1)], width)
+    ranked = _values(overview, task, below, history)
+    if ranked := [(rank, part) for rank, part in ranked if part.plain]:
+        yield _fitted(ranked, width)
+
+
+def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) -> _Ranked:
+    """Return what is below the bar, with ranks."""
+    parts: _Ranked = [(0, Text("" if task.total else f"step {task.step:,}"))]
     if task.loss is not None:
-        parts.append(f"loss {task.loss:.4g} {history.sparkline()}".rstrip())
-    parts += [f"{name} {value:.4g}" for name, value in list(task.metrics.items())[:_METRICS] if value is not None]
-    parts += [*_speeds(task), *([_counted(history.restarts, "restart")] if history.restarts else [])]
-    yield _cut("  ".join(parts))
+        parts += [(0, Text(f"loss {task.loss:.4g}")), (5, Text(history.sparkline()))]
+    metrics = [(name, value) for name, value in task.metrics.items() if value is not None][:_METRICS]
+    parts += [(2 + rank, Text(f"{name} {value:.4g}")) for rank, (name, value) in enumerate(metrics)]
+    parts.append((1, Text(speed)))
+    if overview.examples_per_second is not None:
+        parts.append((3, Text(f"{_number(overview.examples_per_second)} examples/s")))
+    if history.restarts:
+        parts.append((1, Text(counted(history.restarts, "restart"))))
+    if task.source == OUTPUT:
+        parts.append((6, Text("read from the output", "dim")))
+    return parts
 
 
-def _tasks(tasks: Sequence[TaskRow], rows: int, width: int) -> Iterable[RenderableType]:
-    shown = list(tasks)
+def _bar(share: float, width: int) -> Text:
+    halves = int(min(1.0, max(0.0, share)) * width * 2)
+    done = "━" * (halves // 2) + "╸" * (halves % 2)
+    return Text.assemble((done, "green"), ("─" * (width - len(done)), "dim"))
+
+
+def _tasks(overview: Overview, rows: int, width: int, seconds: float, history: RunHistory) -> Iterator[Text]:
+    """Yield a line for each task; the rest of too many tasks are one sentence."""
+    shown = list(overview.tasks)
     if len(shown) > rows:
-        shown = sorted(tasks, key=lambda task: task.activity in _CALM)[: max(1, rows - 1)]
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(5 if width >= _WIDE else 4):
-        table.add_column(no_wrap=True, overflow="ellipsis")
-    for task in shown:
-        colour = _COLOURS.get(Activity(task.activity), "cyan")
-        cells = [Text(f"  {task.name}"), Text(task.activity.upper(), style=colour), Text(_doing(task, width))]
-        table.add_row(*cells, *([Text(task.hostname)] if width >= _WIDE else []), _memory(task, width))
-    yield table
-    if len(shown) < len(tasks):
-        rest = [task for task in tasks if task not in shown]
-        yield _cut(f"  ... and {_counted(len(rest), 'more task')}{_steps(rest)}")
+        shown = sorted(shown, key=lambda task: task.activity in _CALM)[: max(1, rows - 2)]
+    waits = _waits(overview.tasks)
+    table = [_cells(task, seconds, history, waits) for task in shown]
+    yield from _aligned(table, width)
+    if len(shown) < len(overview.tasks):
+        names = {task.name for task in shown}
+        yield from _rest([task for task in overview.tasks if task.name not in names], width)
 
 
-def _memory(task: TaskRow, width: int) -> Text:
-    if task.memory_used_mb is None or not task.live:
-        return Text()
-    near = task.memory_used_mb >= _NEAR * task.memory_mb
-    text = memory_text(task.memory_used_mb, task.memory_mb)
-    return Text(f"{text}  near its limit" if near and width >= _WIDE else text, style="yellow" if near else "")
+#: Names of the columns; a table that is too wide loses columns in the order of `_LESS`.
+_COLUMNS = ("name", "activity", "step", "speed", "wait", "agent", "memory", "near")
+_LESS = ("near", "agent", "speed", "wait", "memory", "step")
+
+
+def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Mapping[str, Text]:
+    """Return what the columns say of a task; nothing for columns without a word."""
+    activity, since = Activity(task.activity), history.since(task)
+    cells = {"name": Text(task.name), "activity": Text(task.activity.upper(), _COLOURS.get(activity, "cyan"))}
+    if task.step is not None and activity in _CALM:
+        cells["step"] = Text(f"step {task.step:,}")
+        if task.steps_per_second is not None:
+            cells["speed"] = Text(f"{_number(task.steps_per_second)} steps/s")
+    elif activity in _STARTING and since is not None:
+        cells["step"] = Text(f"{clock(seconds - since)}")
+        cells["wait"] = Text(waits if activity is Activity.CONNECTING else "")
+    cells["agent"] = Text(task.hostname)
+    if task.memory_used_mb is not None and task.live:
+        near = task.memory_used_mb >= _NEAR * task.memory_mb
+        cells["memory"] = Text(memory_text(task.memory_used_mb, task.memory_mb), "yellow" if near else "")
+        cells["near"] = Text("near its limit" if near else "", "yellow")
+    return cells
+
+
+def _waits(tasks: Iterable[TaskRow]) -> str:
+    names = [task.name for task in tasks if task.activity in _NOT_CONNECTED]
+    return f"waits for {names_of(names)}" if names else ""
+
+
+def _aligned(table: Sequence[Mapping[str, Text]], width: int) -> Iterator[Text]:
+    """Yield the rows of a table with as many columns as the terminal has room for."""
+    sizes = {name: max((row[name].cell_len for row in table if name in row), default=0) for name in _COLUMNS}
+    columns = [name for name in _COLUMNS if sizes[name]]
+    for name in _LESS:
+        if sum(sizes[each] + 2 for each in columns) > width and name in columns:
+            columns.remove(name)
+    for row in table:
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for name in columns:
+            cell = row.get(name, Text())
+            line.append("  ").append_text(cell).append(" " * (sizes[name] - cell.cell_len))
+        line.rstrip()
+        yield line
+
+
+def _rest(tasks: Sequence[TaskRow], width: int) -> Iterator[Text]:
+    """Yield such as `... and 46 workers TRAINING, steps 402 to 406`."""
+    counts = Counter((task.name.rpartition("-")[0], task.activity.upper()) for task in tasks)
+    groups = [f"{counted(count, job)} {word}" for (job, word), count in counts.items()]
+    if steps := sorted(task.step for task in tasks if task.step is not None):
+        groups.append(f"step {steps[0]:,}" if steps[0] == steps[-1] else f"steps {steps[0]:,} to {steps[-1]:,}")
+    yield from _folded(f"... and {', '.join(groups)}", width)
+
+
+def _width(parts: Iterable[Text]) -> int:
+    """Columns of parts that are joined by two spaces."""
+    sizes = [part.cell_len for part in parts]
+    return sum(sizes) + 2 * max(0, len(sizes) - 1)
+
+
+def _joined(parts: Iterable[Text]) -> Text:
+    line = Text("  ").join(parts)
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def _spread(left: Sequence[Text], right: Sequence[Text], width: int) -> Text:
+    gap = width - _width(left) - _width(right)
+    return _joined(left).append(" " * max(2, gap)).append_text(_joined(right))
+
+
+def _fitted(parts: _Ranked, width: int) -> Text:
+    """Join parts; without those of the highest ranks if the line would be too long."""
+    kept = list(parts)
+    while len(kept) > 1 and _width(part for _, part in kept) > width:
+        kept.remove(max(reversed(kept), key=lambda item: item[0]))
+    return _joined(part for _, part in kept)
+
+
+def _folded(text: str, width: int, style: str = "") -> Iterator[Text]:
+    """Yield a sentence as indented lines."""
+    for line in Text(text, style).wrap(Console(width=width), width - 2):
+        line.rstrip()
+        yield Text("  ", no_wrap=True).append_text(line)
+
+
+def _cut(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def memory_text(used: float, granted: float) -> str:
@@ -190,35 +365,18 @@ def memory_text(used: float, granted: float) -> str:
     return f"{used / 1024:,.{digits}f} of {granted / 1024:,.1f} GB"
 
 
-def _doing(task: TaskRow, width: int) -> str:
-    if task.step is None or task.activity not in _CALM:
-        return "" if task.activity in _CALM else task.message
-    parts = [f"step {task.step:,}", *(_speeds(task)[:1] if width >= _WIDE else [])]
-    return "  ".join(parts)
-
-
-def _steps(tasks: Sequence[TaskRow]) -> str:
-    steps = [task.step for task in tasks if task.step is not None]
-    if not steps:
-        return ""
-    return f", step {min(steps):,}" if min(steps) == max(steps) else f", steps {min(steps):,} to {max(steps):,}"
-
-
-def _speeds(task: TaskRow) -> list[str]:
-    named = ((task.steps_per_second, "steps/s"), (task.examples_per_second, "examples/s"))
-    return [f"{_number(value)} {unit}" for value, unit in named if value is not None]
-
-
 def _number(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
 
 
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+def counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 or word == JobKind.PS.value else 's'}"
 
 
-def _cut(text: str, style: str = "") -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+def names_of(names: Sequence[str]) -> str:
+    """Return such as `worker-0, worker-1 and 4 others`."""
+    *first, last = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} others"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def clock(seconds: float) -> str:
@@ -233,37 +391,52 @@ def activity_of(overview: Overview) -> str:
     return Activity.FAILED.value if overview.refused else overview.activity
 
 
-class LineView:
-    """Prints a line with the time at each change, and every EVERY seconds."""
+# --- lines
 
-    def __init__(self, echo: Callable[[str], None] = lambda line: click.echo(line, err=True)) -> None:
-        self._echo = echo
+
+class LineView:
+    """Prints a line with the time at each change, and at least every `every` seconds."""
+
+    def __init__(self, echo: Callable[[str], None], every: float = EVERY) -> None:
+        self._echo, self._every = echo, every
         self._before: tuple[object, ...] = ()
         self._notices: tuple[str, ...] = ()
         self._due = 0.0
+        self._has_trained = False
 
     def draw(self, overview: Overview, seconds: float) -> None:
         """Print what is new."""
-        activity = activity_of(overview)
+        activity, restart = activity_of(overview), overview.restart
         if new := [notice for notice in overview.notices if notice not in self._notices]:
             self._notices = overview.notices
             for notice in new:
-                self._print(notice)
-        key = (activity, overview.detail if activity == Activity.RESTARTING else overview.reason)
+                self._echo(notice)
+        key = (activity, restart and (restart.task, restart.why, restart.failures), overview.reason)
         if key != self._before or seconds >= self._due:
-            self._before, self._due = key, seconds + EVERY
-            self._print(f"{activity}{_text(overview)}")
+            text = self._changed(overview, seconds) if key != self._before else ""
+            self._before, self._due = key, seconds + self._every
+            self._echo(f"{activity}{text or _state_text(overview)}")
 
-    def _print(self, text: str) -> None:
-        self._echo(f"{time.strftime('%H:%M:%S')} {text}")
+    def _changed(self, overview: Overview, seconds: float) -> str:
+        """Return what a line about a change says that others do not."""
+        trainer = overview.trainer
+        if overview.activity in (Activity.FETCHING, Activity.IMPORTING):
+            places = [f"{task.name} on {task.hostname}" for task in overview.tasks if task.live and task.hostname]
+            return f": {names_of(places)}" if places else ""
+        if overview.activity == Activity.TRAINING and trainer is not None and trainer.step is not None:
+            again, self._has_trained = self._has_trained, True
+            return f" again from step {trainer.step:,}" if again else f": first step after {seconds:.0f} s"
+        return ""
 
 
-def _text(overview: Overview) -> str:
-    """Return the progress, else what the tasks wait for."""
-    task = overview.trainer
-    if overview.reason or overview.detail:
-        return f": {overview.reason or overview.detail}"
-    return f": {task.progress}" if task is not None and task.progress else ""
+def _state_text(overview: Overview) -> str:
+    """Return the progress, else the reason, else the tasks that the activity concerns."""
+    if overview.restart is not None and not overview.verdict:
+        return f": {restart_text(overview.restart)}; restarts {_restart_names(overview.restart).replace('  ', ': ', 1)}"
+    trainer = overview.trainer
+    progress = training_text(asdict(trainer), overview.examples_per_second) if trainer is not None else ""
+    text = overview.reason or progress or overview.detail
+    return f": {text}" if text else ""
 
 
 # --- output of tasks
@@ -282,37 +455,6 @@ Echo = Callable[[str], None]
 #: Values of `--follow` besides a task, and output files that it reads.
 LEADER, ALL = "leader", "all"
 _OUTPUTS = ("stdout", "stderr")
-_PART = 1 << 20  # bytes read at once
-
-
-class _Tail:
-    """New whole lines of an output file, which the executor may truncate."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset, self._partial = path, 0, b""
-
-    def lines(self, *, last: bool = False) -> Iterator[str]:
-        """Yield new lines; with `last` all of them, also an incomplete one."""
-        while part := self._read():
-            whole, newline, self._partial = (self._partial + part).rpartition(b"\n")
-            yield from whole.decode(errors="replace").split("\n") if newline else ()
-            if not last:
-                return
-        if last and self._partial:
-            yield self._partial.decode(errors="replace")
-            self._partial = b""
-
-    def _read(self) -> bytes:
-        try:
-            with self._path.open("rb") as file:
-                if file.seek(0, os.SEEK_END) < self._offset:
-                    self._offset = 0
-                file.seek(self._offset)
-                part = file.read(_PART)
-        except OSError:  # not created yet
-            return b""
-        self._offset += len(part)
-        return part
 
 
 class OutputFollower:
@@ -321,7 +463,7 @@ class OutputFollower:
     def __init__(self, selected: str, cluster: LocalCluster, redactor: OutputRedactor) -> None:
         self._selected, self._cluster, self._redactor = selected, cluster, redactor
         #: Id of a launch -> task and its files.
-        self._launches: dict[str, tuple[str, list[_Tail]]] = {}
+        self._launches: dict[str, tuple[str, list[OutputTail]]] = {}
 
     def read(self, overview: Overview, echo: Echo) -> None:
         """Print the new output; of launches that were replaced the rest."""
@@ -331,7 +473,7 @@ class OutputFollower:
         for id_, task in current.items():
             sandbox = None if id_ in self._launches else sandbox_of(self._cluster, overview, task)
             if sandbox is not None:
-                self._launches[id_] = task.name, [_Tail(sandbox / name) for name in _OUTPUTS]
+                self._launches[id_] = task.name, [OutputTail(sandbox / name) for name in _OUTPUTS]
         for task_name, tails in self._launches.values():
             for line in (line for tail in tails for line in tail.lines()):
                 self._echo(task_name, line, echo)

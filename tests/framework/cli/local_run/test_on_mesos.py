@@ -67,7 +67,7 @@ def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -
     marker = tmp_path / "up"
     process = start("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
     wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
-    pages = (re.search(r"^page: http://(\S+)/#token=(\S+)", line) for line in iter(process.stderr.readline, ""))
+    pages = (re.search(r"^\S+ page: http://(\S+)/#token=(\S+)", line) for line in iter(process.stderr.readline, ""))
     address, token = next(filter(None, pages)).groups()
     (file,) = Path(home["XDG_STATE_HOME"]).glob("dcos-tensorflow/runs/*/api-token")
 
