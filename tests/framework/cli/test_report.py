@@ -104,6 +104,7 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
                 "  hint      try less",
                 "  failed    2 times, at step 30; the same error twice",
                 '  where     train.py:31 in step: raise ValueError("nan")',
+                "  last      step 30",
                 "  written   nothing in CHECKPOINT_DIR, /checkpoints",
             ],
         ),
@@ -123,6 +124,7 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
             [
                 "digits failed in 1:01: worker-0 on agent failed: exit code 3; stderr: a",
                 "  failed    2 times, at step 30",
+                "  last      step 30",
                 "  worker-0: failed on agent",
                 "    worker-0 | a",
             ],
@@ -147,6 +149,35 @@ def test_failure_is_reported_once(tmp_path: Path, message: str, why: str, stderr
     assert expected == list(summary_lines(report))[: len(expected)]
 
 
+def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers that restart with a failed task are not counted as failures."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = RunFolder(tmp_path / "runs" / "digits-1")
+    folder.scheduler.mkdir(parents=True)
+    point = '{"t": %d, "progress": "worker-0", "step": %d, "loss": 0.5, "speed": %d, "metrics": {"accuracy": 0.75}}\n'
+    peer = LAUNCH.replace("worker-0", "ps-0") + '{"t": 5, "replaced": "t%d", "why": "restarts with worker-0"}\n'
+    lines = [LAUNCH % (1, 1), *(point % (2 + number, 10 * number, number) for number in range(1, 4)), ENDED % (6, 1)]
+    lines += ['{"t": 6, "replaced": "t1", "why": "worker-0: ValueError: nan"}\n', peer % (1, 9, 9), LAUNCH % (7, 2)]
+    folder.recording.write_text("".join([*lines, point % (8, 70, 9)]))
+    worker = replace(WORKER, state="finished", message="exit code 0", total=70, step=70)
+    helper = replace(WORKER, name="ps-0", state="killed", message="")
+    seen = replace(SEEN, tasks=(worker, helper), verdict="succeeded", reason="worker-0 has finished", leader="worker-0")
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
+
+    report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, SecretRedactor([])))
+
+    assert [
+        "digits succeeded in 1:01: worker-0 has finished",
+        "  last      step 70 of 70, 100 %, loss 0.5, accuracy 0.75; 2.5 steps/s (median)",
+        "  restart   1: worker-0: ValueError: nan, at step 30",
+        "  stopped   ps-0 (no longer needed)",
+        "  written   nothing in CHECKPOINT_DIR, /checkpoints",
+        "  logs      ~/runs/digits-1/logs",
+        "next: dcos-tensorflow history show digits-1 --report page.html",
+        "      dcos-tensorflow logs --run digits-1 worker-0",
+    ] == list(summary_lines(report))
+
+
 def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     """Of many launches, the first and the latest ones."""
     launches = {f"worker-0__{number}": tmp_path / str(number) for number in range(1, 14)}
@@ -165,8 +196,7 @@ def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     assert [str(logs / f"worker-0.{number}") for number in (1, *range(4, 13))] == report["tasks"][0]["earlier_logs"]
     assert "worker-0__1" == (logs / "worker-0.1" / "stdout").read_text()
     assert "worker-0__13" == (logs / "worker-0" / "stdout").read_text()
-    assert "  restarted worker-0 (logs of the first launch: worker-0.1)" in summary_lines(report)
-    assert f"  logs      {logs}" in summary_lines(report)
+    assert f"  logs      {logs} (first launch: worker-0.1)" in summary_lines(report)
 
 
 class Sandboxes:

@@ -26,9 +26,10 @@ from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, check_options, load_document, load_options
-from tf_scheduler.cli.common.output import echo_json, json_switch, output_redactor, say
+from tf_scheduler.cli.common.output import echo_json, folded, json_switch, output_redactor, say
 from tf_scheduler.cli.local_run.follow import (
     StopMonitor,
+    announce_run,
     collect_signals,
     follow,
     line_view,
@@ -38,7 +39,7 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.cli.local_run.view import ALL, EVERY, LEADER, OutputFollower, counted, names_of
+from tf_scheduler.cli.local_run.view import ALL, EVERY, LEADER, OutputFollower
 from tf_scheduler.convert.program import strategy_named
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
@@ -395,7 +396,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
     # From here on a signal asks for the end: the result is always reported, and all processes are stopped.
     with collect_signals() as signals:
         submitted, began, master = time.time(), time.monotonic(), cluster.master.address
-        announce = partial(_announce, job, folder)
+        announce = partial(announce_run, job.spec, folder) if not job.quiet else lambda _page: None
         with run_scheduler(launch, job.spec.name, master, console=job.verbose, announce=announce) as scheduler:
             run = start_run(job.document, folder, cluster.specs, submitted, job.note)
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
@@ -412,14 +413,6 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
         return report
 
 
-def _announce(job: _Job, folder: RunFolder, page: str) -> None:
-    """Say what runs, and where it can be seen."""
-    if not job.quiet:
-        tasks = names_of([counted(each.count, each.kind.value) for each in job.spec.jobs if each.count])
-        say(f"{job.spec.name}: {tasks}, {job.spec.strategy.value}; logs: {folder.logs}")
-        say(f"page: {page}")
-
-
 def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
     text = json.dumps(report, indent=2)
     try:
@@ -428,7 +421,9 @@ def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
     except OSError as error:
         click.echo(f"{folder.result}: the result cannot be written: {error.strerror}", err=True)
     # Last, because it raises OSError if it cannot be written.
-    click.echo(text if as_json else "\n".join(summary_lines(report)))
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    lines = map(folded, summary_lines(report)) if is_terminal else summary_lines(report)
+    click.echo(text if as_json else "\n".join(lines))
 
 
 def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:

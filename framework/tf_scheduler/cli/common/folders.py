@@ -48,6 +48,12 @@ def read_bytes(path: Path) -> bytes:
         raise OptionsError(f"{path}: {error.strerror}") from error
 
 
+def short_path(path: str) -> str:
+    """Return a path below the home folder of this user with `~`."""
+    home = f"{Path.home()}{os.sep}"
+    return f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file atomically, readable only by its owner (it may hold passwords)."""
     draft = path.with_name(f".{path.name}.new")

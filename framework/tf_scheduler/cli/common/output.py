@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
@@ -127,7 +130,20 @@ def _lossy(stream: TextIO | None, stack: ExitStack, *, strict: bool) -> TextIO:
 
 def say(text: str) -> None:
     """Print a line about a run on standard error, in a pipe with the time of day."""
-    click.echo(text if sys.stderr.isatty() else f"{time.strftime('%H:%M:%S')} {text}", err=True)
+    is_terminal = sys.stderr.isatty()
+    click.echo(folded(text) if is_terminal else f"{time.strftime('%H:%M:%S')} {text}", err=True)
+
+
+#: Indentation of the further lines of a sentence: below its first line, on a wide terminal beside the label.
+_INDENT, _WIDE_INDENT, _WIDE = 4, 12, 60
+
+
+def folded(line: str) -> str:
+    """Fold a line at spaces, for this terminal; addresses and paths stay whole."""
+    width = max(shutil.get_terminal_size().columns, 2 * _WIDE_INDENT)
+    indent = " " * (_WIDE_INDENT if width >= _WIDE else _INDENT)
+    lines = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 # --- task output
@@ -152,6 +168,23 @@ def last_lines(path: Path, count: int) -> list[str]:
 def _printable(line: str) -> str:
     """Return the last state of a line that a program redraws, without colours."""
     return remove_controls(line.rsplit("\r", 1)[-1])
+
+
+#: Messages of TensorFlow's C++ code that are no warnings, and bars that Keras prints again for each batch.
+_CHATTER = re.compile(r"\s*$|I\d{4} |[-\d]+ [\d:.]+: I |WARNING: All log messages before absl")
+_BAR_LINE = re.compile(r"\s*\d+/\d+ ")
+
+
+def notable_lines(lines: Iterable[str]) -> list[str]:
+    """Leave out empty lines, chatter of TensorFlow, and all but the last of bars."""
+    notable: list[str] = []
+    for line in lines:
+        if _CHATTER.match(line):
+            continue
+        if notable and _BAR_LINE.match(line) and _BAR_LINE.match(notable[-1]):
+            notable.pop()
+        notable.append(line)
+    return notable
 
 
 class OutputTail:

@@ -25,12 +25,13 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
 from tf_scheduler.api.views.overview import Overview, from_json
-from tf_scheduler.cli.common.folders import RunFolder, write_private
+from tf_scheduler.cli.common.folders import RunFolder, short_path, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
-from tf_scheduler.cli.common.output import OutputRedactor, say
+from tf_scheduler.cli.common.output import OutputRedactor, notable_lines, say
 from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import resolve
 from tf_scheduler.service.api import api_settings
 
@@ -44,10 +45,11 @@ from .process import (
     secret_variables,
     with_values,
 )
-from .view import EVERY, LineView, OutputFollower, RunHistory, names_of, run_view, sandbox_of
+from .view import EVERY, LineView, OutputFollower, RunHistory, counted, names_of, run_view, sandbox_of
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
-LOG_LINES = 4
+#: Lines of the leader's output in the drawing, and lines in which they are searched.
+LOG_LINES, _READ_LINES = 4, 40
 #: Why a run on the cluster of `local up` failed.
 CLUSTER_DOWN = "the local cluster was shut down"
 #: Seconds beyond the longest kill_grace that a graceful stop may take: an agent or master may not respond.
@@ -256,6 +258,13 @@ def run_scheduler(
             scheduler.stop()
 
 
+def announce_run(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
+    """Print what runs, and where it can be seen."""
+    tasks = names_of([counted(job.count, job.kind.value) for job in spec.jobs if job.count])
+    say(f"{spec.name}: {tasks}, {spec.strategy.value}; logs: {short_path(str(folder.logs))}")
+    say(f"page: {page}")
+
+
 @contextmanager
 def collect_signals() -> Iterator[list[str]]:
     """Within, collect the names of signals instead of handling them."""
@@ -424,5 +433,5 @@ def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedac
     sandbox = None if task is None else sandbox_of(cluster, overview, task)
     if task is None or sandbox is None:
         return []
-    outputs = (redactor.last(task.name, sandbox / name, LOG_LINES) for name in ("stdout", "stderr"))
-    return next(filter(None, outputs), [])
+    outputs = (redactor.last(task.name, sandbox / name, _READ_LINES) for name in ("stdout", "stderr"))
+    return next(filter(None, map(notable_lines, outputs)), [])[-LOG_LINES:]

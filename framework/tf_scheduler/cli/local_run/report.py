@@ -14,18 +14,19 @@ from urllib.parse import unquote
 
 import click
 
+from dcos_command.service import training_text
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
-from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, history_file
+from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, history_file, short_path
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.errors import JobError
-from tf_scheduler.history.compare import describe_environment
+from tf_scheduler.history.compare import describe_environment, run_results
 from tf_scheduler.history.database import RunDatabase, SharedRuns
-from tf_scheduler.history.model import Run, leading_task
+from tf_scheduler.history.model import RecordedLaunch, Run, leading_task
 from tf_scheduler.history.record import RUNNING, Recording, read_recording, service_run
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
@@ -57,6 +58,8 @@ _NOT_FETCHED = re.compile(r"(?:Failed to fetch '|cannot fetch )(\S+?)'?: (.+)")
 _HINT, _PLACE = "; hint: ", re.compile(r"\((\S+):(\d+)\)")
 #: Names in one line of the summary.
 _MAX_LISTED = 5
+#: Begin of the reasons of launches that were replaced because of another task.
+_RESTARTS_WITH = "restarts with "
 #: States of launches that count as failures.
 _FAILED_STATES = (TaskState.FAILED.label, TaskState.ERROR.label, TaskState.LOST.label)
 #: States that need no explanation.
@@ -228,10 +231,28 @@ def build_report(
         "checkpoints": overview.checkpoint_dir if overview else spec.checkpoint_dir or str(folder.checkpoints),
         "pending": {name: list(reasons) for name, reasons in result.pending.items()},
         "progress": overview.trainer.progress if overview is not None and overview.trainer is not None else "",
+        **_numbers(folder, spec.name),
+        "leader": overview.leader if overview is not None else None,
+        "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "written": written,
         "memory_enforced": spec.executor.enforces_memory,
         "untrained": not written and _seems_untrained(overview, cluster, folder.recording),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
+    }
+
+
+def _numbers(folder: RunFolder, service: str) -> Report:
+    """Return last and best values as in the history, and why tasks restarted."""
+    try:
+        run = service_run(folder.recording, service, {})
+    except JobError:  # nothing was launched
+        return {"results": {}, "restarts": []}
+    recorded = Recording(run.launches, run.curves)
+    causes = [each for each in run.launches if each.replaced and not each.replaced.startswith(_RESTARTS_WITH)]
+    own = ("state", "seconds")
+    return {
+        "results": {name: value for name, value in run_results(run).items() if name not in own},
+        "restarts": [{"task": each.task, "why": each.replaced, "step": _last_step(recorded, each)} for each in causes],
     }
 
 
@@ -303,11 +324,14 @@ def _failure(
 def _failed_steps(task: str, recorded: Recording) -> list[int | None]:
     """Return the last step of each failed launch of a task; None without progress."""
     failed = [launch for launch in recorded.launches if launch.task == task and launch.state in _FAILED_STATES]
-    points = recorded.curves.get(task) or recorded.curves.get(leading_task(recorded.curves) or "", ())
-    return [
-        next((item.step for item in reversed(points) if launch.launched <= item.time <= (launch.ended or 0.0)), None)
-        for launch in failed
-    ]
+    return [_last_step(recorded, launch) for launch in failed]
+
+
+def _last_step(recorded: Recording, launch: RecordedLaunch) -> int | None:
+    """Return the last step during a launch: its own, else that of the leading task."""
+    points = recorded.curves.get(launch.task) or recorded.curves.get(leading_task(recorded.curves) or "", ())
+    during = (item.step for item in reversed(points) if launch.launched <= item.time <= (launch.ended or 0.0))
+    return next(during, None)
 
 
 def _where(cause: str, lines: Sequence[str]) -> str:
@@ -393,10 +417,7 @@ def summary_lines(report: Report) -> Iterator[str]:
     cause = failure["cause"] if failure else report["reason"]
     yield f"{report['service']} {report['state']} {when}{doubt}: {cause}"
     yield from _failure_lines(failure) if failure else ()
-    if report["progress"]:
-        yield f"  progress  {report['progress']}"
-    if restarted := [task["name"] for task in report["tasks"] if task["earlier_logs"]]:
-        yield f"  restarted {_listed(restarted)} (logs of the first launch: {restarted[0]}.1)"
+    yield from _training_lines(report)
     for task in report["tasks"]:
         if failure and failure["where"] and f"{failure['task']}: {task['message']}".startswith(failure["cause"]):
             continue  # the failed task, and peers that have failed in the same way
@@ -413,11 +434,41 @@ def summary_lines(report: Report) -> Iterator[str]:
         if (over := [name for name, peak, mem in peaks if (peak or 0.0) > mem]) and not enforced:
             yield f"  hint      {_listed(over)}: a cluster kills tasks above mem, as does local run --enforce-memory"
     if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
-        yield f"  stopped   {_listed(stopped)}"
+        why = " (no longer needed)" if report["state"] == Verdict.SUCCEEDED.value else ""
+        yield f"  stopped   {_listed(stopped)}{why}"
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
-    yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {report['checkpoints']}"
-    yield f"  logs      {report['run']}/logs"
-    yield f"next: dcos-tensorflow history show {Path(report['run']).name} --report page.html"
+    yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {short_path(report['checkpoints'])}"
+    yield from _places(report)
+
+
+def _training_lines(report: Report) -> Iterator[str]:
+    """Yield the last values with the median speed, and why tasks restarted."""
+    results = report["results"]
+    if results.get("last_step") is not None:
+        last = {name.removeprefix("last_"): value for name, value in results.items() if name.startswith("last_")}
+        task = {"step": last.pop("step"), "loss": last.pop("loss"), "metrics": last, "total": report["total"]}
+        speeds = ((results.get(f"median_{unit}_per_second"), unit) for unit in ("examples", "steps"))
+        medians = [f"; {speed:,.1f} {unit}/s (median)" for speed, unit in speeds if speed is not None]
+        yield f"  last      {training_text(task, None)}{''.join(medians)}"
+    elif report["progress"]:
+        yield f"  last      {report['progress']}"
+    restarts = report["restarts"]
+    for number, restart in enumerate(restarts[:_MAX_LISTED], 1):
+        name = "" if restart["why"].startswith(restart["task"]) else f"{restart['task']}: "
+        at = "" if restart["step"] is None else f", at step {restart['step']:,}"
+        yield f"  restart   {number}{f' of {len(restarts)}' if len(restarts) > 1 else ''}: {name}{restart['why']}{at}"
+
+
+def _places(report: Report) -> Iterator[str]:
+    """Yield where the output is, and what to do next."""
+    failure, run = report["failure"], Path(report["run"]).name
+    names = [failure["task"]] if failure else [task["name"] for task in report["tasks"]]
+    earlier = [f"{task['name']}.1" for task in report["tasks"] if task["name"] in names and task["earlier_logs"]]
+    first = f" (first launch: {_listed(earlier)})" if earlier else ""
+    yield f"  logs      {short_path(report['run'])}/logs{'/' + names[0] if failure else ''}{first}"
+    yield f"next: dcos-tensorflow history show {run} --report page.html"
+    if name := names[0] if failure else report["leader"]:
+        yield f"      dcos-tensorflow logs --run {run} {name}"
 
 
 def _failure_lines(failure: Report) -> Iterator[str]:
@@ -436,4 +487,6 @@ def _listed(names: list[str]) -> str:
 
 
 def _size(count: int) -> str:
+    if count < 1000:
+        return f"{count} B"
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

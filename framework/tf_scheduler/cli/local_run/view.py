@@ -4,7 +4,6 @@ mnist  TRAINING  epoch 6 of 10                         0:51  http://127.0.0.1:26
 ━━━━━━━━━━━━━━━━━━━━━╸────────  58 %  step 406 of 700  16.2 steps/s  0:18 left
 loss 0.0324 ▇▆▅▄▃▃▂▂▁▁  accuracy 0.9967  1,037 examples/s  1 restart
   worker-0  TRAINING    step 406  16.2 steps/s  agent-1  0.98 of 1.0 GB  near its limit
-  worker-1  TRAINING    step 406  16.2 steps/s  agent-2  0.91 of 1.0 GB
 """
 
 from __future__ import annotations
@@ -186,10 +185,18 @@ def _reasons(overview: Overview, history: RunHistory, now: float, width: int) ->
     if overview.reason or overview.refused:
         yield from _folded(overview.reason or overview.refused, width)
     if restart is not None:
-        soon = max(0.0, restart.ready_at - now) if overview.restart else 0.0
-        yield from _folded(restart_text(restart) + (f"; again in {soon:.0f} s" if soon >= 1 else ""), width)
+        yield from _folded(
+            restart_text(restart) + (_next_launch(overview, restart, now) if overview.restart else ""), width
+        )
     if overview.activity == Activity.QUEUED:
         yield from _folded("to see why it waits: dcos-tensorflow why", width, "dim")
+
+
+def _next_launch(overview: Overview, restart: Restart, now: float) -> str:
+    live = [task.name for task in overview.tasks if task.live and task.name in (restart.task, *restart.others)]
+    if live:
+        return f"; again when {names_of(live)} {'has' if len(live) == 1 else 'have'} stopped"
+    return f"; again in {restart.ready_at - now:.0f} s" if restart.ready_at >= now + 1 else ""
 
 
 def restart_text(restart: Restart) -> str:
@@ -243,7 +250,7 @@ def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) 
         parts.append((3, Text(f"{_number(overview.examples_per_second)} examples/s")))
     if history.restarts:
         parts.append((1, Text(counted(history.restarts, "restart"))))
-    if task.source == OUTPUT:
+    if task.source == OUTPUT and task.loss is not None:
         parts.append((6, Text("read from the output", "dim")))
     return parts
 

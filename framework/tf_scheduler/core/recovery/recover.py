@@ -187,7 +187,8 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         ended = f"ended {len(recovery.uncounted)} times in {policy.window:g} s without being counted as a failure"
         return f"{failed}; {ended}, restart.max_uncounted is {policy.max_uncounted}"
     if finished := replacement.finished_peers(state, record):
-        return f"{failed}; {' and '.join(finished)} had already finished, and this strategy needs all tasks"
+        needs = "this strategy needs all tasks to the end, also in model.save"
+        return f"{failed}; {' and '.join(finished)} had already finished, and {needs}"
     return ""
 
 
