@@ -222,6 +222,9 @@ class TaskProcess:
             self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(counts_from))
         if self._progress is not None:
             self._detect_progress(self._progress)
+            folder = Path(self._payload.environment.get("CHECKPOINT_DIR", ""))
+            if folder.is_absolute():  # else a URL, or unset
+                self._progress.watch_checkpoints(folder)
 
     def _detect_progress(self, reader: ProgressReader) -> None:
         """Find progress that the program does not report by itself."""

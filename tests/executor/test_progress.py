@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.around.progress import MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker
+from tf_executor.around.progress import MAX_ENTRIES, MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker, last_change
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
 
 DEEP = b"[" * 60_000
@@ -130,6 +130,43 @@ def test_reader_continues_after_any_line(tmp_path: Path, line: bytes) -> None:
         pipe.write(line + b'\n{"step": 7}\n')
     reader.stop(30)
     assert 7 == json.loads(messages[-1])["step"]
+
+
+def test_only_files_of_programs_are_checkpoints(tmp_path: Path) -> None:
+    """Event files and logs change all the time; links may lead anywhere."""
+    assert 0.0 == last_change(tmp_path / "missing")
+    (tmp_path / "elsewhere").mkdir()
+    shared = tmp_path / "shared"
+    (shared / ".dcos-tensorflow").mkdir(parents=True)
+    (shared / "link").symlink_to(tmp_path / "elsewhere")
+    for name in ("elsewhere/a", "shared/.dcos-tensorflow/a", "shared/events.out.tfevents.1.host", "shared/train.log"):
+        (tmp_path / name).touch()
+    assert 0.0 == last_change(shared)
+    (shared / "ckpt").mkdir()
+    for second in (5, 7, 6):
+        (shared / "ckpt" / str(second)).touch()
+        os.utime(shared / "ckpt" / str(second), (second, second))
+    assert 7.0 == last_change(shared)
+
+
+def test_checkpoints_in_a_huge_folder_are_unknown(tmp_path: Path) -> None:
+    """The newest file may be one that was not read."""
+    for number in range(MAX_ENTRIES):
+        (tmp_path / str(number)).touch()
+    assert last_change(tmp_path)
+    (tmp_path / "more").touch()
+    assert 0.0 == last_change(tmp_path)
+
+
+def test_checkpoint_of_another_training_does_not_count() -> None:
+    """A program may train twice; the second training has not saved."""
+    tracker = Tracker("t1")
+    for step in (10, 20):
+        tracker.note({"step": step}, float(step))
+    assert tracker.note({"_saved": 15.0}, 21.0)
+    assert 10 == tracker.message(0.0).saved_step
+    tracker.note({"step": 1}, 22.0)
+    assert tracker.message(0.0).saved_step is None
 
 
 NAMES = [
@@ -291,6 +328,25 @@ def test_shell_script_can_report(executor: Any) -> None:
     last = executor.messages[-1]
     assert ("progress", 1, "t1", 3) == (last["kind"], last["version"], last["task_id"], last["step"])
     assert sorted({message["sequence"] for message in executor.messages}) == list(range(1, len(executor.messages) + 1))
+
+
+def test_step_of_the_last_checkpoint_is_reported(executor: Any, tmp_path: Path) -> None:
+    """It shows what a restart loses: here the steps 21 to 48."""
+    program = """
+import os, time, tf_executor
+folder = os.environ["CHECKPOINT_DIR"]
+tf_executor.report(step=20, total=100)
+os.mkdir(f"{folder}/ckpt-20")
+open(f"{folder}/ckpt-20/model.keras", "w").close()
+time.sleep(0.1)  # trains
+tf_executor.report(step=48)
+open(f"{folder}/events.out.tfevents.1.host", "w").close()
+"""
+    (executor.sandbox / "train.py").write_text(program)
+    (tmp_path / "shared").mkdir()
+    executor.launch("python train.py", environment={"CHECKPOINT_DIR": str(tmp_path / "shared")})
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert (48, 20) == (executor.messages[-1]["step"], executor.messages[-1]["saved_step"])
 
 
 def test_frequent_reports_send_few_messages(executor: Any) -> None:

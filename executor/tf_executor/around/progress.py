@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import select
 import threading
 import time
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
+from tf_executor.around.fencing import FOLDER
 from tf_executor.contract import reports
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
 
@@ -25,6 +27,12 @@ ESTIMATE_AFTER = 10.0
 MIN_SAMPLE_INTERVAL, READ_INTERVAL = 0.25, 0.1
 #: Limits of one read: older lines are dropped.
 _MAX_LINES, _MAX_LINE_BYTES = 50, 1 << 16
+#: Seconds between two searches for a new checkpoint, and maximum entries of each.
+SAVE_INTERVAL, MAX_ENTRIES = 3.0, 500
+#: Seconds by which Linux may write a change too early: one tick of its clock.
+_TICK = 0.01
+#: Other files in CHECKPOINT_DIR: those of TensorBoard, and logs, which change all the time.
+_NO_CHECKPOINT = re.compile(r"events\.out\.tfevents.*|.*\.(log|csv|txt|jsonl|pid)")
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +60,8 @@ class Tracker:
         #: First epoch with a step, and the steps before that epoch; steps of all epochs.
         self._first_epoch: tuple[int, int] | None = None
         self._estimated_total: int | None = None
+        #: Step at the last checkpoint; None: unknown.
+        self._saved_step: int | None = None
         #: Origin of the values; None: no values yet.
         self.source: str | None = None
         #: Time of the last report; None: none yet.
@@ -59,6 +69,8 @@ class Tracker:
 
     def note(self, report: Mapping[str, Any], now: float) -> bool:
         """Merge a report; return whether it contained a valid value."""
+        if _SAVED in report:
+            return self._note_checkpoint(reports.finite(report[_SAVED]))
         source = report["source"] if report.get("source") in (EVENT_FILES, OUTPUT) else REPORT
         values, metrics = _valid_values(report), _metrics(report)
         if not self._is_preferred(source, values.get("step")):
@@ -69,12 +81,12 @@ class Tracker:
         if not (values or metrics):
             return False
         if source == REPORT != self.source:  # in other units, perhaps
-            self._samples.clear()
+            self._forget_samples()
             self._values, self._metrics, self._estimated_total = {}, {}, None
         self.source, self.last = source, now
         self._estimate_total(values)
         if "step" in values and "step" not in self._values:
-            self._samples.clear()  # of epochs
+            self._forget_samples()  # of epochs
         self._values.update(values)
         kept = [*self._metrics, *(name for name in metrics if name not in self._metrics)][: reports.MAX_METRICS]
         self._metrics = {name: {**self._metrics, **metrics}[name] for name in kept}
@@ -129,6 +141,7 @@ class Tracker:
             "steps_per_second": self._values.get("steps_per_second") if speed is None else speed,
             "examples_per_second": _speed(first.time, last.time, first.examples, last.examples),
             "left": self._seconds_left(last, total),
+            "saved_step": self._saved_step,
         }
         return ProgressReport(
             self._task_id, self._sequence, now, **values, source=self.source, metrics=dict(self._metrics)
@@ -142,10 +155,21 @@ class Tracker:
         time, steps = last.time - first.time, last.step - first.step
         return round((total - last.step) / steps * time, 1) if time >= ESTIMATE_AFTER and steps > 0 else None
 
+    def _note_checkpoint(self, time: float | None) -> bool:
+        """Set the step at the checkpoint of `time`; return whether it is new."""
+        earlier = [item.step for item in self._samples if time is not None and item.time <= time + _TICK]
+        before, self._saved_step = self._saved_step, earlier[-1] if earlier else None
+        return self._saved_step != before
+
+    def _forget_samples(self) -> None:
+        """Start again with another training, or with steps of another unit."""
+        self._samples.clear()
+        self._saved_step = None
+
     def _sample(self, sample: Sample) -> None:
         """Add a sample; a count that decreases means a new training in the program."""
         if self._samples and _is_before(sample, self._samples[-1]):
-            self._samples.clear()
+            self._forget_samples()
         if not self._samples or self._first is None or self._first.step is None:
             self._first = sample
         # Replace a recent sample: programs may report very often.
@@ -181,6 +205,8 @@ _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     ("of", str, lambda value: value if value in reports.EXAMPLES_OF else None),
 )
 _FIELD_NAMES = frozenset(name for name, _, _ in _FIELDS) | {"source", "_time"}
+#: Key of the executor's own line: when the last checkpoint was written (monotonic time).
+_SAVED = "_saved"
 
 
 def _metrics(report: Mapping[str, Any]) -> dict[str, float]:
@@ -202,6 +228,22 @@ def _speed(begin: float, end: float, first: int | None, last: int | None) -> flo
     if first is None or last is None or end <= begin:
         return None
     return round((last - first) / (end - begin), 3)
+
+
+def last_change(folder: Path) -> float:
+    """Return when the newest checkpoint file was written (Unix time); 0: unknown."""
+    newest, budget, folders = 0.0, MAX_ENTRIES, [str(folder)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # files come and go
+            for entry in entries:
+                budget -= 1
+                if budget < 0:
+                    return 0.0
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [entry.path] if entry.name != FOLDER else []
+                elif entry.is_file(follow_symlinks=False) and not _NO_CHECKPOINT.fullmatch(entry.name):
+                    newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
+    return newest
 
 
 class ProgressReader:
@@ -254,6 +296,24 @@ class ProgressReader:
             report = scan()
             if report:
                 self._put(json.dumps({**report, "source": source}).encode() + b"\n")
+
+    def watch_checkpoints(self, folder: Path) -> None:
+        """Note the step at each change of the newest file in `folder`."""
+        thread = threading.Thread(target=self._watch_checkpoints, args=(folder,), name="checkpoints", daemon=True)
+        self._detections.append(thread)
+        thread.start()
+
+    def _watch_checkpoints(self, folder: Path) -> None:
+        newest, ended = last_change(folder), False
+        while not ended:
+            earliest = time.monotonic()
+            ended = self._ending.wait(SAVE_INTERVAL)
+            changed, now = last_change(folder), time.monotonic()
+            if changed > newest:
+                # The clock of a shared file system may differ.
+                at = min(max(earliest, changed - time.time() + now), now)
+                self._put(json.dumps({_SAVED: at}).encode() + b"\n")
+            newest = max(newest, changed)
 
     def _put(self, line: bytes) -> None:
         with self._lock:

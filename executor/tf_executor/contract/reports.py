@@ -107,6 +107,8 @@ class ProgressReport:
     source: str | None = None
     #: Name -> value of up to MAX_METRICS further metrics.
     metrics: Mapping[str, float] = field(default_factory=dict)
+    #: Value of `step` when the program wrote its last checkpoint.
+    saved_step: int | None = None
 
     def encode(self) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
@@ -278,6 +280,7 @@ _PROGRESS_CHECKS: Mapping[str, Check] = {
     "left": finite,
     "of": lambda value: value if value in EXAMPLES_OF else None,
     "source": lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None,
+    "saved_step": count,
     "metrics": lambda value: _metrics(value),
 }
 _USAGE_CHECKS: Mapping[str, Check] = {

@@ -353,6 +353,8 @@ class Progress:
     source: str | None = None
     #: Name -> value of further metrics.
     metrics: Mapping[str, float] = field(default_factory=dict)
+    #: Step at the last checkpoint that the executor has seen.
+    saved_step: int | None = None
 
     @property
     def seconds_left(self) -> float | None:
