@@ -117,7 +117,16 @@ def test_cluster_has_tf_config_of_each_task(app) -> None:
 def test_progress_has_curve(loop) -> None:
     """JSON has no NaN, so such a loss is null."""
     reports = [
-        Progress(n, float(n), step=10 * n, total=100, loss=loss, source="output", metrics={"lr": 0.1, "x": loss})
+        Progress(
+            n,
+            float(n),
+            step=10 * n,
+            total=100,
+            loss=loss,
+            source="output",
+            metrics={"lr": 0.1, "x": loss},
+            saved_step=n,
+        )
         for n, loss in ((1, 0.5), (2, float("nan")))
     ]
     for progress in reports:
@@ -131,7 +140,7 @@ def test_progress_has_curve(loop) -> None:
         *(chief[key] for key in ("name", "step", "total", "loss")),
     )
     assert [(10, 0.5), (20, None)] == [(point["step"], point["loss"]) for point in chief["points"]]
-    assert ("output", {"lr": 0.1, "x": None}) == (chief["source"], chief["metrics"])
+    assert ("output", {"lr": 0.1, "x": None}, 2) == (chief["source"], chief["metrics"], chief["saved_step"])
     assert [{"lr": 0.1, "x": 0.5}, {"lr": 0.1, "x": None}] == [point["metrics"] for point in chief["points"]]
     assert {"tasks": 1, "reporting": 1, "step": 20}.items() <= body["jobs"]["chief"].items()
     assert {"tasks": 1, "reporting": 0, "step": None}.items() <= body["jobs"]["ps"].items()

@@ -9,6 +9,7 @@ from builders import a_spec, with_fields
 from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Activity, AgentRow, from_json, overview
+from tf_scheduler.cli.local_run.view import restart_text
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId
@@ -106,13 +107,14 @@ def test_job_without_launches_is_queued() -> None:
 def test_progress_decides_that_a_job_trains_or_is_stalled() -> None:
     state = running(healthy=True)
     chief = state.stored.tasks["chief-0"]
-    reported = Progress(1, 0.0, step=3, total=6, loss=float("nan"), steps_per_second=1.5)
+    reported = Progress(1, 0.0, step=3, total=6, loss=float("nan"), steps_per_second=1.5, saved_step=2)
     state = with_fields(state, progress={chief.id: reported}, last_progress=("chief-0", 0.0))
     shown = overview(Snapshot(state, now=1.0))
     row = shown.task("chief-0")
 
     assert Activity.TRAINING.value == shown.activity == row.activity
     assert (3, 6, None, 1.5, 2.0) == (row.step, row.total, row.loss, row.steps_per_second, row.seconds_left)
+    assert 2 == row.saved_step
     assert row == shown.trainer
     assert Activity.STALLED.value == overview(Snapshot(state, now=10_000.0)).activity
 
@@ -123,8 +125,13 @@ def test_lost_task_restarts_and_says_which_failure_it_is() -> None:
     recovery = Recovery(
         record.name, record.id, Cause.USER_ERROR, "worker-1 has failed: exit code 1", 0.0, 2.0, 0.0, failures=(1.0,)
     )
+    state = with_fields(state, progress={record.id: Progress(1, 0.0, step=48, total=100, saved_step=20)})
     shown = overview(Snapshot(apply(state, RecoveryDecided(recovery))))
 
+    assert (48, 100, 20) == (shown.restart.step, shown.restart.total, shown.restart.saved_step)
+    assert "worker-1 has failed: exit code 1, at step 48 of 100, from step 20, its last checkpoint" == restart_text(
+        shown.restart
+    )
     assert (Activity.RESTARTING.value, "1 of 3: worker-1 has failed: exit code 1") == (
         shown.activity,
         shown.detail,

@@ -95,6 +95,8 @@ class TaskRow:
     seconds_left: float | None = None
     epoch: int | None = None
     epochs: int | None = None
+    #: Step at the last checkpoint; None if unknown.
+    saved_step: int | None = None
     #: Origin of these values: `report`, `event files` or `output`.
     source: str | None = None
     #: Other values that the program reports, by name.
@@ -123,6 +125,8 @@ class Restart:
     total: int | None
     #: Unix time of the earliest launch.
     ready_at: float
+    #: Step at the last checkpoint; None if unknown.
+    saved_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,10 @@ _ENDS = {
     TaskState.UNKNOWN: Activity.UNREACHABLE,
 }
 _ENDED = (Activity.SUCCEEDED, Activity.FAILED, Activity.STOPPED)
-_REPORTED = ("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left", "epoch", "epochs")
+_REPORTED = (
+    *("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left"),
+    *("epoch", "epochs", "saved_step"),
+)
 #: The chief, else worker 0.
 _LEADERS = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
 
@@ -358,6 +365,7 @@ def _restart(state: SchedulerState) -> Restart | None:
         step=progress.step if progress else None,
         total=progress.total if progress else None,
         ready_at=first.ready_at,
+        saved_step=progress.saved_step if progress else None,
     )
 
 

@@ -20,7 +20,7 @@ from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, Result
 #: Fields of a progress report, null without one.
 _REPORTED = (
     *("time", "step", "total", "epoch", "epochs", "loss", "examples"),
-    *("steps_per_second", "examples_per_second", "seconds_left"),
+    *("steps_per_second", "examples_per_second", "seconds_left", "saved_step"),
 )
 Curves = Mapping[TaskName, TrainingCurve]
 

@@ -209,6 +209,7 @@ class _Progress(_Member):
 class ProgressBody(_Progress, total=False):
     epoch: int | None
     epochs: int | None
+    saved_step: int | None
     of: str | None
     source: str | None
     metrics: dict[str, float | None]

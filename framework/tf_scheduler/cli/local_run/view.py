@@ -203,7 +203,8 @@ def restart_text(restart: Restart) -> str:
     """Return why tasks restart, and at which step."""
     task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
     of = f" of {restart.total:,}" if restart.total else ""
-    return f"{task}{restart.why}" + ("" if restart.step is None else f", at step {restart.step:,}{of}")
+    saved = "" if restart.saved_step is None else f", from step {restart.saved_step:,}, its last checkpoint"
+    return f"{task}{restart.why}" + ("" if restart.step is None else f", at step {restart.step:,}{of}{saved}")
 
 
 def _tiny_progress(overview: Overview) -> Iterator[Text]:
