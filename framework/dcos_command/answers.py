@@ -94,7 +94,7 @@ _CLUSTER_TASK = {"name": str, "address": _TEXT, "hostname": _TEXT, "generation":
 _PREVIEW = {
     "refused": [{"option": str, "reason": str}],
     "changed": [_CHANGE],
-    "restarted": [{"task": str, "reason": str}],
+    "restarted": [{"task": str, "reason": str, "step?": _NUMBER, "saved_step?": _NUMBER}],
     **dict.fromkeys(("added", "removed"), _NAMES),
 }
 _MESOS = {

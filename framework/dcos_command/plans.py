@@ -38,6 +38,17 @@ def _show_plans(answer: Any, params: Params) -> Renderable:
     return plan_tree(params["plan"], answer) if params.get("plan") else _overview(answer)
 
 
+def restart_loss(restart: Mapping[str, Any]) -> str:
+    """What the restart of a task loses; empty for a task without steps."""
+    step, saved = restart.get("step"), restart.get("saved_step")
+    if step is None:
+        return ""
+    if saved is None:
+        return f", at step {step:,}; what it has not saved is lost"
+    lost = max(0, step - saved)
+    return f"; {lost:,} step{' since its last checkpoint is' if lost == 1 else 's since its last checkpoint are'} lost"
+
+
 def plan_tree(name: str, plan: Plan) -> Iterator[Line]:
     """The plan with phases, steps and why each step waits; then its errors."""
     yield _heading("", name, plan)

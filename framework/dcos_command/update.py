@@ -14,7 +14,7 @@ from .client import ServiceClient, api_path, app_id, installation_of
 from .command import SERVICE, Command, CommandArgument, CommandOption, Params, show_json, show_message
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
-from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, rollout_plan
+from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, restart_loss, rollout_plan
 from .service import changed_options, value_text
 
 #: Placeholder of a secret in stored options.
@@ -109,7 +109,7 @@ def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
     rows = [(item["option"], value_text(item["old"]), value_text(item["new"])) for item in answer["changed"]]
     yield Table(("option", "now", "then"), rows, empty="No option changes.")
     for item in answer["restarted"]:
-        yield Line((item["task"], " ", Word("restarts", "wait"), f": {item['reason']}"))
+        yield Line((item["task"], " ", Word("restarts", "wait"), f": {item['reason']}{restart_loss(item)}"))
     for word, meaning in (("added", "good"), ("removed", "bad")):
         if tasks := answer[word]:
             yield Line((", ".join(tasks), " ", Word(f"{'is' if len(tasks) == 1 else 'are'} {word}", meaning)))

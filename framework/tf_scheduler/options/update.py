@@ -49,6 +49,9 @@ class TaskRestart:
 
     task: TaskName
     reason: str
+    #: Last reported step, and the step at the last checkpoint; None: unknown.
+    step: int | None = None
+    saved_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
         # An earlier update may not have stopped all tasks that it removed.
         added = [name for name in added if not _runs(state, name)]
         removed += [name for name in state.stored.tasks if name not in old_names and name not in new_names]
-    restarted = tuple(TaskRestart(name, reason) for name, reason in reasons.items())
+    restarted = tuple(TaskRestart(name, reason, *_steps(state, name)) for name, reason in reasons.items())
     return Difference(changed, (), restarted, tuple(added), tuple(removed))
 
 
@@ -120,6 +123,12 @@ def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping
     own = {name: reasons.get(name, "it was launched with earlier options") for name in outdated}
     other = f"{outdated[0]} restarts" if outdated else "requested by an operator or an earlier update"
     return {name: own.get(name, other) for name in names}
+
+
+def _steps(state: SchedulerState | None, name: TaskName) -> tuple[int | None, int | None]:
+    """Return the last step of a running task, and that at its last checkpoint."""
+    report = None if state is None else state.process.progress.get(state.stored.tasks[name].id)
+    return (None, None) if report is None else (report.step, report.saved_step)
 
 
 def _runs(state: SchedulerState, name: TaskName) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from dcos_command import update
 from dcos_command.errors import CommandError, NothingToDoError, RefusedError, UnreachableError
+from dcos_command.output import Line
 from dcos_command.update import MASK, merge_options, restore_secrets, select_earlier
 from tf_scheduler.cli.common.options_file import load_document
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
@@ -91,6 +92,28 @@ def test_rollback_of_refused_options_selects_those_in_force():
     assert reason in "".join(map(str, update.describe_changes(stored, {"a": 1}, None)))
     with pytest.raises(NothingToDoError):
         update.describe_changes(Stored({"a": 1}), {"a": 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ({"step": 48, "saved_step": 20}, "; 28 steps since its last checkpoint are lost"),
+        ({"step": 2021, "saved_step": 2020}, "; 1 step since its last checkpoint is lost"),
+        ({"step": 1406, "saved_step": None}, ", at step 1,406; what it has not saved is lost"),
+        ({"step": None, "saved_step": None}, ""),
+        ({}, ""),  # an older scheduler
+    ],
+)
+def test_preview_says_what_restarts_lose(monkeypatch, steps, words):
+    """The user decides whether to wait for the next checkpoint."""
+    stored = Stored({"a": 1})
+    restarted = [{"task": "worker-0", "reason": "its command changed", **steps}]
+    monkeypatch.setattr(stored, "post", lambda *_: {**Stored().post(), "restarted": restarted})
+
+    blocks = update.describe_changes(stored, {}, "2")
+    lines = ["".join(getattr(cell, "text", cell) for cell in line.words) for line in blocks if isinstance(line, Line)]
+
+    assert f"worker-0 restarts: its command changed{words}" in lines
 
 
 @pytest.mark.parametrize(

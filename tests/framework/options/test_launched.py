@@ -2,12 +2,12 @@
 
 import pytest
 
-from builders import a_status
+from builders import a_status, with_fields
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import Progress, TaskRecord, TaskState
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import difference
@@ -61,6 +61,17 @@ def test_dependent_restart_has_reason() -> None:
 
     assert {"worker-0", "worker-1"} <= set(restarted(after, before, canary))
     assert "worker-0 restarts" == restarted(after, before, canary)["worker-1"]
+
+
+def test_preview_has_steps_of_restarted_tasks() -> None:
+    """They show what an update loses."""
+    reported = {"worker-0__1": Progress(1, 0.0, step=48, saved_step=20)}
+    state = with_fields(running(BEFORE), progress=reported)
+
+    steps = {item.task: (item.step, item.saved_step) for item in difference(BEFORE, AFTER, state).restarted}
+
+    assert ((48, 20), (None, None)) == (steps["worker-0"], steps["worker-1"])
+    assert {(None, None)} == {(item.step, item.saved_step) for item in difference(BEFORE, AFTER).restarted}
 
 
 def test_pending_task_does_not_restart() -> None:
