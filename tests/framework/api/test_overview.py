@@ -8,8 +8,7 @@ import pytest
 from builders import a_spec, with_fields
 from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.api.views.overview import Activity, AgentRow, from_json, overview
-from tf_scheduler.cli.local_run.view import restart_text
+from tf_scheduler.api.views.overview import Activity, AgentRow, from_json, overview, restart_text
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId
@@ -129,13 +128,9 @@ def test_lost_task_restarts_and_says_which_failure_it_is() -> None:
     shown = overview(Snapshot(apply(state, RecoveryDecided(recovery))))
 
     assert (48, 100, 20) == (shown.restart.step, shown.restart.total, shown.restart.saved_step)
-    assert "worker-1 has failed: exit code 1, at step 48 of 100, from step 20, its last checkpoint" == restart_text(
-        shown.restart
-    )
-    assert (Activity.RESTARTING.value, "1 of 3: worker-1 has failed: exit code 1") == (
-        shown.activity,
-        shown.detail,
-    )
+    text = "worker-1 has failed: exit code 1, at step 48 of 100, from step 20, its last checkpoint"
+    assert text == restart_text(shown.restart)
+    assert (Activity.RESTARTING.value, f"1 of 3: {text}") == (shown.activity, shown.detail)
     assert Activity.RESTARTING.value == shown.task("worker-1").activity
 
 

@@ -34,10 +34,10 @@ def entries(*messages, **others):
     return [JournalEntry(number, 1000.0 + number, "Test", text, **others) for number, text in enumerate(messages, 1)]
 
 
-def train(live, name, losses) -> None:
+def train(live, name, losses, **others) -> None:
     """The task reports ten steps at a time."""
     for number, loss in enumerate(losses, 1):
-        point = Progress(number, float(number), 10 * number, 100, loss, 320 * number, 5.0, 160.0)
+        point = Progress(number, float(number), 10 * number, 100, loss, 320 * number, 5.0, 160.0, **others)
         event = ProgressReported(live.world.id_of(name), point)
         live.backend.observe(event, live.world.step(event))
 
@@ -165,14 +165,38 @@ def test_selected_task_is_restarted(live, home, visit, button, word) -> None:
     live.deploy()
     page = visit(home)
     before = live.world.id_of("worker-0")
+    train(live, "worker-0", (2.0, 1.0), saved_step=9)
+    expect(page.get_by_role("row", name="worker-0")).to_contain_text("20 of 100")
 
     chip(page, "worker-0").click()
     page.get_by_role("button", name=button).click()
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "worker-0 restarts: 11 steps since its last checkpoint are lost."
+    )
     page.get_by_role("dialog").get_by_role("button", name=word).click()
     expect(page.locator("#said")).to_contain_text(f"{word} worker-0: ")
     play(live.world, send.offers(), send.running())
 
     assert before != live.world.id_of("worker-0")
+
+
+def test_restart_of_plan_says_what_is_lost(live, home, visit) -> None:
+    """Of the tasks that restart only; without a known checkpoint the step is named."""
+    live.deploy()
+    page = visit(home)
+    train(live, "chief-0", (2.0,), saved_step=9)
+    train(live, "worker-1", (2.0, 1.0))
+    expect(page.get_by_role("row", name="worker-1")).to_contain_text("20 of 100")
+    tree, question = plans(page), page.get_by_role("dialog")
+
+    tree.get_by_role("button", name="Restart deploy", exact=True).click()
+    expect(question).to_contain_text("chief-0 restarts: 1 step since its last checkpoint is lost.")
+    expect(question).to_contain_text("worker-1 restarts at step 20; what it has not saved is lost.")
+    question.get_by_role("button", name="Cancel").click()
+    tree.get_by_role("button", name="Commands for phase worker", exact=True).click()
+    tree.get_by_role("button", name="Restart deploy worker", exact=True).click()
+    expect(question).to_contain_text("worker-1 restarts")
+    expect(question).not_to_contain_text("chief-0")
 
 
 def test_refused_command_shows_message(live, home, visit) -> None:

@@ -328,7 +328,7 @@ def _job_activity(state: SchedulerState, rows: Sequence[TaskRow]) -> tuple[Activ
     if state.process.stop_requested:
         return Activity.STOPPING, _names([row.name for row in rows if row.live])
     if (restart := _restart(state)) is not None:
-        return Activity.RESTARTING, _restart_text(restart)
+        return Activity.RESTARTING, _restart_detail(restart)
     tasks: dict[str, list[str]] = {}
     for row in rows:
         if row.activity not in _ENDED and not row.name.startswith(JobKind.TENSORBOARD.value):
@@ -369,12 +369,19 @@ def _restart(state: SchedulerState) -> Restart | None:
     )
 
 
-def _restart_text(restart: Restart) -> str:
+def restart_text(restart: Restart) -> str:
+    """Return why tasks restart, at which step, and from which one."""
+    task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
+    of = f" of {restart.total:,}" if restart.total else ""
+    saved = "" if restart.saved_step is None else f", from step {restart.saved_step:,}, its last checkpoint"
+    return f"{task}{restart.why}" + ("" if restart.step is None else f", at step {restart.step:,}{of}{saved}")
+
+
+def _restart_detail(restart: Restart) -> str:
     attempt = f"{restart.failures} of {restart.max_failures}: " if restart.failures else ""
     others = len(restart.others)
     more = "" if not others else f" (and {others} other{'s' if others > 1 else ''} with it)"
-    task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
-    return f"{attempt}{task}{restart.why}{more}"
+    return f"{attempt}{restart_text(restart)}{more}"
 
 
 def _names(names: Sequence[str]) -> str:

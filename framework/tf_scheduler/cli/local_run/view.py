@@ -21,7 +21,7 @@ from dcos_command.logs import prefixed
 from dcos_command.service import training_text
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
-from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow
+from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow, restart_text
 from tf_scheduler.cli.common.output import OutputRedactor, OutputTail
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import OUTPUT
@@ -197,14 +197,6 @@ def _next_launch(overview: Overview, restart: Restart, now: float) -> str:
     if live:
         return f"; again when {names_of(live)} {'has' if len(live) == 1 else 'have'} stopped"
     return f"; again in {restart.ready_at - now:.0f} s" if restart.ready_at >= now + 1 else ""
-
-
-def restart_text(restart: Restart) -> str:
-    """Return why tasks restart, and at which step."""
-    task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
-    of = f" of {restart.total:,}" if restart.total else ""
-    saved = "" if restart.saved_step is None else f", from step {restart.saved_step:,}, its last checkpoint"
-    return f"{task}{restart.why}" + ("" if restart.step is None else f", at step {restart.step:,}{of}{saved}")
 
 
 def _tiny_progress(overview: Overview) -> Iterator[Text]:

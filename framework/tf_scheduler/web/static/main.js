@@ -6,11 +6,11 @@ import { Feed } from "./feed.js";
 import { pending, result } from "./lists.js";
 import { Away, Refused, get, post } from "./net.js";
 import { Output, choices, facts } from "./output.js";
-import { VERBS, address, needsAttention, status, trees } from "./plans.js";
+import { VERBS, address, needsAttention, status, stepsAt, trees } from "./plans.js";
 import { Runs } from "./runs.js";
 import { settings } from "./settings.js";
 import { agreed, askToken, say } from "./talk.js";
-import { rowsOf, table } from "./tasks.js";
+import { losses, rowsOf, table } from "./tasks.js";
 import { charts, drawn, jobs, tiles, title } from "./training.js";
 import { clock, duration, tone } from "./words.js";
 
@@ -190,7 +190,10 @@ function read() {
   output.read(chosen, (picture?.rows ?? []).filter((row) => row.id).map((row) => row.name));
 }
 
-async function command(path, title, asks, yes) {
+// `names`: tasks that the command restarts.
+async function command(path, title, text, yes, names) {
+  const lost = losses(picture.rows.filter((row) => names.includes(row.name)));
+  const asks = text && [text, lost].filter(Boolean).join(" ");
   if (asks && !(await agreed(title, asks, yes))) return;
   try {
     say(`${title}: ${await post(path)}`);
@@ -208,7 +211,7 @@ const PODS = {
 function pod(verb) {
   if (!chosen) return;
   const [word, asks] = PODS[verb];
-  command(`v1/pod/${encodeURIComponent(chosen)}/${verb}`, `${word} ${chosen}`, asks, word);
+  command(`v1/pod/${encodeURIComponent(chosen)}/${verb}`, `${word} ${chosen}`, asks, word, [chosen]);
 }
 
 document.addEventListener("click", (event) => {
@@ -218,7 +221,8 @@ document.addEventListener("click", (event) => {
   if (verb) {
     const place = JSON.parse(path);
     const { word, asks } = VERBS[verb];
-    command(address(verb, place), `${word} ${place.join(" / ")}`, asks, word);
+    const names = verb === "restart" ? stepsAt(picture.plans, place) : [];
+    command(address(verb, place), `${word} ${place.join(" / ")}`, asks, word, names);
   } else if (node) {
     if (!open.delete(node)) open.add(node);
     draw();

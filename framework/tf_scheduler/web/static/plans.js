@@ -20,6 +20,13 @@ export function needsAttention(plan) {
   return plan.errors.length > 0 || parts.some(({ status: word }) => word === "WAITING" || word === "ERROR");
 }
 
+// Names of the steps at `path`, which are those of tasks.
+export function stepsAt(plans, [plan, phase, step]) {
+  const phases = plans.filter(({ name }) => name === plan).flatMap((found) => found.phases);
+  const steps = phases.filter(({ name }) => phase === undefined || name === phase).flatMap((found) => found.steps);
+  return steps.map(({ name }) => name).filter((name) => step === undefined || name === step);
+}
+
 // `open`: keys of nodes with visible buttons. `unfolded`: plan -> whether the user has expanded it.
 export function trees(plans, working, open, unfolded) {
   return plans.map((plan) => {

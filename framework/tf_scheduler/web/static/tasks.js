@@ -3,6 +3,7 @@
 import { el, soft } from "./dom.js";
 import { memory, number, plural, spoken, tone } from "./words.js";
 
+const NAMED = 4; // tasks in a confirmation
 const ROWS = 50; // more rows only by search
 const NEAR = 0.95; // share of the memory from which a task is near its limit
 // The first need attention.
@@ -15,6 +16,18 @@ const ORDER = [
 export function rowsOf(tasks, overview) {
   const rows = new Map(overview.tasks.map((row) => [row.name, row]));
   return tasks.map((task) => ({ ...task, activity: "queued", step: null, total: null, ...rows.get(task.name), task }));
+}
+
+// What the restart of tasks loses, in sentences; nothing for tasks without steps.
+export function losses(rows) {
+  const losing = rows.filter((row) => row.live && row.step !== null);
+  const sentences = losing.slice(0, NAMED).map(({ name, step, saved_step: saved }) => {
+    if ((saved ?? null) === null) return `${name} restarts at step ${number(step)}; what it has not saved is lost.`;
+    const lost = Math.max(0, step - saved);
+    return `${name} restarts: ${plural(lost, "step")} since its last checkpoint ${lost === 1 ? "is" : "are"} lost.`;
+  });
+  const more = losing.length - sentences.length;
+  return [...sentences, ...(more ? [`So does ${plural(more, "further task")}.`] : [])].join(" ");
 }
 
 // The rows that contain all `words`; of many rows, those that need attention first.
