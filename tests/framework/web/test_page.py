@@ -450,11 +450,36 @@ def test_output_of_all_tasks_is_in_one_log(live, home, visit) -> None:
     expect(log).to_have_text("one\n")
     page.get_by_label("All tasks").check()
     expect(log).to_have_text("worker-0 | two\nchief-0 | one\n")
-    expect(page.locator("#log-state")).to_have_text("4 tasks")
+    expect(page.locator("#log-state")).to_have_text("4 tasks, from the last 8 KB of each")
     live.sandboxes.files["worker-0"]["stdout"] += b"ee\n"
     expect(log).to_have_text("worker-0 | two\nchief-0 | one\nworker-0 | three\n")
     page.get_by_label("All tasks").uncheck()
     expect(log).to_have_text("one\n")
+
+
+def test_search_finds_old_lines_of_all_tasks_by_time(live, home, visit) -> None:
+    """The cause of a failure may be far above the last lines, in any task."""
+    live.deploy()
+    noise = b"hay\n" * 50_000
+    files = {
+        "worker-1": {"stdout": b"needle 2\n" + noise, "stdout.times": b"0 1002.50\n9 1005.00\n"},
+        "worker-0": {"stdout": noise + "näedle 1\nneedle 3\n".encode(), "stdout.times": b"0 1001.00\n200010 1003.50\n"},
+        "chief-0": {"stdout": b"needle 0\n"},
+    }
+    live.sandboxes.files = files
+    page = visit(home)
+    log = page.get_by_label("Output of the task")
+    page.get_by_label("All tasks").check()
+    expect(log).to_contain_text("worker-0 | needle 3")
+    page.get_by_label("Search").fill("needle")
+    expect(log).to_have_text("chief-0 | needle 0\nworker-1 | needle 2\nworker-0 | needle 3")
+    expect(page.locator("#log-state")).to_contain_text("from the last 1 MB of each")
+
+    files["worker-1"]["stdout"] += b"needle 5\n"
+    files["worker-1"]["stdout.times"] += b"200009 1007.00\n"
+    files["worker-0"]["stdout"] += b"needle 4\n"
+    files["worker-0"]["stdout.times"] += b"200019 1006.00\n"
+    expect(log).to_contain_text("needle 3\nworker-0 | needle 4\nworker-1 | needle 5")
 
 
 def test_output_of_earlier_launch(live, home, visit) -> None:

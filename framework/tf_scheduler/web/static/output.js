@@ -12,6 +12,7 @@ const RETRY = 3000; // ms
 const POLL = 2000; // ms between two reads of all tasks
 const MAX_TASKS = 20; // tasks whose output is shown together
 const FEW = 8192; // bytes of the first read of each of them
+const MOST_OF_ALL = 8388608; // bytes of the first read of all of them while the user searches
 
 // Remove terminal escapes; of overwritten lines, keep the last state.
 export function plain(text) {
@@ -25,6 +26,7 @@ const lastState = (line) => line.split("\r").findLast((state) => state !== "") ?
 class Pane {
   #reading = null;
   #raw = "";
+  #lines = null; // of all tasks: time and text
   #total = "";
 
   constructor(pre, state) {
@@ -41,6 +43,7 @@ class Pane {
   read(source) {
     this.stop();
     this.#raw = "";
+    this.#lines = source.tasks ? [] : null;
     this.#total = "";
     this.draw();
     this.#reading = new AbortController();
@@ -88,32 +91,47 @@ class Pane {
   }
 
   // Browsers allow few streams, so the tasks are polled. Each line begins with its task.
-  async #all({ tasks, file, follow }, signal) {
+  async #all({ tasks, file, length, follow }, signal) {
     const names = tasks.slice(0, MAX_TASKS);
     const others = tasks.length - names.length;
+    const first = length === MOST ? Math.min(MOST, Math.floor(MOST_OF_ALL / names.length)) : FEW;
     const read = new Map(); // task -> launch, position and incomplete line
-    this.#total = `${plural(names.length, "task")}${others ? `; ${plural(others, "further task")} not shown` : ""}`;
+    this.#total = `${plural(names.length, "task")}, from the last ${bytes(first)} of each${others ? `; ${plural(others, "further task")} not shown` : ""}`;
     for (;;) {
-      const pieces = await Promise.all(names.map((name) => this.#piece(name, file, read)));
+      const pieces = await Promise.all(names.map((name) => this.#piece(name, file, read, first)));
       if (signal.aborted) return;
-      this.#add(pieces.join(""), null);
+      this.#merge(pieces.flat());
       if (!follow) return;
       await pause(POLL);
     }
   }
 
-  async #piece(name, file, read) {
+  async #piece(name, file, read, first) {
     const before = read.get(name) ?? { id: null, next: null, rest: "" };
     try {
       const from = before.next === null ? "" : `&offset=${before.next}`;
-      let piece = await get(`${address(name, { file, length: before.next === null ? FEW : LAST })}${from}`);
-      if (before.id && piece.id !== before.id) piece = { ...(await get(`${address(name, { file, length: LAST })}&offset=0`)), fresh: true };
-      const lines = ((piece.fresh ? "" : before.rest) + piece.data).split("\n");
+      let piece = await get(`${address(name, { file, length: before.next === null ? first : LAST })}${from}`);
+      const fresh = before.id && piece.id !== before.id;
+      if (fresh) piece = await get(`${address(name, { file, length: LAST })}&offset=0`);
+      const rest = fresh ? "" : before.rest;
+      const lines = (rest + piece.data).split("\n");
       read.set(name, { id: piece.id, next: piece.next, rest: lines.pop() });
-      return lines.map((line) => `${name} | ${plain(line)}\n`).join("");
+      if (!lines.length) return [];
+      const index = await times(name, file, before.next === null || fresh ? LAST : FEW);
+      return timed(lines, piece.offset - size(rest), index).map(([time, line]) => [time, `${name} | ${plain(line)}\n`]);
     } catch {
-      return ""; // the next read tries again
+      return []; // the next read tries again
     }
+  }
+
+  // Sort by time; new lines without times come last.
+  #merge(more) {
+    const latest = this.#lines.at(-1)?.[0] ?? 0;
+    const lines = [...this.#lines, ...more.map(([time, text]) => [time ?? latest, text])].sort(([one], [other]) => one - other);
+    let [first, left] = [lines.length, MOST_OF_ALL];
+    while (first > 0 && (left -= lines[first - 1][1].length) >= 0) first -= 1;
+    this.#lines = lines.slice(first);
+    this.draw();
   }
 
   #add(text, piece) {
@@ -127,7 +145,7 @@ class Pane {
     const { pre } = this;
     const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30;
     const wanted = byId("search").value.toLowerCase();
-    const text = plain(this.#raw);
+    const text = this.#lines ? this.#lines.map(([, line]) => line).join("") : plain(this.#raw);
     const lines = wanted ? text.split("\n") : [];
     const found = lines.filter((line) => line.toLowerCase().includes(wanted));
     pre.textContent = (wanted ? found.join("\n") : text).slice(-MAX_DRAWN);
@@ -145,6 +163,29 @@ const why = (error) => (error instanceof Refused ? error.message : "The schedule
 function address(task, { file, length, launch }) {
   const query = new URLSearchParams({ file, length, ...(launch && { launch }) });
   return `v1/tasks/${encodeURIComponent(task)}/logs?${query}`;
+}
+
+// When a file was written, as [offset, Unix time], oldest first; empty if the executor has not recorded it.
+async function times(task, file, length) {
+  try {
+    const { data, offset } = await get(address(task, { file: `${file}.times`, length }));
+    const lines = data.split("\n").slice(offset ? 1 : 0); // without an incomplete one
+    return lines.map((line) => line.split(" ").map(Number)).filter(([at, time]) => at >= 0 && time > 0);
+  } catch {
+    return [];
+  }
+}
+
+const size = (text) => new TextEncoder().encode(text).length;
+
+// Add the time to each line of the text at `offset`.
+function timed(lines, offset, index) {
+  let [at, number] = [offset, 0];
+  return lines.map((line) => {
+    while (index[number + 1]?.[0] <= at) number += 1;
+    at += size(line) + 1;
+    return [index[number]?.[1] ?? null, line];
+  });
 }
 
 export class Output {
@@ -173,7 +214,7 @@ export class Output {
 
   // The first search reads more of the files with `read`.
   search(read) {
-    if (byId("search").value && !this.#searched && !byId("all").checked) read();
+    if (byId("search").value && !this.#searched) read();
     else for (const pane of this.#panes) pane.draw();
   }
 
