@@ -96,7 +96,7 @@ class LiveApi:
         self.world = World(spec, *(an_agent(f"agent-{number}") for number in range(3)))
         self.pages, self.sandboxes = Pages(), Sandboxes()
         parts = {"journal": self.pages, "files": self.sandboxes, "runs": runs}
-        self.backend = Backend(lambda: Snapshot(self.world.state), self._put, **parts)
+        self.backend = Backend(lambda: Snapshot(self.world.state, now=self.world.now), self._put, **parts)
         self._app = create_app(self.backend, policy, pages=pages())
         routes = [Mount(f"/service/{spec.name}", self._app), *after, Mount("/", self._app)]
         self._server = ApiServer(Starlette(routes=routes), "127.0.0.1", 0)

@@ -3,12 +3,13 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from builders import a_spec, with_fields
+from builders import a_job, a_spec, with_fields
 from live_api import LiveApi
 from runs import a_run
 from simulation import send
@@ -19,7 +20,7 @@ from tf_scheduler.history.database import SharedRuns
 from tf_scheduler.history.model import ProgressPoint
 from tf_scheduler.model.events import AgentFailed, ProgressReported
 from tf_scheduler.model.plan import Verb
-from tf_scheduler.model.spec import AfterFinish, FinishPolicy
+from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind, RestartPolicy
 from tf_scheduler.model.state import Configuration, JournalEntry
 from tf_scheduler.model.task import Progress, TaskState
 from tf_scheduler.service.api import RunArchive
@@ -90,6 +91,69 @@ def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     expect(result).to_contain_text("succeeded")
     expect(result).to_contain_text("removed from Mesos")
     expect(page).to_have_title("✓ dev/digits")
+
+
+def trained(live) -> None:
+    live.deploy()
+    play(live.world, *send.joined("ps-0", "worker-0", "worker-1", "chief-0"))
+    train(live, "chief-0", (1.0,) * 5 + (0.5,), saved_step=40)
+
+
+def fail(live) -> None:
+    """The chief; whether it restarts depends on the policy."""
+    trained(live)
+    play(live.world, send.status("chief-0", TaskState.FAILED, exit_code=1, message="exit code 1"))
+
+
+def late_board(live) -> None:
+    """TensorBoard's server does not answer yet."""
+    live.deploy()
+    play(live.world, *send.joined("ps-0", "worker-0", "worker-1", "chief-0"))
+
+
+#: Word in the pill -> how the service comes there, and what the title of the tab begins with.
+STATES = {
+    "QUEUED": (lambda live: live.register(), "queued"),
+    "FETCHING": (lambda live: [live.register(), play(live.world, send.offers())], "fetching"),
+    "IMPORTING": (lambda live: live.deploy(), "importing"),
+    "CONNECTING": (late_board, "connecting"),
+    "TRAINING": (trained, "60 %"),
+    "RESTARTING": (fail, "restarting"),
+    "STALLED": (lambda live: [trained(live), play(live.world, send.wait(100))], "stalled"),
+    "STOPPING": (lambda live: [trained(live), play(live.world, send.stop())], "stopping"),
+    "SUCCEEDED": (lambda live: [trained(live), play(live.world, send.status("chief-0", TaskState.FINISHED))], "✓"),
+    "FAILED": (fail, "!"),
+    "STOPPED": (lambda live: [trained(live), play(live.world, send.stop())], "stopped"),
+}
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("word", STATES)
+def test_each_state_has_its_word_and_fits(visit, word, width) -> None:
+    """On the desktop and on a phone; the training leads."""
+    spec = a_spec(name="mnist", restart=RestartPolicy(max_failures=int(word != "FAILED")))
+    if word == "CONNECTING":
+        spec = replace(spec, jobs=(*spec.jobs, a_job(JobKind.TENSORBOARD)))
+    reach, title = STATES[word]
+    with LiveApi(spec) as live:
+        live.world.mesos.kills_at_once = word != "STOPPING"
+        reach(live)
+        page = visit(f"{live.url}/", viewport={"width": width, "height": 800})
+
+        expect(page.locator("#pill")).to_have_text(word)
+        expect(page).to_have_title(f"{title} mnist")
+        assert width == page.evaluate("document.documentElement.scrollWidth")
+        heights = {name: page.locator(f"#{name}-title").bounding_box()["y"] for name in ("training", "tasks", "output")}
+        assert sorted(heights.values()) == list(heights.values())
+        assert page.locator("#training-title").is_visible()
+        assert heights["training"] < 800
+
+
+def test_restarting_job_says_from_where(live, home, visit) -> None:
+    """Which failure it is, why, and what is lost."""
+    fail(live)
+    text = "1 of 3: chief-0 has failed: exit code 1, at step 60 of 100, from step 40, its last checkpoint"
+    expect(visit(home).locator("#about")).to_have_text(text)
 
 
 def test_commands_of_plans_phases_and_steps(live, home, visit) -> None:
