@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import urllib.request
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from jobs import gone
+from kit.browser import service_at
 from kit.commands import ENVIRONMENT, SMALL, request, run_command
 from kit.options import WITHOUT_PROGRAM
 from kit.waiting import wait_until
@@ -119,6 +119,7 @@ def test_options_file_as_argument_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.mesos
+@pytest.mark.browser
 @pytest.mark.parametrize("document", [None, "nothing", "all defaults"])
 def test_install_without_program_checks_cluster(cluster, tmp_path: Path, document: str | None) -> None:
     """The job ends, the service stays, healthy, until it is uninstalled."""
@@ -129,8 +130,7 @@ def test_install_without_program_checks_cluster(cluster, tmp_path: Path, documen
     assert 0 == installed.returncode, installed.stderr
     assert "installed tensorflow 0.1.0 as /tensorflow" in installed.stdout
     page = installed.stdout.splitlines()[-1].removeprefix("page: ")
-    with urllib.request.urlopen(page) as answer:
-        assert "text/html" in answer.headers["content-type"]
+    assert "tensorflow" == service_at(page)
     wait_until(lambda: is_deployed(cluster, "tensorflow") and not tasks(cluster))
     wait_until(lambda: '"value": 200' in ask(cluster, "tensorflow", "/v1/health?verbose=true").text)
     wait_until(lambda: "succeeded: worker-0" in service(cluster, "tensorflow").log.read_text())

@@ -1,16 +1,13 @@
 """A headless Chromium that fails on console errors and requests to other hosts."""
 
-import shutil
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
 
 from builders import a_spec
+from kit.browser import PATIENCE, open_chromium
 from live_api import LiveApi
 
-#: ms; a machine that is busy takes its time.
-PATIENCE = 30_000
 #: Console message of Chromium for an answer that is not a success.
 _STATUS = "Failed to load resource"
 
@@ -18,14 +15,8 @@ _STATUS = "Failed to load resource"
 # Of a module, not of the session: Playwright's event loop stays in the thread, and other tests have their own.
 @pytest.fixture(scope="module")
 def chromium():
-    program = shutil.which("chromium")
-    assert program, "chromium is missing: scripts/setup --test installs it"
-    expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        # Chromium's own walls need a user that is not root; what it shows here is ours.
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+    with open_chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE, options, wait_for
+from kit.browser import service_at
 
 #: Writes to both outputs, and waits to be killed.
 PROGRAM = (
@@ -89,6 +90,28 @@ def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
     assert not file.exists()
+
+
+@pytest.mark.mesos
+@pytest.mark.browser
+@pytest.mark.parametrize("connect", [os.pipe, pty.openpty], ids=["pipe", "terminal"])
+def test_printed_address_opens_the_page(connect, home, tmp_path: Path) -> None:
+    """With the token of the run, as a user copies it."""
+    command = [sys.executable, "-m", "tf_scheduler", "local", "run", options(tmp_path, "exec sleep 1000")]
+    ours, theirs = connect()
+    with subprocess.Popen(command, env=home, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        output, address = b"", None
+        while address is None:
+            output += os.read(ours, 65536)
+            address = re.search(rb"page: (http://[^\s\x1b]+)[\s\x1b]", output)
+        assert "small" == service_at(address[1].decode())
+        process.send_signal(signal.SIGINT)
+        with suppress(OSError):  # a terminal without processes
+            while os.read(ours, 65536):
+                pass
+    os.close(ours)
+    assert b"#token=" in address[1]
 
 
 @pytest.mark.mesos
