@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from kit.commands import scheduler_environment, start_scheduler
+from kit.waiting import wait_until
 from mesos_local.host.process import free_ports
 
 PATIENCE = 150
@@ -120,6 +121,17 @@ def test_page_follows_and_commands_training(scheduler, visit) -> None:
     expect(page.get_by_role("group", name="At a glance")).to_contain_text("4 of 4")
     expect(region(re.compile("^Events"))).to_contain_text("worker-1 on agent-")
     keep(page)
+    saved = lambda: [task["saved_step"] for task in page.request.get(f"{url}v1/tf/overview").json()["tasks"]]  # noqa: E731
+    wait_until(lambda: any(saved()))
+    page.reload()
+    row = page.get_by_role("row", name="chief-0")
+    row.get_by_role("button").click()
+    question = page.get_by_role("dialog")
+    page.get_by_role("button", name="Restart task").click()
+    expect(question).to_contain_text(
+        re.compile(r"chief-0 restarts: [\d,]+ steps? since its last checkpoint (is|are) lost\.")
+    )
+    question.get_by_role("button", name="Cancel").click()
 
     press("Commands for step again worker-1")
     press("Pause retune again worker-1")
