@@ -153,7 +153,9 @@ def test_restarting_job_says_from_where(live, home, visit) -> None:
     """Which failure it is, why, and what is lost."""
     fail(live)
     text = "1 of 3: chief-0 has failed: exit code 1, at step 60 of 100, from step 40, its last checkpoint"
-    expect(visit(home).locator("#about")).to_have_text(text)
+    page = visit(home)
+    expect(page.locator("#about")).to_have_text(text)
+    expect(page.locator(".tile", has_text="time left")).to_contain_text("–")
 
 
 def test_commands_of_plans_phases_and_steps(live, home, visit) -> None:
@@ -355,6 +357,16 @@ def test_curves_over_time_and_smoothed(live, home, visit) -> None:
     expect(loss.locator("path")).to_have_count(2)
     # 2, 4/3, 12/7, 4/3: the mean of TensorBoard, between 1 (100) and 2 (0).
     expect(loss.locator("path:not(.raw)")).to_have_attribute("d", "M0.00 0.00L33.33 66.67L66.67 28.57L100.00 66.67")
+
+
+def test_reports_at_one_step_are_one_point(live, home, visit) -> None:
+    """Metrics of the output come between two steps of event files."""
+    live.deploy()
+    train(live, "chief-0", (2.0, 1.5))
+    event = ProgressReported(live.world.id_of("chief-0"), Progress(3, 3.0, 20, 100, 1.0))
+    live.backend.observe(event, live.world.step(event))
+    curve = visit(home).get_by_role("img", name=re.compile("Loss over")).locator("path")
+    expect(curve).to_have_attribute("d", "M0.00 0.00L100.00 100.00")
 
 
 def test_options_that_differ_from_defaults_come_first(live, home, visit) -> None:

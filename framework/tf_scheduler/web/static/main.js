@@ -122,7 +122,7 @@ function draw() {
   if (end.verdict && byId("result").hidden && byId("runs-fold").open) runs.read();
   byId("result").hidden = !end.verdict;
   if (end.verdict) show(byId("result-body"), result(end, overview));
-  show(byId("tiles"), tiles(tasks, training, Boolean(end.verdict)));
+  show(byId("tiles"), tiles(tasks, training, overview.activity === "training"));
   show(byId("tasks"), table(rows, byId("find").value, chosen));
   show(byId("cluster"), cluster(tasks, chosen, new Map(overview.tasks.map((row) => [row.name, row]))));
   byId("others").hidden = !overview.agents.length;

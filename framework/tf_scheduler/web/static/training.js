@@ -26,7 +26,7 @@ export function drawn({ leader, tasks }, chosen) {
   return [...names].slice(0, MAX_LINES);
 }
 
-export function tiles(tasks, training, over) {
+export function tiles(tasks, training, trains) {
   const running = tasks.filter((task) => task.status === "RUNNING").length;
   const head = training.tasks.find((task) => task.name === training.leader && task.time !== null);
   const first = head ?? training.tasks.find((task) => task.time !== null);
@@ -38,7 +38,7 @@ export function tiles(tasks, training, over) {
     ...Object.entries(first?.metrics ?? {}).map(([name, value]) => [name, number(value)]),
     ["steps a second", number(first?.steps_per_second)],
     ["examples a second", number(training.examples_per_second)],
-    ["time left", duration(over ? null : first?.seconds_left)],
+    ["time left", duration(trains ? first?.seconds_left : null)],
   ];
   if (gpus) all.push(["GPUs in use", number(gpus)]);
   return all.map(([what, value]) => el("div", { class: "tile", "data-key": what }, el("b", {}, value), el("span", {}, what)));
@@ -92,6 +92,7 @@ function usable(points, field, across) {
   return points
     .map((point) => ({ step: point.step, x: point[across], y: field in point ? point[field] : (point.metrics[field] ?? null) }))
     .filter(({ step, y }) => step !== null && y !== null)
+    .filter(({ x }, index, all) => x !== all[index + 1]?.x) // of reports at the same step, the last
     .map((point) => {
       const starts = point.step < before;
       before = point.step;
