@@ -148,14 +148,14 @@ def _progress_details(task: Mapping[str, Any]) -> str:
 
 
 #: Exit codes of a job's result.
-_EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 4}
+EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 4}
 #: Exit code without a result.
 _UNDECIDED = 5
 
 
 def result_code(answer: Mapping[str, Any]) -> int:
     """Exit code of a command that shows a job's result."""
-    return _EXIT_CODES.get(answer["verdict"], _UNDECIDED)
+    return EXIT_CODES.get(answer["verdict"], _UNDECIDED)
 
 
 def final_result(service: ServiceClient) -> Any:

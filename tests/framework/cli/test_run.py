@@ -92,7 +92,7 @@ def test_gang_uses_several_agents(run, tmp_path: Path) -> None:
 @pytest.mark.mesos
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path, number) -> None:
-    """The programs get SIGTERM and time to clean up; exit code 1."""
+    """The programs get SIGTERM and time to clean up; exit code 4."""
     marker = tmp_path / "marker"
     program = (
         f"trap 'echo saved > {marker}.$TASK_NAME; exit 0' TERM; "
@@ -108,7 +108,7 @@ def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path, number) -> None:
     process.send_signal(number)
     out, _ = process.communicate(timeout=PATIENCE)
 
-    assert 1 == process.returncode
+    assert 4 == process.returncode
     assert "small stopped after" in out
     assert f"{signal.Signals(number).name} received" in out
     assert ["saved\n"] * 3 == [Path(f"{marker}.{task}").read_text() for task in ("ps-0", "worker-0", "worker-1")]
@@ -118,7 +118,7 @@ def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path, number) -> None:
 def test_timeout_stops_the_job(run, tmp_path: Path) -> None:
     code, out, err = run("local", "run", options(tmp_path, UNTIL_KILLED), "--timeout", "1")
 
-    assert 1 == code, err
+    assert 4 == code, err
     assert "small stopped after" in out
     assert "the run took longer than 1 s" in out
 

@@ -59,7 +59,7 @@ def test_frozen_agent_does_not_block_the_command(start, tmp_path: Path, kept) ->
     code, out, _ = finished(process)
     thaw(kept.agents["agent-1"])
 
-    assert 1 == code
+    assert 4 == code
     assert "small stopped after" in out
     assert "did not stop within" in out
 
@@ -80,7 +80,7 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, ke
     process.send_signal(signal.SIGTERM)
     code, out, _ = finished(process)
 
-    assert 1 == code
+    assert 4 == code
     assert "SIGINT received, then SIGTERM: exited without waiting for the tasks" in out
     wait_until(lambda: not frameworks(kept))
 
@@ -117,7 +117,7 @@ def test_result_has_reasons_of_pending_tasks(run, start, tmp_path: Path, kept) -
     other.send_signal(signal.SIGINT)
     finished(other)
 
-    assert 1 == code
+    assert 4 == code
     report = json.loads(out)
     assert "the run took longer than 25 s" == report["reason"]
     assert "needs cpus 1.6" in " ".join(reason for reasons in report["pending"].values() for reason in reasons)
@@ -335,7 +335,7 @@ def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, home
     assert second
     assert ("127.0.0.1", True) == (variables["HOST"], variables["PORT_API"].isdecimal())
     assert "LEAK" not in variables
-    assert 1 == code, err
+    assert 4 == code, err
     report = json.loads(out)
     assert ("stopped", "SIGINT received") == (report["state"], report["reason"])
     assert [("killed", 1)] * 3 == [(task["state"], task["generation"]) for task in report["tasks"]]

@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from dcos_command.main import FloatRange, IntRange
+from dcos_command.service import EXIT_CODES
 from dcos_command.tasks import with_settings
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
@@ -49,7 +50,6 @@ from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.reasons import AgentRejected
 from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_thousandths, thousandths
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Strategy, TaskSpec
-from tf_scheduler.model.state import Verdict
 
 from .local import clean_up_on_signals, directory_option, prepare, settings_option
 from .options import new_options
@@ -334,7 +334,7 @@ def run(
         check_feasible(spec, specs)
         job = _Job(spec, document, timeout, as_json, verbose, followed, page, note, every)
         report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
-    sys.exit(0 if report["state"] == Verdict.SUCCEEDED.value else 1)
+    sys.exit(EXIT_CODES.get(report["state"], 1))
 
 
 def _check_followed(name: str, spec: ServiceSpec) -> None:
