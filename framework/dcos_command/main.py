@@ -115,6 +115,12 @@ class Group(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
 
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command whose short help, and that of its commands, is never cut off."""
+        for each in (cmd, *getattr(cmd, "commands", {}).values()):
+            each.short_help = each.get_short_help_str(_SHORT_HELP)
+        super().add_command(cmd, name)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands of the top level in sections."""
         if ctx.parent is not None:

@@ -40,6 +40,18 @@ def test_help_is_short_and_has_examples(command) -> None:
     assert isinstance(command, click.Group) or "Examples:" in text
 
 
+GROUPS = [(words, command) for words, command in [(("root",), cli), *COMMANDS] if isinstance(command, click.Group)]
+
+
+@pytest.mark.parametrize("group", [group for _, group in GROUPS], ids=[" ".join(words) for words, _ in GROUPS])
+def test_narrow_help_is_wrapped_not_cut_off(group: click.Group) -> None:
+    """On 60 columns; click itself ends lines in dots."""
+    parent = None if group is cli else click.Context(cli)
+    _usage, *lines = group.get_help(click.Context(group, parent, "x", max_content_width=60)).splitlines()
+
+    assert [] == [line for line in lines if line.endswith("...")]
+
+
 @pytest.mark.parametrize(
     "command", [command for _, command in COMMANDS], ids=[" ".join(words) for words, _ in COMMANDS]
 )
