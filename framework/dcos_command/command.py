@@ -6,10 +6,13 @@ The one table of commands (`execute.COMMANDS`) becomes the command lines of `dco
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path
+from .errors import CommandError
 from .output import Renderable
 
 #: Name of an argument or option -> its value: a text, None, a tuple of texts, True, a number.
@@ -78,6 +81,8 @@ class Command:
     show_last: Show | None = None
     #: Exit code after an answer.
     exit_code: Callable[[Any], int] = lambda _answer: 0
+    #: Text of the help about exit codes that the root's help does not describe.
+    exit_codes: str = ""
     #: If no service runs, shows the stored result of the last local run.
     show_ended: Show | None = None
     #: Replaces `fetch` of a command that asks all services.
@@ -132,3 +137,21 @@ def show_json(document: Any, _params: Params) -> Renderable:
 def show_message(answer: Any, _params: Params) -> Renderable:
     """The scheduler's answer to a command."""
     return (str(answer.get("message", "done")),)
+
+
+def read_document(file: str, label: str = "") -> Any:
+    """Read a JSON object; `-`: from standard input. Raise CommandError."""
+    name = f"{label}`-` (standard input)" if file == "-" else f"{label}{file}"
+    try:
+        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandError(f"{name}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name}: invalid UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise CommandError(f"{name}: nested too deeply") from error
+    except ValueError as error:
+        raise CommandError(f"{name}: invalid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise CommandError(f"{name}: must be a JSON object")
+    return document

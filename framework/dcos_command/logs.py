@@ -407,6 +407,7 @@ COMMANDS = (
         ),
         follow=_follow_log,
         show_item=_show_log_item,
+        exit_codes="0 also for output of a failed task, 1 unknown task or file",
         examples=("worker-0 -f", "--since 10m", "worker-0 worker-1 --tail 20 --stderr", "--run last"),
     ),
     Command(
@@ -440,6 +441,7 @@ COMMANDS = (
         (_TASK, _COMMAND),
         (_EXEC_TIMEOUT,),
         exit_code=_exec_code,
+        exit_codes="that of the command; 128 + N killed by signal N, 124 after --timeout, 1 refused",
         examples=("worker-0 -- nvidia-smi", "worker-0 -- sh -c 'ls -l checkpoints | tail'"),
     ),
 )

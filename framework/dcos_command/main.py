@@ -38,6 +38,11 @@ CONFIG_SCHEMA = json.dumps(
 )
 #: Default name of a service.
 DEFAULT_SERVICE = "tensorflow"
+#: Exit codes of every command; those with other codes describe them.
+EXIT_CODES = (
+    "Exit code: 0 success, 1 the job or its input failed, 2 wrong usage or not confirmed, 3 no answer, 130 Ctrl-C. "
+    "Commands with other exit codes describe them in their help."
+)
 CONTEXT_SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
 INTERRUPTED = 130
 _COMPLETION_TIMEOUT = 2.0  # seconds
@@ -225,6 +230,7 @@ def _build(command: Command, name: str, program: CliProgram, *, hidden: bool) ->
     arguments = [f"{each.name.upper():<{width}}  {each.help}" for each in command.arguments if each.help]
     text = [command.help, *(["\n".join(["\b", *arguments])] if arguments else [])]
     text += [f"Also: {', '.join(aliases)}."] if aliases else []
+    text += [f"Exit code: {command.exit_codes}."] if command.exit_codes else []
     text.append("\n".join(["\b", "Examples:", *(f"  {program.name} {line}" for line in command.example_lines())]))
     settings: dict[str, Any] = {"help": "\n\n".join(text), "callback": _callback(command, program), "hidden": hidden}
     return click.Command(name, params=[*parameters, *common_options()], **settings)
@@ -331,10 +337,7 @@ def _completion(kind: str, program: CliProgram) -> Callable[..., list[Completion
 
 
 def run_command(root: click.Group, name: str, arguments: Sequence[str], program: CliProgram) -> int:
-    """Run one command; return the exit code.
-
-    0 success, 1 an error (printed on standard error), 2 wrong usage, 3 no answer, 130 Ctrl-C.
-    """
+    """Run one command; return the exit code, see EXIT_CODES."""
     try:
         return root.main(args=list(arguments), prog_name=name, standalone_mode=False) or 0
     except click.ClickException as error:
@@ -395,7 +398,13 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         prefix="dcos tensorflow: ",
         name="dcos tensorflow",
     )
-    root = Group("tensorflow", help=INFO, params=[*root_options()], context_settings=dict(CONTEXT_SETTINGS))
+    return run_command(root_group(program), "dcos tensorflow", arguments or ["--help"], program)
+
+
+def root_group(program: CliProgram) -> Group:
+    """The root command of `dcos tensorflow`."""
+    help_text = f"{INFO}\n\n{EXIT_CODES}"
+    root = Group("tensorflow", help=help_text, params=[*root_options()], context_settings=dict(CONTEXT_SETTINGS))
     root.params.append(_printing("--version", __version__, "Print the version."))
     add_commands(root, program)
-    return run_command(root, "dcos tensorflow", arguments or ["--help"], program)
+    return root

@@ -397,6 +397,7 @@ COMMANDS = (
         poll_until=final_result,
         show_last=show_result,
         exit_code=lambda answer: result_code(answer) if "verdict" in answer else 0,
+        exit_codes="on a terminal 0 succeeded, 1 failed, 4 stopped; otherwise 0, whatever the job does",
     ),
     Command(
         "result",
@@ -404,6 +405,7 @@ COMMANDS = (
         get("tf/result"),
         show_result,
         exit_code=result_code,
+        exit_codes="0 succeeded, 1 failed, 4 stopped, 5 not decided yet",
         show_ended=show_result,
     ),
     Command(
@@ -419,6 +421,7 @@ COMMANDS = (
             CommandOption("for", "Wait for this.", choices=("result", "training"), default="result"),
         ),
         exit_code=lambda answer: 0 if "step" in answer else result_code(answer),
+        exit_codes="0 succeeded, or training with --for training; 1 failed, 4 stopped, 124 after --timeout",
         show_ended=show_result,
         examples=("", "mnist --timeout 3600", "--for training"),
     ),
@@ -479,7 +482,12 @@ COMMANDS = (
     ),
     Command("describe", "Show the options of the service.", _describe, show_json),
     Command(
-        "health", "Show service health.", _health, _show_health, exit_code=lambda answer: int(_is_unhealthy(answer))
+        "health",
+        "Show service health.",
+        _health,
+        _show_health,
+        exit_code=lambda answer: int(_is_unhealthy(answer)),
+        exit_codes="0 healthy or starting, 1 the job has failed or the scheduler is unhealthy",
     ),
     Command(
         "debug offers",

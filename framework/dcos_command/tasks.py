@@ -17,11 +17,11 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
-from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get
+from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get, read_document
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 from .service import format_duration, format_number, result_code, show_result, training_text
-from .update import read_document, relative_job_url
+from .update import relative_job_url
 
 _NOT_FOUND = 404
 
@@ -453,6 +453,7 @@ SUBMIT = Command(
         CommandOption("set", "Change an option, such as worker.count=4.", "texts", metavar="PATH=VALUE"),
     ),
     exit_code=lambda answer: result_code(answer) if "verdict" in answer else 0,
+    exit_codes="0 succeeded, or submitted with --detach; 1 failed or refused, 4 stopped",
     examples=("options.json", "options.json --detach --set worker.count=4"),
 )
 COMMANDS = (
@@ -463,6 +464,7 @@ COMMANDS = (
         _status,
         _show_status,
         (SERVICE,),
+        exit_codes="0 the scheduler answers, whatever the job does; 3 no answer",
     ),
     Command(
         "list",
@@ -470,6 +472,7 @@ COMMANDS = (
         lambda service, _: _list([service]),
         _show_list,
         fetch_all=_list,
+        exit_codes="0 also for services that do not answer; 3 the attached DC/OS does not answer",
     ),
     Command(
         "open",
@@ -478,9 +481,17 @@ COMMANDS = (
         _open_page,
         (SERVICE,),
         (CommandOption("print", "Print the address only.", "flag"),),
+        exit_codes="0 the scheduler answers, with or without a browser; 3 no answer",
     ),
     Command("tasks", "List the tasks with state, agent and last message.", get("tasks"), _show_tasks),
     Command("why", "Show why tasks are pending.", _why, _show_why, (_ANY_TASK,)),
     Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),
-    Command("cp", "Copy a file or folder of a task to this machine.", _copy, _show_copy, (_SOURCE, _HERE)),
+    Command(
+        "cp",
+        "Copy a file or folder of a task to this machine.",
+        _copy,
+        _show_copy,
+        (_SOURCE, _HERE),
+        exit_codes="1 unknown task or file, or the task was relaunched meanwhile",
+    ),
 )

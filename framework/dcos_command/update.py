@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from contextlib import suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path, app_id, installation_of
-from .command import SERVICE, Command, CommandArgument, CommandOption, Params, show_json, show_message
+from .command import SERVICE, Command, CommandArgument, CommandOption, Params, read_document, show_json, show_message
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
 from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, restart_loss, rollout_plan
@@ -260,24 +259,6 @@ def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderabl
     return (*lost, f"Roll back to configuration {selected}:", *effects), more
 
 
-def read_document(file: str, label: str = "") -> Any:
-    """Read a JSON object; `-`: from standard input. Raise CommandError."""
-    name = f"{label}`-` (standard input)" if file == "-" else f"{label}{file}"
-    try:
-        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CommandError(f"{name}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{name}: invalid UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise CommandError(f"{name}: nested too deeply") from error
-    except ValueError as error:
-        raise CommandError(f"{name}: invalid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise CommandError(f"{name}: must be a JSON object")
-    return document
-
-
 def _show_start(_answer: Any, params: Params) -> Renderable:
     return (f"The update has started. Follow it with: {params['program']} update status",)
 
@@ -435,6 +416,7 @@ def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument)
 
 
 _TIMEOUT = CommandOption("timeout", "Maximum time to wait.", "number", metavar="SECONDS", default=TIMEOUT, minimum=0)
+_UPDATE_CODES = "0 started, or nothing to change; 1 refused, 2 not confirmed"
 _FORCE = CommandOption("force", "Overwrite options in DC/OS that are not in effect yet.", "flag")
 _ID = CommandArgument("id", "config", required=False, help="Id of a configuration, see `config list`.", example="ID")
 COMMANDS = (
@@ -452,6 +434,7 @@ COMMANDS = (
         ),
         preview=_preview_start,
         confirm="Update the service?",
+        exit_codes=_UPDATE_CODES,
         examples=("--options options.json", "--options options.json --replace --yes"),
     ),
     Command(
@@ -463,6 +446,7 @@ COMMANDS = (
         (_FORCE,),
         preview=_preview_rollback,
         confirm="Update the service?",
+        exit_codes=_UPDATE_CODES,
     ),
     Command("update status", "Show the progress of the update.", _status, _show_status, aliases=("update show",)),
     _control("update pause", "Stop starting new steps; running steps continue.", "interrupt", PHASE),
@@ -479,6 +463,7 @@ COMMANDS = (
         (_TIMEOUT,),
         preview=_preview_cancel,
         confirm="Stop the job?",
+        exit_codes="0 stopped, or ended before; 1 still running after --timeout, 2 not confirmed",
         show_ended=lambda answer, _: (_already_ended(answer),),
         examples=("", "mnist --yes"),
     ),
@@ -493,6 +478,7 @@ COMMANDS = (
             _TIMEOUT,
         ),
         confirm="Remove the service, its tasks and its stored state?",
+        exit_codes="0 removed, 1 still there after --timeout, 2 not confirmed",
         examples=("", "--yes --no-wait"),
     ),
 )

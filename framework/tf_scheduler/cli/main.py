@@ -1,7 +1,4 @@
-"""`dcos-tensorflow`: the root command and its exit codes.
-
-0 success, 1 the job or its input failed, 2 wrong usage, 3 no answer, 130 Ctrl-C.
-"""
+"""`dcos-tensorflow`: the root command and its exit codes, see EXIT_CODES."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TextIO
 
 import click
 
-from dcos_command.main import CONTEXT_SETTINGS, add_commands, print_error, root_options, run_command
+from dcos_command.main import CONTEXT_SETTINGS, EXIT_CODES, add_commands, print_error, root_options, run_command
 from tf_scheduler import __version__
 
 from .common.groups import LazyGroup
@@ -29,6 +26,7 @@ def cli() -> None:
     """Distributed TensorFlow on Mesos and DC/OS."""
 
 
+cli.help = f"{cli.help}\n\n{EXIT_CODES}"
 cli.params += root_options()
 add_commands(cli, SERVICE_PROGRAM, without=LAZY_COMMANDS)
 

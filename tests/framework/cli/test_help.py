@@ -2,11 +2,15 @@
 
 import inspect
 import re
+from pathlib import Path
 
 import click
 import pytest
 
-from dcos_command.main import HELP_SECTIONS
+from dcos_command.command import Command
+from dcos_command.execute import COMMANDS as TABLE
+from dcos_command.main import HELP_SECTIONS, root_group
+from tf_scheduler.cli.local_run.discovery import SERVICE_PROGRAM
 from tf_scheduler.cli.main import cli
 
 
@@ -24,6 +28,47 @@ def commands(group, words=()):
 COMMANDS = list(commands(cli))
 #: Commands of `dcos-tensorflow` alone; `dcos tensorflow` has the others, too.
 LOCAL = [pair for pair in COMMANDS if getattr(pair[1].callback, "__module__", "").startswith("tf_scheduler.")]
+
+
+#: Exit codes of the help, and those of the table in docs/cli.md.
+_CODES, _ROW = (
+    re.compile(r"Exit code: (.+?)\.(?:\n\n|$)", re.DOTALL),
+    re.compile(r"^\| (`.+`) \| (.+) \|$", re.MULTILINE),
+)
+
+
+def exit_codes(command: click.Command) -> str:
+    """Return the exit codes that the help of a command describes; empty: none."""
+    match = _CODES.search(inspect.cleandoc(command.help or ""))
+    return " ".join(match[1].split()) if match else ""
+
+
+@pytest.mark.parametrize("root", [cli, root_group(SERVICE_PROGRAM)], ids=["dcos-tensorflow", "dcos tensorflow"])
+def test_help_and_docs_agree_on_exit_codes(root: click.Group) -> None:
+    """In both programs; scripts rely on them."""
+    text = (
+        (Path(__file__).parents[3] / "docs" / "cli.md")
+        .read_text()
+        .partition("## Exit codes\n")[2]
+        .partition("\n## ")[0]
+    )
+    rows = {name: codes for names, codes in _ROW.findall(text) for name in re.findall("`(.+?)`", names)}
+    both = {" ".join(words): command for words, command in commands(root)}
+
+    assert exit_codes(root).startswith(re.search(r"\| every command \| (.+) \|", text)[1])
+    assert {name: codes for name, codes in rows.items() if root is cli or name in both} == {
+        name: codes for name, command in both.items() if (codes := exit_codes(command))
+    }
+
+
+def test_help_describes_own_exit_codes() -> None:
+    """Each command that computes an exit code, or has a time limit."""
+    table = {each.words for each in TABLE if each.exit_code is not Command.exit_code}
+    local = {" ".join(words) for words, each in LOCAL if "sys.exit(" in inspect.getsource(each.callback)}
+
+    assert {"result", "wait"} <= table
+    assert {"doctor", "local run"} <= local
+    assert table | local <= {" ".join(words) for words, each in COMMANDS if exit_codes(each)}
 
 
 def test_root_help_has_each_command_in_one_section() -> None:

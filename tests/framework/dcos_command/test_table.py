@@ -10,7 +10,7 @@ from dcos_command.execute import COMMANDS, GROUPS, LIST_COMMANDS
 from dcos_command.main import HELP_SECTIONS, Group
 from tf_scheduler.cli.main import cli
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text().partition("## Exit codes")[0]
 ROWS = [line.split(" | ")[0] for line in PAGE.splitlines() if line.startswith("| `")]
 
 

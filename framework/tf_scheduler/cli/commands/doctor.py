@@ -82,8 +82,7 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
     Run this command before an installation with --options, and after it. Without options and service, it checks this
     machine. Each line is red, yellow, green or not checked, with the reason and what to do.
 
-    Exit code 0: nothing is red. 1: at least one line is red. 3: a server named with --master, --url or --name did
-    not answer, or not as expected.
+    Exit code: 0 nothing is red, 1 a line is red, 3 a server of --master, --url or --name does not answer as expected.
     """
     # Without a handler, Python prints the warnings of kazoo; the findings have the reasons.
     logging.getLogger().addHandler(logging.NullHandler())

@@ -90,6 +90,8 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, direct
 
     APP_ID is the name of the service; omit it if only one is installed. The scheduler is restarted to stop the tasks,
     leave Mesos and delete its state.
+
+    Exit code: 0 removed, 1 still there after --timeout, 3 not installed.
     """
     cluster = find_cluster(directory)
     for service in _selected(InstalledService.all(cluster.directory), app_id.strip("/"), everything):
@@ -141,7 +143,7 @@ def submit(
     FILE is an options file. The job runs on the DC/OS of --url or of `dcos cluster setup`, else on this machine, as by
     `local run`. With --detach, the command prints name and page of the job, which continues without this command.
 
-    Exit code: 0, or that of the job; 1 if it is refused.
+    Exit code: 0 succeeded, or submitted with --detach; 1 failed or refused, 4 stopped.
     """
     prepare(context)
     selected = service_options(context.ensure_object(dict), params)

@@ -165,7 +165,7 @@ def _runs(directory: Path) -> list[str]:
 def status(directory: Path, as_json: bool) -> None:
     """Show agents, their resources, and tasks.
 
-    Exit code 3: no cluster is up.
+    Exit code: 3 no cluster is up.
     """
     cluster = find_cluster(directory)
     try:

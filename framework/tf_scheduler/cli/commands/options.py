@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,9 @@ def options() -> None:
 def validate(file: Path, as_json: bool) -> None:
     """Check FILE and print every problem.
 
-    Prints one `path: message` per line. Exit code 0: FILE is valid. Notices about valid but surprising options go to
-    standard error.
+    Prints one `path: message` per line. Notices about valid but surprising options go to standard error.
+
+    Exit code: 0 valid, 1 invalid.
     """
     try:
         document, resolved = _load(file)
@@ -126,7 +128,7 @@ def show(file: Path, changed: bool) -> None:
 def diff(old: Path, new: Path, as_json: bool) -> None:
     """Show what an update from OLD to NEW restarts or refuses.
 
-    Exit code 1: the update would be refused.
+    Exit code: 0 possible, 1 refused.
     """
     before, after = _load_all(old, new)
     change = difference(before, after)
@@ -366,6 +368,21 @@ def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bo
             raise JobError(f"{output}: already exists; replace it with --force") from error
     if not quiet:
         click.echo(text if output is None else f"wrote {output}", nl=output is not None)
+
+
+def save_attempt(document: Mapping[str, Any]) -> Path:
+    """Write the options to the first free file, or return a file that has them."""
+    name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
+    for number in count(1):
+        path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
+        try:
+            with path.open("x") as file:
+                file.write(text)
+            break
+        except FileExistsError:
+            if path.read_text(errors="replace") == text:
+                break
+    return path
 
 
 def _as_dicts(problems: Iterable[Problem]) -> list[dict[str, str]]:

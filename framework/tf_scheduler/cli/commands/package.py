@@ -65,7 +65,9 @@ def package() -> None:
 def validate(sources: Path, as_json: bool) -> None:
     """Check the package against the rules of the Universe.
 
-    Exit code 0: no problem. Exit code 1: one line per problem.
+    Prints a line for each problem.
+
+    Exit code: 0 valid, 1 invalid.
     """
     problems = problems_of(read_sources(sources))
     text = "\n".join(str(problem) for problem in problems) or f"{sources} is a valid package"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_th
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Strategy, TaskSpec
 
 from .local import clean_up_on_signals, directory_option, prepare, settings_option
-from .options import new_options
+from .options import new_options, save_attempt
 
 #: Amount of a resource that an agent's specification omits: the agent detects it itself.
 _UNLIMITED = thousandths(1e12)
@@ -313,6 +312,8 @@ def run(
 
     OPTIONS is a JSON file. If no local cluster is running, one is started for the run. Ctrl-C stops the job gracefully.
     A second Ctrl-C exits immediately.
+
+    Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C or --timeout.
     """
     settings += ("executor.enforce_memory=true",) if enforce_memory else ()
     with ExitStack() as stack:
@@ -458,6 +459,8 @@ def try_(
 
     The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
     are stored in NAME-try.json, to run the job again or to change it.
+
+    Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
     """
     prepare(context)
     chosen = strategy_named(strategy) if strategy else None
@@ -474,21 +477,6 @@ def try_(
         click.echo(f"notice: {notice}", err=True)
     if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:
         click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
-    path = _save_attempt(document)
+    path = save_attempt(document)
     click.echo(f"to repeat: dcos-tensorflow local run {path}", err=True)
     context.invoke(run, options=path, as_json=as_json)
-
-
-def _save_attempt(document: Mapping[str, Any]) -> Path:
-    """Write the options to the first free file, or return a file that has them."""
-    name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
-    for number in count(1):
-        path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
-        try:
-            with path.open("x") as file:
-                file.write(text)
-            break
-        except FileExistsError:
-            if path.read_text(errors="replace") == text:
-                break
-    return path

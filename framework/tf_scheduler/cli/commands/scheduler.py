@@ -110,7 +110,9 @@ class _Port(click.IntRange):
 def health(port: int | None) -> None:
     """Check the scheduler on this machine.
 
-    Use the command for health checks of containers. Exit code 0: healthy. Exit code 1: not healthy.
+    Use the command for health checks of containers.
+
+    Exit code: 0 healthy, 1 not healthy.
 
     \b
     Examples:

@@ -55,7 +55,9 @@ def state() -> None:
 def show(address: str, service: str, as_json: bool) -> None:
     """Show the stored framework, result and tasks.
 
-    The command is safe while a scheduler runs. Exit code 3: nothing is stored, or the store does not answer.
+    The command is safe while a scheduler runs.
+
+    Exit code: 3 nothing is stored, or the store does not answer.
     """
     summary = _summary(service, _load_values(address, service))
     if as_json:
@@ -80,6 +82,8 @@ def export(address: str, service: str, output: Path, force: bool) -> None:
     """Export a consistent snapshot of the state as JSON.
 
     The command is safe while a scheduler runs.
+
+    Exit code: 3 nothing is stored, or the store does not answer.
     """
     backup = Backup(service_key(service), _load_values(address, service))
     text = encode(backup, datetime.now(timezone.utc), __version__)
