@@ -18,6 +18,7 @@ from .output import Renderable
 #: Name of an argument or option -> its value: a text, None, a tuple of texts, True, a number.
 Params = Mapping[str, Any]
 Fetch = Callable[[ServiceClient, Params], Any]
+FetchAll = Callable[[Sequence[ServiceClient]], Any]
 Show = Callable[[Any, Params], Renderable]
 Follow = Callable[[ServiceClient, Params], Iterator[Any]]
 
@@ -86,7 +87,7 @@ class Command:
     #: If no service runs, shows the stored result of the last local run.
     show_ended: Show | None = None
     #: Replaces `fetch` of a command that asks all services.
-    fetch_all: Callable[[Sequence[ServiceClient]], Any] | None = None
+    fetch_all: FetchAll | None = None
     #: Whether the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
     sdk_json: bool = False
     #: Returns the effects to show before the confirmation, and additional parameters of `fetch`.

@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import click
 from click.shell_completion import CompletionItem
 
 from . import JSON_VARIABLE, __version__
 from .client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, installed_names, with_token
-from .command import Command, CommandOption
+from .command import Command, CommandOption, FetchAll, Params
 from .errors import CommandError, UnreachableError, UsageError, error_document, report_as_json, wants_json
 from .execute import COMMANDS, GROUP_ALIASES, GROUPS, perform, valid_names
 from .output import Screen, remove_controls
@@ -75,8 +75,8 @@ class CliProgram:
 
     #: Select the service by the options. Raise CommandError.
     find: Callable[[ServiceOptions, Mapping[str, str]], ServiceClient]
-    #: All services that the options allow. Raise CommandError.
-    find_all: Callable[[ServiceOptions, Mapping[str, str]], Sequence[ServiceClient]]
+    #: Yield all services that the options allow; raise CommandError after those that can be found.
+    find_all: Callable[[ServiceOptions, Mapping[str, str]], Iterable[ServiceClient]]
     screen: Callable[[], Screen]
     environment: Mapping[str, str]
     #: Return the result of the last ended run on this machine of a service; empty name: of any.
@@ -303,9 +303,7 @@ def _callback(command: Command, program: CliProgram) -> Callable[..., int]:
 def _run(command: Command, program: CliProgram, options: ServiceOptions, params: dict[str, Any], as_json: bool) -> int:
     """Run a command of the table; return the exit code. Raise CommandError."""
     if command.fetch_all is not None:
-        answer = command.fetch_all(program.find_all(options, program.environment))
-        program.screen().show((json.dumps(answer, indent=2),) if as_json else command.show(answer, params))
-        return command.exit_code(answer)
+        return _run_on_all(command, command.fetch_all, program, options, params, as_json)
     try:
         service = program.find(options, program.environment)
     except UnreachableError:
@@ -315,6 +313,28 @@ def _run(command: Command, program: CliProgram, options: ServiceOptions, params:
         program.screen().show((json.dumps(ended, indent=2),) if as_json else command.show_ended(ended, params))
         return command.exit_code(ended)
     return perform(command, service, {**params, "name": options.name}, program.screen(), as_json=as_json)
+
+
+def _run_on_all(
+    command: Command, fetch: FetchAll, program: CliProgram, options: ServiceOptions, params: Params, as_json: bool
+) -> int:
+    """Ask all services, also if some of them cannot be found."""
+    services: list[ServiceClient] = []
+    problem = None
+    try:
+        for service in program.find_all(options, program.environment):
+            services.append(service)
+    except CommandError as error:
+        if not services:
+            raise
+        problem = error
+    answer = fetch(services)
+    document = answer if problem is None else {**answer, **error_document(problem)}
+    program.screen().show((json.dumps(document, indent=2),) if as_json else command.show(answer, params))
+    if problem is not None:
+        print_error(f"{program.prefix}{problem}")
+        return problem.exit_code
+    return command.exit_code(answer)
 
 
 def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:

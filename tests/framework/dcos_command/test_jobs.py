@@ -23,6 +23,7 @@ from dcos_command.update import _cancel, _show_cancel
 from simulation import send
 from simulation.world import play
 from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.cli.local_run.process import advertise
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.state import JournalEntry, Result, Verdict
 from tf_scheduler.model.task import Progress
@@ -100,6 +101,22 @@ def test_list_asks_marathon_for_the_services(api, capsys: pytest.CaptureFixture[
     assert [["dev/digits", "TRAINING", "25/100"], ["gone", "NO", "ANSWER"]] == [row.split()[:3] for row in rows]
     assert {"label": "DCOS_PACKAGE_NAME==tensorflow"} == asked[0]
     assert 3 == main(["list"], {"DCOS_URL": "http://127.0.0.1:1", "DCOS_DIR": "/nowhere"})
+
+
+@pytest.mark.usefixtures("training")
+def test_list_shows_this_machine_if_dcos_is_down(own, api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unreachable DC/OS is reported after the services that answer."""
+    monkeypatch.delenv("DCOS_TENSORFLOW_URL")
+    monkeypatch.setenv("DCOS_URL", "http://127.0.0.1:1")
+    assert 3 == own("list").code
+    with advertise("dev/digits") as publish:
+        publish(api.url)
+        listed, document = own("list"), own("list", "--json")
+
+    assert (3, ["dev/digits", "TRAINING"]) == (listed.code, listed.out.splitlines()[1].split()[:2])
+    assert "http://127.0.0.1:1" in listed.err
+    content = json.loads(document.out)
+    assert ("dev/digits", "unreachable") == (content["services"][0]["name"], content["error"]["code"])
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(Verdict.SUCCEEDED, 0), (Verdict.FAILED, 1), (Verdict.STOPPED, 4)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -58,17 +58,18 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
     return matches[0] if matches else _attached(name, local, environment)
 
 
-def all_services(options: ServiceOptions, environment: Mapping[str, str]) -> Sequence[ServiceClient]:
-    """Return the services of this machine and of DC/OS. Raises CommandError."""
+def all_services(options: ServiceOptions, environment: Mapping[str, str]) -> Iterator[ServiceClient]:
+    """Yield the services of this machine, then of DC/OS. Raises CommandError."""
     name = options.name.strip("/")
     if options.url or environment.get(URL_VARIABLE):
-        return [resolve_service(options, environment)]
-    local = [service for service in _local_services(environment) if name in ("", service.name)]
+        yield resolve_service(options, environment)
+        return
+    yield from (service for service in _local_services(environment) if name in ("", service.name))
     try:
         attached_cluster(environment)
     except CommandError:
-        return local
-    return [*local, *find_services(options, environment)]
+        return
+    yield from find_services(options, environment)
 
 
 def _on_dcos(name: str, cluster: ClusterConnection) -> ServiceClient:
