@@ -87,7 +87,7 @@ class FrameworkStatus:
     """A registered framework.
 
     `connected`: whether its scheduler is connected; if it stays away for `failover_timeout` seconds, the master ends
-    all its tasks. `used`: resources of its tasks.
+    all its tasks. `used`: resources of its tasks. `webui_url`: URL of its page; empty: none.
     """
 
     framework_id: str
@@ -95,6 +95,7 @@ class FrameworkStatus:
     connected: bool
     failover_timeout: float
     used: Mapping[str, float | str]
+    webui_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ def _framework(content: Mapping[str, Any]) -> FrameworkStatus:
         connected=content["connected"],
         failover_timeout=float(info.get("failover_timeout", 0)),
         used=_total(content.get("allocated_resources", ())),
+        webui_url=info.get("webui_url", ""),
     )
 
 

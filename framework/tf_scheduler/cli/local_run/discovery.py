@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
+from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, api_path, client_at, with_token
 from dcos_command.errors import CommandError, RefusedError, UnreachableError, UsageError
 from dcos_command.main import DEFAULT_SERVICE, CliProgram, find_services
 from dcos_command.transport import ClusterConnection, attached_cluster
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId
+from mesos_local.master_api import read_status
+from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, state_home
 from tf_scheduler.cli.common.output import screen
 from tf_scheduler.errors import JobError
@@ -52,6 +56,7 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
         return _on_dcos(name, attached_cluster(environment))
     local = list(_local_services(environment))
     matches = [service for service in local if name in ("", service.name)]
+    matches = matches or [service for service in _unadvertised(local, environment) if name in ("", service.name)]
     if len(matches) > 1:
         names = ", ".join(service.name for service in matches)
         raise UsageError(f"several services run on this machine: {names}; choose one with --name, or --url")
@@ -64,7 +69,9 @@ def all_services(options: ServiceOptions, environment: Mapping[str, str]) -> Ite
     if options.url or environment.get(URL_VARIABLE):
         yield resolve_service(options, environment)
         return
-    yield from (service for service in _local_services(environment) if name in ("", service.name))
+    local = list(_local_services(environment))
+    local += _unadvertised(local, environment)
+    yield from (service for service in local if name in ("", service.name))
     try:
         attached_cluster(environment)
     except CommandError:
@@ -95,6 +102,30 @@ def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
         if note.folder:
             service = replace(service, installation=LocalInstallation(InstalledService.at(Path(note.folder))))
         yield service
+
+
+def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, str]) -> Iterator[ServiceClient]:
+    """Yield other schedulers on the cluster of `local up`, such as of `scheduler run`."""
+    names = {service.name for service in local}
+    try:
+        record = read_record(state_home() / "local")
+        master = record.nodes["master"] if record else None
+        frameworks = read_status(master.address).frameworks if master and master.alive() else ()
+    except MesosLocalError:  # a damaged record, or no answer
+        return
+    for framework in frameworks:
+        if framework.connected and framework.webui_url and framework.name not in names:
+            with suppress(CommandError):  # another program
+                service = replace(client_at(framework.webui_url, "", environment, PROGRAM), name=framework.name)
+                yield from [service] if _is_scheduler(service) else ()
+
+
+def _is_scheduler(service: ServiceClient) -> bool:
+    """Whether a scheduler answers, or refuses to without its token."""
+    try:
+        return "tasks" in service.get(api_path("tf", "overview"))
+    except RefusedError as error:
+        return error.kind == "unauthorized"
 
 
 def background_run(pid: int, environment: Mapping[str, str]) -> tuple[ServiceClient, RunFolder] | None:

@@ -19,6 +19,9 @@ import pytest
 
 from jobs import PATIENCE, options, wait_for
 from kit.browser import service_at
+from kit.commands import SchedulerCommand
+from kit.waiting import wait_until
+from mesos_local import master_api
 
 #: Writes to both outputs, and waits to be killed.
 PROGRAM = (
@@ -210,6 +213,25 @@ def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -
 
     assert 4 == run("wait", "small")[0]
     assert (0, "small has already ended: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
+
+
+@pytest.mark.mesos
+def test_scheduler_run_by_hand_is_found_by_its_master(asked, home, local_cluster, tmp_path: Path) -> None:
+    """It is not advertised, but the master of `local up` knows its address."""
+    state = Path(home["XDG_STATE_HOME"]) / "dcos-tensorflow"
+    state.mkdir(parents=True)
+    (state / "local").symlink_to(local_cluster.directory)
+    master = local_cluster.master.address
+    scheduler = SchedulerCommand(tmp_path / "options.json", master, service={"name": "by/hand"})
+    try:
+        scheduler.start(stderr=subprocess.DEVNULL)
+        wait_until(lambda: any(each.name == "by/hand" for each in local_cluster.state().frameworks))
+        assert "by/hand" == asked("list").splitlines()[1].split()[0]
+        assert asked("status").startswith("by/hand  ")
+    finally:
+        scheduler.stop()
+        for framework in local_cluster.state().frameworks:
+            master_api.teardown(master, framework.framework_id)
 
 
 @pytest.mark.mesos
