@@ -146,7 +146,7 @@ def read_document(file: str, label: str = "") -> Any:
     try:
         document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
-        raise CommandError(f"{name}: cannot be read: {error.strerror}") from error
+        raise CommandError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{name}: invalid UTF-8 at byte {error.start}") from error
     except RecursionError as error:

@@ -276,7 +276,7 @@ def _read(path: Path) -> bytes:
             raise MesosLocalError(f"agents file {path}: too large; maximum: {_MAX_FILE_SIZE >> 20} MB")
         return path.read_bytes()
     except OSError as error:
-        raise MesosLocalError(f"agents file {path}: cannot be read: {os_error_text(error, path)}") from error
+        raise MesosLocalError(f"{path}: {os_error_text(error, path)}") from error
 
 
 def _parse(data: bytes, path: Path) -> object:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dcos_command.main import main
 from tf_scheduler.cli.common.options_file import check_options, load_options
 from tf_scheduler.errors import OptionsError
 
@@ -113,23 +114,43 @@ def test_torchrun_of_separate_models_is_noticed(
         "doctor --options FILE",
         "package render --options FILE",
         "scheduler run --options FILE",
+        "try FILE",
+        "options init independent FILE",
+        "convert tony.xml --local --program FILE",
+        "package validate --sources FOLDER",
+        "package render --digests FILE",
+        "local run FILE --agents FILE",
+        "local up --agents FILE",
+        "local status --dir FOLDER",
+        "state import state.db FILE",
+        "update start --options FILE",
     ],
 )
-def test_unreadable_file_is_an_error_not_wrong_usage(invoke, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
-    """The same for each command: exit code 1 and one line."""
-    file = Path("/tmp/unreadable.json")
-    access, read, is_file, exists = os.access, Path.read_bytes, Path.is_file, os.path.exists
+def test_unreadable_file_is_an_error_not_wrong_usage(
+    invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str
+) -> None:
+    """The same for each command: exit code 1 and one line. Root can read each file."""
+    monkeypatch.setenv("DCOS_TENSORFLOW_URL", "https://dcos.example/service/mnist")
+    path = tmp_path / "unreadable"
+    path.mkdir() if "FOLDER" in words else path.touch()
+    access, open_file = os.access, Path.open
 
-    def refuse(path):
-        if path == file:
-            raise PermissionError(13, "Permission denied", str(path))
-        return read(path)
+    def refuse(self, *mode, **more):
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return open_file(self, *mode, **more)
 
-    monkeypatch.setattr(os, "access", lambda path, *mode, **more: path != str(file) and access(path, *mode, **more))
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    monkeypatch.setattr(Path, "is_file", lambda path: path == file or is_file(path))
-    monkeypatch.setattr(os.path, "exists", lambda path: str(path) == str(file) or exists(path))
+    monkeypatch.setattr(os, "access", lambda file, *mode, **more: Path(file) != path and access(file, *mode, **more))
+    monkeypatch.setattr(Path, "open", refuse)
 
-    code, out, err = invoke(*words.replace("FILE", str(file)).split())
+    code, out, err = invoke(*words.replace("FILE", str(path)).replace("FOLDER", str(path)).split())
 
-    assert (1, f"{file}: Permission denied") == (code, (out + err).splitlines()[-1])
+    assert (1, f"{path}: Permission denied") == (code, (out + err).splitlines()[-1])
+
+
+def test_submit_to_dcos_names_an_unreadable_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As other commands do; no request is sent."""
+    file = tmp_path / "missing.json"
+    code = main(["submit", str(file)], {"DCOS_URL": "http://127.0.0.1:1", "DCOS_DIR": "/nowhere"})
+
+    assert (1, f"dcos tensorflow: {file}: No such file or directory\n") == (code, capsys.readouterr().err)

@@ -244,7 +244,7 @@ def test_rollback_restores_the_previewed_options():
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, ": cannot be read: No such file"),
+        (None, ": No such file"),
         (b"\xff\xfe{}", ": invalid UTF-8 at byte 0"),
         (b'{"a":', ": invalid JSON: "),
         (b"[" * 200_000, ": nested too deeply"),
@@ -259,7 +259,7 @@ def test_invalid_options_file_is_named(own, tmp_path, content, words):
     refused = own("update", "start", "--replace", "--options", str(file))
 
     assert 1 == refused.code
-    assert refused.err.startswith(f"--options {file}")
+    assert str(file) in refused.err
     assert words in refused.err
     assert 1 == len(refused.err.splitlines())
 

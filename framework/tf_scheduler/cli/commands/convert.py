@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from tf_scheduler.cli.common.folders import UserPath
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
@@ -44,9 +45,7 @@ _HOROVOD = (
 @click.option("--command", default="", help="Command for containers that have no command.")
 @click.option("--strategy", type=click.Choice([one.value for one in Strategy]), help="Default: derived from jobs.")
 @click.option("--local", is_flag=True, help="Fit the options to this machine. Default of -o: options.json.")
-@click.option(
-    "--program", type=click.Path(exists=True, path_type=Path), help="With --local: program, its folder or archive."
-)
+@click.option("--program", type=UserPath(exists=True), help="With --local: program, its folder or archive.")
 @click.option("--python", default="", metavar="PYTHON", help="With --local: such as runtime:NAME. Default: derived.")
 @json_option
 def convert(
@@ -131,7 +130,7 @@ class _Local:
             _warn(problem.warnings if problem else result.warnings if result else ())
             raise JobError(f"{self.source}: {what}; pass its file, folder or archive with --program PATH")
         click.echo(what, err=True)
-        self.program = click.prompt("program", type=click.Path(exists=True, path_type=Path), err=True)
+        self.program = click.prompt("program", type=UserPath(exists=True), err=True)
         return self._try()
 
     def _try(self) -> Conversion:

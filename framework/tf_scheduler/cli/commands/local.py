@@ -22,7 +22,7 @@ from mesos_local.host.process import is_free
 from mesos_local.libmesos.download import check_platform
 from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, MasterUnavailableError
 from mesos_local.record import read_record
-from tf_scheduler.cli.common.folders import state_home
+from tf_scheduler.cli.common.folders import UserPath, state_home
 from tf_scheduler.cli.common.groups import LazyGroup, examples
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
 from tf_scheduler.cli.common.signals import handle_signals
@@ -55,7 +55,7 @@ def _leave(number: signal.Signals) -> None:
 directory_option = click.option(
     "--dir",
     "directory",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=UserPath(file_okay=False),
     default=lambda: state_home() / "local",
     show_default="$XDG_STATE_HOME/dcos-tensorflow/local",
     help="Folder of the cluster's logs and sandboxes.",

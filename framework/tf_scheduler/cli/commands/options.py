@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dcos_command.main import Group, IntRange
-from tf_scheduler.cli.common.folders import read_bytes
+from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     has_keras_3,
@@ -52,7 +52,7 @@ from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 
 file_type = click.Path(allow_dash=True, readable=False, path_type=Path)
 output_option = click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output."
+    "-o", "--output", type=UserPath(dir_okay=False), help="File to write. Default: standard output."
 )
 force_option = click.option("--force", is_flag=True, help="Replace an existing file.")
 #: For output that is always JSON, so that --json is accepted by every command.
@@ -153,12 +153,12 @@ def schema(template: bool) -> None:
     "options init multi_worker_mirrored train.py", "options init ParameterServerStrategy --workers 4 -o mnist.json"
 )
 @click.argument("strategy", default="")
-@click.argument("program", type=click.Path(dir_okay=False, path_type=Path), default="train.py")
+@click.argument("program", type=UserPath(dir_okay=False), default="train.py")
 @click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=UserPath(dir_okay=False),
     default="options.json",
     show_default=True,
     help="File to write.",

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from dcos_command.main import Group
-from tf_scheduler.cli.common.folders import read_bytes
+from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.load import parse
@@ -24,7 +24,7 @@ from tf_scheduler.zipapp_builder import build_bundle
 
 sources_option = click.option(
     "--sources",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=UserPath(file_okay=False),
     default=PACKAGE_FOLDER,
     show_default="package/ of the checkout, or of the wheel",
     help="Folder of package.json and the other sources.",
@@ -86,7 +86,7 @@ def validate(sources: Path, as_json: bool) -> None:
 @click.option("--app-id", metavar="ID", help="Id of the app, as in `dcos package install --app-id`.")
 @click.option(
     "--digests",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=UserPath(dir_okay=False),
     metavar="FILE",
     help="SHA256SUMS of the artefacts, which the app then checks.",
 )
@@ -107,7 +107,7 @@ def render(options: Path | None, app_id: str | None, digests: Path | None, sourc
 @examples("package build --out out --artefacts-url https://files.example.com")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=UserPath(file_okay=False),
     required=True,
     help="Folder to write the repository and artefacts/ to.",
 )
@@ -155,7 +155,7 @@ def executor() -> None:
 @examples("executor build --output executor.pyz")
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=UserPath(dir_okay=False),
     help="File to write. Default: a file in the cache folder.",
 )
 def executor_build(output: Path | None) -> None:

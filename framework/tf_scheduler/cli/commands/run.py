@@ -23,7 +23,7 @@ from dcos_command.tasks import with_settings
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
-from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.common.folders import RunFolder, UserPath
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, check_options, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, output_redactor, say
@@ -282,7 +282,7 @@ def _value(text: str) -> Value:
 @click.option("--enforce-memory", is_flag=True, help="End tasks that use more memory than their mem.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the log of the scheduler, instead of drawing.")
 @click.option("--follow", "followed", metavar="TASK", default="", help="Also print output: of TASK, `leader` or `all`.")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
+@click.option("--report", "page", type=UserPath(dir_okay=False), help="Write an HTML report to FILE.")
 @click.option("--note", default="", metavar="TEXT", help="A note for the history, such as 'lr 0.1'.")
 @click.option(
     "--every",
@@ -437,7 +437,7 @@ def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
 
 @click.command("try")
 @examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
-@click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("program", type=UserPath(exists=True, dir_okay=False))
 @click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
 @click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
 @click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")

@@ -18,7 +18,7 @@ import click
 from dcos_command.main import Group, add_group_commands
 from dcos_command.output import Table
 from tf_scheduler import __version__
-from tf_scheduler.cli.common.folders import write_private
+from tf_scheduler.cli.common.folders import UserPath, write_private
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import SERVICE_PROGRAM
@@ -72,7 +72,7 @@ def show(address: str, service: str, as_json: bool) -> None:
 @service_option
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    type=UserPath(dir_okay=False, allow_dash=True),
     default=_STDIO,
     show_default="standard output",
     help="File to write, readable by its owner only.",
@@ -137,7 +137,9 @@ def _read(file: Path) -> Backup:
     try:
         text = sys.stdin.read() if file == _STDIO else file.read_text(encoding="utf-8")
         backup = decode(text)
-    except (OSError, UnicodeDecodeError, BackupError) as error:
+    except OSError as error:
+        raise JobError(f"{file}: {error.strerror}") from error
+    except (UnicodeDecodeError, BackupError) as error:
         raise JobError(f"{file}: cannot be read: {error}") from error
     changes(backup.values, str(file))
     return backup

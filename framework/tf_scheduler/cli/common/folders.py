@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -15,6 +16,9 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
+
+import click
 
 from tf_scheduler.errors import OptionsError, Problem
 
@@ -52,6 +56,20 @@ def short_path(path: str) -> str:
     """Return a path below the home folder of this user with `~`."""
     home = f"{Path.home()}{os.sep}"
     return f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+
+
+class UserPath(click.Path):
+    """Type of a parameter: a path; one without permission is not wrong usage."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(readable=False, path_type=Path, **settings)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises OptionsError if it exists, but cannot be read."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.exists() and not os.access(path, os.R_OK):
+            raise OptionsError(f"{path}: {os.strerror(errno.EACCES)}")
+        return path
 
 
 def write_private(path: Path, text: str) -> None:
