@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from difflib import get_close_matches
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from . import logs, plans, service, tasks, update
 from .client import ServiceClient, api_path
@@ -28,6 +28,16 @@ GROUPS: Mapping[str, str] = {
     "debug config": "Same as `config`.",
     "debug pod": "Same as `pod`.",
     "debug state": "Same as `state`.",
+}
+#: Group -> examples of its help.
+GROUP_EXAMPLES: Mapping[str, Sequence[str]] = {
+    "plan": ("plan status", "plan pause deploy worker"),
+    "pod": ("pod status worker-0", "pod restart worker-0"),
+    "config": ("config list", "config show ID"),
+    "state": ("state properties", "state property worker-0:task-status"),
+    "secrets": ("secrets refresh",),
+    "update": ("update start --options options.json", "update rollback"),
+    "debug": ("debug offers", "debug reservations"),
 }
 #: Alternative names of groups: those of the DC/OS SDK.
 GROUP_ALIASES: Mapping[str, str] = {"plans": "plan", "pods": "pod"}

@@ -18,7 +18,7 @@ from . import JSON_VARIABLE, __version__
 from .client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, installed_names, with_token
 from .command import Command, CommandOption, FetchAll, Params
 from .errors import CommandError, UnreachableError, UsageError, error_document, report_as_json, wants_json
-from .execute import COMMANDS, GROUP_ALIASES, GROUPS, perform, valid_names
+from .execute import COMMANDS, GROUP_ALIASES, GROUP_EXAMPLES, GROUPS, perform, valid_names
 from .output import Screen, remove_controls
 from .transport import attached_cluster
 
@@ -165,7 +165,7 @@ def add_commands(root: click.Group, program: CliProgram, without: Collection[str
     """Add all commands to `root`, except those of the groups in `without`."""
     for words, command, hidden in _spellings():
         if words[0] not in without:
-            _group(root, words[:-1]).add_command(_build(command, words[-1], program, hidden=hidden))
+            _group(root, words[:-1], program).add_command(_build(command, words[-1], program, hidden=hidden))
     for alias, name in GROUP_ALIASES.items():
         original = root.commands[name]
         assert isinstance(original, click.Group), "only groups have such aliases"
@@ -186,6 +186,16 @@ def _show_help(words: Sequence[str]) -> None:
     click.echo(shown.get_help())
 
 
+def root_help(summary: str, name: str, *lines: str) -> str:
+    """Help of a root: its summary, the exit codes, and examples."""
+    return f"{summary}\n\n{EXIT_CODES}\n\n{example_block(name, lines)}"
+
+
+def example_block(name: str, lines: Sequence[str]) -> str:
+    """Examples of a help text; each line follows the name of the program."""
+    return "\n".join(["\b", "Examples:", *(f"  {name} {line}" for line in lines)]) if lines else ""
+
+
 def add_group_commands(group: click.Group, program: CliProgram) -> None:
     """Add the commands of the table that belong to this group."""
     for words, command, hidden in _spellings():
@@ -200,13 +210,15 @@ def _spellings() -> Iterator[tuple[tuple[str, ...], Command, bool]]:
             yield words, command, number > 0
 
 
-def _group(root: click.Group, words: tuple[str, ...]) -> click.Group:
+def _group(root: click.Group, words: tuple[str, ...], program: CliProgram) -> click.Group:
     if not words:
         return root
-    above = _group(root, words[:-1])
+    above = _group(root, words[:-1], program)
     group = above.commands.get(words[-1])
     if group is None:
-        group = Group(words[-1], help=GROUPS[" ".join(words)], hidden=len(words) > 1)
+        lines = GROUP_EXAMPLES.get(" ".join(words), ())
+        text = f"{GROUPS[' '.join(words)]}\n\n{example_block(program.name, lines)}"
+        group = Group(words[-1], help=text, hidden=len(words) > 1)
         above.add_command(group)
     assert isinstance(group, click.Group), f"{words} is a group"
     return group
@@ -231,7 +243,7 @@ def _build(command: Command, name: str, program: CliProgram, *, hidden: bool) ->
     text = [command.help, *(["\n".join(["\b", *arguments])] if arguments else [])]
     text += [f"Also: {', '.join(aliases)}."] if aliases else []
     text += [f"Exit code: {command.exit_codes}."] if command.exit_codes else []
-    text.append("\n".join(["\b", "Examples:", *(f"  {program.name} {line}" for line in command.example_lines())]))
+    text.append(example_block(program.name, command.example_lines()))
     settings: dict[str, Any] = {"help": "\n\n".join(text), "callback": _callback(command, program), "hidden": hidden}
     return click.Command(name, params=[*parameters, *common_options()], **settings)
 
@@ -423,7 +435,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
 
 def root_group(program: CliProgram) -> Group:
     """The root command of `dcos tensorflow`."""
-    help_text = f"{INFO}\n\n{EXIT_CODES}"
+    help_text = root_help(INFO, program.name, "submit options.json", "--name=mnist status", "list")
     root = Group("tensorflow", help=help_text, params=[*root_options()], context_settings=dict(CONTEXT_SETTINGS))
     root.params.append(_printing("--version", __version__, "Print the version."))
     add_commands(root, program)

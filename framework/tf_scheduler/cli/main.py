@@ -9,7 +9,7 @@ from typing import TextIO
 
 import click
 
-from dcos_command.main import CONTEXT_SETTINGS, EXIT_CODES, add_commands, print_error, root_options, run_command
+from dcos_command.main import CONTEXT_SETTINGS, add_commands, print_error, root_help, root_options, run_command
 from tf_scheduler import __version__
 
 from .common.groups import LazyGroup
@@ -26,7 +26,9 @@ def cli() -> None:
     """Distributed TensorFlow on Mesos and DC/OS."""
 
 
-cli.help = f"{cli.help}\n\n{EXIT_CODES}"
+cli.help = root_help(
+    str(cli.help), "dcos-tensorflow", "try train.py --workers 2", "submit options.json", "status", "logs worker-0 -f"
+)
 cli.params += root_options()
 add_commands(cli, SERVICE_PROGRAM, without=LAZY_COMMANDS)
 

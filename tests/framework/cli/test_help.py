@@ -79,13 +79,22 @@ def test_root_help_has_each_command_in_one_section() -> None:
 
 @pytest.mark.parametrize("command", [command for _, command in LOCAL], ids=[" ".join(words) for words, _ in LOCAL])
 def test_help_is_short_and_has_examples(command) -> None:
-    """The first line has up to 60 characters; groups need no examples."""
+    """The first line has up to 60 characters."""
     text = inspect.cleandoc(command.help or "")
     assert len(text.splitlines()[0]) <= 60
-    assert isinstance(command, click.Group) or "Examples:" in text
+    assert "Examples:" in text
 
 
 GROUPS = [(words, command) for words, command in [(("root",), cli), *COMMANDS] if isinstance(command, click.Group)]
+
+
+@pytest.mark.parametrize("root", [cli, root_group(SERVICE_PROGRAM)], ids=["dcos-tensorflow", "dcos tensorflow"])
+def test_help_of_groups_has_examples(root: click.Group) -> None:
+    """Also of those from the table, and of the root."""
+    groups = [command for _, command in [((), root), *commands(root)] if isinstance(command, click.Group)]
+
+    assert len(groups) >= 8
+    assert [] == [group.name for group in groups if "Examples:\n  dcos" not in inspect.cleandoc(group.help)]
 
 
 @pytest.mark.parametrize("group", [group for _, group in GROUPS], ids=[" ".join(words) for words, _ in GROUPS])

@@ -72,6 +72,7 @@ settings_option = click.option(
 
 
 @click.group(cls=LazyGroup, later=_LAZY_COMMANDS)
+@examples("local run options.json", "local up", "local status")
 @click.pass_context
 def local(context: click.Context) -> None:
     """Run jobs and services on a real Mesos on this machine."""

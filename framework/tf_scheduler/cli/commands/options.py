@@ -69,6 +69,7 @@ COMMON_OPTIONS = (
 
 
 @click.group(cls=Group)
+@examples("options init multi_worker_mirrored train.py", "options validate options.json")
 def options() -> None:
     """Check, complete, compare and explain options files.
 

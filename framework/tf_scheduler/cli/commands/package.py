@@ -54,6 +54,7 @@ url_option = click.option(
 
 
 @click.group(cls=Group)
+@examples("package validate", "package build --out out --artefacts-url https://files.example.com")
 def package() -> None:
     """Validate, render and build the DC/OS package."""
 
@@ -147,6 +148,7 @@ def generate(sources: Path) -> None:
 
 
 @click.group(cls=Group)
+@examples("executor build --output executor.pyz")
 def executor() -> None:
     """Build the executor, which runs on the agents."""
 

@@ -14,6 +14,7 @@ from tf_scheduler.runtimes.catalogue import RuntimeRequest
 
 
 @click.group(cls=Group)
+@examples("runtime create tf221 --tensorflow 2.21", "runtime list")
 def runtime() -> None:
     """Manage Python environments with one TensorFlow each.
 

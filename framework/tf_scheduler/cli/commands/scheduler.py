@@ -37,7 +37,13 @@ _HEALTH_TIMEOUT = 10.0  # seconds
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tensorflow-scheduler")
 def scheduler() -> None:
-    """Run the scheduler, as Marathon does."""
+    """Run the scheduler, as Marathon does.
+
+    \b
+    Examples:
+      dcos-tensorflow scheduler run --options options.json
+      dcos-tensorflow scheduler health --port 8080
+    """
 
 
 @scheduler.command()

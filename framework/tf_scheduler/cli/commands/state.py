@@ -39,6 +39,7 @@ service_option = click.option(
 
 
 @click.group(cls=Group)
+@examples("state show zk://master.mesos:2181 --service mnist", "state properties")
 def state() -> None:
     """Show, export and import the state of a scheduler.
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dcos_command.main import Group
+from dcos_command.main import Group, example_block
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -36,8 +36,8 @@ def examples(*lines: str) -> Callable[[_Command], _Command]:
     """Add examples to a command's long help; each line follows `dcos-tensorflow`."""
 
     def decorate(function: _Command) -> _Command:
-        block = "\n".join(f"  dcos-tensorflow {line}" for line in lines)
-        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n\b\nExamples:\n{block}"
+        block = example_block("dcos-tensorflow", lines)
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{block}"
         return function
 
     return decorate
