@@ -30,6 +30,7 @@ from .installed import InstalledService, LocalInstallation
 from .process import advertisements
 
 PROGRAM = "dcos-tensorflow"
+_ENDED = "\nThe last run has ended: dcos-tensorflow logs --run last, or: result, or: history show last"
 _NO_SERVICE = """\
 no service is known: none runs on this machine, and no DC/OS cluster is attached.
 Start one:             dcos-tensorflow local run OPTIONS.json, or: local install --options OPTIONS.json
@@ -88,7 +89,7 @@ def _attached(name: str, local: list[ServiceClient], environment: Mapping[str, s
         return _on_dcos(name, attached_cluster(environment))
     except CommandError:
         if not local:
-            raise UnreachableError(_NO_SERVICE) from None
+            raise UnreachableError(_NO_SERVICE + (_ENDED if last_result(name) else "")) from None
     names = ", ".join(service.name for service in local)
     raise UnreachableError(f"no service {name} runs on this machine; running: {names}")
 

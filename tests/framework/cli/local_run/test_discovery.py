@@ -115,6 +115,19 @@ def test_missing_service_is_reported_with_hints() -> None:
         resolve_service(ServiceOptions(), NOWHERE)
 
 
+def test_ended_run_is_named_if_no_service_runs(tmp_path: Path) -> None:
+    """Its output is stored; `logs` alone cannot find it."""
+    folder = tmp_path / "dcos-tensorflow" / "runs" / "mnist-1"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text('{"service": "mnist", "state": "failed", "reason": "x"}')
+
+    with pytest.raises(UnreachableError, match="logs --run last"):
+        resolve_service(ServiceOptions(), NOWHERE)
+    with pytest.raises(UnreachableError) as caught:
+        resolve_service(ServiceOptions(name="other"), NOWHERE)
+    assert "logs --run last" not in str(caught.value)
+
+
 def test_url_without_scheme_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match="must begin with http"):
         resolve_service(ServiceOptions(url="10.0.0.1:8080"), NOWHERE)
