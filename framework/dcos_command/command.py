@@ -9,7 +9,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path
 from .errors import CommandError
@@ -54,6 +54,8 @@ class CommandOption:
     #: Bounds of a number; `maximum` None: unbounded.
     minimum: int = 1
     maximum: int | None = None
+    #: Whether `dcos tensorflow`, which has no local runs, refuses it and does not show it.
+    local: bool = False
 
     @property
     def key(self) -> str:
@@ -82,6 +84,8 @@ class Command:
     show_last: Show | None = None
     #: Exit code after an answer.
     exit_code: Callable[[Any], int] = lambda _answer: 0
+    #: Paragraph of the help.
+    details: str = ""
     #: Text of the help about exit codes that the root's help does not describe.
     exit_codes: str = ""
     #: If no service runs, shows the stored result of the last local run.
@@ -112,7 +116,6 @@ class Command:
 
 #: Same as the option `--name`.
 SERVICE = CommandArgument("service", required=False, help="Name of the service.", example="mnist")
-FOLLOW = CommandOption("follow", "Keep printing new output.", "flag", short="f")
 
 
 def get(path: str, **query: str) -> Fetch:
@@ -156,3 +159,39 @@ def read_document(file: str, label: str = "") -> Any:
     if not isinstance(document, dict):
         raise CommandError(f"{name}: must be a JSON object")
     return document
+
+
+def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Apply each SECTION.OPTION=VALUE; return the options, and (setting, problem).
+
+    VALUE is JSON, else a text. A path may name an environment variable: service.environment.LR=0.1.
+    """
+    changed, wrong = json.loads(json.dumps(document)), []
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        *sections, name = path.split(".")
+        if not (equals and sections and name and all(sections)):
+            wrong.append((f"--set {setting}", "expected SECTION.OPTION=VALUE, such as worker.count=4"))
+            continue
+        level = changed
+        for section in sections:
+            below = level.setdefault(section, {})
+            if section == _ENVIRONMENT and isinstance(below, list):  # the form of Cosmos
+                below = level[section] = {entry["name"]: entry["value"] for entry in below}
+            if not isinstance(below, dict):
+                wrong.append((f"--set {setting}", f"`{section}` is not an object in the options file"))
+                break
+            level = below
+        else:
+            level[name] = text if sections[-1] == _ENVIRONMENT else _json_or_text(text)
+    return changed, wrong
+
+
+_ENVIRONMENT = "environment"
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

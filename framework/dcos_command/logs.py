@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path
-from .command import FOLLOW, Command, CommandArgument, CommandOption, Params
+from .command import Command, CommandArgument, CommandOption, Params
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Raw, Renderable, Screen, Table, Word, dim, local_time, remove_controls
 from .transport import ServerSentEvent
@@ -396,12 +396,12 @@ COMMANDS = (
         _show_log,
         (_TASKS,),
         (
-            FOLLOW,
+            CommandOption("follow", "Print new output until the tasks have ended.", "flag", short="f"),
             CommandOption(
                 "tail", "Show the last N lines of each task.", "number", "n", "N", minimum=0, maximum=_MAX_TAIL
             ),
             CommandOption("since", "Show output of this time, such as 30s, 10m, 2h.", metavar="TIME"),
-            CommandOption("run", "Show output of a past local run: an id, or `last`.", metavar="RUN"),
+            CommandOption("run", "Show output of a past local run: an id, or `last`.", metavar="RUN", local=True),
             CommandOption("stderr", "Show standard error instead of standard output.", "flag"),
             CommandOption("file", "Show this file of the task's working directory.", metavar="NAME"),
         ),
@@ -417,7 +417,7 @@ COMMANDS = (
         _show_events,
         (),
         (
-            FOLLOW,
+            CommandOption("follow", "Print new events until Ctrl-C.", "flag", short="f"),
             CommandOption("task", "Show events of TASK only.", short="t", kind="task", metavar="TASK"),
             CommandOption(
                 "limit",

@@ -240,17 +240,24 @@ def _build(command: Command, name: str, program: CliProgram, *, hidden: bool) ->
     aliases = [] if hidden else [" ".join(words) for words in command.spellings[1:]]
     width = max((len(each.name) for each in command.arguments), default=0)
     arguments = [f"{each.name.upper():<{width}}  {each.help}" for each in command.arguments if each.help]
-    text = [command.help, *(["\n".join(["\b", *arguments])] if arguments else [])]
-    text += [f"Also: {', '.join(aliases)}."] if aliases else []
-    text += [f"Exit code: {command.exit_codes}."] if command.exit_codes else []
-    text.append(example_block(program.name, command.example_lines()))
-    settings: dict[str, Any] = {"help": "\n\n".join(text), "callback": _callback(command, program), "hidden": hidden}
+    text = [command.help, command.details, "\n".join(["\b", *arguments]) if arguments else ""]
+    text.append(f"Also: {', '.join(aliases)}." if aliases else "")
+    text.append(f"Exit code: {command.exit_codes}." if command.exit_codes else "")
+    hidden_options = [f"--{option.name}" for option in command.options if option.local and program.sdk_json]
+    lines = [line for line in command.example_lines() if not any(name in line.split() for name in hidden_options)]
+    text.append(example_block(program.name, lines))
+    settings: dict[str, Any] = {
+        "help": "\n\n".join(filter(None, text)),
+        "callback": _callback(command, program),
+        "hidden": hidden,
+    }
     return click.Command(name, params=[*parameters, *common_options()], **settings)
 
 
 def _option(option: CommandOption, program: CliProgram) -> click.Option:
     flags = [f"--{option.name}", *([f"-{option.short}"] if option.short else []), option.key]
-    settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None}
+    hidden = option.local and program.sdk_json
+    settings: dict[str, Any] = {"help": option.help, "metavar": option.metavar or None, "hidden": hidden}
     if option.type == "number":
         settings.update(type=IntRange(option.minimum, option.maximum), show_default=True, default=option.default)
     if option.choices:

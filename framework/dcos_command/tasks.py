@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from getpass import getuser
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
-from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get, read_document
+from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get, read_document, with_settings
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 from .service import format_duration, format_number, result_code, show_result, training_text
@@ -154,42 +154,6 @@ def _open_page(answer: Mapping[str, Any], params: Params) -> Renderable:
 # --- submit
 
 _POLL_SECONDS, _LINE_SECONDS = 0.5, 10.0
-
-
-def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Apply each SECTION.OPTION=VALUE; return the options, and (setting, problem).
-
-    VALUE is JSON, else a text. A path may name an environment variable: service.environment.LR=0.1.
-    """
-    changed, wrong = json.loads(json.dumps(document)), []
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        *sections, name = path.split(".")
-        if not (equals and sections and name and all(sections)):
-            wrong.append((f"--set {setting}", "expected SECTION.OPTION=VALUE, such as worker.count=4"))
-            continue
-        level = changed
-        for section in sections:
-            below = level.setdefault(section, {})
-            if section == _ENVIRONMENT and isinstance(below, list):  # the form of Cosmos
-                below = level[section] = {entry["name"]: entry["value"] for entry in below}
-            if not isinstance(below, dict):
-                wrong.append((f"--set {setting}", f"`{section}` is not an object in the options file"))
-                break
-            level = below
-        else:
-            level[name] = text if sections[-1] == _ENVIRONMENT else _json_or_text(text)
-    return changed, wrong
-
-
-_ENVIRONMENT = "environment"
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _submit(service: ServiceClient, params: Params) -> Any:
@@ -453,6 +417,8 @@ SUBMIT = Command(
         CommandOption("set", "Change an option, such as worker.count=4.", "texts", metavar="PATH=VALUE"),
     ),
     exit_code=lambda answer: result_code(answer) if "verdict" in answer else 0,
+    details="FILE is an options file. The job runs on the DC/OS of --url or of `dcos cluster setup`. With --detach, "
+    "the command prints name and page of the job, which continues. Ctrl-C ends the command, not the job.",
     exit_codes="0 succeeded, or submitted with --detach; 1 failed or refused, 4 stopped",
     examples=("options.json", "options.json --detach --set worker.count=4"),
 )

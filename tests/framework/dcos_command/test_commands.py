@@ -516,6 +516,7 @@ def test_dcos_command_has_no_runs(dcos) -> None:
 
     assert 2 == refused.code
     assert "only dcos-tensorflow" in refused.err
+    assert "--run" not in dcos("logs", "--help").out
 
 
 def test_followed_log_ends_with_the_task(ask, api) -> None:

@@ -17,10 +17,11 @@ from typing import Any, TextIO
 import click
 
 from dcos_command.client import PACKAGE, URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
+from dcos_command.command import with_settings
 from dcos_command.errors import CommandError, report_as_json
 from dcos_command.execute import perform
 from dcos_command.main import DEFAULT_SERVICE, IntRange, common_options, service_options
-from dcos_command.tasks import SUBMIT, page_of, with_settings
+from dcos_command.tasks import SUBMIT, page_of
 from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__

@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
+from dcos_command.command import with_settings
 from dcos_command.main import FloatRange, IntRange
 from dcos_command.service import EXIT_CODES
-from dcos_command.tasks import with_settings
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 import click
 
-from dcos_command.tasks import with_settings
+from dcos_command.command import with_settings
 from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_bytes, read_only_copy
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
