@@ -142,12 +142,16 @@ def _tunnel(url: str, environment: Mapping[str, str]) -> str:
 def _open_page(answer: Mapping[str, Any], params: Params) -> Renderable:
     """Show the address, and open it where a window can appear."""
     graphical = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
-    if answer["ssh"]:
-        yield f"on your own machine, run: {answer['ssh']}"
+    tunnel = f"on your own machine, run: {answer['ssh']}"
+    if params.get("print"):
+        yield answer["page"]
+        Screen(sys.stderr).show((tunnel,) if answer["ssh"] else ())
+    elif answer["ssh"]:
+        yield tunnel
         yield f"and open: {answer['page']}"
     else:
         yield f"page: {answer['page']}"
-        if graphical and not params.get("print") and not webbrowser.open(answer["page"]):
+        if graphical and not webbrowser.open(answer["page"]):
             yield "no browser can be started; open the address yourself"
 
 
@@ -446,7 +450,7 @@ COMMANDS = (
         _page,
         _open_page,
         (SERVICE,),
-        (CommandOption("print", "Print the address only.", "flag"),),
+        (CommandOption("print", "Print the address only, for scripts.", "flag"),),
         exit_codes="0 the scheduler answers, with or without a browser; 3 no answer",
     ),
     Command("tasks", "List the tasks with state, agent and last message.", get("tasks"), _show_tasks),

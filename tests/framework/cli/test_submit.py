@@ -43,7 +43,7 @@ def test_detached_job_is_commanded_by_its_name(run, job: Path, go: Path) -> None
     assert "submitted small" == name
     wait_for(Path(f"{go}.worker-0"))
     assert not Path(f"{go}.worker-1").exists()
-    assert page == run("open", "small", "--print")[1].strip()
+    assert page == "page: " + run("open", "small", "--print")[1].strip()
     assert "small" == run("list")[1].splitlines()[1].split()[0]
     assert run("status", "small")[1].startswith("small  ")
     assert 124 == run("wait", "small", "--timeout", "0")[0]

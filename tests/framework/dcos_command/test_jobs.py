@@ -199,7 +199,7 @@ def test_cancel_of_an_ended_run_succeeds(own, monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_open_prints_the_address_over_ssh(ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the tunnel from the user's own machine."""
+    """With the tunnel from the user's own machine; --print: only for $(...)."""
     opened = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)))
     monkeypatch.setenv("DISPLAY", ":0")
@@ -207,8 +207,11 @@ def test_open_prints_the_address_over_ssh(ask, monkeypatch: pytest.MonkeyPatch) 
     tunnel, page = ask("open").lines
     port = re.search(r":(\d+)/", page)[1]
     assert re.fullmatch(rf"on your own machine, run: ssh -N -L {port}:127.0.0.1:{port} \w+@10.0.0.5", tunnel)
+    address = page.removeprefix("and open: ")
+    printed = ask("open", "--print")
+    assert ([address], f"{tunnel}\n") == (printed.lines, printed.err)
     monkeypatch.delenv("SSH_CONNECTION")
-    assert [page.replace("and open", "page")] == ask("open", "--print").lines
+    assert ([address], "") == ((printed := ask("open", "--print")).lines, printed.err)
     assert [] == opened
 
     assert ["no browser can be started; open the address yourself"] == ask("open").lines[1:]

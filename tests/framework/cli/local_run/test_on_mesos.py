@@ -177,6 +177,7 @@ def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path
     assert b"failed" in seen
 
     process.communicate(timeout=PATIENCE)
+    assert "dcos-tensorflow logs --run last" in run("logs")[2]
     code, out, _ = run("result", "--name", "small")
     assert (1, "failed: ") == (code, out[:8])
 
@@ -202,7 +203,7 @@ def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -
     assert ["small", "TRAINING", "3/10", "0.5"] == row.split()[:4]
     status = run("status", "small")[1]
     assert "step 3 of 10, 30 %, loss 0.5" in status
-    page = run("open", "--print")[1].removeprefix("page: ").strip()
+    page = run("open", "--print")[1].strip()
     assert page in status
     with urllib.request.urlopen(page) as answer:
         assert b"<html" in answer.read()
