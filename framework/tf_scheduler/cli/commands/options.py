@@ -1,4 +1,4 @@
-"""Commands `options`: validate, complete, compare and explain options files."""
+"""Commands `options`: write, validate, compare and explain options; and `try`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from dcos_command.command import with_settings
 from dcos_command.main import Group, IntRange
 from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
+    check_options,
     has_keras_3,
     interpreter_path,
     keras_2_command,
@@ -27,7 +29,7 @@ from tf_scheduler.cli.common.options_file import (
     program_sources,
     program_warnings,
 )
-from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, json_switch
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     KERAS_2,
@@ -49,6 +51,8 @@ from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, changed_options, mask_options
 from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_local_warnings, find_warnings
+
+from .local import prepare, settings_option
 
 file_type = click.Path(allow_dash=True, readable=False, path_type=Path)
 output_option = click.option(
@@ -371,21 +375,6 @@ def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bo
         click.echo(text if output is None else f"wrote {output}", nl=output is not None)
 
 
-def save_attempt(document: Mapping[str, Any]) -> Path:
-    """Write the options to the first free file, or return a file that has them."""
-    name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
-    for number in count(1):
-        path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
-        try:
-            with path.open("x") as file:
-                file.write(text)
-            break
-        except FileExistsError:
-            if path.read_text(errors="replace") == text:
-                break
-    return path
-
-
 def _as_dicts(problems: Iterable[Problem]) -> list[dict[str, str]]:
     return [asdict(problem) for problem in problems]
 
@@ -409,3 +398,70 @@ def _diff_lines(change: Difference) -> Iterator[str]:
     yield from (f"remove {name}" for name in change.removed)
     if not (change.restarted or change.added or change.removed):
         yield "no task restarts"
+
+
+# --- try
+
+
+@click.command("try")
+@examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
+@click.argument("program", type=UserPath(exists=True, dir_okay=False))
+@click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
+@click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
+@click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")
+@settings_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@json_switch("Print the result as one JSON object.")
+@click.pass_context
+def try_(
+    context: click.Context,
+    program: Path,
+    settings: tuple[str, ...],
+    workers: int | None,
+    ps: int | None,
+    strategy: str,
+    arguments: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Run PROGRAM on this machine, without options.
+
+    The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
+    are stored in NAME-try.json, to run the job again or to change it.
+
+    Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
+    """
+    from .run import run  # slow import
+
+    prepare(context)
+    chosen = strategy_named(strategy) if strategy else None
+    made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
+    document, wrong = with_settings(made.document, settings)
+    if settings:
+        check_options(document, Path(), [Problem(*each) for each in wrong])
+    service = document["service"]
+    reason = "as requested"
+    if chosen is None:
+        reason = f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
+    click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
+    for notice in made.notices:
+        click.echo(f"notice: {notice}", err=True)
+    if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:
+        click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
+    path = _save_attempt(document)
+    click.echo(f"to repeat: dcos-tensorflow local run {path}", err=True)
+    context.invoke(run, options=path, as_json=as_json)
+
+
+def _save_attempt(document: Mapping[str, Any]) -> Path:
+    """Write the options to the first free file, or return a file that has them."""
+    name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
+    for number in count(1):
+        path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
+        try:
+            with path.open("x") as file:
+                file.write(text)
+            break
+        except FileExistsError:
+            if path.read_text(errors="replace") == text:
+                break
+    return path

@@ -17,15 +17,14 @@ from typing import Any
 
 import click
 
-from dcos_command.command import with_settings
-from dcos_command.main import FloatRange, IntRange
+from dcos_command.main import FloatRange
 from dcos_command.service import EXIT_CODES
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder, UserPath
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import can_check_gpus, check_options, load_document, load_options
+from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, output_redactor, say
 from tf_scheduler.cli.local_run.follow import (
     StopMonitor,
@@ -40,18 +39,16 @@ from tf_scheduler.cli.local_run.follow import (
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
 from tf_scheduler.cli.local_run.view import ALL, EVERY, LEADER, OutputFollower
-from tf_scheduler.convert.program import strategy_named
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
-from tf_scheduler.errors import JobError, NotRunningError, Problem, SchedulerError
+from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.reasons import AgentRejected
 from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_thousandths, thousandths
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Strategy, TaskSpec
 
-from .local import clean_up_on_signals, directory_option, prepare, settings_option
-from .options import new_options, save_attempt
+from .local import clean_up_on_signals, directory_option, settings_option
 
 #: Amount of a resource that an agent's specification omits: the agent detects it itself.
 _UNLIMITED = thousandths(1e12)
@@ -430,53 +427,3 @@ def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
 def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
     say(f"starting a local Mesos with {len(specs)} agents")
     return LocalCluster(specs, agent_flags=_AGENT_FLAGS, die_with_parent=True)
-
-
-# --- try
-
-
-@click.command("try")
-@examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
-@click.argument("program", type=UserPath(exists=True, dir_okay=False))
-@click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
-@click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
-@click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")
-@settings_option
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@json_switch("Print the result as one JSON object.")
-@click.pass_context
-def try_(
-    context: click.Context,
-    program: Path,
-    settings: tuple[str, ...],
-    workers: int | None,
-    ps: int | None,
-    strategy: str,
-    arguments: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Run PROGRAM on this machine, without options.
-
-    The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
-    are stored in NAME-try.json, to run the job again or to change it.
-
-    Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
-    """
-    prepare(context)
-    chosen = strategy_named(strategy) if strategy else None
-    made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
-    document, wrong = with_settings(made.document, settings)
-    if settings:
-        check_options(document, Path(), [Problem(*each) for each in wrong])
-    service = document["service"]
-    reason = "as requested"
-    if chosen is None:
-        reason = f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
-    click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
-    for notice in made.notices:
-        click.echo(f"notice: {notice}", err=True)
-    if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:
-        click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
-    path = save_attempt(document)
-    click.echo(f"to repeat: dcos-tensorflow local run {path}", err=True)
-    context.invoke(run, options=path, as_json=as_json)
