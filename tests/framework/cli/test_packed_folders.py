@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from jobs import options
-from tf_scheduler.cli.common.folders import pack_folder, read_only_copy
+from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_only_copy
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.spec import Uri
@@ -140,17 +140,30 @@ def test_files_that_git_ignores_are_not_packed(folder: Path) -> None:
     assert [".gitignore", "lib/__init__.py", "new.py", "sub/inner.py", "train.py"] == names(pack_folder(folder))
 
 
-def test_folder_that_git_ignores_is_packed(folder: Path) -> None:
-    git(folder.parent, "init")
-    (folder.parent / ".gitignore").write_text("mnist\n")
-
+@pytest.mark.parametrize("is_in_repository", [False, True])
+def test_folder_outside_of_repositories_has_gitignore(folder: Path, is_in_repository: bool) -> None:
+    """The advice of the error works there, too; the folder itself is not changed."""
+    if is_in_repository:  # which ignores the folder
+        git(folder.parent, "init")
+        (folder.parent / ".gitignore").write_text("mnist\n")
     assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    with (folder / "data.npz").open("wb") as file:
+        file.truncate(100_000_000)
+    assert folder_problem(folder).endswith("or name it in .gitignore")
+
+    (folder / ".gitignore").write_text("*.npz\n")
+
+    assert "" == folder_problem(folder)
+    assert [".gitignore", "lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    assert {".gitignore", "data.npz", "lib", "train.py"} == {path.name for path in folder.iterdir()}
 
 
 def test_folder_is_packed_without_git(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then .gitignore has no effect."""
+    (folder / ".gitignore").write_text("train.py\n")
     monkeypatch.setattr(shutil, "which", lambda _: None)
 
-    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    assert [".gitignore", "lib/__init__.py", "train.py"] == names(pack_folder(folder))
 
 
 def test_archive_is_named_after_its_content(folder: Path, state: Path) -> None:

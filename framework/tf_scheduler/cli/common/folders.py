@@ -211,7 +211,8 @@ def folder_problem(folder: Path) -> str:
     if total > _MAX_FOLDER:
         largest = ", ".join(f"{path.relative_to(folder)} {_megabytes(size)}" for size, path in sizes[:_LARGEST])
         limit = f"{_megabytes(total)} to pack, of at most {_megabytes(_MAX_FOLDER)}"
-        return f"{limit}; the largest files: {largest}; move data elsewhere, or name it in .gitignore"
+        ignore = "name it in .gitignore" if shutil.which("git") else "install git and name it in .gitignore"
+        return f"{limit}; the largest files: {largest}; move data elsewhere, or {ignore}"
     return "" if files else "contains no files"
 
 
@@ -224,13 +225,23 @@ def _folder_files(folder: Path) -> list[Path]:
 
     Links to folders are omitted. At most one file more than allowed is returned.
     """
-    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, capture_output=True, check=False).stdout if shutil.which("git") else b""
-    names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
-    # Without names, the folder is outside of repositories, or ignored.
+    names = _git_files(folder) if shutil.which("git") else []
+    # Without names, git does not know what is ignored.
     paths = chain.from_iterable(_files(folder / name) for name in names or ("",))
     files = (path for path in paths if path.is_file() and not _EXCLUDED.intersection(path.relative_to(folder).parts))
     return sorted(set(islice(files, _MAX_FILES + 1)))
+
+
+def _git_files(folder: Path, *repository: str) -> list[str]:
+    """Return files that git does not ignore; none without repository or .gitignore."""
+    command = ["git", "-C", str(folder), *repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, check=False).stdout
+    names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
+    if names or repository or not (folder / ".gitignore").is_file():
+        return names
+    with tempfile.TemporaryDirectory() as home:  # an empty repository of the folder, which may be in no other
+        subprocess.run(["git", "init", "--quiet", "--bare", home], capture_output=True, check=False)
+        return _git_files(folder, f"--git-dir={home}", "--work-tree=.")
 
 
 def _files(path: Path) -> Iterator[Path]:
