@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from mesos_local.agents import AgentSpec, with_ports
+from mesos_local.cluster import LocalCluster
 from tf_scheduler.cli.commands import convert
 from tf_scheduler.cli.common import options_file
 from tf_scheduler.model.spec import Strategy
@@ -156,6 +159,14 @@ def test_runtime_of_a_library_is_used(invoke, folder: Path, tmp_path: Path, monk
     assert "dcos-tensorflow runtime create horovod --tensorflow 2.13" in error
     invoke("options", "init", "horovod", "--dcos", "-o", "dcos.json")
     assert "python" not in json.loads((folder / "dcos.json").read_text())["service"]
+
+
+def test_amounts_fit_the_running_cluster(invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run uses it, not agents of its own."""
+    agents = with_ports([AgentSpec("small", {"cpus": 0.5, "mem": 3000})])
+    monkeypatch.setattr(LocalCluster, "running", lambda _: SimpleNamespace(specs=agents))
+
+    assert "wrote options.json: 2 workers of 0.1 cpus" in invoke("options", "init", "multi_worker_mirrored")[1]
 
 
 def test_init_answers_in_json(invoke, folder: Path) -> None:

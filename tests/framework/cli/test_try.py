@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def attempt(invoke, folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Try a program; return the options of the run, and the error output."""
     runs: list[Path] = []
-    monkeypatch.setattr(run_module, "run", lambda options, as_json: runs.append(options))
+    monkeypatch.setattr(run_module, "run", lambda options, as_json, fit: runs.append(options))
     monkeypatch.setattr(convert, "find_spec", lambda name: name != "torch")
     monkeypatch.setattr(options_file, "keras_versions", lambda _: {"keras": "3.1", "tf_keras": "2.21"})
 
@@ -101,12 +101,49 @@ def test_each_attempt_keeps_its_options(attempt, folder: Path) -> None:
     assert ["mnist-try-2.json", "mnist-try.json"] == names
 
 
-def test_missing_library_is_reported(attempt) -> None:
-    """With the command that creates a runtime for it."""
-    options, error = attempt("import torch\ntorch.distributed.init_process_group()")
+def test_missing_library_is_reported(attempt, invoke, folder: Path) -> None:
+    """With the command that creates a runtime for it; then `try` can be repeated."""
+    attempt("")
+    Path("mnist-try.json").unlink()
+    (folder / "train.py").write_text("import torch\ntorch.distributed.init_process_group()")
 
-    assert "runtime:torch" == options["service"]["python"]
+    code, _, error = invoke("try", folder / "train.py")
+
+    assert (1, []) == (code, list(Path().iterdir()))
     assert "dcos-tensorflow runtime create torch --package torch" in error
+    assert "service.python: unknown runtime `torch`" in error
+
+
+def test_program_alone_is_used_in_a_large_folder(attempt, invoke, folder: Path) -> None:
+    """Data next to it does not stop the first job; a module needs the folder."""
+    with (folder / "data.npz").open("wb") as file:
+        file.truncate(100_000_000)
+
+    options, error = attempt("print(1)")
+
+    assert "../mnist/train.py" == options["service"]["job_url"]
+    notice = f"{folder}: 100.0 MB to pack, of at most 64.0 MB; the largest files: data.npz 100.0 MB, train.py 0.0 MB"
+    assert f"notice: {notice}; move data elsewhere, or name it in .gitignore. The tasks get only train.py\n" in error
+    Path("mnist-try.json").unlink()
+    (folder / "lib.py").touch()
+    (folder / "train.py").write_text("import lib")
+    code, _, error = invoke("try", folder / "train.py")
+    assert (1, []) == (code, list(Path().iterdir()))
+    assert "or name it in .gitignore" in error
+    (folder / ".gitignore").write_text("data.npz")
+    assert "../mnist" == attempt("import lib")[0]["service"]["job_url"]
+
+
+def test_job_that_cannot_fit_writes_no_file(attempt, invoke, folder: Path) -> None:
+    """Unless --fit reduces it; the repeated run needs --fit, too."""
+    size = ("--set", "worker.cpus=1000")
+    (folder / "train.py").touch()
+
+    code, out, error = invoke("try", folder / "train.py", *size, "--json")
+
+    assert (1, "failed", []) == (code, json.loads(out)["error"]["code"], list(Path().iterdir()))
+    assert "the job can never fit these agents" in error
+    assert "to repeat: dcos-tensorflow local run mnist-try.json --fit\n" in attempt("", *size, "--fit")[1]
 
 
 @pytest.mark.parametrize(

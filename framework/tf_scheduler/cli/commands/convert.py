@@ -194,18 +194,17 @@ def suitable_python(needed: Libraries) -> tuple[str, str]:
 
 def fits_machine(options: dict[str, Any]) -> bool:
     """Return whether the local cluster can run the job; True for invalid options."""
-    from mesos_local.agents import default_agents  # slow imports, rarely needed
-    from tf_scheduler.options.load import resolve
+    from tf_scheduler.options.load import resolve  # slow imports, rarely needed
     from tf_scheduler.options.spec import to_spec
 
-    from .run import check_feasible
+    from .run import check_feasible, own_agents
 
     try:
         spec = to_spec(resolve(options, {"executor": {"url": "file:///executor"}}))
     except OptionsError:
         return True  # reported later
     try:
-        check_feasible(spec, default_agents())
+        check_feasible(spec, own_agents())
     except JobError:
         return False
     return True

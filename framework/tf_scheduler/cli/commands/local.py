@@ -71,6 +71,9 @@ settings_option = click.option(
 )
 
 
+fit_option = click.option("--fit", is_flag=True, help="Reduce cpus, mem and disk of tasks until the job fits.")
+
+
 @click.group(cls=LazyGroup, later=_LAZY_COMMANDS)
 @examples("local run options.json", "local up", "local status")
 @click.pass_context

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from dcos_command.command import with_settings
 from dcos_command.main import Group, IntRange
-from tf_scheduler.cli.common.folders import UserPath, read_bytes
+from tf_scheduler.cli.common.folders import UserPath, folder_problem, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     check_options,
@@ -49,10 +49,11 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, changed_options, mask_options
+from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 
-from .local import prepare, settings_option
+from .local import fit_option, prepare, settings_option
 
 file_type = click.Path(allow_dash=True, readable=False, path_type=Path)
 output_option = click.option(
@@ -310,7 +311,10 @@ def new_options(
     notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
     keras_2, more = _choose_keras(facts, chosen, interpreter_path(python))
     notices += more
-    path = program.parent if pack or len(sources) > 1 else program
+    is_large = pack and len(sources) == 1 and folder_problem(program.parent)
+    if is_large:
+        notices.append(Problem(str(program.absolute().parent), f"{is_large}. The tasks get only {program.name}"))
+    path = program.parent if (pack and not is_large) or len(sources) > 1 else program
     url = os.path.relpath(path.absolute(), folder.absolute())
     job = NewJob(
         *(job_name(program.absolute()), chosen, url, program.name, *counts, arguments, python, keras_2),
@@ -412,6 +416,7 @@ def _diff_lines(change: Difference) -> Iterator[str]:
 @settings_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @json_switch("Print the result as one JSON object.")
+@fit_option
 @click.pass_context
 def try_(
     context: click.Context,
@@ -422,6 +427,7 @@ def try_(
     strategy: str,
     arguments: tuple[str, ...],
     as_json: bool,
+    fit: bool,
 ) -> None:
     """Run PROGRAM on this machine, without options.
 
@@ -430,14 +436,12 @@ def try_(
 
     Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
     """
-    from .run import run  # slow import
+    from .run import check_feasible, own_agents, print_errors, run  # slow import
 
     prepare(context)
     chosen = strategy_named(strategy) if strategy else None
     made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
     document, wrong = with_settings(made.document, settings)
-    if settings:
-        check_options(document, Path(), [Problem(*each) for each in wrong])
     service = document["service"]
     reason = "as requested"
     if chosen is None:
@@ -445,11 +449,15 @@ def try_(
     click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
     for notice in made.notices:
         click.echo(f"notice: {notice}", err=True)
+    with print_errors(as_json):  # before the file is written
+        spec = to_spec(check_options(document, Path(), [Problem(*each) for each in wrong]))
+        if not fit:
+            check_feasible(spec, own_agents())
     if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:
         click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
     path = _save_attempt(document)
-    click.echo(f"to repeat: dcos-tensorflow local run {path}", err=True)
-    context.invoke(run, options=path, as_json=as_json)
+    click.echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)
+    context.invoke(run, options=path, as_json=as_json, fit=fit)
 
 
 def _save_attempt(document: Mapping[str, Any]) -> Path:

@@ -9,7 +9,7 @@ import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from dcos_command.service import EXIT_CODES
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
-from tf_scheduler.cli.common.folders import RunFolder, UserPath
+from tf_scheduler.cli.common.folders import RunFolder, UserPath, state_home
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, output_redactor, say
@@ -48,7 +48,7 @@ from tf_scheduler.model.reasons import AgentRejected
 from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_thousandths, thousandths
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Strategy, TaskSpec
 
-from .local import clean_up_on_signals, directory_option, settings_option
+from .local import clean_up_on_signals, directory_option, fit_option, settings_option
 
 #: Amount of a resource that an agent's specification omits: the agent detects it itself.
 _UNLIMITED = thousandths(1e12)
@@ -67,6 +67,14 @@ def check_feasible(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
     match = _mismatch(spec, agents)
     if match is not None:
         raise JobError("\n".join(_mismatch_lines(spec, agents, match)))
+
+
+def own_agents() -> Sequence[AgentSpec]:
+    """Return the agents of the local cluster, else those of a run of its own."""
+    with suppress(MesosLocalError):  # a damaged cluster, reported by the run
+        if running := LocalCluster.running(state_home() / "local"):
+            return running.specs
+    return default_agents()
 
 
 def _mismatch(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> NoMatch | None:
@@ -275,7 +283,7 @@ def _value(text: str) -> Value:
 @directory_option
 @click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")
 @json_switch("Print the result as one JSON object.")
-@click.option("--fit", is_flag=True, help="Reduce cpus, mem and disk of tasks until the job fits.")
+@fit_option
 @click.option("--enforce-memory", is_flag=True, help="End tasks that use more memory than their mem.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the log of the scheduler, instead of drawing.")
 @click.option("--follow", "followed", metavar="TASK", default="", help="Also print output: of TASK, `leader` or `all`.")
