@@ -161,6 +161,25 @@ def test_runtime_of_a_library_is_used(invoke, folder: Path, tmp_path: Path, monk
     assert "python" not in json.loads((folder / "dcos.json").read_text())["service"]
 
 
+@pytest.mark.parametrize(
+    ("source", "runtime", "is_set"),
+    [(FIT, "tf2.21", True), (f"{FIT}tf.estimator\n", "tf2.15", False), (f"import keras\n{FIT}", "tf2.21", False)],
+)
+def test_keras_of_a_runtime_to_create_counts(
+    invoke, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, runtime: str, is_set: bool
+) -> None:
+    """This Python has no Keras; the file must train once the runtime exists."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(convert, "find_spec", lambda _: None)
+    (folder / "train.py").write_text(source)
+
+    code, _, error = invoke("options", "init", "multi_worker_mirrored")
+
+    service = json.loads((folder / "options.json").read_text())["service"]
+    assert (0, f"runtime:{runtime}", is_set) == (code, service["python"], "environment" in service)
+    assert ["service.python"] == [line.split(": ")[1] for line in error.splitlines()]
+
+
 def test_amounts_fit_the_running_cluster(invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run uses it, not agents of its own."""
     agents = with_ports([AgentSpec("small", {"cpus": 0.5, "mem": 3000})])

@@ -33,6 +33,7 @@ from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, 
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     KERAS_2,
+    Libraries,
     NewJob,
     ProgramFacts,
     job_name,
@@ -304,12 +305,12 @@ def new_options(
     chosen = strategy or default
     if facts.evidence and facts.strategy is not chosen:
         notices.append(Problem(str(program), f"uses {facts.evidence} ({facts.strategy.value}), not {chosen.value}"))
-    python, step = "", ""
+    python, step, needed = "", "", None
     if fit and facts.modules & _LIBRARIES:
         needed = needed_libraries((), "\n".join(sources.values()), is_torch=chosen is Strategy.PYTORCH_DDP)
         python, step = suitable_python(needed)
     notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
-    keras_2, more = _choose_keras(facts, chosen, interpreter_path(python))
+    keras_2, more = _choose_keras(facts, chosen, interpreter_path(python), needed if step else None)
     notices += more
     is_large = pack and len(sources) == 1 and folder_problem(program.parent)
     if is_large:
@@ -326,9 +327,18 @@ def new_options(
     return NewOptions(document, summary(document) + reason, tuple(notices), facts.evidence)
 
 
-def _choose_keras(facts: ProgramFacts, strategy: Strategy, python: str) -> tuple[bool, list[Problem]]:
-    """Return whether to select Keras 2, and what the user has to do for it."""
-    if not facts.fit or strategy not in FIT_NEEDS_KERAS_2 or not has_keras_3(python):
+def _choose_keras(
+    facts: ProgramFacts, strategy: Strategy, python: str, planned: Libraries | None
+) -> tuple[bool, list[Problem]]:
+    """Return whether to select Keras 2, and what the user has to do for it.
+
+    `planned`: of a runtime to create, which gets tf_keras.
+    """
+    if not facts.fit or strategy not in FIT_NEEDS_KERAS_2:
+        return False, []
+    if planned is not None:
+        return planned.has_keras_3 and "keras" not in facts.modules, []
+    if not has_keras_3(python):
         return False, []
     if "keras" in facts.modules:  # which is Keras 3 in any case
         return False, [Problem(facts.fit, keras_3_problem(facts.modules, strategy, python))]
