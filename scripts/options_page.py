@@ -35,7 +35,7 @@ _TAIL = """\
 | command | purpose |
 | --- | --- |
 | `dcos-tensorflow options init STRATEGY [PROGRAM]` | write a short file with program, tasks and sizes |
-| `dcos-tensorflow options validate FILE` | list all errors, one `path: message` per line |
+| `dcos-tensorflow options validate FILE` | list all errors, one a line; with `--dcos` also notices for clusters |
 | `dcos-tensorflow options show FILE` | print every option with its value; secrets are hidden |
 | `dcos-tensorflow options diff OLD NEW` | preview an update: restarted tasks and refused changes |
 | `dcos-tensorflow options explain [PATH]` | describe an option or section; without PATH, the usual options |
@@ -71,9 +71,9 @@ The column *update* of the tables is the effect of a new value on a running serv
 
 Every option has one form: the same value is valid in the options file of `dcos-tensorflow`, in the options of DC/OS
 (`dcos package install --options`, or the form), and in an environment variable of the scheduler. An `environment` may
-also be an object that maps names to texts, as in earlier releases, but DC/OS refuses it. `options validate` reports it,
-and `options show` prints the list that DC/OS accepts. Paths relative to the file (`job_url`) and `runtime:NAME`
-(`python`) work on the local cluster only, and are reported, too.
+also be an object that maps names to texts, as in earlier releases, but DC/OS refuses it. `options validate --dcos`
+reports it, and `options show` prints the list that DC/OS accepts. Paths relative to the file (`job_url`) and
+`runtime:NAME` (`python`) work on the local cluster only, and are reported, too.
 
 The column *variable* is the environment variable that carries the option to the scheduler. It contains text without
 quotes, and other values as JSON: `WORKER_COUNT=4`, `USE_TENSORBOARD=true`, `RESTART_UNCOUNTED_EXIT_CODES=[42, 143]`,

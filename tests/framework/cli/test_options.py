@@ -92,9 +92,26 @@ def test_validate_checks_data_of_local_runs(run, write, tmp_path: Path) -> None:
     assert run("validate", path) == (1, f"service.data: {folder}/a.npz: is a folder; use an archive\n", "")
     (folder / "a.npz").rmdir()
     (folder / "a.npz").touch()
-    code, out, err = run("validate", path)
+    code, out, err = run("validate", "--dcos", path)
     assert (0, f"{path} is valid\n") == (code, out)
     assert "notice: service.data: d/a.npz: agents need a URL, such as https://files.example.com/a.npz;" in err
+
+
+def test_notices_for_clusters_need_an_option(run, write, tmp_path: Path) -> None:
+    """Most files run on this machine first, where they are not true."""
+    (tmp_path / "train.py").touch()
+    service = {"job_url": "train.py", "command": "python train.py", "strategy": "independent", "use_tensorboard": True}
+    path = write({"service": {**service, "environment": {"A": "1"}}, "worker": {"count": 1}})
+
+    local, for_dcos = run("validate", path), run("validate", "--dcos", path)
+
+    assert (0, f"{path} is valid\n", f"for DC/OS also: dcos-tensorflow options validate --dcos {path}\n") == local
+    paths = [line.split(": ")[1] for line in for_dcos[2].splitlines()]
+    assert [
+        *("service.environment", "service.tf_image", "service.job_url", "service.use_tensorboard"),
+    ] == paths
+    assert [] == json.loads(run("validate", "--json", path)[1])["notices"]
+    assert 4 == len(json.loads(run("validate", "--json", "--dcos", path)[1])["notices"])
 
 
 def test_notices_go_to_standard_error(run, write) -> None:
@@ -135,7 +152,7 @@ def test_show_prints_list_that_dcos_accepts(run, invoke, write) -> None:
     former = write({**GOOD, "worker": {"environment": {"A": "1"}}})
     assert (1, True) == (
         invoke("package", "render", "--options", former)[0],
-        "write a list" in run("validate", former)[2],
+        "write a list" in run("validate", "--dcos", former)[2],
     )
 
     _, shown, _ = run("show", "--changed", former)

@@ -84,10 +84,11 @@ def options() -> None:
 
 
 @options.command()
-@examples("options validate options.json")
+@examples("options validate options.json", "options validate --dcos options.json")
 @click.argument("file", type=file_type)
+@click.option("--dcos", is_flag=True, help="Also print notices for DC/OS and other clusters.")
 @json_option
-def validate(file: Path, as_json: bool) -> None:
+def validate(file: Path, dcos: bool, as_json: bool) -> None:
     """Check FILE and print every problem.
 
     Prints one `path: message` per line. Notices about valid but surprising options go to standard error.
@@ -102,12 +103,15 @@ def validate(file: Path, as_json: bool) -> None:
     except OptionsError as error:
         echo_result({"valid": False, "problems": _as_dicts(error.problems), "notices": []}, str(error), as_json)
         sys.exit(1)
+    of_clusters, of_all = find_warnings(document, resolved), find_local_warnings(document, resolved)
     notices = [
-        *find_warnings(document, resolved),
+        *(of_clusters if dcos else of_all),
         *program_warnings(resolved, file.parent),
         *(problem for problem, _ in local),
     ]
     _print_notices(() if as_json else notices)
+    if not (dcos or as_json) and len(of_clusters) > len(of_all):
+        click.echo(f"for DC/OS also: dcos-tensorflow options validate --dcos {command_line([file])}", err=True)
     echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
 
 
