@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,34 @@ def test_program_in_a_folder_is_scanned(warned, tmp_path: Path) -> None:
     (tmp_path / "src" / "fit.py").write_text(FIT)
 
     assert warned("", service={"job_url": ".", "command": "cd src; python src/fit.py"})[0].startswith("fit.py:3: Model")
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "tar", "file", "none"])
+def test_usual_forms_of_programs_are_scanned(warned, tmp_path: Path, form: str) -> None:
+    """A module, an archive, and an absolute path without job_url."""
+    folder = tmp_path / "src"
+    (folder / "pkg").mkdir(parents=True)
+    for name, source in {"pkg/main.py": "from pkg import fit", "pkg/fit.py": FIT, "pkg/__init__.py": ""}.items():
+        (folder / name).write_text(source)
+    url, command, file = "src", "python -u -m pkg.main --epochs 2", "pkg/fit.py"
+    if form in ("zip", "tar"):
+        url = Path(shutil.make_archive(str(tmp_path / "job"), form, folder)).name
+    elif form == "file":
+        url, command, file = "src/pkg/fit.py", "python -m fit", "fit.py"
+    elif form == "none":
+        url, command, file = "", f"python {folder}/pkg/fit.py", "fit.py"
+
+    assert [f"{file}:3"] == [
+        text.partition(": ")[0] for text in warned("", service={"job_url": url, "command": command})
+    ]
+
+
+def test_damaged_archive_is_not_scanned(warned, tmp_path: Path) -> None:
+    """The executor reports it."""
+    (tmp_path / "job.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    assert [] == warned("", service={"job_url": "job.zip", "command": "python train.py"})
+    (tmp_path / "job.tar").write_bytes(b"\0" * 100)
+    assert [] == warned("", service={"job_url": "job.tar", "command": "python train.py"})
 
 
 def test_validate_and_local_run_print_the_notice(

@@ -10,8 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
+import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -288,7 +291,7 @@ def _unsupported_isolation(options: Options) -> Iterator[Problem]:
 # --- program
 
 
-_SCRIPT = re.compile(r"[\w./~-]+\.py\b")
+_SCRIPT, _MODULE = re.compile(r"[\w./~-]+\.py\b"), re.compile(r"\s-m\s+([\w.]+)")
 #: Maximum number of files of a program that are scanned.
 _MAX_SOURCES = 100
 #: Prints the versions of TensorFlow and Keras as JSON; needs no import of them, which takes seconds.
@@ -301,19 +304,19 @@ print(json.dumps({name: version for name, version in names.items() if "keras" in
 _VERSIONS_TIMEOUT = 30  # seconds
 
 
-def program_sources(program: Path) -> dict[str, str]:
-    """Return file name -> source of a program and of its modules in its folder.
+def program_sources(program: Path, folder: Path | None = None) -> dict[str, str]:
+    """Return file name -> source of a program and of its modules in a folder.
 
-    File names are relative to the folder. Raises OptionsError if the program cannot be read.
+    File names are relative to the folder, by default the program's. Raises OptionsError if the program cannot be read.
     """
-    waiting, sources = [program], dict[str, str]()
+    waiting, sources, folder = [program], dict[str, str](), folder or program.parent
     while waiting and len(sources) < _MAX_SOURCES:
         path = waiting.pop(0)
-        name = os.path.relpath(path, program.parent)
+        name = os.path.relpath(path, folder)
         if name not in sources:
             sources[name] = read_bytes(path).decode(errors="replace")
             for module in sorted(imported_modules(sources[name])):
-                waiting += _module_files(module, path.parent if module.startswith(".") else program.parent)
+                waiting += _module_files(module, path.parent if module.startswith(".") else folder)
     return sources
 
 
@@ -380,11 +383,16 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
     if value := environment.get(KERAS_2):
         yield from _keras_2_problems(value, python)
         return
-    for program in dict.fromkeys(_programs(service["job_url"], commands, folder)):
-        with suppress(OptionsError):  # an unreadable module
-            facts = scan(program_sources(program))
-            if facts.fit and facts.strategy in FIT_NEEDS_KERAS_2 and has_keras_3(python):
-                yield Problem(facts.fit, keras_3_problem(facts.modules, facts.strategy, python))
+    # Without job_url, commands may have absolute paths.
+    job = _local_path(service["job_url"] or ".", folder)
+    if job is None:
+        return
+    with _unpacked(job) as files:
+        for program in dict.fromkeys(_programs(files, commands)):
+            with suppress(OptionsError):  # an unreadable module
+                facts = scan(program_sources(*program))
+                if facts.fit and facts.strategy in FIT_NEEDS_KERAS_2 and has_keras_3(python):
+                    yield Problem(facts.fit, keras_3_problem(facts.modules, facts.strategy, python))
 
 
 def interpreter_path(python: str) -> str:
@@ -420,13 +428,41 @@ def keras_3_problem(modules: Collection[str], strategy: Strategy, python: str) -
     return f"Model.fit of Keras {versions['keras']} does not work with {FIT_NEEDS_KERAS_2[strategy]}. {remedy}"
 
 
-def _programs(url: str, commands: Iterable[str], folder: Path) -> Iterator[Path]:
-    """Yield the Python files of a local job_url that commands start."""
-    job = _local_path(url, folder)
-    if job is None:
-        return
+@contextmanager
+def _unpacked(job: Path) -> Iterator[Path]:
+    """Yield a file or folder; for an archive, a folder with its Python files."""
+    with tempfile.TemporaryDirectory() as home:
+        with suppress(OSError, zipfile.BadZipFile, tarfile.TarError):
+            for name, source in _archived_sources(job) if job.is_file() else ():
+                path = Path(home, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(source)
+        yield Path(home) if any(Path(home).iterdir()) else job
+
+
+def _archived_sources(archive: Path) -> Iterator[tuple[str, bytes]]:
+    def is_source(name: str) -> bool:
+        return name.endswith(".py") and not {"..", "/"} & {*Path(name).parts}
+
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as files:
+            yield from ((name, files.read(name)) for name in files.namelist() if is_source(name))
+    elif tarfile.is_tarfile(archive):
+        with tarfile.open(archive) as pack:
+            for member in filter(tarfile.TarInfo.isfile, pack):
+                if is_source(member.name) and (content := pack.extractfile(member)):
+                    yield member.name, content.read()
+
+
+def _programs(job: Path, commands: Iterable[str]) -> Iterator[tuple[Path, Path]]:
+    """Yield the Python files that commands start, with the folders of their modules."""
+    folder = job if job.is_dir() else job.parent
     for command in commands:
-        for name in _SCRIPT.findall(command):
-            path = job / name if job.is_dir() else job
-            if path.is_file() and path.name == Path(name).name:
-                yield path
+        scripts = [folder / name for name in _SCRIPT.findall(command)]
+        named = [(path, path.parent) for path in scripts]
+        for module in _MODULE.findall(command):
+            path = folder.joinpath(*module.split("."))
+            named += [(path.with_suffix(".py"), folder), (path / "__main__.py", folder)]
+        if job.is_file():
+            named = [(job, folder) for path, _ in named if path.name == job.name]
+        yield from (each for each in named if each[0].is_file())
