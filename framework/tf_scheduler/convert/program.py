@@ -258,7 +258,8 @@ class NewJob:
         options: Options = {"service": service}
         if chiefs:
             options["chief"] = {"count": chiefs, **size}
-        options["parameter_server"] = {"count": servers, **(server_size if servers else {})}
+        if servers or self.servers is not None:
+            options["parameter_server"] = {"count": servers, **(server_size if servers else {})}
         options["worker"] = {"count": self.workers or workers, **size}
         if self.data_service:
             dispatcher = {"dispatcher_cpus": min(cpus, 0.2), "dispatcher_mem": mem}

@@ -50,7 +50,6 @@ def test_init_writes_what_a_job_needs(invoke, folder: Path, with_versions) -> No
     service = {"name": "mnist", "strategy": "multi_worker_mirrored", "job_url": "train.py"}
     assert json.loads((folder / "options.json").read_text()) == {
         "service": {**service, "command": "python train.py", "environment": {"TF_USE_LEGACY_KERAS": "1"}},
-        "parameter_server": {"count": 0},
         "worker": {"count": 2, "cpus": 0.5, "mem": 1024},
     }
 

@@ -11,6 +11,7 @@ import pytest
 from tf_scheduler.cli.commands import convert
 from tf_scheduler.cli.commands import run as run_module
 from tf_scheduler.cli.common import options_file
+from tf_scheduler.options.load import resolve
 
 MIRRORED = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
 
@@ -56,7 +57,6 @@ def test_strategy_and_tasks_are_guessed(attempt) -> None:
             "command": 'python train.py --epochs 2 --dir "${CHECKPOINT_DIR}"',
             "environment": {"TF_USE_LEGACY_KERAS": "1"},
         },
-        "parameter_server": {"count": 0},
         "worker": {"count": 3, "cpus": 0.5, "mem": 1024},
     }
     assert error == (
@@ -73,6 +73,7 @@ def test_strategy_and_tasks_are_guessed(attempt) -> None:
         ("", ("--ps", "1", "--workers", "2"), "between_graph", (2, 1)),
         ("tf.train.Server(c)", ("--ps", "2"), "between_graph", (2, 2)),
         (MIRRORED, ("--strategy", "ParameterServerStrategy"), "parameter_server", (2, 1)),
+        (MIRRORED, ("--strategy", "between_graph", "--ps", "0"), "between_graph", (2, 0)),
         ("os.environ['DATA_SERVICE_ADDRESS']", (), "independent", (1, 0)),
     ],
 )
@@ -80,7 +81,7 @@ def test_arguments_replace_the_guess(attempt, source: str, arguments, strategy: 
     options, _ = attempt(source, *arguments)
 
     assert strategy == options["service"]["strategy"]
-    assert counts == (options["worker"]["count"], options["parameter_server"]["count"])
+    assert counts == (options["worker"]["count"], resolve(options)["parameter_server"]["count"])
     assert ("DATA" in source) is ("data_service" in options)
 
 
