@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.test_first_job import Account, check_first_job
+from examples.test_first_job import install as install_page
 from kit.interpreters import interpreters
 
 HOME = Path(__file__).parents[1]
@@ -168,6 +170,24 @@ def test_wheel_runs_job_on_debian(dist: Path, tmp_path: Path) -> None:
     check_starts(programs, tmp_path)
     check_builds(programs, tmp_path)
     check_local_run(programs, tmp_path)
+
+
+@pytest.mark.mesos
+@pytest.mark.tensorflow
+@pytest.mark.timeout(900)
+def test_first_job_trains_after_its_own_installation(dist: Path, tmp_path: Path) -> None:
+    """Every line of docs/first-job.md, in an account with an empty home."""
+    python = tmp_path / "python"
+    python.mkdir()
+    (python / "python3").symlink_to(PYTHONS["3.11"])
+    account = Account(tmp_path, python)
+    links = os.environ.get("PIP_FIND_LINKS", "")
+    account.environment |= {"PIP_FIND_LINKS": f"{links} {dist}", "PIP_NO_COMPILE": "1"}
+    try:
+        install_page(account)
+        check_first_job(account)
+    finally:
+        account.close()
 
 
 def test_tools_run_wheel(dist: Path, tmp_path: Path) -> None:

@@ -65,10 +65,12 @@ class Account:
         if "PYTHONPATH" in os.environ:
             self.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.processes: list[subprocess.Popen[str]] = []
+        #: Command of each new terminal.
+        self.first = ""
 
     def start(self, text: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            ["bash", "-e", "-c", text],
+            ["bash", "-e", "-c", f"{self.first}\n{text}"],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -79,9 +81,9 @@ class Account:
         self.processes.append(process)
         return process
 
-    def run(self, text: str) -> str:
+    def run(self, text: str, patience: float = PATIENCE) -> str:
         process = self.start(text)
-        output, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=patience)
         assert 0 == process.returncode, f"{text}\n{output}"
         return output
 
@@ -163,9 +165,9 @@ def follow(account: Account, omitted: str = "") -> Iterator[tuple[Block, str]]:
     """Do what each block says; yield it with its output.
 
     The last command of a block runs in the first terminal, while the next blocks are for another one. Lines with
-    `omitted` are left out of files.
+    `omitted` are left out of files. Nothing is installed.
     """
-    steps = [block for block in blocks() if block.name != "install"]
+    steps = [block for block in blocks() if block.name not in ("libraries", "install")]
     waiting: tuple[Block, Terminal] | None = None
     for index, block in enumerate(steps):
         if waiting is not None and block.name != "another terminal":
@@ -199,6 +201,24 @@ def test_first_job_trains_with_tensorflow_2_15(tmp_path: Path) -> None:
         check_first_job(account, omitted="TF_USE_LEGACY_KERAS")
     finally:
         account.close()
+
+
+def install(account: Account) -> None:
+    """Install what the page says; each further terminal activates the environment."""
+    account.run(next(block.text for block in blocks() if block.name == "install"), patience=400)
+    activate = re.search(r"environment of the first \(`(source .+?)`\)", PAGE.read_text())
+    assert activate is not None
+    account.first = activate[1]
+
+
+def test_page_names_the_libraries_of_mesos() -> None:
+    """Those that scripts/setup installs; ZooKeeper is for tests and `local up`."""
+    named = next(block.text for block in blocks() if block.name == "libraries").split()[3:]
+    setup = re.search(r"^packages=\((.*)\)$", (PAGE.parents[1] / "scripts" / "setup").read_text(), re.MULTILINE)
+
+    assert setup is not None
+    assert named == [name for name in setup[1].split() if name != "zookeeper"]
+    assert " ".join(named) in (PAGE.parent / "install.md").read_text()
 
 
 def check_first_job(account: Account, omitted: str = "") -> None:
