@@ -248,6 +248,14 @@ def data_has_addresses(options: Document) -> Iterator[Problem]:
             yield Problem("service.data", f"{what}; file:///... if each agent has the file; only local runs use a path")
 
 
+def job_url_has_address(options: Document) -> Iterator[Problem]:
+    """Rule for options of a cluster, as for data."""
+    url = options["service"]["job_url"]
+    if url and "://" not in url and not url.startswith("/"):
+        message = f"{url}: agents need an address, such as https://...; only local runs use a path"
+        yield Problem("service.job_url", message)
+
+
 def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the fields, with defaults for invalid ones, and the problems."""
     schema = Options()

@@ -10,7 +10,7 @@ from typing import Any
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.spec import AfterFinish, Strategy
 
-from .load import data_has_addresses
+from .load import data_has_addresses, job_url_has_address
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, default_strategy, names_program
@@ -106,11 +106,7 @@ def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
 
 
 def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
-    url = options["service"]["job_url"]
-    if url and "://" not in url and not url.startswith("/"):
-        yield Problem(
-            "service.job_url", f"{url}: agents need an address, such as https://...; only local runs use a path"
-        )
+    yield from job_url_has_address(options)
 
 
 def data_is_local(_: Document, options: Document) -> Iterator[Problem]:

@@ -29,7 +29,14 @@ from tf_scheduler.options.configurations import (
     select_configuration,
 )
 from tf_scheduler.options.environment import to_document
-from tf_scheduler.options.load import data_has_addresses, load_lenient, merge, program_is_named, resolve
+from tf_scheduler.options.load import (
+    data_has_addresses,
+    job_url_has_address,
+    load_lenient,
+    merge,
+    program_is_named,
+    resolve,
+)
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import STORED_DEFAULTS, names_program
 from tf_scheduler.options.spec import to_spec
@@ -45,7 +52,7 @@ from .secrets import DCOS_AUTHORITIES, known_secrets, trusted_authorities, with_
 log = logging.getLogger(__name__)
 
 #: Rules that only services on a cluster have.
-_RULES = (program_is_named, data_has_addresses)
+_RULES = (program_is_named, data_has_addresses, job_url_has_address)
 
 Document = Mapping[str, Any]
 

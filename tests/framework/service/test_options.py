@@ -1,6 +1,7 @@
 """Selection of the active options at a start, and preview of updates."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -52,14 +53,25 @@ def test_preview_restarts_only_launched_tasks() -> None:
     assert ["ps-0", "ps-1", "worker-0", "worker-1"] == [item["task"] for item in effects["restarted"]]
 
 
-def test_paths_of_data_are_refused_on_a_cluster() -> None:
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"data": [{"url": "https://h/a"}, {"url": "d/mnist.npz"}]},
+            r"d/mnist\.npz: agents need a URL, such as https://files\.example\.com/m",
+        ),
+        ({"job_url": "train.py"}, r"service\.job_url: train\.py: agents need an address, such as https://"),
+    ],
+)
+def test_paths_are_refused_on_a_cluster(changed: dict[str, Any], message: str) -> None:
     """Agents do not have the files of a laptop."""
     history = OptionsHistory(options(), {}, to_spec)
     state = history.activate(MemoryStore("tensorflow"))
-    data = [{"url": "https://h/a"}, {"url": "d/mnist.npz"}]
 
-    with pytest.raises(OptionsError, match=r"d/mnist\.npz: agents need a URL, such as https://files\.example\.com/m"):
-        history.preview({"options": {"service": {"command": "x", "data": data}}}, state)
+    with pytest.raises(OptionsError, match=message):
+        history.preview({"options": {"service": {"command": "x", **changed}}}, state)
+    for url in ("https://h/a", "/opt/a"):
+        history.preview({"options": {"service": {"command": "x", "job_url": url}}}, state)
 
 
 def test_new_target_is_reported_with_its_effects() -> None:
