@@ -223,8 +223,12 @@ def test_setup_shows_progress_and_no_warning(checkout: Path) -> None:
     assert 0 == first.returncode, first.stderr
     assert re.search(r"(?m)^  \d+ of \d+: (Downloading|Using cached) .* \([\d.]+ [kM]B\)$", first.stdout)
     assert "Warning" not in first.stdout + first.stderr.replace("WARNING: Location", "")
-    assert [again.strip()] == first.stdout.splitlines()[-1:] == repaired.splitlines()[-1:]
-    assert "ready: start .venv/bin/dcos-tensorflow" in again
+    assert again.splitlines() == first.stdout.splitlines()[-3:] == repaired.splitlines()[-3:]
+    assert ["  source .venv/bin/activate", "  dcos-tensorflow try train.py"] == again.splitlines()[-2:]
+    size = re.match(r"needs ([\d.]+) GB of disk in \.venv", first.stdout)
+    assert size is not None
+    used = sum(path.lstat().st_size for path in (checkout / ".venv").rglob("*"))
+    assert 0.5 < used / 1e9 / float(size[1]) < 1.2
     assert not old.exists()
     assert "is valid" in succeed(
         checkout / ".venv/bin/dcos-tensorflow", "options", "validate", options_file(checkout), folder=checkout
