@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options, wait_for
+from mesos_local.agents import AgentSpec, with_ports
+from tf_scheduler.cli.commands.run import check_feasible
+from tf_scheduler.errors import JobError
+from tf_scheduler.options.load import resolve
+from tf_scheduler.options.spec import to_spec
 
 #: A program that fails is not restarted.
 ONCE = {"max_failures": 0}
@@ -178,6 +183,32 @@ def test_omitted_sizes_shrink_until_the_job_fits(run, tmp_path: Path) -> None:
     assert 5 == len(json.loads(out)["tasks"])
     assert "notice: worker.cpus and worker.disk: not set; using 0.4 cpus and 1536 MB of disk here (1 cpu" in err
     assert "notice: parameter_server.cpus, parameter_server.mem and parameter_server.disk: not set; using 0.4" in err
+
+
+@pytest.mark.mesos
+def test_file_without_sizes_runs_on_small_agents(run, tmp_path: Path) -> None:
+    """The smallest file of the documentation: strategy, command and count."""
+    path = tmp_path / "options.json"
+    service = {"strategy": "multi_worker_mirrored", "command": "true"}
+    path.write_text(json.dumps({"service": service, "worker": {"count": 2}}))
+
+    code, out, err = run("local", "run", "--json", path, "--agents", agents(tmp_path, ("a", "cpus:2;mem:3072")))
+
+    assert (0, 2) == (code, len(json.loads(out)["tasks"])), err
+    assert "notice: worker.cpus, worker.mem and worker.disk: not set; using" in err
+
+
+def test_services_of_independent_tasks_must_fit_with_them() -> None:
+    """Otherwise a task waits for its data service forever; other workers run in turn."""
+    size = {"cpus": 0.4, "mem": 512, "disk": 0}
+    data = {"workers": 3, "dispatcher_cpus": 0.4, "dispatcher_mem": 512, **size}
+    service = {"strategy": "independent", "command": "true"}
+    document = {"service": service, "worker": {"count": 9, **size}, "data_service": data}
+    spec = to_spec(resolve(document, {"executor": {"url": "file:///executor"}}))
+
+    with pytest.raises(JobError, match="they take 4 of 5 tasks"):
+        check_feasible(spec, with_ports([AgentSpec("a", {"cpus": 2, "mem": 9000})]))
+    check_feasible(spec, with_ports([AgentSpec("a", {"cpus": 2.5, "mem": 9000})]))
 
 
 @pytest.mark.mesos

@@ -244,12 +244,17 @@ def notice_of_gpus(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
 
 
 def _gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
-    """Yield tasks that must fit at the same time: all, or each independent task alone."""
+    """Yield tasks that must fit at the same time.
+
+    All tasks; with independent ones, each of these with the tasks that serve it, such as the data service.
+    """
+    tasks = tuple(spec.tasks())
     if spec.strategy is not Strategy.INDEPENDENT:
-        yield tuple(spec.tasks())
+        yield tasks
         return
-    firsts = {task.job.group: task for task in reversed(list(spec.tasks()))}
-    yield from ((task,) for task in firsts.values())
+    helpers = [task for task in tasks if not task.job.kind.in_cluster]
+    firsts = {task.job.group: task for task in reversed(tasks) if task.job.kind.in_cluster}
+    yield from ((task, *helpers) for task in firsts.values())
 
 
 def _full_offer(agent: AgentSpec) -> Offer:
