@@ -333,7 +333,9 @@ def test_down_ends_installed_services(tmp_path: Path, job) -> None:
         writable = [path for path, mode in modes(below(folder)).items() if mode & 0o022]
         kept = modes(down.folder.glob("*.*"))
     finally:
-        ended = run("down", "--dir", folder)
+        asked = run("down", "--dir", folder)
+        assert (2, True) == (asked.returncode, "which end with it: down\n" in asked.stderr)
+        ended = run("down", "--dir", folder, "--yes")
 
     assert 0 == ended.returncode, ended.stderr
     assert ([], []) == (writable, [path for path, mode in kept.items() if mode & 0o077])
@@ -371,10 +373,10 @@ def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> 
             if end == "owner killed":
                 owner.kill()
             else:
-                assert 0 == run("down", "--dir", folder).returncode
+                assert 0 == run("down", "--dir", folder, "--yes").returncode
             assert all(gone(path.parent) for path in kept)
         finally:
-            run("down", "--dir", folder)
+            run("down", "--dir", folder, "--yes")
             owner.kill()
 
 

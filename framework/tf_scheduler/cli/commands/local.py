@@ -140,10 +140,11 @@ def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[Age
 def down(directory: Path, yes: bool) -> None:
     """Stop the local cluster and its tasks.
 
-    Asks first if runs of `local run` use the cluster: they fail. Works even if the record of the cluster is damaged.
+    Asks first if runs of `local run` or services of `local install` use the cluster: runs fail, services end. Works
+    even if the record of the cluster is damaged.
     """
-    if not yes and (runs := _runs(directory)):
-        click.echo(f"runs on this cluster, which fail without it: {', '.join(runs)}", err=True)
+    if not yes and (names := _users(directory)):
+        click.echo(f"runs and services on this cluster, which end with it: {', '.join(names)}", err=True)
         confirm("Stop the local cluster?", sys.stdin, sys.stderr)
     if not LocalCluster.end(directory):
         click.echo(f"no local cluster is up in {directory}")
@@ -152,14 +153,15 @@ def down(directory: Path, yes: bool) -> None:
     click.echo(f"the local cluster has stopped{remains}")
 
 
-def _runs(directory: Path) -> list[str]:
-    """Return the runs of `local run` on the cluster."""
+def _users(directory: Path) -> list[str]:
+    """Return the runs and installed services on the cluster."""
     try:
         cluster = LocalCluster.running(directory)
         frameworks = cluster.state().frameworks if cluster else ()
     except MesosLocalError:
         return []
-    return sorted({note.name for note in advertisements() if note.run} & {item.name for item in frameworks})
+    names = {note.name for note in advertisements() if note.run or note.folder}
+    return sorted(names & {item.name for item in frameworks})
 
 
 @local.command()

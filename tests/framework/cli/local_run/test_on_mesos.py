@@ -247,7 +247,7 @@ def test_run_ends_when_its_cluster_is_shut_down(start, run, home, tmp_path: Path
         wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
 
         code, _, err = run("local", "down", *folder)
-        assert (2, True) == (code, "without it: small\naborted; use `--yes`" in err), err
+        assert (2, True) == (code, "end with it: small\naborted; use `--yes`" in err), err
         assert process.poll() is None
         assert 0 == run("local", "down", *folder, "--yes")[0]
         begin = time.monotonic()
