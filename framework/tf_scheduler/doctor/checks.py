@@ -336,7 +336,7 @@ def artefacts(facts: Facts) -> Finding:
 
 _GIB = 1 << 30
 #: Free bytes of a folder.
-_MIN_FREE, _SCARCE = _GIB, 5 * _GIB
+_MIN_FREE, _SCARCE = 3 * _GIB, 5 * _GIB
 
 
 def disk(facts: Facts) -> Finding:
@@ -369,6 +369,10 @@ def python(facts: Facts) -> Finding:
     return _green(f"Python {version}")
 
 
+#: Packages of Debian with the libraries that the local Mesos needs.
+SYSTEM_PACKAGES = "libsvn1 libapr1 libsasl2-2 libcurl4 libssl3"
+
+
 def libraries(facts: Facts) -> Finding:
     """The libraries of this program and of the local Mesos."""
     if isinstance(facts.laptop, Unknown):
@@ -378,7 +382,8 @@ def libraries(facts: Facts) -> Finding:
         return Finding(Level.RED, message, "install the program again with pip")
     if facts.laptop.no_local_mesos:
         message = f"no local cluster can run here: {facts.laptop.no_local_mesos}"
-        return Finding(Level.YELLOW, message, "install the packages, or use the master of an existing Mesos")
+        install = f"run: sudo apt-get install {SYSTEM_PACKAGES}; or " if "missing libraries" in message else ""
+        return Finding(Level.YELLOW, message, f"{install}use the master of an existing Mesos")
     return _green("all libraries are installed")
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tf_scheduler.doctor.checks import CHECKS, Level, judge
+from mesos_local.libmesos.native import DEBIAN_PACKAGES
+from tf_scheduler.doctor.checks import CHECKS, Level, judge, libraries
 from tf_scheduler.doctor.facts import (
     AgentFacts,
     ApiFacts,
@@ -133,7 +134,8 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("artefacts", {"artefacts": (ArtefactFacts("executor.url", "http://h/x", "HTTP 404"),)}, "red", "HTTP 404"),
     ("artefacts", {"artefacts": (ArtefactFacts("o", "s3://x", is_checked=False),)}, "not checked", "s3://x"),
     ("disk", {"laptop": replace(LAPTOP, free={"/tmp": GIB // 2})}, "red", "/tmp: 0.5 GiB"),
-    ("disk", {"laptop": replace(LAPTOP, free={"/tmp": 2 * GIB})}, "yellow", "2.0 GiB"),
+    ("disk", {"laptop": replace(LAPTOP, free={"/tmp": 2 * GIB})}, "red", "2.0 GiB"),
+    ("disk", {"laptop": replace(LAPTOP, free={"/tmp": 4 * GIB})}, "yellow", "4.0 GiB"),
     ("python", {"laptop": replace(LAPTOP, python=(3, 9))}, "red", "3.9"),
     ("python", {"laptop": replace(LAPTOP, missing_programs=("/no/python",))}, "red", "/no/python"),
     ("libraries", {"laptop": replace(LAPTOP, missing_libraries=("kazoo",))}, "red", "kazoo"),
@@ -148,6 +150,15 @@ def test_check_has_its_finding(check: str, changes: dict[str, Any], status: str,
 
     assert (status, True) == (finding.level.value, words in finding.message), finding
     assert finding.remedy or finding.level in (Level.GREEN, Level.NOT_CHECKED)
+
+
+def test_missing_system_libraries_have_the_apt_command() -> None:
+    """With the packages that the local Mesos names itself."""
+    facts = replace(GOOD, laptop=replace(LAPTOP, no_local_mesos="missing libraries: libsasl2"))
+
+    assert f"sudo apt-get install {DEBIAN_PACKAGES};" in libraries(facts).remedy
+    other = replace(GOOD, laptop=replace(LAPTOP, no_local_mesos="libmesos has no build for Darwin"))
+    assert "apt" not in libraries(other).remedy
 
 
 def test_good_facts_are_green() -> None:
