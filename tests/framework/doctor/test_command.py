@@ -66,6 +66,19 @@ def test_this_machine_is_checked_without_arguments(doctor) -> None:
     assert "--options" in lines["tls"]["message"]
 
 
+def test_machine_without_cluster_has_one_line_for_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last one; the lines of this machine come first."""
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+
+    *_, disk, python, libraries, unchecked, summary = capsys.readouterr().out.splitlines()
+
+    assert [True] * 3 == ["disk space" in disk, "Python" in python, "libraries" in libraries]
+    assert "12 checks: " in unchecked
+    assert "--master" in unchecked
+    assert "12 not checked" in summary
+
+
 def test_security_omits_the_other_checks(doctor) -> None:
     _, lines = doctor("--security")
 

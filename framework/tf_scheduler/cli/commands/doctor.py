@@ -102,7 +102,9 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
     if params["as_json"] or context.ensure_object(dict).get("as_json"):
         echo_json(_as_json(results))
     else:
-        _show(results)
+        is_named = bool(file or master or selected.url or selected.name)
+        nothing_to_ask = isinstance(facts.master, Unknown) and isinstance(facts.service, Unknown)
+        _show(results, fold=nothing_to_ask and not is_named)
     if any(finding.level is Level.RED for _, finding in results):
         sys.exit(1)
     is_lost = (bool(master) and isinstance(facts.master, Unknown)) or (
@@ -167,12 +169,18 @@ def _as_json(results: Iterable[tuple[Check, Finding]]) -> Document:
     return {"checks": checks, "counts": counts}
 
 
-def _show(results: Iterable[tuple[Check, Finding]]) -> None:
+def _show(results: Iterable[tuple[Check, Finding]], *, fold: bool) -> None:
+    """Print a table; `fold`: one last line for all checks that were not possible."""
     results = list(results)
     rows = [
         (Word(finding.level.value, _MEANINGS[finding.level]), check.title, finding.message, finding.remedy or "-")
         for check, finding in results
+        if not fold or finding.level is not Level.NOT_CHECKED
     ]
+    if fold and len(rows) < len(results):
+        message = f"{len(results) - len(rows)} checks: no cluster and no service runs here"
+        word = Word(Level.NOT_CHECKED.value, _MEANINGS[Level.NOT_CHECKED])
+        rows.append((word, "cluster, service", message, "pass --options, --master or --url"))
     counts = ", ".join(
         f"{count} {level.value}" for level in Level if (count := sum(item.level is level for _, item in results))
     )
