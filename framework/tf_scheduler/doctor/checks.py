@@ -351,6 +351,24 @@ def disk(facts: Facts) -> Finding:
     return _green(f"at least {min(free.values(), default=0) / _GIB:.0f} GiB free")
 
 
+#: Available bytes of memory: for one program with TensorFlow, and for two.
+_MIN_MEMORY, _SCARCE_MEMORY = _GIB, 2 * _GIB
+
+
+def memory(facts: Facts) -> Finding:
+    """Each task of a local run imports TensorFlow."""
+    if isinstance(facts.laptop, Unknown):
+        return _unchecked(facts.laptop)
+    size = facts.laptop.memory
+    if size is None:
+        return Finding(Level.NOT_CHECKED, "the available memory of this machine is unknown")
+    message = f"{size / _GIB:.1f} GiB available"
+    if size < _SCARCE_MEMORY:
+        level = Level.RED if size < _MIN_MEMORY else Level.YELLOW
+        return Finding(level, message, "end other programs, or use fewer tasks")
+    return _green(message)
+
+
 #: Oldest Python of this program (setup.cfg).
 MIN_PYTHON = (3, 10)
 
@@ -413,6 +431,7 @@ CHECKS = (
     Check("leftovers", "launches that may still run", leftovers),
     Check("failing_agents", "agents that drop launches", failing_agents),
     Check("artefacts", "artefacts", artefacts),
+    Check("memory", "memory", memory),
     Check("disk", "disk space", disk),
     Check("python", "Python", python),
     Check("libraries", "libraries", libraries),

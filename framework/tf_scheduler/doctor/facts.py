@@ -120,6 +120,8 @@ class LaptopFacts:
     no_local_mesos: str
     #: Folder -> free bytes.
     free: Mapping[str, int]
+    #: Available bytes; None: unknown.
+    memory: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,17 @@ def gather_laptop(options: Document | None, folders: Iterable[Path], local_mesos
         free={
             str(folder): shutil.disk_usage(_existing(folder)).free for folder in (Path(tempfile.gettempdir()), *folders)
         },
+        memory=_available_memory(),
     )
+
+
+def _available_memory() -> int | None:
+    """Return bytes that programs can use without swapping; None except on Linux."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def _existing(folder: Path) -> Path:

@@ -43,7 +43,7 @@ def options(**sections: Any) -> Mapping[str, Any]:
 
 OWN = FrameworkFacts("id-1", "mnist", "http://10.0.0.9:8080", frozenset({("trainer", "S0")}))
 SERVICE = ServiceFacts("mnist", "http://10.0.0.9:8080", "id-1", "", (), (), (), ())
-LAPTOP = LaptopFacts((3, 12), (), (), "", {"/tmp": 50 * GIB})
+LAPTOP = LaptopFacts((3, 12), (), (), "", {"/tmp": 50 * GIB}, 8 * GIB)
 #: Facts without a problem.
 GOOD = Facts(
     now=NOW,
@@ -133,6 +133,9 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("failing_agents", {"service": service(failing_agents=(("a", (NOW - 901,), 0.0),))}, "green", "recently"),
     ("artefacts", {"artefacts": (ArtefactFacts("executor.url", "http://h/x", "HTTP 404"),)}, "red", "HTTP 404"),
     ("artefacts", {"artefacts": (ArtefactFacts("o", "s3://x", is_checked=False),)}, "not checked", "s3://x"),
+    ("memory", {"laptop": replace(LAPTOP, memory=GIB // 2)}, "red", "0.5 GiB"),
+    ("memory", {"laptop": replace(LAPTOP, memory=3 * GIB // 2)}, "yellow", "1.5 GiB"),
+    ("memory", {"laptop": replace(LAPTOP, memory=None)}, "not checked", "unknown"),
     ("disk", {"laptop": replace(LAPTOP, free={"/tmp": GIB // 2})}, "red", "/tmp: 0.5 GiB"),
     ("disk", {"laptop": replace(LAPTOP, free={"/tmp": 2 * GIB})}, "red", "2.0 GiB"),
     ("disk", {"laptop": replace(LAPTOP, free={"/tmp": 4 * GIB})}, "yellow", "4.0 GiB"),

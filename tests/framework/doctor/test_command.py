@@ -353,6 +353,9 @@ def test_missing_folder_has_the_space_of_its_parent(tmp_path: Path) -> None:
     """A folder that a later run creates."""
     facts = gather_laptop(None, [tmp_path / "not" / "yet"], "")
 
+    assert facts.memory
+    assert facts.memory > 1 << 20
+
     assert facts.free[str(tmp_path / "not" / "yet")] > 0
 
 
