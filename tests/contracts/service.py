@@ -150,9 +150,9 @@ def stored_again(options: Json, values: Mapping[str, bytes]) -> dict[str, bytes]
     }
 
 
-def digests(options: Json) -> dict[str, str]:
+def digests(options: Json, complete: Callable[[Json], Json] = with_stored_defaults) -> dict[str, str]:
     """Return the launch digest of each task, and of the service under the empty name."""
-    spec = to_spec(resolve(with_stored_defaults(options)))
+    spec = to_spec(resolve(complete(options)))
     return {
         "": spec_index.index_of(spec).target,
         **{task.name: spec_index.config_digest(spec, task.name) for task in spec.tasks()},

@@ -264,6 +264,13 @@ def test_launch_digests_are_unchanged() -> None:
         assert item["digests"] == digests(item["options"])
 
 
+@pytest.mark.parametrize("complete", [with_stored_defaults, dict])
+def test_files_of_beta_tensorflow_mean_the_same(complete: Callable[[Any], Any]) -> None:
+    """Stored ones and new ones, though omitted counts follow the strategy since then."""
+    for item in recorded("original.json"):
+        assert item["digests"] == digests(item["options"], complete)
+
+
 def test_names_that_leave_the_process_are_unchanged() -> None:
     """Kinds of reasons and events are in answers, metrics and logs; there may be more."""
     current = names()
