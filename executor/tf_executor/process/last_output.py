@@ -185,7 +185,8 @@ def program_error(
 _HINTS = (
     (r"No module named 'tensorflow\.(examples|contrib)|module 'tensorflow[\w.]*' has no attribute '(app|flags|Session|"
      r"placeholder|contrib|ConfigProto|get_variable)'",
-     "the program is written for TensorFlow 1: `dcos-tensorflow runtime create --tensorflow 1.15` installs it"),
+     "the program is written for TensorFlow 1: `dcos-tensorflow runtime create tf1.15 --tensorflow 1.15 --python 3.7` "
+     "installs it, and \"python\": \"runtime:tf1.15\" in \"service\" selects it"),
     (r"[Aa]ddress already in use|Could not start gRPC server",
      "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and PORT"),
     (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
