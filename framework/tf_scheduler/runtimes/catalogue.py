@@ -27,6 +27,8 @@ _PYTHONS = {
 _OLDEST = min(_PYTHONS)
 #: First version with Keras 3, which does not support distributed `Model.fit`.
 _KERAS_3 = (2, 16)
+#: First version that does not require TensorBoard, which its callback and `use_tensorboard` need.
+_NO_TENSORBOARD = (2, 21)
 _VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)?")
 #: Oldest supported Python 3 minor version of programs.
 OLDEST_PYTHON = 6
@@ -125,7 +127,8 @@ def _wheel_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
         return [wanted.others] if wanted.others else []
     exact = f"=={wanted.tensorflow}" if wanted.tensorflow.count(".") == 2 else f"=={wanted.tensorflow}.*"
     pins = ("protobuf<3.21",) if series < (2, 9) else ()  # undeclared requirement of TensorFlow before 2.9
-    calls = [(_distribution(wanted.tensorflow, series, wanted.gpu) + exact, *pins, *wanted.others)]
+    others = (*(("tensorboard",) if series >= _NO_TENSORBOARD else ()), *wanted.others)
+    calls = [(_distribution(wanted.tensorflow, series, wanted.gpu) + exact, *pins, *others)]
     if series >= _KERAS_3:
         # Its dependencies would install a second TensorFlow.
         calls.append(("--no-deps", f"tf_keras=={series[0]}.{series[1]}.*"))

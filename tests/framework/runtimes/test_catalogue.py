@@ -62,11 +62,12 @@ def test_programs_need_python_3_6(python, is_one) -> None:
 
 
 def test_pip_arguments_of_each_version() -> None:
-    """Exact or newest of a series; tf_keras since Keras 3; protobuf by TensorFlow."""
+    """Newest of a series; tf_keras since Keras 3; protobuf and TensorBoard by version."""
     assert [("tensorflow-cpu==2.15.1",)] == pip_arguments(RuntimeRequest("2.15.1"))
     assert [("tensorflow[and-cuda]==2.20.*", "pandas"), ("--no-deps", "tf_keras==2.20.*")] == pip_arguments(
         RuntimeRequest("2.20", gpu=True, others=("pandas",))
     )
+    assert ("tensorflow-cpu==2.21.*", "tensorboard") == pip_arguments(RuntimeRequest("2.21"))[0]
     assert [("tensorflow==1.15.*", "protobuf<3.21")] == pip_arguments(RuntimeRequest("1.15"))
     assert [("six",)] == pip_arguments(RuntimeRequest(others=("six",)))
 
