@@ -12,11 +12,13 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 MAKE = "TEST_RUNTIMES"
+_OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def need(name: str, *content: str, slow: bool = True, environment: Mapping[str, str] | None = None) -> None:
@@ -76,13 +78,22 @@ def link_python(folder: Path, without: str = "", first: Path | None = None) -> P
     return program.parent
 
 
+def python_with_tensorflow(version: str) -> str:
+    """Return an interpreter with TensorFlow `version`, the running one if possible."""
+    if metadata.version("tensorflow-cpu").startswith(f"{version}."):
+        return sys.executable
+    # TensorFlow 2.12 accepts any JAX, and pip would try all newer ones: gigabytes.
+    packages = ("--package", "jax<0.4.24") if version == "2.12" else ()
+    need(f"test-{version}", "--tensorflow", version, "--python", _OWN_VERSION, *packages)
+    return python_of(f"test-{version}")
+
+
 def tensorflow_2_15(folder: Path) -> Path:
     """Make an environment with TensorFlow 2.15; return its bin folder."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    need("test-2.15", "--tensorflow", "2.15", "--python", version)
-    packages = Path(python_of("test-2.15")).parents[1] / "lib" / f"python{version}" / "site-packages"
+    root = Path(python_with_tensorflow("2.15")).parents[1]
+    packages = root / "lib" / f"python{_OWN_VERSION}" / "site-packages"
     if not packages.exists():
-        pytest.skip(f"the runtime test-2.15 is not of Python {version}")
+        pytest.skip(f"the runtime test-2.15 is not of Python {_OWN_VERSION}")
     return link_python(folder, first=packages)
 
 
