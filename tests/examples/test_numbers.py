@@ -192,7 +192,7 @@ class Job:
         (folder / "checkpoints").mkdir()
         options = {
             "service": {**service, "environment": variables, "checkpoint_dir": str(folder / "checkpoints")},
-            "worker": {"count": 1 if strategy in ("parameter_server", "independent") else 2, **sizes},
+            "worker": {"count": 2, **sizes},
             "api": {"authentication": "none"},
         }
         if strategy in ("parameter_server", "between_graph"):
@@ -232,27 +232,31 @@ class Job:
     def output(self) -> str:
         return (self.folder / "output").read_text()
 
-    def progress(self) -> dict[str, Any]:
-        """Return the answer of the API; nothing before the service is there."""
+    def get(self, view: str) -> dict[str, Any]:
+        """Return a view of the API; nothing before the service is there."""
         assert self.process.poll() is None, self.output
         address = re.search(r"^\S+ page: (http://\S+?)/?$", self.output, re.MULTILINE)
         if address is None:
             return {}
-        with urllib.request.urlopen(f"{address[1]}/v1/tf/progress", timeout=10) as answer:
+        with urllib.request.urlopen(f"{address[1]}/v1/tf/{view}", timeout=10) as answer:
             body: dict[str, Any] = json.load(answer)
             return body
 
     def finished_tasks(self) -> list[dict[str, Any]]:
-        """Return the reports of the training tasks at the last step; else nothing."""
-        body = self.progress()
-        logs = {path.stem for path in (self.folder / "checkpoints").glob("*.log")}
+        """Return overview, progress and tasks after the last report, or nothing."""
+        body, logs = self.get("progress"), self.logs()
         tasks = [task for task in body.get("tasks", ()) if task["name"] in logs]
-        is_over = all(task["step"] == STEPS for task in tasks) and len(logs) == self.trained
-        return [body, *tasks] if tasks and is_over else []
+        ends = {name: log[str(STEPS)][1] for name, log in logs.items()}
+        is_over = len(ends) == self.trained and all((task["time"] or 0) > ends[task["name"]] for task in tasks)
+        return [self.get("overview"), body, *tasks] if tasks and is_over else []
+
+    def logs(self) -> dict[str, dict[str, Any]]:
+        """Return the logs of the tasks that have written them."""
+        return {path.stem: json.loads(path.read_text()) for path in (self.folder / "checkpoints").glob("*.log")}
 
     @property
     def trained(self) -> int:
-        return 1 if TRAININGS[self.folder.name][0] in ("parameter_server", "independent") else 2
+        return 1 if TRAININGS[self.folder.name][0] == "parameter_server" else 2
 
 
 @pytest.mark.parametrize("name", TRAININGS)
@@ -263,19 +267,21 @@ def test_progress_equals_the_log_of_the_program(tmp_path: Path, cluster: LocalCl
     folder.mkdir()
     with ExitStack() as stack:
         job = Job(folder, cluster, stack, name)
-        body, *tasks = wait_until(job.finished_tasks, "no last step", ignore=OSError)
+        overview, body, *tasks = wait_until(job.finished_tasks, "no last step", ignore=OSError)
         (folder / "checkpoints" / "seen").touch()
         assert 0 == job.process.wait(60), job.output
 
     speeds = []
     for task in tasks:
-        log = json.loads((folder / "checkpoints" / f"{task['name']}.log").read_text())
+        log = job.logs()[task["name"]]
         (_, began), (loss, ended) = log["1"], log[str(STEPS)]
         speeds.append(BATCH * (STEPS - 1) / (ended - began))
+        assert task["step"] == STEPS
         assert task["loss"] == pytest.approx(loss, rel=0.01)
         assert task["steps_per_second"] == pytest.approx((STEPS - 1) / (ended - began), rel=0.01)
         for point in task["points"]:
             expected = log[str(point["step"])][0]
             assert expected is None or point["loss"] == pytest.approx(expected, rel=0.01), point
     expected = sum(speeds) if tasks[0]["of"] == "task" else speeds[0]
-    assert body["examples_per_second"] == pytest.approx(expected, rel=0.01)
+    for view in (body, overview):
+        assert view["examples_per_second"] == pytest.approx(expected, rel=0.01)
