@@ -207,7 +207,8 @@ def _exited_on_request(state: LifecycleState, event: events.Exited, now: float) 
 
 
 def _overdue(state: LifecycleState, event: events.Overdue, now: float) -> Step:  # noqa: ARG001
-    return state.entered(TaskPhase.KILLING, now + SWEEP_LIMIT), (events.KillTree(),)
+    stopped = None if state.stopped is None else replace(state.stopped, is_late=True)
+    return replace(state, stopped=stopped).entered(TaskPhase.KILLING, now + SWEEP_LIMIT), (events.KillTree(),)
 
 
 # End of the task.

@@ -156,7 +156,7 @@ class TaskRunner:
             log.warning("kill request for unknown task %s ignored", body["task_id"]["value"])
             return
         grace = wire.kill_grace(body)
-        self._step(events.TaskStopRequested("killed on request", self._grace if grace is None else grace))
+        self._step(events.TaskStopRequested("stopped on request", self._grace if grace is None else grace))
 
     def _shutdown(self, body: Mapping[str, Any]) -> None:  # noqa: ARG002
         self._step(events.TaskStopRequested("the executor was shut down", wire.shutdown_grace(self._environ)))

@@ -99,7 +99,7 @@ def test_hanging_driver_does_not_delay_kill(start: Any, agent: Any) -> None:
     executor.await_file("ready")
     executor.kill(grace=60)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
-    assert "killed on request; the program had not started" == status["message"]
+    assert "stopped on request; the program had not started" == status["message"]
 
 
 def test_payload_devices_are_used(start: Any, agent: Any, tmp_path: Path) -> None:

@@ -39,18 +39,22 @@ def test_final_report_without_request(ending: EndReport, expected: tuple[str, st
 @pytest.mark.parametrize(
     ("ending", "expected"),
     [
-        (EndReport(signal=9), "killed on request; killed by signal 9 (SIGKILL)"),
-        (EndReport(exit_code=0), "killed on request; exit code 0"),
-        (EndReport(), "killed on request; the program did not exit"),
+        (EndReport(signal=9), "stopped on request; killed by signal 9 (SIGKILL)"),
+        (EndReport(signal=15), "stopped on request"),
+        (EndReport(exit_code=0), "stopped on request"),
+        (EndReport(exit_code=143), "stopped on request"),
+        (EndReport(exit_code=3), "stopped on request; exit code 3"),
+        (EndReport(signal=11), "stopped on request; killed by signal 11 (SIGSEGV)"),
+        (EndReport(), "stopped on request; the program did not exit"),
     ],
 )
 def test_final_report_after_request_is_killed(ending: EndReport, expected: str) -> None:
-    assert SendReport("TASK_KILLED", expected, ending) == final_report(ending, StopReason("killed on request"))
+    assert SendReport("TASK_KILLED", expected, ending) == final_report(ending, StopReason("stopped on request"))
 
 
 def test_final_report_of_unstarted_program() -> None:
-    stopped = StopReason("killed on request")
-    assert "killed on request; the program had not started" == final_report(EndReport(), stopped, started=False).message
+    report = final_report(EndReport(), StopReason("stopped on request"), started=False)
+    assert "stopped on request; the program had not started" == report.message
 
 
 def test_final_report_of_failed_task() -> None:

@@ -117,7 +117,7 @@ def test_stubborn_tree_is_killed_after_grace(executor: Any) -> None:
     assert executor.await_file("ready") == "ready"
     executor.kill(grace=0.2)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
-    assert "killed on request; killed by signal 9 (SIGKILL)" == status["message"]
+    assert "stopped on request; it did not stop in time and was killed" == status["message"]
     assert [] == executor.processes()
 
 
@@ -156,7 +156,7 @@ def test_shutdown_ends_task_and_executor(executor: Any) -> None:
     executor.launch_ready("echo ready > ready; sleep 3600")
     executor.say("SHUTDOWN")
     status = executor.states("TASK_KILLING", "TASK_KILLED")
-    assert status["message"].startswith("the executor was shut down; ")
+    assert "the executor was shut down" == status["message"]
     executor.acknowledge("TASK_KILLED")
     assert executor.process.wait() == 0
 
@@ -294,4 +294,4 @@ def test_sigterm_to_executor_stops_task(executor: Any) -> None:
     executor.launch_ready("echo ready > ready; sleep 3600")
     executor.process.send_signal(signal.SIGTERM)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
-    assert status["message"].startswith("the executor received SIGTERM; ")
+    assert "the executor received SIGTERM" == status["message"]

@@ -127,8 +127,8 @@ def test_kill_reaches_background_processes(executor: Any, hook: str) -> None:
     executor.await_file("ready")
     executor.kill(grace=60)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
-    how = "the program had not started" if hook == "pre" else "exit code 0"
-    assert f"killed on request; {how}" == status["message"]
+    how = "; the program had not started" if hook == "pre" else ""
+    assert f"stopped on request{how}" == status["message"]
 
 
 def test_slow_hook_fails_task(executor: Any) -> None:
@@ -151,7 +151,7 @@ def test_kill_policy_overrides_payload(executor: Any) -> None:
     policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.1e9)}}}
     executor.launch_ready("trap '' TERM; echo ready > ready; sleep 3600 & wait; wait", info=policy, kill_grace=3600.0)
     executor.kill()
-    assert "killed by signal 9" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
+    assert "did not stop in time" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
 
 
 def test_user_package_is_importable_in_hooks(executor: Any) -> None:

@@ -160,7 +160,7 @@ def test_recovery_and_operator_commands_on_mesos(watched, cluster) -> None:
     late = watched.until(lambda state: WORKER_1 in state.stored.recoveries)
     first = late.stored.tasks[WORKER_1]
     assert Cause.NOT_JOINED is late.stored.recoveries[WORKER_1].cause
-    assert "waits for data" in watched.until_message(f"worker-1 on {first.hostname} was killed: killed on request")
+    assert "waits for data" in watched.until_message(f"worker-1 on {first.hostname} was stopped: stopped on request")
 
     second = watched.joined(WORKER_1, after=first)
     assert first.hostname != second.hostname, "its agent is avoided now"

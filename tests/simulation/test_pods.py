@@ -47,7 +47,7 @@ def test_requested_kill_is_not_a_warning() -> None:
     """A requested exit needs no attention, unlike a failure."""
     world = deployed()
     play(world, send.pod(RESTART, "worker-1"), expect.killed("worker-1"))
-    (outcome,) = [entry for entry in world.outcomes if "worker-1 on agent-1 was killed" in entry.message]
+    (outcome,) = [entry for entry in world.outcomes if "worker-1 on agent-1 was stopped" in entry.message]
     assert not outcome.warning
     play(world, send.status("worker-0", TaskState.FAILED, exit_code=3, message="exit code 3"))
     assert any(outcome.warning and outcome.task == "worker-0" for outcome in world.outcomes)

@@ -248,7 +248,7 @@ class StopReason:
 
     #: For the message of the last update.
     message: str
-    #: True: the task failed. False: it was killed on request.
+    #: True: the task failed. False: it was stopped on request.
     failed: bool = False
     #: Mesos' word for why; empty: none.
     reason: str = ""
@@ -257,6 +257,8 @@ class StopReason:
     frozen: bool = False
     #: Whether the program was killed because of its memory.
     oom: bool = False
+    #: Whether processes were still there after the grace period.
+    is_late: bool = False
 
 
 def final_report(
@@ -271,9 +273,11 @@ def final_report(
             # A shell whose child was killed first may have another exit code, and the output another error.
             ending = EndReport(signal=signal.SIGKILL, oom=True)
         state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
-        how = describe_end(ending) if started else "the program had not started"
+        how = "the program had not started"
+        if started:
+            how = describe_end(ending) if stopped.failed else _describe_stop(ending, is_late=stopped.is_late)
         ending = replace(ending, frozen=True) if stopped.frozen else ending
-        return SendReport(state, f"{stopped.message}; {how}", ending, stopped.reason, stopped.healthy)
+        return SendReport(state, _joined(stopped.message, how), ending, stopped.reason, stopped.healthy)
     if not started:
         return SendReport("TASK_FAILED", _joined(failure, evidence), ending)
     if ending.exit_code == 0 and not failure:
@@ -293,6 +297,14 @@ def describe_end(ending: EndReport) -> str:
     if ending.exit_code is None:
         return "the program did not exit"
     return f"exit code {ending.exit_code}{_hint(ending.exit_code)}"
+
+
+def _describe_stop(ending: EndReport, *, is_late: bool) -> str:
+    """Return how a process ended that was asked to; empty if it did so."""
+    if is_late:
+        return "it did not stop in time and was killed"
+    is_asked = ending.signal == signal.SIGTERM or ending.exit_code in (0, _SHELL_SIGNAL_BASE + signal.SIGTERM)
+    return "" if is_asked else describe_end(ending)
 
 
 def _joined(*parts: str) -> str:

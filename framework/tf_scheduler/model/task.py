@@ -57,7 +57,7 @@ _PHRASES = {
     TaskState.KILLING: "is being stopped",
     TaskState.FINISHED: "has finished",
     TaskState.FAILED: "has failed",
-    TaskState.KILLED: "was killed",
+    TaskState.KILLED: "was stopped",
     TaskState.ERROR: "was rejected",
     TaskState.DROPPED: "was dropped",
     TaskState.GONE_BY_OPERATOR: "is gone, as reported by an operator",
