@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tf_executor.around import output_lines
 from tf_executor.around.output_lines import MAX_LINE, OutputProgress
 from tf_executor.process.output import TAIL_BYTES
+from tf_scheduler.options.schema.values import parse_line_pattern
 
 
 class Stream:
@@ -154,6 +155,17 @@ def test_slow_pattern_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None
     """It would stop the executor's other threads."""
     monkeypatch.setattr(output_lines, "_PATTERN_TIME", -1.0)
     assert {"step": 1} == scanned("it 1\n", "it 2\n", pattern=r"it (?P<step>\d+)")
+
+
+@pytest.mark.parametrize("line", ["1" * MAX_LINE, "." * MAX_LINE], ids="1.")
+@pytest.mark.parametrize("end", [r"(?P<a>\d+)x", r"(?P<a>.+)-", r".*\d(?P<a>\d*)"])
+def test_slowest_accepted_pattern_takes_milliseconds(line: str, end: str) -> None:
+    """It holds the lock of the interpreter, which heartbeats need."""
+    pattern = r"(?:.|\d)(?:.|\d)(?:.|\d)(?:.)?" + end
+    parse_line_pattern(pattern)
+    before = time.process_time()
+    scanned(line + "\n", pattern=pattern)
+    assert time.process_time() - before < 0.5
 
 
 HOSTILE = [

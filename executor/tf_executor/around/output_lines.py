@@ -16,8 +16,9 @@ from typing import Callable, Dict, Iterator, Pattern, Sequence, Tuple
 SCAN_INTERVAL = 1.0
 #: Longer lines are cut: all patterns run in linear time, with a bounded number of repetitions.
 MAX_LINE = 4096
-#: Seconds in which a pattern of the options must match the lines of one scan.
-_PATTERN_TIME = 0.5
+#: Limits of a pattern of the options, whose time may grow with the square of a line's length: characters of a line, and
+#: seconds for the lines of one scan.
+_PATTERN_LINE, _PATTERN_TIME = 1024, 0.5
 #: Numbers that are not metrics.
 _COUNTS = ("step", "steps", "global_step", "epoch", "epochs", "iter", "iteration", "total", "eta")
 
@@ -83,10 +84,12 @@ class OutputProgress:
         self._streams = [OutputLines(stream) for stream in streams]
         self._pattern: Pattern[str] | None = re.compile(pattern) if pattern else None
         self._parse = self._match if pattern else _KnownLines(is_mirrored=is_mirrored).parse
+        self._pattern_time = 0.0
 
     def scan(self) -> Values:
         """Return the newest values of lines that are new, and their time."""
         values: Values = {}
+        self._pattern_time = 0.0
         for stream in self._streams:
             for line, is_ended in stream.read():
                 if found := self._parse(line, is_ended):
@@ -97,9 +100,10 @@ class OutputProgress:
         if self._pattern is None:
             return {}
         started = time.monotonic()
-        match = self._pattern.search(line)
-        if time.monotonic() - started > _PATTERN_TIME:
-            log.warning("progress.pattern is not used any more: it is too slow for a line of %s characters", len(line))
+        match = self._pattern.search(line[:_PATTERN_LINE])
+        self._pattern_time += time.monotonic() - started
+        if self._pattern_time > _PATTERN_TIME:
+            log.warning("progress.pattern is not used any more: it is too slow")
             self._pattern = None
         values = {}
         for name, text in (match.groupdict() if match else {}).items():

@@ -210,6 +210,20 @@ def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> N
 
 
 @pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?i)step\s+(?P<step>\d+)\s+loss:?\s*(?P<loss>[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)",
+        r"^it (?P<step>[\d,]+) of (?P<total>\d{1,9})\b: cost (?P<cost>\S+), lr (?P<lr>\S+)",
+        r"\[.*\] (?:step|iter)s? (?P<step>\d+)",
+        r"(?P<epoch>\d+)\D+(?P<step>\d+)\D+(?P<loss>\d+(?:\.\d*)?)$",
+    ],
+)
+def test_usual_line_patterns_are_accepted(pattern: str) -> None:
+    """Only what could be slow is refused."""
+    assert pattern == load_spec({"progress": {"pattern": pattern}}).output.pattern
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"service": {"strategy": "sync"}}, "service.strategy: must be one of parameter_server, multi_worker_mirrored"),
@@ -220,6 +234,12 @@ def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> N
         ({"progress": {"pattern": r"step (\d+)"}}, "progress.pattern: must have a named group, for example `(?P<step>"),
         ({"progress": {"pattern": r"(a+)+(?P<step>\d+)"}}, "progress.pattern: must not contain `)+`: repeated groups"),
         ({"progress": {"pattern": r"(?P<a>.)(?P=a)"}}, "progress.pattern: must not contain `(?P=`"),
+        ({"progress": {"pattern": r"(?P<a>.)\1"}}, r"progress.pattern: must not contain `\1`: repeated groups"),
+        ({"progress": {"pattern": r"(?P<a>[\w]*)[\w]*\w*x"}}, r"must not contain `[\w]*` before `[\w]*`: both"),
+        ({"progress": {"pattern": r"(?P<a>a{0,9})(?:b|a)a?ax"}}, "must not contain `a{0,9}` before `a`"),
+        ({"progress": {"pattern": r"(?P<a>\d+).*(?P<b>\d+)"}}, r"must not contain `\d+` before `.*`"),
+        ({"progress": {"pattern": r"(?P<a>\d+)(?: x|y)?\D*1+$"}}, r"must not contain `\d+` before `1+`"),
+        ({"progress": {"pattern": r"(?P<a>\d+)(x|y|z)(x|y)?(x)?"}}, "has 5 alternatives and optional groups, only 4"),
         ({"progress": {"pattern": r"(?P<a>.)(?=b)"}}, "progress.pattern: must not contain `(?=`"),
         ({"service": {"role": "a/../b"}}, "service.role: invalid Mesos role"),
         ({"service": {"strategy": "parameter_server"}, "chief": {"count": 0}}, "chief.count: must be at least 1"),

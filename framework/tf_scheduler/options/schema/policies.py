@@ -126,9 +126,10 @@ class ProgressSection(Section):
         default=True,
     )
     pattern = String(
-        "Regular expression (Python) to search for in each printed line, instead of the common forms. The names of its "
-        "groups are step, total, epoch, epochs, loss, examples, or names of metrics. Without repeated groups, "
-        f"back-references and look-around. {NEXT_LAUNCH_ONLY}",
+        "Regular expression (Python) to search for in the first 1024 characters of each printed line, instead of the "
+        "common forms. The names of its groups are step, total, epoch, epochs, loss, examples, or names of metrics. "
+        "Slow expressions are refused, for example with repeated groups, back-references or look-around. "
+        f"{NEXT_LAUNCH_ONLY}",
         parse=parse_line_pattern,
         examples=[r"iter (?P<step>\d+)/(?P<total>\d+): loss=(?P<loss>\S+)"],
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tf_scheduler.model.placement import HOSTNAME, Constraint, Operator
@@ -23,8 +24,29 @@ _FORMS = '[["field", "OPERATOR", "value"], ...], ["field", "OPERATOR", "value"] 
 _OPERATORS = ", ".join(item.value for item in Operator)
 
 
-#: Constructs whose time may grow faster than the length of a line: repeated groups, look-around, back-references.
-_SLOW = re.compile(r"(?<!\\)\)[*+{]|\(\?(?:[=!(]|<[=!]|P=)|\\[1-9]")
+#: Parts of a regular expression; look-around, back-references and rare escapes are not among them.
+_PART = re.compile(
+    r"(?:(?P<open>\((?:\?(?:P<\w+>|:|[aims]+(?=\))))?(?!\?))|(?P<close>\))|(?P<choice>\|)|(?P<edge>[$^]|\\[AbBZ])"
+    r"|(?P<atom>\\(?:x..|u....|[^\dNUux])|\[\^?\]?(?:\\.|[^\]\\])*\]|[^()|\\*+?]))"
+    r"(?P<repeat>[*+?]|\{(?:\d+|\d*,\d*)\})?\??",
+    re.DOTALL,
+)
+_REFUSED = re.compile(r"\(\?\w*\W|..?", re.DOTALL)
+#: Characters for which classes of an expression may differ.
+_CHARACTERS = "".join(map(chr, range(128))) + "\xa0\xe9\u0661\u20ac"
+#: Alternatives and optional groups, each of which may double the time.
+_MAX_CHOICES = 4
+
+
+@dataclass
+class _Atom:
+    """A part of a regular expression that matches one character, such as `[0-9]+`."""
+
+    text: str
+    characters: frozenset[str]
+    is_variable: bool
+    #: Index of the atom that may follow if this one is left out, perhaps with its group; None: it is required.
+    after: int | None = None
 
 
 def parse_line_pattern(text: str) -> None:
@@ -35,8 +57,76 @@ def parse_line_pattern(text: str) -> None:
         raise ValueError(f"must be a regular expression: {error}") from error
     if text and not groups:
         raise ValueError("must have a named group, for example `(?P<step>[0-9]+)`")
-    if match := _SLOW.search(text):
-        raise ValueError(f"must not contain `{match[0]}`: repeated groups, look-around and back-references are slow")
+    atoms = _atoms(text)
+    overlapping = [_overlapping(atoms, number) if atom.is_variable else "" for number, atom in enumerate(atoms)]
+    for number, (atom, other) in enumerate(zip(atoms, overlapping, strict=True)):
+        # What the last atom matches cannot be wrong, so that a repetition just before it needs one try.
+        later = zip(atoms[number + 1 : -1], overlapping[number + 1 :], strict=False)
+        if other and any(one.is_variable and (same or one.text[-1] != "?") for one, same in later):
+            raise ValueError(
+                f"must not contain `{atom.text}` before `{other}`: both match the same characters, which is slow; "
+                "exclude them, as `[^,]+,` does, and write `\\D+` for what is between two numbers"
+            )
+
+
+def _atoms(text: str) -> list[_Atom]:
+    """Return the atoms of a regular expression. Raises ValueError if it is slow."""
+    atoms: list[_Atom] = []
+    # Required atoms of the last alternative, and the number of alternatives before it, of each open group.
+    required: list[list[_Atom]] = [[]]
+    alternatives = [0]
+    choices = position = 0
+    while position < len(text):
+        part = _PART.match(text, position)
+        if part is None or (part["close"] and part["repeat"] not in (None, "?")):
+            shown = part or _REFUSED.match(text, position)
+            refused = shown[0] if shown else ""
+            raise ValueError(f"must not contain `{refused}`: repeated groups, look-around and back-references are slow")
+        position = part.end()
+        if part["edge"]:
+            atoms.append(_Atom(part[0], frozenset(), is_variable=False, after=len(atoms) + 1))
+        elif part["open"]:
+            required.append([])
+            alternatives.append(0)
+        elif part["atom"]:
+            atoms.append(_atom(part["atom"], part["repeat"] or "", text, len(atoms) + 1))
+            required[-1].append(atoms[-1])
+        elif part["choice"] or part["close"]:
+            choices += bool(part["choice"] or part["repeat"])
+            before = 0 if part["choice"] else alternatives.pop()
+            last = required.pop()
+            if part["choice"] or part["repeat"] or before:
+                for atom in last:
+                    atom.after = atom.after or len(atoms)
+                last = []
+            if part["choice"]:
+                alternatives[-1] += 1
+                required.append(last)
+            else:
+                required[-1] += last
+    if choices > _MAX_CHOICES:
+        raise ValueError(f"is slow: it has {choices} alternatives and optional groups, only {_MAX_CHOICES} are allowed")
+    return atoms
+
+
+def _atom(text: str, repeat: str, pattern: str, after: int) -> _Atom:
+    """`pattern`: the whole expression; `after`: index of the next atom."""
+    one = re.compile(text, re.IGNORECASE | re.DOTALL)
+    characters = frozenset(character for character in _CHARACTERS + pattern if one.fullmatch(character))
+    least, comma, most = repeat.strip("{}").partition(",")
+    is_variable = repeat in ("*", "+", "?") or (bool(comma) and least != most)
+    is_optional = repeat in ("*", "?") or (repeat[:1] == "{" and not least.strip("0"))
+    return _Atom(text + repeat, characters, is_variable, after if is_optional else None)
+
+
+def _overlapping(atoms: Sequence[_Atom], number: int) -> str:
+    """Return an atom because of which the repetition may end at several places."""
+    following: int | None = number + 1
+    while following is not None and following < len(atoms):
+        if atoms[following].characters & atoms[number].characters:
+            return atoms[following].text
+        following = atoms[following].after
+    return ""
 
 
 class ConstraintError(ValueError):
