@@ -80,7 +80,7 @@ def create_runtime(name: str, wanted: RuntimeRequest, python: str = "", report: 
     `python`: a version such as `3.11`; empty: the running one. `report`: called with lines about the progress.
     Raises JobError with all problems of the request, with pip's output, or if the name exists with other content.
     """
-    interpreter, version = _interpreter(python)
+    interpreter, version = _interpreter(python, wanted)
     problems = [] if _NAME.fullmatch(name) else [f"`{name}`: invalid name: use letters, digits, '.', '_' and '-'"]
     problems += request_problems(wanted, ".".join(version.split(".")[:2]))
     if problems:
@@ -118,13 +118,15 @@ def remove_runtime(name: str) -> None:
         _delete(folder)
 
 
-def _interpreter(python: str) -> tuple[str, str]:
+def _interpreter(python: str, wanted: RuntimeRequest) -> tuple[str, str]:
     """Return path and version of the first Python that starts (pyenv's may fail)."""
     paths = list(_candidates(python)) if python else [sys.executable]
     if python and not is_supported_python(python):
         raise JobError(f"--python: `{python}`: must be 3.{OLDEST_PYTHON} or newer, such as 3.11")
     if not paths:
-        raise JobError(f"python{python} is not installed on this machine; install it, or omit --python")
+        own = f"{sys.version_info.major}.{sys.version_info.minor}"
+        advice = "install it" if request_problems(wanted, own) else "install it, or omit --python"
+        raise JobError(f"python{python} is not installed on this machine; {advice}")
     problems = []
     for path in paths:
         try:

@@ -121,7 +121,11 @@ def test_incomplete_runtime_is_created_again(run, tmp_path: Path, wheel: Path, s
     ("arguments", "reason"),
     [
         (("--tensorflow", "1.15"), "TensorFlow 1.15 needs Python 3.5 to 3.7"),
-        (("--python", "3.99", "--tensorflow", "2.20"), "python3.99 is not installed on this machine"),
+        (
+            ("--python", "3.99", "--tensorflow", "2.20"),
+            "python3.99 is not installed on this machine; install it, or omit",
+        ),
+        (("--python", "3.99", "--tensorflow", "1.15"), "python3.99 is not installed on this machine; install it\n"),
         ((), "nothing to install"),
         (("--python", "2.7", "--package", "six"), "--python: `2.7`: must be 3.6 or newer, such as 3.11"),
         (("--package", "six; rm -rf /"), "`six; rm -rf /`: invalid requirement; use a name such as numpy"),
