@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tf_executor.contract.reports import EndReport
 from tf_executor.process.last_output import STDERR_BYTES, ProgramError, excerpt, output_excerpt, program_error, redact
+from tf_scheduler.runtimes.catalogue import creation_arguments
 
 
 def test_excerpt_starts_with_stderr() -> None:
@@ -181,11 +182,16 @@ def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("ModuleNotFoundError: No module named 'tensorflow.examples'", "TensorFlow 1"),
+        (
+            "ModuleNotFoundError: No module named 'tensorflow.examples'",
+            f"runtime create {creation_arguments((1, 15), 12)[1]}`",
+        ),
         ("AttributeError: module 'tensorflow' has no attribute 'placeholder'. Did you mean: x?", "TensorFlow 1"),
         ("OSError: [Errno 98] Address already in use", "port"),
         ("tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server", "port"),
         ("torch.distributed.DistBackendError: NCCL error in: x", "NCCL_DEBUG"),
+        ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),
+        ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
         ("OSError: [Errno 28] No space left on device", "disk"),
         ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9 GiB", "memory"),
         ("KeyError: 1", ""),

@@ -186,9 +186,11 @@ _HINTS = (
     (r"No module named 'tensorflow\.(examples|contrib)|module 'tensorflow[\w.]*' has no attribute '(app|flags|Session|"
      r"placeholder|contrib|ConfigProto|get_variable)'",
      "the program is written for TensorFlow 1: `dcos-tensorflow runtime create tf1.15 --tensorflow 1.15 --python 3.7` "
-     "installs it, and \"python\": \"runtime:tf1.15\" in \"service\" selects it"),
+     "installs it, and service.python `runtime:tf1.15` uses it"),
     (r"[Aa]ddress already in use|Could not start gRPC server",
      "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and PORT"),
+    (r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in",
+     "NCCL needs GPUs: without GPUs, call init_process_group with the backend gloo"),
     (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
      "set NCCL_DEBUG to INFO in the environment; if hosts have several networks, NCCL_SOCKET_IFNAME selects one"),
     (r"No space left on device|Disk quota exceeded", "a disk is full: free space, or write less to the sandbox"),
