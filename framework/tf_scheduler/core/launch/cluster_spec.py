@@ -153,9 +153,11 @@ def _torchrun(rank: int, size: int, first: tuple[str, str], gpus: int) -> Variab
 
 
 def _pytorch(rank: int, size: int, first: tuple[str, str]) -> Variables:
-    """Return PyTorch's variables: one process per task, so the local rank is 0."""
+    """Return PyTorch's and TonY's variables: one process per task, of local rank 0."""
     alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank), "GROUP_WORLD_SIZE": str(size)}
-    return {"MASTER_ADDR": first[0], "MASTER_PORT": first[1], "RANK": str(rank), "WORLD_SIZE": str(size), **alone}
+    tony = {"INIT_METHOD": f"tcp://{':'.join(first)}", "WORLD": str(size)}
+    master = {"MASTER_ADDR": first[0], "MASTER_PORT": first[1]}
+    return {**master, "RANK": str(rank), "WORLD_SIZE": str(size), **alone, **tony}
 
 
 def _horovod(rank: int, size: int, record: TaskRecord, first: tuple[str, str]) -> Variables:

@@ -62,7 +62,7 @@ def test_gpu_workers_have_shards_after_cpu_workers() -> None:
 
 
 def test_pytorch_gets_rendezvous_and_rank() -> None:
-    """As torchrun sets it, with one process per node; rank 0 listens at its own port."""
+    """As torchrun and TonY set it, one process per node; rank 0 listens at its port."""
     variables = environments(service(Strategy.PYTORCH_DDP, worker=2))
 
     for rank, around in enumerate((variables["worker-0"], variables["worker-1"])):
@@ -73,6 +73,8 @@ def test_pytorch_gets_rendezvous_and_rank() -> None:
             "WORLD_SIZE": "2",
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
+            "INIT_METHOD": "tcp://10.0.0.1:31000",
+            "WORLD": "2",
         }.items() <= around.items()
 
 
@@ -112,7 +114,7 @@ def test_other_strategies_get_no_world_size(strategy) -> None:
     """A library that sees WORLD_SIZE waits for the others."""
     variables = environments(service(strategy, worker=2, chief=1))
 
-    assert not {"RANK", "WORLD_SIZE", "PET_NNODES", "HOROVOD_RANK"} & {
+    assert not {"RANK", "WORLD", "WORLD_SIZE", "PET_NNODES", "HOROVOD_RANK"} & {
         name for around in variables.values() for name in around
     }
 
