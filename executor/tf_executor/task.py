@@ -150,7 +150,8 @@ class TaskProcess:
         if not ending.exit_code:
             return excerpt, ProgramError()
         variables = {} if self._paths is None else program_environment(self._payload, self._environ, self._paths)
-        return excerpt, program_error(ending.exit_code, self._err.tail, secrets, self._sandbox, variables)
+        output = self._err.tail if self._err.tail.strip() else self._out.tail
+        return excerpt, program_error(ending.exit_code, output, secrets, self._sandbox, variables)
 
     def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH

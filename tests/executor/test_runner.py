@@ -53,13 +53,14 @@ def test_successful_program_is_reported(executor: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "message", "expected"),
     [
-        ("exit 3", "exit code 3", EndReport(exit_code=3)),
+        ("exit 3", "exit code 3", EndReport(exit_code=3, error="no output")),
+        ("echo no data in 7; exit 3", "exit code 3; stdout: ", EndReport(exit_code=3, error="no data in 7")),
         ("kill -9 $$", "killed by signal 9 (SIGKILL)", EndReport(signal=9)),
         ("kill -SEGV $$", "killed by signal 11 (SIGSEGV)", EndReport(signal=11)),
         (
             "no-such-program 2> /dev/null",
             "exit code 127 (command not found)",
-            EndReport(exit_code=127, cannot_start=True),
+            EndReport(exit_code=127, error="no output", cannot_start=True),
         ),
         ("echo usage >&2; exit 2", "exit code 2; stderr: usage", EndReport(exit_code=2, error="usage")),
     ],
@@ -283,7 +284,7 @@ def test_program_gets_default_signals(start: Any) -> None:
             signal.signal(number, handler)
     executor.launch("trap 'echo heard' HUP; kill -HUP $$; grep -E 'Sig(Blk|Ign)' /proc/self/status; exit 3")
 
-    assert EndReport(exit_code=3) == ending(executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED"))
+    assert 3 == ending(executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")).exit_code
 
     assert ["heard", "SigBlk:", "0" * 16, "SigIgn:", "0" * 16] == executor.output().split()
     executor.acknowledge("TASK_FAILED")

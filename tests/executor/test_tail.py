@@ -132,8 +132,8 @@ def error_of(stderr: str, exit_code: int = 1, secrets: Sequence[str] = (), **var
         ),
         (HEADER + TRAIN + "OSError: /box/data/x is missing\n", "OSError: data/x is missing (train.py:3)"),
         ("usage: train.py\n" + WRONG_FLAG, WRONG_FLAG),
-        ("\n \n", ""),
-        ("", ""),
+        ("\n \n", "no output"),
+        ("", "no output"),
         (HEADER, HEADER.strip()),
     ],
 )

@@ -327,7 +327,13 @@ def workers_of(folder: Path, task: str) -> int:
 @pytest.mark.parametrize(
     ("options", "ends", "starts", "why"),
     [
-        ({"restart": RestartPolicy(max_failures=1, backoff=0.1)}, "exit 3", 2, "failure 2, restart.max_failures is 1"),
+        (
+            {"restart": RestartPolicy(max_failures=1, backoff=0.1)},
+            "exit $(wc -l < starts)",
+            2,
+            "failure 2, restart.max_failures is 1",
+        ),
+        ({"restart": RestartPolicy(backoff=0.1)}, "exit 3", 2, "the same error twice before the first step"),
         ({"restart": RestartPolicy(when=RestartWhen.NEVER)}, "kill -KILL $$", 1, "its restart_policy is never"),
         (
             {"restart": RestartPolicy(max_failures=0, backoff=0.1, when=RestartWhen.EXIT_CODE)},
@@ -337,7 +343,7 @@ def workers_of(folder: Path, task: str) -> int:
         ),
         ({"user": FORBIDDEN}, "exit 0", 0, "a relaunch would end in the same way"),
     ],
-    ids=["max_failures", "never", "exit_code", "refused by Mesos"],
+    ids=["max_failures", "silent", "never", "exit_code", "refused by Mesos"],
 )
 def test_task_without_restarts_left_ends_job(start, tmp_path: Path, options, ends, starts, why) -> None:
     """By its restart policy, or as Mesos would refuse it again; the result says why."""

@@ -121,13 +121,15 @@ _SHELL = re.compile(r"(?:^|: )([^:]+): (?:command )?(not found|Permission denied
 _SHELL_HINT = re.compile(r" \(command not [a-z]+\)")
 #: Exit codes: of a shell without a command, of a parser of arguments, of Python after an exception.
 _NO_COMMAND, _USAGE_ERROR, _EXCEPTION_CODE = (126, 127), 2, 1
+#: Error of a silent program, so that the scheduler can compare two of its ends.
+_NO_OUTPUT = "no output"
 
 
 @dataclass(frozen=True)
 class ProgramError:
-    """What ended a program, according to its stderr."""
+    """What ended a program, according to its output."""
 
-    #: Such as `ModuleNotFoundError: No module named 'x' (train.py:3)`; empty without output.
+    #: Such as `ModuleNotFoundError: No module named 'x' (train.py:3)`, or `no output`; empty: not examined.
     text: str = ""
     #: Whether the text says what is wrong: an exception, a wrong flag or command; otherwise it is the last line.
     is_cause: bool = False
@@ -150,17 +152,18 @@ HINT = "; hint: "
 
 
 def program_error(
-    exit_code: int, stderr: bytes, secrets: Iterable[str], sandbox: str, variables: Mapping[str, str]
+    exit_code: int, output: bytes, secrets: Iterable[str], sandbox: str, variables: Mapping[str, str]
 ) -> ProgramError:
     """Return the error that a program has ended with.
 
     Args:
+        output: Of stderr, or of stdout if the program wrote only there.
         variables: Environment of the program.
     """
     values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
-    lines = [_RANK.sub("", line, 1) for line in _displayed_lines(stderr, values, len(stderr) >= TAIL_BYTES)]
+    lines = [_RANK.sub("", line, 1) for line in _displayed_lines(output, values, len(output) >= TAIL_BYTES)]
     if not lines:
-        return ProgramError(cannot_start=exit_code in _NO_COMMAND)
+        return ProgramError(_NO_OUTPUT, cannot_start=exit_code in _NO_COMMAND)
     if exit_code in _NO_COMMAND and (said := _SHELL.search(lines[-1])):
         return _missing_command(said[1], said[2], variables)
     first, end, frame = _exception(lines)

@@ -47,7 +47,7 @@ DURATIONS = (
     (reconcile, "MAX_ABANDONED_AGE", 14 * 24 * 3600.0),
     (recover, "STEADY_SECONDS", 60.0),
     (replacement, "PREVIOUS_ADDRESS_WAIT", 5.0),
-    (replacement, "EARLY_SECONDS", 300.0),
+    (replacement, "EARLY_SECONDS", 3600.0),
     (startup_timeout, "LATE_LAUNCHES_COUNT", 3600.0),
     (startup_timeout, "CHECK_INTERVAL", 1.0),
     (startup_timeout, "RECONNECT_GRACE", 60.0),

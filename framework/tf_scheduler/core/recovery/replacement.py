@@ -26,8 +26,8 @@ from .failure_causes import DRAIN_REASONS, failure_message, outdated_agents
 
 #: Seconds that a task waits for its previous address, after its back-off.
 PREVIOUS_ADDRESS_WAIT = 5.0
-#: Seconds in which a program without progress has not begun to train.
-EARLY_SECONDS = 300.0
+#: Seconds in which a program without progress has not begun to train: the default of `restart.window`.
+EARLY_SECONDS = 3600.0
 #: `Recovery.last_end` of a launch that Mesos has rejected (TASK_ERROR).
 REJECTED = "TASK_ERROR"
 
