@@ -73,6 +73,12 @@ LOST = "x" * 2 * TAIL_BYTES + "\n"
         (["Epoch: 3, Loss: nan, Acc: 0.9\n"], {"epoch": 3, "loss": math.nan, "Acc": 0.9}),
         (["Epoch [2/10], Step [100/600], Loss: 0.25\n"], {"epoch": 2, "epochs": 10, "step": 700, "total": 6000}),
         (["Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.300039\n"], {"epoch": 1, "loss": 2.300039}),
+        (["Epoch 3, Loss: 0.2, Accuracy: 97.5, Test Loss: 0.3\n"], {"epoch": 3, "loss": 0.2, "Accuracy": 97.5}),
+        ([" 45%|####5   | 450/1000 [00:10<00:12, 44.9it/s, loss=0.31]\r"], {"step": 450, "total": 1000, "loss": 0.31}),
+        (["Epoch 2/3:  50%|█▌| 5/10 [00:10<00:12, 4.9it/s, loss=0.31]\r"], {"step": 15, "total": 30, "loss": 0.31}),
+        (["Epoch 1:  50%|█▌| 5/10 [00:01<00:01, 4.9it/s, train_loss=0.31]\r"], {"epoch": 1, "train_loss": 0.31}),
+        (["{'loss': 0.31, 'learning_rate': 1e-05, 'epoch': 1.2}\n"], {"epoch": 2, "loss": 0.31, "learning_rate": 1e-5}),
+        (["{'loss': '0.31', 'grad_norm': '2', 'epoch': '1'}\n"], {"epoch": 1, "loss": 0.31, "grad_norm": 2.0}),
         (["epoch 1/2 step 9/20\nepoch 2/2 step 11/20\n"], {"step": 11, "total": 20}),
         (["epoch 1/2 step 10/10\nepoch 2/2 step 1/10\n"], {"step": 11, "total": 20}),
         (["step 7 loss 0.5"], {}),
@@ -103,6 +109,14 @@ def test_known_lines_are_parsed(texts: list[str], expected: dict[str, float]) ->
         "downloaded 45.3/100 MB at 3.2 MB/s\n",
         "ETA: 5 s, 3 steps/s\n",
         "stepping 3/4\n",
+        "Map:  45%|####5     | 450/1000 [00:10<00:12, 44.9 examples/s]\n",
+        "model.bin:  45%|####5     | 45.3M/100M [00:10<00:12, 4.5MB/s]\n",
+        "Validation:  45%|####5     | 450/1000 [00:10<00:12, 44.9it/s, loss=0.31]\n",
+        "{'eval_loss': 0.5, 'eval_accuracy': 0.9, 'epoch': 1.0}\n",
+        "{'train_runtime': 12.3, 'train_loss': 0.3, 'epoch': 3.0}\n",
+        "Config: {'loss': 'mse', 'epochs': 10}\n",
+        "Epoch 3, Test Loss: 0.3\n",
+        "Test Epoch 3, Loss: 0.3\n",
     ],
 )
 def test_other_lines_are_no_progress(line: str) -> None:
@@ -180,6 +194,8 @@ HOSTILE = [
     "step" + " " * 10**5 + "1",
     "1/1 [" + "=" * 10**5,
     "a=" + "1." * 10**5,
+    "1%|" * 10**5,
+    "{'loss': " + "'epoch': 1" * 10**5,
 ]
 
 

@@ -1,12 +1,14 @@
 """Read progress from the lines that a program prints.
 
 Known forms: progress bars of Keras 2 and 3, lines of TensorFlow 1's Estimators, and lines such as
-`step 120/500 loss 0.3` or `Epoch [2/10], Step [100/600], Loss: 0.2`.
+`step 120/500 loss 0.3` or `Epoch [2/10], Step [100/600], Loss: 0.2`, bars of tqdm with a loss, and the dictionaries
+that Hugging Face's Trainer prints.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
 from contextlib import suppress
@@ -42,6 +44,9 @@ _SPEED = re.compile(rf"\bglobal_step/sec: {{0,2}}{_NUMBER}")
 _GLOBAL_STEP = re.compile(rf"\bglobal[_ ]step{_COUNT}", re.IGNORECASE)
 _STEP = re.compile(rf"(?<![\w/-])(?:step|iter|iteration)s?{_COUNT}(?:{_TOTAL})?", re.IGNORECASE)
 _EPOCH = re.compile(rf"\bepoch{_COUNT}(?:{_TOTAL})?", re.IGNORECASE)
+
+_TQDM = re.compile(r"\d{1,3}%\|[^|]{0,200}\| (\d{1,18})/(\d{1,18}) \[")
+_TRAINER = re.compile(r" {0,9}\{'loss': .{0,2000}'epoch': '?(\d{1,9}(?:\.\d{0,20})?)'?\}")
 
 
 class OutputLines:
@@ -131,8 +136,14 @@ class _KnownLines:
         bar = _BAR.match(line)
         if bar is not None:
             return self._bar(line, bar, is_ended)
-        if _OTHER_DATA.search(line):
-            return {}
+        if trainer := _TRAINER.match(line):
+            return {**_metrics(line.replace("'", "")), "epoch": math.ceil(float(trainer[1]))}
+        if other := _OTHER_DATA.search(line):
+            line = line[: other.start()]  # `Epoch 3, Loss: 0.2, Test Loss: 0.3`
+            if not (_EPOCH.match(line) and "loss" in _metrics(line)):
+                return {}
+        if tqdm := _TQDM.search(line):
+            return self._tqdm(line, tqdm)
         speed = _SPEED.search(line)
         if speed is not None:
             return {"steps_per_second": float(speed[1])}
@@ -146,6 +157,20 @@ class _KnownLines:
             if total or metrics or step.re is _GLOBAL_STEP:
                 values.update(self._count(int(step[1]), total))
         return {**metrics, **values} if values else {}
+
+    def _tqdm(self, line: str, bar: re.Match[str]) -> Values:
+        """Return the values of a bar with a loss: downloads have bars, too.
+
+        The steps of epochs of unknown number may begin again in each.
+        """
+        metrics = _metrics(line[bar.end() :])
+        if not any("loss" in name.lower() for name in metrics):
+            return {}
+        epoch = _EPOCH.search(line, 0, bar.start())
+        if epoch is not None:
+            metrics.update(self._begin_epoch(int(epoch[1]), int(epoch[2] or 0)))
+        is_counted = epoch is None or bool(epoch[2])
+        return {**metrics, **(self._count(int(bar[1]), int(bar[2])) if is_counted else {})}
 
     def _begin_epoch(self, epoch: int, epochs: int) -> Values:
         self._is_open = self._is_open or bool(epochs)
