@@ -1,4 +1,4 @@
-"""Type what docs/first-job.md says, in a fresh account, on a real Mesos."""
+"""Type README.md and docs/first-job.md in a fresh account, on a real Mesos."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from own_runtimes import link_python, tensorflow_2_15
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
-PAGE = Path(__file__).parents[2] / "docs" / "first-job.md"
+HOME = Path(__file__).parents[2]
+PAGE = HOME / "docs" / "first-job.md"
 #: A fenced block: language, the rest of its first line, content.
 _BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PATIENCE = 240
@@ -37,8 +38,8 @@ class Block:
     text: str
 
 
-def blocks() -> list[Block]:
-    return [Block(kind, name, text) for kind, name, text in _BLOCK.findall(PAGE.read_text())]
+def blocks(text: str = "") -> list[Block]:
+    return [Block(kind, name, content) for kind, name, content in _BLOCK.findall(text or PAGE.read_text())]
 
 
 class Account:
@@ -161,13 +162,13 @@ def keep_picture(job: Terminal) -> None:
         browser.close()
 
 
-def follow(account: Account, omitted: str = "") -> Iterator[tuple[Block, str]]:
+def follow(account: Account, omitted: str = "", text: str = "") -> Iterator[tuple[Block, str]]:
     """Do what each block says; yield it with its output.
 
     The last command of a block runs in the first terminal, while the next blocks are for another one. Lines with
-    `omitted` are left out of files. Nothing is installed.
+    `omitted` are left out of files. Nothing is installed. `text`: instead of the page.
     """
-    steps = [block for block in blocks() if block.name not in ("libraries", "install")]
+    steps = [block for block in blocks(text) if block.name not in ("libraries", "install")]
     waiting: tuple[Block, Terminal] | None = None
     for index, block in enumerate(steps):
         if waiting is not None and block.name != "another terminal":
@@ -186,6 +187,20 @@ def follow(account: Account, omitted: str = "") -> Iterator[tuple[Block, str]]:
             waiting = (block, Terminal(account.start(block.text)))
         elif block.kind == "sh":
             yield block, account.run(block.text)
+    if waiting is not None:
+        yield waiting[0], waiting[1].finish()
+
+
+def test_readme_trains_a_model(account: Account) -> None:
+    """The first page that a new user copies from."""
+    section = (HOME / "README.md").read_text().partition("## On a cluster")[0]
+
+    outputs = {block.text.strip(): output for block, output in follow(account, text=section)}
+
+    assert ["dcos-tensorflow open", "dcos-tensorflow try train.py --workers 2"] == list(outputs)
+    assert re.match(r"page: http://127\.0\.0\.1:\d+/", outputs["dcos-tensorflow open"])
+    assert "2100 of 2100" in outputs["dcos-tensorflow try train.py --workers 2"]
+    account.run("dcos-tensorflow options validate *-try.json")  # for the next run
 
 
 def test_first_job_trains_as_the_page_says(account: Account) -> None:
