@@ -13,8 +13,8 @@ import pytest
 PAGE = Path(__file__).parents[3] / "docs" / "on-a-cluster.md"
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _JSON = re.compile(r"^```json\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-#: Needs a master.
-_DOCTOR = "build/bin/dcos-tensorflow doctor"
+#: Needs a master or a service.
+_ONLINE = tuple(f"build/bin/dcos-tensorflow {name} " for name in ("doctor", "history"))
 
 
 @pytest.mark.timeout(300)
@@ -27,10 +27,10 @@ def test_page_makes_package_options_and_app(tmp_path: Path) -> None:
     program = tmp_path / "build" / "bin" / "dcos-tensorflow"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tf_scheduler "$@"\n')
     program.chmod(0o755)
-    (tmp_path / "train.py").write_text("strategy = tf.distribute.MultiWorkerMirroredStrategy()\n")
+    (tmp_path / "train.py").write_text("strategy = tf.distribute.MultiWorkerMirroredStrategy()\nmodel.fit(data)\n")
 
     outputs = {}
-    typed = [line for line in commands if line.startswith("build/bin/dcos-tensorflow") and not line.startswith(_DOCTOR)]
+    typed = [line for line in commands if line.startswith("build/bin/dcos-tensorflow") and not line.startswith(_ONLINE)]
     for line in typed:
         done = subprocess.run(
             ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
@@ -38,7 +38,11 @@ def test_page_makes_package_options_and_app(tmp_path: Path) -> None:
         assert 0 == done.returncode, f"{line}\n{done.stderr}"
         outputs[line.split()[1:3][-1]] = done.stdout
         if "options init" in line:
-            assert ["service", "worker"] == list(json.loads((tmp_path / "mnist.json").read_text()))
+            made = json.loads((tmp_path / "mnist.json").read_text())
+            # The page changes values, and loses none.
+            assert made.keys() == dcos.keys()
+            assert made["service"].keys() < dcos["service"].keys()
+            assert made["service"]["environment"] == dcos["service"]["environment"]
             (tmp_path / "mnist.json").write_text(json.dumps({**dcos, **more}))
 
     assert ["build", "init", "validate", "render"] == list(outputs)
