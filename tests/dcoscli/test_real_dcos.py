@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
+import re
+import shlex
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +17,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
+from kit.commands import ENVIRONMENT
 from kit.waiting import wait_until
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.main import cli
@@ -23,6 +28,7 @@ from tf_scheduler.store.sqlite import SqliteStore
 
 pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
 
+PAGE = (Path(__file__).parents[2] / "docs" / "on-a-cluster.md").read_text()
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 #: Longer than any of these tests: programs that wait to be killed, as parameter servers do.
 JOB: dict[str, Any] = {
@@ -176,6 +182,64 @@ def test_submitted_job_is_followed_to_its_result(service, dcos, options) -> None
         ]
     finally:
         dcos("tensorflow", "--name=once", "uninstall", "--yes")
+
+
+@pytest.fixture
+def enter(dcos_program: Path, url: str, tmp_path: Path):
+    """Type a line of a page until it succeeds, and answer yes; return its output."""
+    programs = {"dcos": (dcos_program,), "dcos-tensorflow": (sys.executable, "-m", "tf_scheduler")}
+    for name, words in programs.items():
+        path = "" if name == "dcos" else ENVIRONMENT["PYTHONPATH"]
+        (tmp_path / name).write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {shlex.join(map(str, words))} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "DCOS_URL": url,
+        "PYTHONWARNINGS": "ignore",
+    }
+    public = {"https://files.example.com": f"{url}/universe", "https://dcos.example.com": url, "build/bin/": "./"}
+
+    def run(line: str) -> str:
+        for text, local in public.items():
+            line = line.replace(text, local)
+
+        def attempt() -> list[str]:
+            command = ["bash", "-c", line]
+            done = subprocess.run(command, cwd=tmp_path, env=environment, input="yes\n", capture_output=True, text=True)
+            return [done.stdout] if done.returncode == 0 else []
+
+        return wait_until(attempt, line)[0]
+
+    return run
+
+
+def test_on_a_cluster_installs_updates_and_ends(enter, tmp_path: Path) -> None:
+    """An operator copies the commands of the page."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    install = [line for line in lines if line.startswith("dcos package ")]
+    update = [line for line in lines if " update " in line]
+    end = lines[lines.index("dcos tensorflow --name mnist result") :]
+    look = re.findall(r"`(dcos package install tensorflow --cli|dcos tensorflow --name mnist (?:status|why))`", PAGE)
+    (output,) = re.findall(r"`(dcos tensorflow --name mnist logs .*?)`", PAGE)
+    command = f"echo ready; until [ -e {tmp_path}/end ]; do sleep 0.1; done"
+    job = {"name": "mnist", "strategy": "independent", "command": command}
+    options = {"service": job, "parameter_server": {"count": 0}, "worker": {"count": 1, **SMALL}}
+    (tmp_path / "mnist.json").write_text(json.dumps(options))
+    (tmp_path / "changes.json").write_text('{"worker": {"count": 2}}')
+
+    for line in [*install, *look, f"{update[0]} --yes", update[1]]:
+        enter(line)
+    (tmp_path / "end").touch()
+
+    assert enter(output).startswith("ready\n")
+    outputs = [enter(line) for line in [*end[:-1], f"{end[-1]} --yes"]]
+    assert ["result", "add", "uninstall"] == [re.findall(r" (\w+)(?: --url .*)?$", line)[0] for line in end]
+    assert "succeeded" in outputs[0]
+    assert ": succeeded, " in outputs[1]
+    assert "/mnist is uninstalled" in outputs[2]
+    enter("dcos package repo remove tensorflow")
 
 
 def test_marathon_shows_the_app(service, dcos) -> None:
