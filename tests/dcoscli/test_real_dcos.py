@@ -28,7 +28,7 @@ from tf_scheduler.store.sqlite import SqliteStore
 
 pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "on-a-cluster.md").read_text()
+PAGE, HISTORY = ((Path(__file__).parents[2] / "docs" / name).read_text() for name in ("on-a-cluster.md", "history.md"))
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 #: Longer than any of these tests: programs that wait to be killed, as parameter servers do.
 JOB: dict[str, Any] = {
@@ -67,7 +67,9 @@ def service(dcos, tmp_path_factory: pytest.TempPathFactory):
     wait_until(lambda: "dev/mnist" not in dcos("marathon", "app", "list").stdout)
 
 
-def test_repositories_are_added_listed_and_removed(dcos, url) -> None:
+def test_repositories_are_added_listed_and_removed(dcos, url, local_cluster) -> None:
+    where = [sys.executable, "-m", "dcos.serve", "--dir", local_cluster.directory, "--where"]
+    assert url == subprocess.run(where, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True).stdout.strip()
     own, other = f"{url}/universe/universe-v4.json", f"{url}/universe/universe-v5.json"
 
     assert f"Universe: {own}\n" == succeeded(dcos("package", "repo", "list"))
@@ -234,6 +236,10 @@ def test_on_a_cluster_installs_updates_and_ends(enter, tmp_path: Path) -> None:
     (tmp_path / "end").touch()
 
     assert enter(output).startswith("ready\n")
+    for line in re.findall(
+        r"^    (dcos task log .*|dcos-tensorflow history add .*--options .*)$", HISTORY, re.MULTILINE
+    ):
+        enter(line.replace(" tensorflow ", " mnist ").replace("options.json", "mnist.json"))
     outputs = [enter(line) for line in [*end[:-1], f"{end[-1]} --yes"]]
     assert ["result", "add", "uninstall"] == [re.findall(r" (\w+)(?: --url .*)?$", line)[0] for line in end]
     assert "succeeded" in outputs[0]

@@ -86,10 +86,14 @@ def test_convert_keeps_existing_file_without_force(run, tmp_path: Path) -> None:
 
 def test_failed_conversion_prints_its_warnings(run, tmp_path: Path) -> None:
     """A skipped field is often the reason."""
-    (tmp_path / "job.xml").write_text((FILES / "tony.xml").read_text().replace("python mnist.py", ""))
+    lines = (FILES / "tony.xml").read_text().splitlines()
+    (tmp_path / "job.xml").write_text("\n".join(line for line in lines if "python mnist.py" not in line))
 
     code, out, err = run("convert", tmp_path / "job.xml")
 
     assert (1, "") == (code, out)
     assert "warning: tony.wonder: omitted: unknown field" in err
     assert "add one with convert --command" in err
+    command = "python mnist.py --steps 1000"
+    assert 0 == run("convert", tmp_path / "job.xml", "--command", command, "-o", tmp_path / "options.json")[0]
+    assert command == json.loads((tmp_path / "options.json").read_text())["service"]["command"]

@@ -202,6 +202,7 @@ def test_unknown_name_lists_valid_names(ask, api) -> None:
     assert "Did you mean worker?" in phase.err
     rolled = ask("update", "pause", "wroker")
     assert re.search("Did you mean worker[?] See: dcos.tensorflow update status", rolled.err)
+    assert 0 == ask("update", "force-restart", "worker").code
     assert "Valid names: ps-0." in step.err
     assert 1 == ask("logs", "nosuch").err.count("ps-0")
     assert "plan status deploy" in step.err
@@ -401,6 +402,8 @@ def test_logs_of_a_past_run(own, tmp_path: Path) -> None:
 
     assert ["worker-0.1 | first", "worker-0 | again"] == own("logs", "--run", "last").lines
     assert ["again"] == own("logs", "worker-0", "--run", "mnist-1").lines
+    assert ["worker-0 | again"] == own("logs", "--run", "last", "--tail", "1").lines[-1:]
+    assert [] == own("logs", "--run", "last", "--stderr").lines
     for wrong, why in (("worker-9", "its tasks are worker-0, worker-0.1"), ("../..", "unknown task")):
         refused = own("logs", wrong, "--run", "mnist")
         assert 1 == refused.code
@@ -583,6 +586,7 @@ def test_config_list_shows_changes(own, api) -> None:
     assert words in first
     assert [ids[0], local_time(1000.0), "-", "-"] == re.split("  +", second)
     assert [ids[1], ids[0]] == own("config", "list", "--json").json
+    assert "dev/digits" == own("config", "show", ids[1]).json["name"]
 
 
 def test_config_list_compares_with_the_previous_target(own, api) -> None:
