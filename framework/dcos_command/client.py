@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional, Protocol
+from typing import Any, Callable, Iterator, Mapping, Optional, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from . import transport
@@ -197,6 +197,8 @@ class ServiceClient:
     run: RunProcess | None = None
     #: Token of the scheduler's API; empty: none. The login to DC/OS is the cluster's.
     token: str = field(default="", repr=False)
+    #: Stores the run of the service outside of the cluster; None: nothing does.
+    keep: Callable[[ServiceClient], None] | None = None
 
     @property
     def url(self) -> str:

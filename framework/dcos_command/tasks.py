@@ -186,7 +186,10 @@ def _submit(service: ServiceClient, params: Params) -> Any:
     if params.get("detach"):
         return answer
     Screen(sys.stderr).show(_show_submitted(answer, params))
-    return {**answer, **_follow(client)}
+    result = _follow(client)
+    if client.keep is not None:
+        client.keep(client)
+    return {**answer, **result}
 
 
 def _show_submitted(answer: Mapping[str, Any], params: Params) -> Renderable:

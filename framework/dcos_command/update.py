@@ -288,6 +288,8 @@ TIMEOUT = 900
 
 
 def _uninstall(service: ServiceClient, params: Params) -> Any:
+    if service.keep is not None:
+        service.keep(service)
     answer = installation_of(service).uninstall()
     if params.get("no_wait"):
         return answer

@@ -236,15 +236,14 @@ def test_on_a_cluster_installs_updates_and_ends(enter, tmp_path: Path) -> None:
     (tmp_path / "end").touch()
 
     assert enter(output).startswith("ready\n")
-    for line in re.findall(
-        r"^    (dcos task log .*|dcos-tensorflow history add .*--options .*)$", HISTORY, re.MULTILINE
-    ):
+    for line in re.findall(r"^    (dcos task log .*|dcos-tensorflow history add .*)$", HISTORY, re.MULTILINE):
         enter(line.replace(" tensorflow ", " mnist ").replace("options.json", "mnist.json"))
-    outputs = [enter(line) for line in [*end[:-1], f"{end[-1]} --yes"]]
-    assert ["result", "add", "uninstall"] == [re.findall(r" (\w+)(?: --url .*)?$", line)[0] for line in end]
-    assert "succeeded" in outputs[0]
-    assert ": succeeded, " in outputs[1]
-    assert "/mnist is uninstalled" in outputs[2]
+    result, uninstall, history = end
+    assert "succeeded" in enter(result)
+    assert "/mnist is uninstalled" in enter(f"{uninstall} --yes")
+    assert "mnist-" in enter(history)
+    (run,) = (each for each in json.loads(enter(f"{history} --json")) if each["state"] == "succeeded")
+    assert "worker-1" in enter(f"build/bin/dcos-tensorflow history show {run['id']}")
     enter("dcos package repo remove tensorflow")
 
 

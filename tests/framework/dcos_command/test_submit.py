@@ -83,6 +83,16 @@ def test_submit_follows_to_the_result(ask, api, file: Path, verdict: Verdict, co
     assert "page: " in result.err
 
 
+def test_followed_job_without_a_record_is_named(own, api, file: Path) -> None:
+    """A user who relies on the history is warned; the exit code is the job's."""
+    decide(api, Verdict.SUCCEEDED)
+
+    result = own("submit", str(file))
+
+    assert 0 == result.code
+    assert "warning: the history lacks the run of dev/digits: " in result.err
+
+
 def test_submit_waits_for_the_scheduler(dcos, api, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each state is printed once; a service that is removed meanwhile is an error."""
     states = [None, {"activity": "training"}, {"activity": "training"}, {"verdict": "failed"}]

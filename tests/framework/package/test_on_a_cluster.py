@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "on-a-cluster.md"
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _JSON = re.compile(r"^```json\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Needs a master or a service.
-_ONLINE = tuple(f"build/bin/dcos-tensorflow {name} " for name in ("doctor", "history"))
+_ONLINE = tuple(f"build/bin/dcos-tensorflow {name} " for name in ("doctor", "history", "--name"))
 
 
 @pytest.mark.timeout(300)

@@ -29,7 +29,7 @@ from tf_scheduler.cli.common.folders import read_bytes, state_home
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
-from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run
+from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, keep_run
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, Problem
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
@@ -171,12 +171,13 @@ submit.params += common_options()
 def _find_dcos(selected: ServiceOptions) -> ServiceClient | None:
     """Return a client of the DC/OS of --url, else the attached one; None: none."""
     if url := selected.url or os.environ.get(URL_VARIABLE, ""):
-        return with_token(client_at(url, PACKAGE, os.environ, PROGRAM), selected.token, os.environ)
-    try:
-        cluster = attached_cluster(os.environ)
-    except CommandError:
-        return None
-    return with_token(ServiceClient(cluster, PACKAGE, program=PROGRAM), selected.token, os.environ)
+        service = client_at(url, PACKAGE, os.environ, PROGRAM)
+    else:
+        try:
+            service = ServiceClient(attached_cluster(os.environ), PACKAGE, program=PROGRAM)
+        except CommandError:
+            return None
+    return replace(with_token(service, selected.token, os.environ), keep=keep_run)
 
 
 def _run_in_background(arguments: Sequence[str], *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from urllib.parse import unquote
 
 from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, api_path, client_at, with_token
 from dcos_command.errors import CommandError, RefusedError, UnreachableError, UsageError
-from dcos_command.main import DEFAULT_SERVICE, CliProgram, find_services
+from dcos_command.main import DEFAULT_SERVICE, CliProgram, find_services, print_error
+from dcos_command.output import Screen
 from dcos_command.transport import ClusterConnection, attached_cluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId
@@ -23,7 +25,7 @@ from mesos_local.master_api import read_status
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, state_home
 from tf_scheduler.cli.common.output import screen
-from tf_scheduler.errors import JobError
+from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.model.state import Verdict
 
 from .installed import InstalledService, LocalInstallation
@@ -43,7 +45,23 @@ def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> 
     if options.run:
         return RunLogs.of(options.run)
     name = options.name or environment.get("DCOS_TENSORFLOW_SERVICE_NAME", "")
-    return with_token(_find(options, name.strip("/"), environment), options.token, environment)
+    service = with_token(_find(options, name.strip("/"), environment), options.token, environment)
+    return service if service.run or service.installation or service.direct else replace(service, keep=keep_run)
+
+
+def keep_run(service: ServiceClient) -> None:
+    """Add the run of a service on DC/OS to the history; print why it cannot."""
+    from tf_scheduler.history.model import from_json  # most commands need no history
+
+    from .report import run_database
+
+    try:
+        run = from_json(service.get(api_path("tf", "run")))
+        run_database().save(run)
+    except (CommandError, SchedulerError) as error:
+        print_error(f"warning: the history lacks the run of {service.name}: {error}")
+    else:
+        Screen(sys.stderr).show((f"the history keeps the run: {PROGRAM} history show {run.id}",))
 
 
 def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) -> ServiceClient:
