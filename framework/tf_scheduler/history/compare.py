@@ -14,7 +14,7 @@ from typing import Any
 
 from tf_scheduler.model.task import downsample
 
-from .model import Run
+from .model import Run, digest_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,11 @@ def describe_environment(version: str, mesos: str, pythons: Iterable[str], files
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processors": str(os.cpu_count() or 0),
     }
-    for place, python in enumerate(dict.fromkeys(pythons)):
-        prefix = "" if place == 0 else f"{python}: "
+    for place, python in enumerate(dict.fromkeys(pythons), 1):
+        prefix = "" if place == 1 else f"interpreter_{place}_"
         environment |= {f"{prefix}{name}": number for name, number in package_versions(python).items()}
     for path in files:
-        environment[f"sha256 of {path}"] = file_digest(path)
+        environment[digest_key(str(path))] = file_digest(path)
     return environment
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from statistics import median
@@ -205,7 +206,19 @@ def from_json(document: Mapping[str, Any]) -> Run:
     values["launches"] = _read_all(RecordedLaunch, values.get("launches", ()))
     values["curves"] = {task: _read_all(ProgressPoint, points) for task, points in curves.items()}
     values["warnings"] = _read_all(RunWarning, values["warnings"])
+    environment = values.get("environment")
+    if isinstance(environment, Mapping):
+        former = "sha256 of "  # before keys were without spaces
+        values["environment"] = {
+            digest_key(name.removeprefix(former)) if name.startswith(former) else name: value
+            for name, value in environment.items()
+        }
     return Run(**values)
+
+
+def digest_key(path: str) -> str:
+    """Return the key of a file's digest in the environment of a run."""
+    return "sha256_" + re.sub(r"[^\w.-]", "_", path.rpartition("/")[2])
 
 
 def checked(run: Run) -> Run:

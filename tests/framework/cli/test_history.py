@@ -93,7 +93,7 @@ def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     """Tables for people, a page of an old run, and what has changed since."""
     assert "no runs recorded yet" in run("history")[1]
     kept.save(a_run())
-    then = {"python": "3.10", f"sha256 of {tmp_path}/gone.py": "12ab"}
+    then = {"python": "3.10", f"sha256 of {tmp_path}/gone.py": "12ab"}  # stored by an earlier version
     job = {"service": {"command": "python train.py", "job_url": (tmp_path / "gone.py").as_uri()}}
     kept.save(a_run(id="other", submitted=1.0, environment=then, options=job, state="failed"))
 
@@ -107,7 +107,7 @@ def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     assert "<h1>mnist</h1>" in (tmp_path / "page.html").read_text()
     code, out, err = run("history", "reproduce", "other")
     assert "warning: python was 3.10; it is now 3." in err
-    assert f"warning: sha256 of {tmp_path}/gone.py was 12ab; it is now missing, and no copy was kept" in err
+    assert "warning: sha256_gone.py was 12ab; it is now missing, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
 
 

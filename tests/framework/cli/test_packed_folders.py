@@ -232,4 +232,4 @@ def test_package_beside_the_program_is_imported(run, tmp_path: Path, folder: Pat
     assert "from the package\n" == log.read_text()
     shown = run("history", "show", "last")[1]
     (archive,) = tmp_path.glob("state/dcos-tensorflow/programs/*.tar")
-    assert f"sha256 of {archive}" in shown
+    assert f"sha256_{archive.name}" in shown

@@ -1,6 +1,7 @@
 """Environment of a run: versions of interpreters, digests of files."""
 
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -12,12 +13,17 @@ def test_environment_has_versions_and_digests(tmp_path: Path) -> None:
     job = tmp_path / "train.py"
     job.write_text("print()")
 
-    environment = describe_environment("1", "2", [sys.executable, "/no/python", sys.executable], [job])
+    other = tmp_path / "other python"
+    other.symlink_to(sys.executable)
+
+    environment = describe_environment("1", "2", [sys.executable, str(other), "/no/python", sys.executable], [job])
 
     assert ("1", "2", platform.python_version()) == tuple(
         environment[name] for name in ("dcos-tensorflow", "mesos", "python")
     )
-    assert not [name for name in environment if "/no/python" in name]
-    digest = environment[f"sha256 of {job}"]
+    assert platform.python_version() == environment["interpreter_2_python"]
+    assert not [name for name in environment if name.startswith("interpreter_3")]
+    digest = environment["sha256_train.py"]
     job.write_text("print(1)")
-    assert digest != describe_environment("1", "2", [], [job])[f"sha256 of {job}"]
+    assert digest != describe_environment("1", "2", [], [job])["sha256_train.py"]
+    assert not [name for name in environment if re.search(r"[^\w.-]", name)]
