@@ -53,6 +53,10 @@ The amounts fit this machine if possible. Keras 3 does not support `Model.fit` w
 form for `dcos package install`; write the program's URL into `job_url`.
 `options init --from options.yaml` writes the options of a YAML file as JSON.
 
+A relative path or a `runtime:NAME` exists on this machine only. `options validate` then reports missing files,
+interpreters, runtimes, and commands whose program or module is not in `job_url`, as `local run` does. Otherwise the
+agents of a cluster may have them, and it prints notices.
+
 The shell completes commands, files and the options of `explain` after
 `eval "$(_DCOS_TENSORFLOW_COMPLETE=bash_source dcos-tensorflow)"` (for zsh: `zsh_source`, for fish: `fish_source`).
 

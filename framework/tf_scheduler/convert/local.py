@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from tf_scheduler.model.spec import CleanupPolicy, Strategy
 from tf_scheduler.options.schema.jobs import JOBS
 
-from .program import FIT_NEEDS_KERAS_2, KERAS_2, SIZES, Libraries, Options, needed_libraries, scan
+from .program import FIT_NEEDS_KERAS_2, FOLDER, KERAS_2, SIZES, Libraries, Options, needed_libraries, scan
 from .tables import Note, display_value
 from .values import command_line
 
@@ -21,7 +21,6 @@ _OF_CLUSTERS = (
 _IMAGES = ("tf_image", "gpu_tf_image", "image")
 _SCRIPT = re.compile(r"(?<![\w./~-])[\w./~-]+\.py\b")
 _PYTHON = re.compile(r"(?<!\S)(?:\S*/)?python[\d.]*(?=\s)")
-_FOLDER = re.compile(r"^cd ('[^']*'|\S+) && ")
 
 
 def localize(
@@ -123,7 +122,7 @@ def _use_program(options: Options, programs: Collection[str], url: str) -> Itera
 
 def _local_command(command: str, programs: Collection[str]) -> str:
     """Replace paths of the image: the interpreter, the working directory, the program."""
-    local = _PYTHON.sub("python", _FOLDER.sub("", command))
+    local = _PYTHON.sub("python", FOLDER.sub("", command))
     scripts = list(dict.fromkeys(_SCRIPT.findall(local)))
     same = {script: program for script in scripts if (program := _own(script, programs))}
     if not same and len(programs) == len(scripts) == 1:

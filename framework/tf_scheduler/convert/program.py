@@ -6,9 +6,10 @@ A source proves nothing: a name may be unused, or hidden in a library. Messages 
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import PurePath
@@ -194,6 +195,49 @@ def needed_libraries(images: Sequence[str], source: str, *, is_torch: bool) -> L
     elif _ESTIMATOR.search(source):
         tags.append(_LAST_ESTIMATOR)
     return Libraries(tensorflow=min(tags, default=None), horovod="horovod" in modules)
+
+
+# --- command
+
+#: The folder in which a command starts.
+FOLDER = re.compile(r"^\s*cd\s+('[^']*'|\S+)\s*&&\s*")
+_STARTED = re.compile(
+    r"(?:(?:\S*/)?python[\d.]*(?:\s+-[bBdEiIOqsSuvx]+)*\s+(?:-m\s+(?P<module>\w[\w.]*)|(?P<script>[\w./][\w./-]*))"
+    r"|torchrun(?:\s+[\w./=:-]+)*?\s+(?P<ddp>[\w./][\w./-]*\.py)|(?P<file>\.?[\w.-]*/[\w./-]+))(?=\s|$)"
+)
+
+
+def start_problem(
+    command: str, files: Collection[str], exists: Callable[[str], bool], has_module: Callable[[str], bool]
+) -> str:
+    """Return why a command cannot start its file or module, or empty.
+
+    `files`: of the working directory. `exists`: a file with an absolute path, `has_module`: in the interpreter.
+    """
+    change, known = FOLDER.match(command), {*files, *(str(path) for name in files for path in PurePath(name).parents)}
+    folder = posixpath.normpath(change[1]) if change else "."
+    if folder.startswith(("/", "~", "$", "'", '"')):
+        return ""
+    if folder not in {".", *known}:
+        return _not_in_program(folder, known)
+    started = _STARTED.match(command[change.end() :] if change else command)
+    if started is None:
+        return ""
+    if module := started["module"]:
+        top = module.partition(".")[0]
+        base, first = (posixpath.normpath(f"{folder}/{name}") for name in (module.replace(".", "/"), top))
+        is_there = {base, f"{base}.py"} & known or (not {first, f"{first}.py"} & known and has_module(top))
+        return "" if is_there else _not_in_program(f"{base}.py", known)
+    name = posixpath.normpath(posixpath.join(folder, started["script"] or started["ddp"] or started["file"]))
+    if name.startswith("/"):
+        return "" if exists(name) else f"{name}: does not exist on this machine"
+    return "" if name in known else _not_in_program(name, known)
+
+
+def _not_in_program(name: str, files: Collection[str]) -> str:
+    same = [file for file in files if PurePath(file).name == PurePath(name).name]
+    near = same or get_close_matches(name, sorted(files), n=1)
+    return f"{name}: not in service.job_url" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
 # --- options

@@ -75,7 +75,13 @@ def test_volumes_are_links(tmp_path: Path, host: str, path: str, expected: str) 
         ({"command": "true"}, {"command": "no-such-program"}, "worker.command: no-such-program: command not found"),
         ({"command": "exec python x.py"}, {}, ""),
         ({"command": "A=1 pythn x.py"}, {}, ""),
-        ({"command": "./pythn x.py"}, {}, ""),
+        ({"command": "cd / && pythn x.py"}, {}, "service.command: pythn: command not found; did you mean `python`?"),
+        ({"command": "train.py"}, {}, "service.command: train.py: command not found; did you mean `python train.py`?"),
+        (
+            {"command": "torchrn x.py", "strategy": "pytorch_ddp"},
+            {},
+            "service.command: torchrn: command not found; did you mean `torchrun`?",
+        ),
         ({"command": "pythn x.py", "environment": {"PATH": "/box"}}, {}, ""),
         ({"command": "pythn x.py"}, {"pre_command": "install pythn"}, ""),
     ],
@@ -89,13 +95,56 @@ def test_command_that_no_agent_has_is_refused(tmp_path: Path, service, worker, p
     assert problem == (str(caught.value) if caught else "")
 
 
+@pytest.mark.parametrize(
+    ("url", "command", "problem"),
+    [
+        ("train.py", "python tain.py", "tain.py: not in service.job_url; did you mean `train.py`?"),
+        ("train.py", "python src/train.py", "src/train.py: not in service.job_url; did you mean `train.py`?"),
+        ("train.py", "./train.sh", "train.sh: not in service.job_url; did you mean `train.py`?"),
+        ("code", "python -m trian", "trian.py: not in service.job_url; did you mean `train.py`?"),
+        ("code", "python -u -m zz.q", "zz/q.py: not in service.job_url"),
+        ("code", "cd src && python train.py", "src: not in service.job_url"),
+        ("code", "cd lib && python train.py", "lib/train.py: not in service.job_url; did you mean `train.py`?"),
+        ("code", "cd lib && pythn x.py", "pythn: command not found; did you mean `python`?"),
+        ("code", "torchrun --nnodes 1 ddp.py", "ddp.py: not in service.job_url"),
+        ("code.zip", "python tain.py", "tain.py: not in service.job_url; did you mean `train.py`?"),
+        ("train.py", "python /no/train.py", "/no/train.py: does not exist on this machine"),
+        ("", "python train.py", "train.py: no file of the job; set service.job_url to the program"),
+        ("train.py", "python train.py --to out", ""),
+        ("train.py", "python3.11 -u ./train.py", ""),
+        ("train.py", "python -m train", ""),
+        ("code", "python -m json.tool", ""),
+        ("code", "cd lib && python -m mine", ""),
+        ("code", "python lib", ""),
+        ("code.zip", "python lib/mine.py", ""),
+        ("https://files.example.com/code.zip", "python any.py", ""),
+    ],
+)
+def test_missing_program_of_command_is_named(tmp_path: Path, invoke, url: str, command: str, problem: str) -> None:
+    """Before launch, by both commands; files of other machines are unknown."""
+    for name in ("train.py", "code/train.py", "code/lib/mine.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    shutil.make_archive(str(tmp_path / "code"), "zip", tmp_path / "code")
+    service = {"strategy": "independent", "command": command, "job_url": url}
+    (tmp_path / "options.json").write_text(json.dumps({"service": service, "worker": {"count": 1}}))
+
+    with pytest.raises(OptionsError) if problem else nullcontext() as caught:
+        load_options(tmp_path / "options.json")
+    code, out, _ = invoke("options", "validate", str(tmp_path / "options.json"))
+
+    assert (f"service.command: {problem}" if problem else "") == (str(caught.value) if caught else "")
+    assert (bool(problem and url), problem if url else "") == (code == 1, out.strip()[17:] if code else "")
+
+
 def test_torchrun_of_separate_models_is_noticed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the run, because each task would succeed."""
     (tmp_path / "torchrun").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    service = {"strategy": "independent", "command": "torchrun ddp.py"}
+    (tmp_path / "ddp.py").touch()
+    service = {"strategy": "independent", "command": "torchrun ddp.py", "job_url": "ddp.py"}
     document = {"service": service, "worker": {"count": 2}, "parameter_server": {"count": 0}}
     (tmp_path / "options.json").write_text(json.dumps(document))
 

@@ -1,6 +1,7 @@
 """`dcos-tensorflow options`: exit codes and output."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +67,47 @@ def test_validate_prints_problems_and_notices_as_json(run, write) -> None:
 
 
 def test_validate_reports_missing_files(run, write) -> None:
-    """As errors only if agents cannot have them either."""
+    """As errors if a path shows that the job runs on this machine only."""
     job = {"strategy": "independent", "command": "python a.py", "data": "file:///no/x", "python": "/no/y"}
     path = write({**GOOD, "service": {**job, "job_url": "no.zip"}, "parameter_server": {"count": 0}})
 
-    assert run("validate", path) == (1, f"service.job_url: {Path(path).parent}/no.zip: file does not exist\n", "")
-    path = write({**GOOD, "service": job, "parameter_server": {"count": 0}})
-    assert run("validate", path) == (
-        0,
-        f"{path} is valid\n",
-        "notice: service.data: /no/x: file does not exist\n"
-        "notice: service.python: program `/no/y` does not exist on this machine\n",
+    missing = f"service.job_url: {Path(path).parent}/no.zip: file does not exist"
+    others = (
+        "service.data: /no/x: file does not exist",
+        "service.python: program `/no/y` does not exist on this machine",
     )
+    assert run("validate", path) == (1, "\n".join([missing, *others, ""]), "")
+    path = write({**GOOD, "service": job, "parameter_server": {"count": 0}})
+    notices = "".join(f"notice: {other}\n" for other in others)
+    assert run("validate", path) == (0, f"{path} is valid\n", notices)
+
+
+def test_validate_reports_command_of_other_agents(run, write) -> None:
+    """As a notice: they may have the command."""
+    job = {"strategy": "independent", "command": "pythn a.py", "job_url": "https://files.example.com/a.py"}
+
+    code, _, err = run("validate", write({"service": job, "worker": {"count": 1}}))
+
+    assert (0, True) == (code, "notice: service.command: pythn: command not found; did you mean `python`?" in err)
+
+
+def test_validate_knows_runtimes(run, write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing one is the error of local run, an existing one is valid."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    job = {"strategy": "independent", "command": "true", "python": "runtime:tf"}
+    path = write({"service": job, "worker": {"count": 1}})
+
+    problem = (
+        "service.python: unknown runtime `tf`; valid names: none; create it with `dcos-tensorflow runtime create`\n"
+    )
+    assert (1, problem, "") == run("validate", path)
+    folder = tmp_path / "dcos-tensorflow" / "runtimes" / "tf"
+    folder.mkdir(parents=True)
+    content = {"name": "tf", "python": sys.executable, "version": "3.11.7", "tensorflow": "", "others": ["numpy"]}
+    (folder / "runtime.json").write_text(json.dumps(content))
+    code, out, err = run("validate", path)
+    assert (0, f"{path} is valid\n") == (code, out)
+    assert "does not exist" not in err
 
 
 def test_validate_checks_data_of_local_runs(run, write, tmp_path: Path) -> None:

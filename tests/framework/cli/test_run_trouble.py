@@ -189,7 +189,7 @@ USAGE = "python -c 'import argparse; argparse.ArgumentParser(\"train.py\").parse
     [
         ("python {}first.py", 1, "ModuleNotFoundError: No module named 'nosuch' ({}first.py:3), exit code 1"),
         ("python {}words.py", 1, "SyntaxError: invalid syntax ({}words.py:3), exit code 1"),
-        ("python {}nop.py", 1, "can't open file '{}nop.py': [Errno 2] No such file or directory, exit code 2"),
+        ("exec python {}nop.py", 1, "can't open file '{}nop.py': [Errno 2] No such file or directory, exit code 2"),
         ("python {}job/late.py", 2, "ValueError: nan in gradients of <object object> ({}job/late.py:2), exit code 1"),
         (USAGE, 1, "train.py: error: unrecognized arguments: --no-such, exit code 2"),
         ("exec pythn {}first.py", 1, "pythn: command not found, exit code 127; hint: did you mean `python`?"),

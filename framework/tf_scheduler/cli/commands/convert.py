@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tarfile
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
@@ -14,7 +12,7 @@ from typing import Any
 
 import click
 
-from tf_scheduler.cli.common.folders import UserPath
+from tf_scheduler.cli.common.folders import UserPath, program_files
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
@@ -156,22 +154,7 @@ class _Local:
 
 def _python_files(program: Path | None) -> list[str]:
     """Return the file of a program, or the Python files of its folder or archive."""
-    if program is None:
-        return []
-    if program.is_dir():
-        return [path.relative_to(program).as_posix() for path in program.rglob("*.py")]
-    try:
-        if zipfile.is_zipfile(program):
-            with zipfile.ZipFile(program) as archive:
-                names = archive.namelist()
-        elif tarfile.is_tarfile(program):
-            with tarfile.open(program) as pack:
-                names = pack.getnames()
-        else:
-            return [program.name]
-    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise JobError(f"{program}: {error}") from error
-    return [name.removeprefix("./") for name in names if name.endswith(".py")]
+    return [name for name in program_files(program) if name.endswith(".py")] if program else []
 
 
 def suitable_python(needed: Libraries) -> tuple[str, str]:

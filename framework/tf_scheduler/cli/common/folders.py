@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -214,6 +215,26 @@ def folder_problem(folder: Path) -> str:
         ignore = "name it in .gitignore" if shutil.which("git") else "install git and name it in .gitignore"
         return f"{limit}; the largest files: {largest}; move data elsewhere, or {ignore}"
     return "" if files else "contains no files"
+
+
+def program_files(program: Path) -> list[str]:
+    """Return the names of a program's files in the working directory of tasks.
+
+    Of a folder the packed ones, of an archive its own name, too. Raises OptionsError for a damaged archive.
+    """
+    if program.is_dir():
+        return [path.relative_to(program).as_posix() for path in _folder_files(program)]
+    names = [program.name]
+    try:
+        if zipfile.is_zipfile(program):
+            with zipfile.ZipFile(program) as archive:
+                names += archive.namelist()
+        elif tarfile.is_tarfile(program):
+            with tarfile.open(program) as pack:
+                names += pack.getnames()
+    except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise OptionsError(f"{program}: {error}") from error
+    return [name.removeprefix("./").rstrip("/") for name in names]
 
 
 def _megabytes(size: int) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -25,13 +25,15 @@ from urllib.parse import unquote
 import click
 
 from dcos_command.command import with_settings
-from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_bytes, read_only_copy
+from tf_scheduler.cli.common.folders import folder_problem, pack_folder, program_files, read_bytes, read_only_copy
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
+    FOLDER,
     KERAS_2,
     KERAS_2_VALUES,
     imported_modules,
     scan,
+    start_problem,
 )
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import DataFile, join_data, split_data
@@ -61,19 +63,27 @@ def _for_this_machine(document: Options) -> dict[str, Any]:
 
     Raises OptionsError for an unknown runtime.
     """
-    completed, problems = _without_dcos_defaults(document), []
-    for name, section in completed.items():
+    completed, problems = _with_runtimes(_without_dcos_defaults(document))
+    if problems:
+        raise OptionsError(problems)
+    return completed
+
+
+def _with_runtimes(document: Options) -> tuple[dict[str, Any], list[Problem]]:
+    """Replace `runtime:NAME` by a path; omit unknown ones and return their problems."""
+    completed, problems = dict(document), []
+    for name, section in document.items():
         python = section.get("python") if isinstance(section, Mapping) else None
         if isinstance(python, str) and python.startswith(RUNTIME_PREFIX):
             from tf_scheduler.runtimes.runtimes import find_runtime  # slow import, rarely needed
 
             try:
-                completed[name] = {**section, "python": find_runtime(python.removeprefix(RUNTIME_PREFIX)).python}
+                path = find_runtime(python.removeprefix(RUNTIME_PREFIX)).python
             except JobError as error:
+                path = ""
                 problems.append(Problem(f"{name}.python", f"{error}; create it with `dcos-tensorflow runtime create`"))
-    if problems:
-        raise OptionsError(problems)
-    return completed
+            completed[name] = {**section, "python": path}
+    return completed, problems
 
 
 def _without_dcos_defaults(document: Options) -> dict[str, Any]:
@@ -157,7 +167,7 @@ def check_options(document: Options, folder: Path, wrong: Collection[Problem] = 
         lambda _: iter(wrong),
         lambda options: _missing_files(options, folder),
         _missing_programs,
-        _missing_commands,
+        lambda options: _missing_commands(options, folder),
         _invalid_user,
         _unsupported_isolation,
     )
@@ -210,17 +220,17 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
 
 
 def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bool]]:
-    """Yield missing files and programs; true: agents elsewhere cannot have them."""
+    """Yield missing files, programs and runtimes; needs resolved options.
+
+    True: an error, because the job can only run on this machine. False: agents elsewhere may have them.
+    """
     service = options["service"]
-    named = {"service.job_url": [service["job_url"]], "service.data": [f.url for f in split_data(service["data"])]}
-    relative = {
-        (option, str(_local_path(url, folder)))
-        for option, urls in named.items()
-        for url in urls
-        if "://" not in url and not url.startswith("/")
-    }
-    for problem in (*_missing_files(options, folder), *_missing_programs(options)):
-        yield problem, (problem.path, problem.message.partition(": ")[0]) in relative
+    urls = (service["job_url"], *(file.url for file in split_data(service["data"])))
+    completed, unknown = _with_runtimes(options)
+    is_local = bool(unknown) or any(url and "://" not in url and not url.startswith("/") for url in urls)
+    commands = _missing_commands(completed, folder) if service["job_url"] else ()
+    for problem in (*unknown, *_missing_files(completed, folder), *_missing_programs(completed), *commands):
+        yield problem, is_local
 
 
 def _missing_programs(options: Options) -> Iterator[Problem]:
@@ -232,24 +242,54 @@ def _missing_programs(options: Options) -> Iterator[Problem]:
 
 #: A command without shell syntax, which a pre command cannot create.
 _COMMAND = re.compile(r"[A-Za-z][\w.+-]*(?=\s|$)")
-#: Folders that agents search in any case, and commands that the executor provides.
+_HAS_MODULE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+#: Folders that agents search in any case, commands that the executor provides, and launchers that packages bring.
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PROVIDED = ("python", "python3")
+_PROVIDED, _LAUNCHERS = ("python", "python3"), ("torchrun", "horovodrun", "tensorboard")
 
 
-def _missing_commands(options: Options) -> Iterator[Problem]:
-    """Yield commands that no agent of this machine can find."""
+def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
+    """Yield commands that no agent of this machine can find, and their missing files."""
     service, problems = options["service"], {}
+    files = _sandbox_files(options, folder)
     for section in (name for name in JOBS if options[name]["count"]):
         job = options[section]
         where, command = (section, job["command"]) if job["command"] else ("service", service["command"])
-        if job["pre_command"] or "PATH" in {**service["environment"], **job["environment"]}:
+        variables = {**service["environment"], **job["environment"]}
+        if job["pre_command"] or image_of(service, job["image"], job["gpus"] > 0):
             continue
         python = shutil.which(job["python"] or service["python"]) or sys.executable
         path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
-        if problem := _command_problem(command, path):
+        has_module = partial(_has_module, python)
+        known = files is not None and "PYTHONPATH" not in variables
+        problem = start_problem(command, files or (), os.path.exists, has_module) if known else ""
+        name, is_relative, _ = problem.partition(": not in")
+        if is_relative and not service["job_url"]:
+            problem = f"{name}: no file of the job; set service.job_url to the program"
+        if problem := problem or ("" if "PATH" in variables else _command_problem(FOLDER.sub("", command), path)):
             problems[f"{where}.command"] = problem
     yield from (Problem(option, problem) for option, problem in problems.items())
+
+
+def _sandbox_files(options: Options, folder: Path) -> list[str] | None:
+    """Return the names of a task's files; None if they are not known before launch."""
+    service, data = options["service"], split_data(options["service"]["data"])
+    program = _local_path(service["job_url"], folder)
+    names = [Uri(file.url, output_file=file.path).file_name for file in data]
+    has_archive = any(re.search(r"\.(zip|tar(\.\w+)?|t[gbx]z2?|gz)$", name) for name in names)
+    if options["volumes"] or has_archive or (program is None and service["job_url"]):
+        return None
+    if program is None:
+        return names
+    try:
+        return [*names, *program_files(program)] if program.exists() else None
+    except OptionsError:  # reported by `_missing_files`, or by the agent
+        return None
+
+
+def _has_module(python: str, name: str) -> bool:
+    """Return whether an interpreter has a module, without what user folders have."""
+    return subprocess.run([python, "-I", "-c", _HAS_MODULE, name], capture_output=True, check=False).returncode != 1
 
 
 def _command_problem(command: str, path: str) -> str:
@@ -260,9 +300,8 @@ def _command_problem(command: str, path: str) -> str:
     if not subprocess.run(ask, env={"PATH": path}, capture_output=True, check=False).returncode:
         return ""
     folders = [Path(folder) for folder in path.split(":") if Path(folder).is_dir()]
-    near = get_close_matches(
-        word[0], [*_PROVIDED, *(item.name for folder in folders for item in folder.iterdir())], n=1
-    )
+    names = [*_PROVIDED, *_LAUNCHERS, *(item.name for folder in folders for item in folder.iterdir())]
+    near = [f"python {word[0]}"] if word[0].endswith(".py") else get_close_matches(word[0], names, n=1)
     return f"{word[0]}: command not found" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
