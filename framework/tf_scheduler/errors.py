@@ -41,8 +41,15 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
+#: Maximum lines of problems in the text of an error.
+_MAX_LINES = 10
+
+
 class OptionsError(SchedulerError):
-    """All errors in the options, in the order of the document's sections."""
+    """All errors in the options, in the order of the document's sections.
+
+    The text has at most ten lines, `problems` has all.
+    """
 
     kind = "invalid_options"
     http_status = 400
@@ -50,7 +57,10 @@ class OptionsError(SchedulerError):
     def __init__(self, problems: Sequence[Problem] | str) -> None:
         """`problems`: text for one problem of the whole document."""
         self.problems = (Problem("", problems),) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        lines = [*map(str, self.problems)]
+        if len(lines) > _MAX_LINES:
+            lines[_MAX_LINES - 1 :] = [f"and {len(lines) - _MAX_LINES + 1} more"]
+        super().__init__("\n".join(lines))
 
 
 class NotRunningError(SchedulerError):

@@ -17,6 +17,7 @@ from typing import Any
 
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.spec import Strategy
+from tf_scheduler.options.schema.fields import ALIASES
 from tf_scheduler.options.schema.jobs import JOBS
 
 from .values import command_line
@@ -40,8 +41,6 @@ _NAMES = {
     "DistributedDataParallel": Strategy.PYTORCH_DDP,
     "hvd.init": Strategy.HOROVOD,
 }
-#: Further names of strategies on the command line.
-_ALIASES = {"torchrun": Strategy.PYTORCH_DDP, "ddp": Strategy.PYTORCH_DDP, "hvd": Strategy.HOROVOD}
 #: Strategy -> default number of workers, parameter servers and chiefs.
 _COUNTS = {
     Strategy.PARAMETER_SERVER: (2, 1, 1),
@@ -246,7 +245,8 @@ def _not_in_program(name: str, files: Collection[str]) -> str:
 def strategy_named(text: str) -> Strategy:
     """Return the strategy of an option value or a class name. Raises JobError."""
     word = text.rpartition(".")[2]
-    known = {**{one.value: one for one in Strategy}, **_NAMES, **_ALIASES}
+    aliases = {alias: Strategy(value) for alias, value in ALIASES.items()}
+    known = {**{one.value: one for one in Strategy}, **_NAMES, **aliases}
     plain = {_plain(name): strategy for name, strategy in known.items()}
     if strategy := plain.get(_plain(word)):
         return strategy

@@ -21,8 +21,8 @@ from tf_scheduler.model.digests import split_data
 from .rules import jobs, plans, secrets, service
 from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
-from .schema.jobs import add_strategy, names_program
-from .schema.service import DataFiles
+from .schema.jobs import JOBS, WorkerSection, add_strategy, names_program
+from .schema.service import DataFiles, ServiceSection
 from .schema.values import Document
 
 #: Maximum nesting of objects and lists.
@@ -61,20 +61,26 @@ def _syntax_error(error: json.JSONDecodeError, source: str) -> str:
     text, at = error.doc, error.pos
     if not text.strip():
         return f'{source} is empty; expected a JSON object, such as {{"service": {{...}}}}'
+    if text.lstrip().startswith("<"):
+        return f"{source} is XML; use `dcos-tensorflow convert {source}`"
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
     if source.endswith((".yaml", ".yml")) or _YAML.match(next(lines, "")):
         # A job of Kubernetes has a kind.
         command = "convert" if re.search(r"^kind:", text, re.MULTILINE) else "options init --from"
         return f"{source} is YAML; as JSON: `dcos-tensorflow {command} {source}`"
+    at = min(at, len(text.rstrip()))
     begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     before, after = text[begin:at][-_SIDE:], text[at : len(text) if end < 0 else end][:_SIDE]
     caret = "".join("\t" if character == "\t" else " " for character in before) + "^"
-    return f"{source}:{error.lineno}:{error.colno}: {_syntax_problem(error)}\n{before}{after.rstrip()}\n{caret}"
+    line, column = len(text[:at].split("\n")), at - begin + 1
+    return f"{source}:{line}:{column}: {_syntax_problem(error)}\n{before}{after.rstrip()}\n{caret}"
 
 
 def _syntax_problem(error: json.JSONDecodeError) -> str:
     """Return what is wrong, for habits from other languages in their terms."""
     rest, before = error.doc[error.pos :], error.doc[: error.pos].rstrip()
+    if not rest.strip():
+        return f"{_missing_end(before)} is missing at the end"
     if rest.startswith(("//", "/*", "#")):
         return "JSON has no comments"
     closing = rest.removeprefix(",").lstrip()[:1]  # Python 3.13 points to the comma
@@ -85,7 +91,17 @@ def _syntax_problem(error: json.JSONDecodeError) -> str:
     word = re.match(r"(True|False|None)\b", rest)
     if word is not None:
         return f"JSON has {json.dumps(ast.literal_eval(word[0]))}, not {word[0]}"
-    return error.msg[:1].lower() + error.msg[1:]
+    if error.msg.startswith("Invalid control character"):
+        return r"text has a line break or control character; write \n for a line break, or close the text before it"
+    return error.msg[:1].lower() + error.msg[1:].removesuffix(" starting at")
+
+
+def _missing_end(text: str) -> str:
+    """Return the bracket that closes the innermost object or list."""
+    brackets = re.sub(r'"(?:\\.|[^"\\])*"|[^][{}]', "", text)
+    while (shorter := re.sub(r"\{\}|\[\]", "", brackets)) != brackets:
+        brackets = shorter
+    return "]" if brackets.endswith("[") else "}"
 
 
 def _fits(value: Any, depth: int) -> bool:
@@ -134,13 +150,14 @@ _SYNONYMS = {
     "master": "chief",
     **dict.fromkeys(("env", "envs", "environment"), "environment"),
     **dict.fromkeys(("replicas", "instances", "num_workers", "nodes"), "count"),
+    "workers": "worker",
     **dict.fromkeys(("cmd", "args", "entrypoint", "script", "program"), "command"),
     **dict.fromkeys(("memory", "ram"), "mem"),
     **dict.fromkeys(("cpu", "cores", "vcores"), "cpus"),
     **dict.fromkeys(("gpu", "num_gpus"), "gpus"),
 }
-#: Section of these options; otherwise the worker.
-_SECTION_OF = {"environment": "service", "command": "service"}
+#: Sections of options that a file may have in another section, the likeliest first.
+_LIKELY_SECTIONS = {"service": ServiceSection(), "worker": WorkerSection()}
 
 #: marshmallow's message -> kind and message of the problem.
 _KNOWN_MESSAGES = {
@@ -182,9 +199,12 @@ def _problem(message: str, name: str, level: _Level) -> Problem:
 
 def _suggestion(name: str, schema: Schema) -> str:
     word = _SYNONYMS.get(name, name)
-    if word != name and word not in schema.fields:
+    if word not in schema.fields:
         # Kubeflow and Kubernetes have these at the top.
-        return f"; did you mean `{_SECTION_OF.get(word, 'worker')}.{word}`?" if isinstance(schema, Options) else ""
+        other = next((f"{section}.{word}" for section, each in _LIKELY_SECTIONS.items() if word in each.fields), "")
+        other = other or (f"{word}.count" if word in JOBS else "")
+        if other:
+            return f"; did you mean `{other}`?"
     close = [word] if word in schema.fields else get_close_matches(name, schema.fields, n=1)
     if close:
         return f"; did you mean `{close[0]}`?"
@@ -218,6 +238,8 @@ def resolve(
     `defaults` replace omitted options, also if they are set to their empty default, as in the DC/OS form. `more_rules`
     depend on the service, such as the existence of a file.
     """
+    if {"apiVersion", "kind"} <= document.keys():
+        raise OptionsError(f"a {document['kind']} of Kubernetes, not options; use `dcos-tensorflow convert FILE`")
     merged = {**document}
     for section, values in (defaults or {}).items():
         own = document.get(section, {})

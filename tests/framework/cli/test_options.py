@@ -155,7 +155,7 @@ def test_dash_is_standard_input() -> None:
     bad = CliRunner().invoke(cli, ["options", "validate", "-"], input="{")
 
     assert 1 == json.loads(good.stdout)["worker"]["count"]
-    assert bad.stdout.startswith("standard input:1:2: expecting property name")
+    assert bad.stdout.startswith("standard input:1:2: } is missing at the end")
 
 
 @pytest.mark.parametrize("command", ["validate", "show"])

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kit.options import load_spec, options_problems
+from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.placement import (
     Constraint,
     GangMode,
@@ -16,6 +17,7 @@ from tf_scheduler.model.placement import (
 )
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy, Uri
+from tf_scheduler.options.load import resolve
 
 COMMAND = {"service": {"command": "python train.py", "strategy": "between_graph"}}
 DIGEST = "0" * 64
@@ -136,6 +138,15 @@ def test_all_problems_are_reported_together() -> None:
     ]
 
 
+def test_error_has_ten_lines_and_all_problems() -> None:
+    """More lines would scroll the first ones away."""
+    for count, lines in ((10, 10), (30, 10)):
+        with pytest.raises(OptionsError) as caught:
+            resolve({**COMMAND, **{f"x{number}": 1 for number in range(count)}})
+        assert (count, lines) == (len(caught.value.problems), len(str(caught.value).splitlines()))
+    assert str(caught.value).endswith("\nand 21 more")
+
+
 @pytest.mark.parametrize(
     ("service", "worker"),
     [
@@ -159,7 +170,20 @@ def test_rules_skip_options_that_are_invalid(service, worker) -> None:
         ({"env": {}}, "env: unknown option; did you mean `service.environment`?"),
         ({"worker": {"replicas": 3}}, "worker.replicas: unknown option; did you mean `count`?"),
         ({"service": {"env": {}}}, "service.env: unknown option; did you mean `environment`?"),
-        ({"service": {"replicas": 3}}, "service.replicas: unknown option"),
+        *(
+            ({name: 3}, f"{name}: unknown option; did you mean `{section}.{name}`?")
+            for section, names in (
+                ("service", ("command", "name", "strategy", "job_url", "data", "environment")),
+                ("worker", ("count", "cpus", "mem", "gpus")),
+            )
+            for name in names
+        ),
+        ({"service": {"replicas": 3}}, "service.replicas: unknown option; did you mean `worker.count`?"),
+        ({"service": {"ps": 3}}, "service.ps: unknown option; did you mean `parameter_server.count`?"),
+        ({"service": {"workers": 3}}, "service.workers: unknown option; did you mean `worker.count`?"),
+        ({"service": {"mem": 3}}, "service.mem: unknown option; did you mean `worker.mem`?"),
+        ({"worker": {"strategy": ""}}, "worker.strategy: unknown option; did you mean `service.strategy`?"),
+        ({"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}, "not options; use `dcos-tensorflow convert FILE`"),
         ({"worker": {"memory": 3}}, "worker.memory: unknown option; did you mean `mem`?"),
         *(
             ({"service": {"strategy": name}}, f'not "{name}" (text); did you mean "{near}"?')
@@ -167,6 +191,9 @@ def test_rules_skip_options_that_are_invalid(service, worker) -> None:
                 ("MultiWorkerMirroredStrategy", "multi_worker_mirrored"),
                 ("tf.distribute.ParameterServerStrategy", "parameter_server"),
                 ("multi-worker-mirrored", "multi_worker_mirrored"),
+                ("ps", "parameter_server"),
+                ("ddp", "pytorch_ddp"),
+                ("torchrun", "pytorch_ddp"),
             )
         ),
     ],
@@ -192,6 +219,11 @@ def test_word_of_another_system_is_explained(document, message: str) -> None:
             "options.json is YAML; as JSON: `dcos-tensorflow options init --from options.json`",
         ),
         (b"apiVersion: v1\nkind: TFJob\n", "options.json is YAML; as JSON: `dcos-tensorflow convert options.json`"),
+        (b'{"a": {"b": [1]\n  \n', 'options.json:1:16: } is missing at the end\n{"a": {"b": [1]\n               ^'),
+        (b'{"a": ["}", {}', "options.json:1:15: ] is missing at the end"),
+        (b'{"a": "b\n"}', "options.json:1:9: text has a line break or control character; write \\n for a line break"),
+        (b'{"a": "b}', "options.json:1:7: unterminated string\n"),
+        (b"<configuration/>", "options.json is XML; use `dcos-tensorflow convert options.json`"),
         (b" ", "options.json is empty"),
         (b"[]", "options.json must hold a JSON object"),
         (b"\xff", "options.json is not UTF-8: invalid byte at offset 0"),

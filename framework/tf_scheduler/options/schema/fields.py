@@ -32,8 +32,14 @@ def json_excerpt(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+#: Other names of values -> value.
+ALIASES = {"ps": "parameter_server", "torchrun": "pytorch_ddp", "ddp": "pytorch_ddp", "hvd": "horovod"}
+
+
 def _similar(value: str, choices: Sequence[str]) -> str:
     """Return a suggestion for a value such as `MultiWorkerMirroredStrategy`."""
+    if (alias := ALIASES.get(value.lower(), "")) in choices:
+        return f'; did you mean "{alias}"?'
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[\s-]", "_", value.rpartition(".")[2].removesuffix("Strategy")).lower()
     similar = get_close_matches(words, choices, n=1)
     return f'; did you mean "{similar[0]}"?' if similar else ""
