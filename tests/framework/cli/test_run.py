@@ -162,10 +162,45 @@ def test_infeasible_job_shows_what_fits(run, tmp_path: Path) -> None:
     assert err.endswith(
         "the job can never fit these agents: they take 2 of 50 workers\n"
         "  worker-0 to worker-49 need 1.1 cpus, 1088 MB, 4096 MB of disk and a port each, including their executors\n"
-        "  agent-1, agent-2   2 cpus, 7693 MB   takes 1\n"
+        "  agent-1, agent-2   2 cpus, 7693 MB   one each\n"
         "  agent-3            2 cpus, 7693 MB   none: its 2 GPUs are for jobs that ask for GPUs\n"
         "What fits: worker.count 2; or 6 with worker.cpus 0.5\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        (
+            {
+                "parameter_server": {"count": 1, "cpus": 0.1, "mem": 100, "disk": 0},
+                "worker": {"count": 3, "cpus": 0.1, "mem": 100, "placement_constraint": '[["hostname","UNIQUE"]]'},
+            },
+            ("takes 2; hostname agent-1 already has 1 of 1 allowed tasks\n", "What fits: worker.count 2\n"),
+        ),
+        (
+            {"parameter_server": {"count": 10, "cpus": 1}, "worker": {"count": 10, "cpus": 1}},
+            ("What fits: parameter_server.count 1 and worker.count 1\n",),
+        ),
+        (
+            {"parameter_server": {"count": 20}, "worker": {"count": 40}},
+            (
+                "  worker-0 to worker-39 need 0.2 cpus, 1088 MB and a port each, including their executors\n",
+                "What fits: parameter_server.count 4 and worker.count 9\n",
+            ),
+        ),
+    ],
+)
+def test_infeasible_job_names_constraint_and_minimum(invoke, tmp_path: Path, sections, expected) -> None:
+    """Not only amounts: constraints limit counts, and omitted sizes shrink."""
+    path = tmp_path / "options.json"
+    path.write_text(json.dumps({"service": {"strategy": "between_graph", "command": "true"}, **sections}))
+
+    code, _, err = invoke("local", "run", path, "--agents", agents(tmp_path, *_TWO_AND_GPUS), "--dir", tmp_path)
+
+    assert 1 == code
+    assert [text for text in expected if text not in err] == [], err
+    assert 10 >= len(err.splitlines())
 
 
 @pytest.mark.mesos
@@ -260,7 +295,7 @@ def test_all_input_errors_are_reported_together(run, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "options.json: No such file or directory"),
-        ("{", "options.json:1:2: expecting property name"),
+        ("{", "options.json:1:2: } is missing at the end"),
         ('{"service": {"command": "x", "job_url": "train.py"}}', "train.py: file does not exist"),
         ('{"service": {"command": "x", "python": "/no/python"}}', "service.python: program `/no/python` does"),
         ('{"service": {"command": "x", "data": "file:///no/x"}}', "service.data: /no/x: file does not exist"),
@@ -328,6 +363,10 @@ STRATEGIES = "parameter_server, multi_worker_mirrored, between_graph, independen
         (
             FILE.format(', "job_url": "nosuch.py"', "", ""),
             "service.job_url: nosuch.py: file does not exist\n",
+        ),
+        (
+            FILE.format(', "job_url": "options.json"', ', "command": "pythn x.py"', ""),
+            "worker.command: pythn: command not found; did you mean `python`?\n",
         ),
     ],
 )

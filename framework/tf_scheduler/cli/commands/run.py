@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 import uuid
@@ -42,16 +41,12 @@ from tf_scheduler.cli.local_run.view import ALL, EVERY, LEADER, OutputFollower
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
-from tf_scheduler.model.ids import AgentId, OfferId
-from tf_scheduler.model.offer import Offer
-from tf_scheduler.model.reasons import AgentRejected
-from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_thousandths, thousandths
-from tf_scheduler.model.spec import JobSpec, ServiceSpec, Strategy, TaskSpec
+from tf_scheduler.model.reasons import AgentRejected, TooSmall
+from tf_scheduler.model.resources import UNIT, Needs, format_thousandths
+from tf_scheduler.model.spec import JobSpec, ServiceSpec
 
-from .local import clean_up_on_signals, directory_option, fit_option, settings_option
+from .local import clean_up_on_signals, directory_option, fit_option, full_offer, gangs, settings_option
 
-#: Amount of a resource that an agent's specification omits: the agent detects it itself.
-_UNLIMITED = thousandths(1e12)
 #: Maximum number of kinds of tasks and agents, and of names, in one message.
 _MAX_LINES = 3
 _UNITS = {"cpus": "cpus", "mem": "MB", "disk": "MB of disk", "gpus": "GPUs"}
@@ -79,9 +74,9 @@ def own_agents() -> Sequence[AgentSpec]:
 
 def _mismatch(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> NoMatch | None:
     """Return what does not fit the empty cluster; None if the job fits."""
-    offers = [_full_offer(agent) for agent in agents if spec.needs_gpus or not _has_gpus(agent)]
+    offers = [full_offer(agent) for agent in agents if spec.needs_gpus or not _has_gpus(agent)]
     context = PlacementContext(spec.executor.needs, spec.placement)
-    matches = (match_gang(tasks, offers, context) for tasks in _gangs(spec))
+    matches = (match_gang(tasks, offers, context) for tasks in gangs(spec))
     return next((match for match in matches if isinstance(match, NoMatch)), None)
 
 
@@ -103,14 +98,20 @@ def _mismatch_lines(spec: ServiceSpec, agents: Sequence[AgentSpec], match: NoMat
     rows: dict[tuple[str, str], list[str]] = {}
     for agent in agents:
         rows.setdefault((_amounts(agent), _agent_result(agent, spec, match)), []).append(agent.hostname)
-    shown = [(_range(names), *facts) for facts, names in rows.items()][:_MAX_LINES]
+    shown = [(_range(names), sizes, _each(text, len(names))) for (sizes, text), names in rows.items()][:_MAX_LINES]
     for names_text, amounts, result in shown:
         widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
         yield f"  {names_text:<{widths[0]}}   {amounts:<{widths[1]}}   {result}"
     if len(rows) > len(shown):
         yield f"  ... and {len(rows) - len(shown)} other kinds of agents"
-    if fits := [*_what_fits(spec, agents, max(missing, key=lambda job: job.count))]:
+    if fits := [*_what_fits(spec, agents, missing)] or [*_what_fits(spec, agents, spec.jobs)]:
         yield f"What fits: {'; or '.join(fits)}"
+
+
+def _each(result: str, agents: int) -> str:
+    """Return the result of several equal agents."""
+    taken, number, rest = result.partition("takes ")
+    return result if taken or not number or agents == 1 else f"{'one' if rest[:2] in ('1', '1;') else rest} each"
 
 
 def _range(names: Sequence[str]) -> str:
@@ -143,35 +144,51 @@ def _amounts(agent: AgentSpec) -> str:
 
 def _agent_result(agent: AgentSpec, spec: ServiceSpec, match: NoMatch) -> str:
     """Return how many tasks the agent takes, or why it takes none."""
-    if count := sum(item.agent.hostname == agent.hostname for item in match.partial):
-        return f"takes {count}"
-    if _has_gpus(agent) and not spec.needs_gpus:
-        return f"none: its {agent.resource_pairs()['gpus']} GPUs are for jobs that ask for GPUs"
     rejected = (reason for each in match.reasons.values() for reason in each if isinstance(reason, AgentRejected))
     why = next((reason.reasons for reason in rejected if reason.hostname == agent.hostname), ())
+    if count := sum(item.agent.hostname == agent.hostname for item in match.partial):
+        limits = [str(reason) for reason in why if not isinstance(reason, TooSmall)]
+        return "; ".join([f"takes {count}", *limits])
+    if _has_gpus(agent) and not spec.needs_gpus:
+        return f"none: its {agent.resource_pairs()['gpus']} GPUs are for jobs that ask for GPUs"
     return f"none: {'; '.join(map(str, why))}" if why else "none"
 
 
-def _what_fits(spec: ServiceSpec, agents: Sequence[AgentSpec], job: JobSpec) -> Iterator[str]:
-    count = _largest_count(spec, agents, job)
+def _what_fits(spec: ServiceSpec, agents: Sequence[AgentSpec], jobs: Sequence[JobSpec]) -> Iterator[str]:
+    """Yield smaller counts of these jobs, in proportion, and a smaller size of one."""
+    counts, count = _largest_counts(spec, agents, jobs)
     if count:
-        yield f"{job.section}.count {count}"
-    half = replace(job, needs=replace(job.needs, cpus=job.needs.cpus // 2))
-    more = _largest_count(spec, agents, half)
+        yield _listed([f"{job.section}.count {counts[job.section]}" for job in jobs if counts[job.section] < job.count])
+    half = replace(jobs[0], needs=replace(jobs[0].needs, cpus=jobs[0].needs.cpus // 2))
+    more = _largest_counts(spec, agents, [half])[1] if len(jobs) == 1 else 0
     if more > count:
-        yield f"{more} with {job.section}.cpus {format_thousandths(half.needs.cpus)}"
-    if _smaller(spec, agents, lambda *_: True):
+        yield f"{more} with {half.section}.cpus {format_thousandths(half.needs.cpus)}"
+    if _mismatch(_smaller(spec, agents, lambda *_: True), agents) is None:
         yield "local run --fit"
 
 
-def _largest_count(spec: ServiceSpec, agents: Sequence[AgentSpec], job: JobSpec) -> int:
-    """Return with how many tasks of this job, instead of its section, the spec fits."""
+def _largest_counts(
+    spec: ServiceSpec, agents: Sequence[AgentSpec], jobs: Sequence[JobSpec]
+) -> tuple[Mapping[str, int], int]:
+    """Return section -> count with which the spec fits, and the largest count.
 
-    def is_too_large(count: int) -> bool:
-        jobs = (replace(job, count=count) if each.section == job.section else each for each in spec.jobs)
-        return _mismatch(replace(spec, jobs=tuple(jobs)), agents) is not None
+    These jobs replace those of their sections. The largest count is 0 if the spec does not fit even with one task each.
+    """
+    own, largest = {job.section: job for job in jobs}, max(job.count for job in jobs)
 
-    return bisect_left(range(1, job.count + 1), x=True, key=is_too_large)
+    def counts(number: int) -> dict[str, int]:
+        return {section: min(job.count, max(1, job.count * number // largest)) for section, job in own.items()}
+
+    def is_too_large(number: int) -> bool:
+        changed = counts(number)
+        new = (
+            replace(own[job.section], count=changed[job.section]) if job.section in changed else job
+            for job in spec.jobs
+        )
+        return _mismatch(replace(spec, jobs=tuple(new)), agents) is not None
+
+    fitting = bisect_left(range(1, largest + 1), x=True, key=is_too_large)
+    return counts(fitting), fitting
 
 
 # --- sizes of tasks
@@ -187,14 +204,14 @@ def adapt_sizes(
 ) -> tuple[Mapping[str, Any], ServiceSpec]:
     """Reduce omitted sizes of a job that does not fit, `fit`: also explicit ones.
 
-    Prints a notice for each section. Returns the arguments if the job fits, or cannot fit.
+    Prints a notice for each section. A job that cannot fit gets its smallest sizes, for the message.
     """
     given = {name: section for name, section in document.items() if isinstance(section, Mapping)}
-    smaller = _mismatch(spec, agents) and _smaller(
-        spec, agents, lambda section, name: fit or name not in given.get(section, {})
-    )
-    if not smaller:
+    if _mismatch(spec, agents) is None:
         return document, spec
+    smaller = _smaller(spec, agents, lambda section, name: fit or name not in given.get(section, {}))
+    if _mismatch(smaller, agents):
+        return document, smaller
     adapted = {name: dict(section) for name, section in given.items()}
     for old, new in zip(spec.jobs, smaller.jobs, strict=True):
         changed = [name for name in _SIZES if getattr(old.needs, name) != getattr(new.needs, name)]
@@ -209,10 +226,8 @@ def adapt_sizes(
     return {**document, **adapted}, smaller
 
 
-def _smaller(
-    spec: ServiceSpec, agents: Sequence[AgentSpec], may_change: Callable[[str, str], bool]
-) -> ServiceSpec | None:
-    """Return the spec with the largest sizes that fit; None if the smallest do not."""
+def _smaller(spec: ServiceSpec, agents: Sequence[AgentSpec], may_change: Callable[[str, str], bool]) -> ServiceSpec:
+    """Return the spec with the largest sizes that fit, or with the smallest."""
 
     def reduced(job: JobSpec, share: float) -> JobSpec:
         amounts = {name: getattr(job.needs, name) for name in _SIZES if may_change(*_option(job, name))}
@@ -224,7 +239,7 @@ def _smaller(
 
     choices = [replace(spec, jobs=tuple(reduced(job, share) for job in spec.jobs)) for share in _SHARES]
     if _mismatch(choices[-1], agents):  # as a rule, if anything is too small
-        return None
+        return choices[-1]
     return next(choice for choice in choices if _mismatch(choice, agents) is None)
 
 
@@ -238,39 +253,6 @@ def notice_of_gpus(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
     names = [agent.hostname for agent in agents if _has_gpus(agent)]
     if spec.needs_gpus and names and not can_check_gpus():
         click.echo(f"notice: no GPU on this machine; {_range(names)} only counts them", err=True)
-
-
-# --- feasibility of a gang
-
-
-def _gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
-    """Yield tasks that must fit at the same time.
-
-    All tasks; with independent ones, each of these with the tasks that serve it, such as the data service.
-    """
-    tasks = tuple(spec.tasks())
-    if spec.strategy is not Strategy.INDEPENDENT:
-        yield tasks
-        return
-    helpers = [task for task in tasks if not task.job.kind.in_cluster]
-    firsts = {task.job.group: task for task in reversed(tasks) if task.job.kind.in_cluster}
-    yield from ((task, *helpers) for task in firsts.values())
-
-
-def _full_offer(agent: AgentSpec) -> Offer:
-    amounts = {name: _value(text) for name, text in agent.resource_pairs().items()}
-    values = {"cpus": _UNLIMITED, "mem": _UNLIMITED, "disk": _UNLIMITED, **amounts}
-    resources = tuple(Resource(name, value) for name, value in values.items())
-    name = agent.hostname
-    return Offer(OfferId(name), AgentId(name), name, name, resources, dict(agent.attribute_pairs()))
-
-
-def _value(text: str) -> Value:
-    if text.startswith("["):
-        return tuple((int(begin), int(end)) for begin, end in re.findall(r"(\d+)\s*-\s*(\d+)", text))
-    if text.startswith("{"):
-        return frozenset(item.strip() for item in text.strip("{}").split(","))
-    return thousandths(float(text))
 
 
 # --- command
