@@ -17,7 +17,7 @@ from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.options.warnings import ineffective_options
+from tf_scheduler.options.warnings import TORCHRUN, find_local_warnings
 
 from . import beta, tfjob, tony
 from .beta import is_options_document
@@ -230,18 +230,30 @@ def convert_job_file(
             options.setdefault(section, {}).setdefault("count", 0)
         if not any(options.get(section, {}).get("count", 0) for section in JOBS):
             raise InvalidConversionError([Problem("", f"{source} starts no tasks")], (*job.notes, *notes))
-        notes += _strategy(options, strategy)
+        notes += _chosen_strategy(options, strategy)
     notes += adapt(options)
+    if job.kind is not JobFileKind.BETA:
+        notes += _guessed_strategy(options)
     options = as_lists(options)
     _check(job.kind, options, source, (*job.notes, *notes))
-    effects = [Note(notice.path, notice.message) for notice in ineffective_options(resolve(options))]
+    effects = [Note(notice.path, notice.message) for notice in find_local_warnings(options, resolve(options))]
     return Conversion(job.kind, options, (*job.notes, *notes, *effects))
 
 
-def _strategy(options: dict[str, Any], strategy: str) -> list[Note]:
+def _chosen_strategy(options: dict[str, Any], strategy: str) -> list[Note]:
+    """Set the requested strategy, or that of torchrun; a program may decide later."""
     service = options.setdefault("service", {})
     if strategy:
         service["strategy"] = strategy
+    commands = [options.get(section, {}).get("command") or "" for section in ("service", *JOBS)]
+    if service.get("strategy") or not any(map(TORCHRUN.search, commands)):
+        return []
+    service["strategy"] = Strategy.PYTORCH_DDP.value
+    return [Note("service.strategy", f"{Strategy.PYTORCH_DDP.value}, because a command starts torchrun")]
+
+
+def _guessed_strategy(options: dict[str, Any]) -> list[Note]:
+    service = options.setdefault("service", {})
     if service.get("strategy"):
         return []
     counts = {section: options.get(section, {}).get("count", 0) for section in JOBS}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tf_scheduler.model.spec import CleanupPolicy, Strategy
 from tf_scheduler.options.schema.jobs import JOBS
 
-from .program import FIT_NEEDS_KERAS_2, FOLDER, KERAS_2, SIZES, Libraries, Options, needed_libraries, scan
+from .program import FIT_NEEDS_KERAS_2, FOLDER, KERAS_2, SIZES, Libraries, Options, ProgramFacts, needed_libraries, scan
 from .tables import Note, display_value
 from .values import command_line
 
@@ -24,18 +24,45 @@ _PYTHON = re.compile(r"(?<!\S)(?:\S*/)?python[\d.]*(?=\s)")
 
 
 def localize(
-    options: Options, programs: Collection[str], url: str, fits: Callable[[Options], bool], source: str = ""
+    options: Options,
+    programs: Collection[str],
+    url: str,
+    fits: Callable[[Options], bool],
+    read: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> tuple[list[Note], Libraries]:
     """Change converted options in place; return notes, and the needed libraries.
 
-    `programs`: Python files of the program, relative to its folder, and `url` its path; empty if unknown. `source`: its
-    text. `fits`: whether this machine can run the job.
+    Args:
+        options: The options.
+        programs: Python files of the program, relative to its folder; empty: unknown.
+        url: Path of the program; empty: unknown.
+        fits: Whether this machine can run the job.
+        read: Returns the sources of programs and of their modules by name.
     """
     images, notes = list(_take_images(options)), list(_omit(options))
-    notes += [*_drop_gpus(options), *_shrink(options, fits)]
-    notes += _use_program(options, programs, url)
-    needed = needed_libraries(images, source, is_torch=options["service"].get("strategy") == Strategy.PYTORCH_DDP.value)
-    return [*notes, *_use_legacy_keras(options, needed, source)], needed
+    notes += [*_drop_gpus(options), *_use_program(options, programs, url)]
+    commands = [options.get(section, {}).get("command") or "" for section in ("service", *JOBS)]
+    sources = read([name for name in programs if any(name in _SCRIPT.findall(command) for command in commands)])
+    facts = scan(sources)
+    if len(sources) > len(programs) == 1:
+        others = ", ".join(name for name in sources if name not in programs)
+        notes.append(Note("service.job_url", f"{url} uses {others}; pass its folder with --program"))
+    notes += [*_use_strategy(options, facts), *_shrink(options, fits)]
+    is_torch = options["service"].get("strategy") == Strategy.PYTORCH_DDP.value
+    needed = needed_libraries(images, "\n".join(sources.values()), is_torch=is_torch)
+    return [*notes, *_use_legacy_keras(options, needed, facts)], needed
+
+
+def _use_strategy(options: Options, facts: ProgramFacts) -> Iterator[Note]:
+    service, strategy = options["service"], facts.strategy.value
+    if not facts.evidence:
+        return
+    if not service.get("strategy"):
+        service["strategy"] = strategy
+        yield Note("service.strategy", f"{strategy}, because the program uses {facts.evidence}")
+    elif service["strategy"] != strategy:
+        why = f"{service['strategy']}, but the program uses {facts.evidence} ({strategy})"
+        yield Note("service.strategy", f"{why}; choose another with --strategy")
 
 
 def missing_programs(options: Options, exists: Callable[[str], bool]) -> list[str]:
@@ -138,9 +165,9 @@ def _own(script: str, programs: Collection[str]) -> str:
     return next((path for each in range(len(parts)) if (path := "/".join(parts[each:])) in programs), "")
 
 
-def _use_legacy_keras(options: Options, needed: Libraries, source: str) -> Iterator[Note]:
+def _use_legacy_keras(options: Options, needed: Libraries, facts: ProgramFacts) -> Iterator[Note]:
     """Keras 3 does not support Model.fit with these strategies."""
     strategies = [strategy.value for strategy in FIT_NEEDS_KERAS_2]
-    if options["service"].get("strategy") in strategies and needed.has_keras_3 and scan({"": source}).fit:
+    if options["service"].get("strategy") in strategies and needed.has_keras_3 and facts.fit:
         options["service"].setdefault("environment", {})[KERAS_2] = "1"
         yield Note("service.environment", f"{KERAS_2}=1 added: Model.fit of Keras 3 has no such strategy")

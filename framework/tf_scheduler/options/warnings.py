@@ -22,7 +22,7 @@ from .spec import image_of, secrets_of
 
 _FOLDER = "CHECKPOINT_DIR"
 #: PyTorch's launcher, and its arguments for a single node.
-_TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
+TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
 _ALONE = re.compile(r"--standalone\b|--nnodes[= ]1(:1)?(?=\s|$)")
 #: URL schemes that TensorFlow 2.18 and newer can read: tf.io.gfile.get_registered_schemes() of 2.21.
 _TENSORFLOW_SCHEMES = ("file", "gs", "ram")
@@ -168,7 +168,7 @@ def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[
         return
     for path, command in commands.items():
         alone = _ALONE.search(command)
-        if _TORCHRUN.search(command) is None:
+        if TORCHRUN.search(command) is None:
             continue
         if service["strategy"] != Strategy.PYTORCH_DDP.value:
             message = f"with strategy {service['strategy']}, torchrun trains a model of its own in each task"

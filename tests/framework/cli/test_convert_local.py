@@ -171,13 +171,23 @@ def test_archive_without_the_named_program_is_rejected(run, tmp_path: Path) -> N
     )
 
 
-def test_terminal_asks_for_the_program(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(PYTORCHJOB)
-    (tmp_path / "mnist.py").write_text(TORCH)
+@pytest.mark.parametrize(
+    ("job", "answers", "expected"),
+    [
+        (PYTORCHJOB, "mnist.py\n", ("mnist.py", "torchrun mnist.py --epochs=1")),
+        (TFJOB, "code\nother.py\nsrc/mnist.py\n", ("code", "python src/mnist.py")),
+    ],
+)
+def test_terminal_asks_for_the_program(tmp_path: Path, job: str, answers: str, expected: tuple[str, str]) -> None:
+    """For the file of a folder, too; another answer is asked again."""
+    (tmp_path / "job.yaml").write_text(job)
+    (tmp_path / "code" / "src").mkdir(parents=True)
+    for name in ("mnist.py", "code/src/mnist.py", "code/lib.py"):
+        (tmp_path / name).write_text("")
     command = [sys.executable, "-m", "tf_scheduler", "convert", "job.yaml", "--local", "--python", "x"]
     master, slave = pty.openpty()
     try:
-        os.write(master, b"mnist.py\n")
+        os.write(master, answers.encode())
         done = subprocess.run(command, stdin=slave, capture_output=True, text=True, cwd=tmp_path, timeout=60)
     finally:
         os.close(master)
@@ -185,7 +195,83 @@ def test_terminal_asks_for_the_program(tmp_path: Path) -> None:
 
     assert 0 == done.returncode, done.stderr
     options = json.loads((tmp_path / "options.json").read_text())
-    assert ("mnist.py", "torchrun mnist.py --epochs=1") == (options["service"]["job_url"], options["chief"]["command"])
+    command = options.get("chief", options["worker"])["command"]
+    assert expected == (options["service"]["job_url"], command)
+
+
+def test_folder_with_several_programs_lists_them(run, tmp_path: Path) -> None:
+    """Without a terminal; the command chooses one."""
+    (tmp_path / "job.yaml").write_text(TFJOB)
+    (tmp_path / "code").mkdir()
+    for name in ("train.py", "lib.py", "notes.txt"):
+        (tmp_path / "code" / name).write_text("")
+    words = ("convert", tmp_path / "job.yaml", "--local", "--program", tmp_path / "code", "-o", tmp_path / "o.json")
+
+    code, _, err = run(*words)
+    chosen = run(*words, "--command", "python train.py")
+
+    assert 1 == code
+    assert err.endswith("code: lib.py, train.py; choose one with --command 'python FILE'\n"), err
+    assert 0 == chosen[0], chosen[2]
+
+
+#: A program in two files: the strategy is in the module.
+STRATEGY = "import tensorflow as tf\ndef strategy():\n    return tf.distribute.MultiWorkerMirroredStrategy()\n"
+FIT = "from lib.model import strategy\nwith strategy().scope():\n    model = make()\nmodel.fit(x)\n"
+
+
+@pytest.mark.parametrize("form", ["folder", "zip", "gztar"])
+def test_program_decides_strategy_and_keras(run, tmp_path: Path, form: str) -> None:
+    """From all files of a folder or archive; the numbers of tasks do not tell."""
+    (tmp_path / "job.yaml").write_text(TFJOB.replace("PS:", "Chief:"))
+    (tmp_path / "code" / "lib").mkdir(parents=True)
+    (tmp_path / "code" / "train.py").write_text(FIT)
+    (tmp_path / "code" / "lib" / "model.py").write_text(STRATEGY)
+    code = tmp_path / "code"
+    program = code if form == "folder" else shutil.make_archive(str(tmp_path / "packed"), form, code)
+    target = tmp_path / "options.json"
+    words = ("--program", program, "--command", "python train.py", "-o", target)
+
+    code, _, err = run("convert", tmp_path / "job.yaml", "--local", *words)
+
+    assert 0 == code, err
+    service = json.loads(target.read_text())["service"]
+    assert "multi_worker_mirrored, because the program uses MultiWorkerMirroredStrategy" in err
+    assert ("multi_worker_mirrored", {"TF_USE_LEGACY_KERAS": "1"}) == (service["strategy"], dict_of(service))
+
+
+def dict_of(service):
+    return {item["name"]: item["value"] for item in service.get("environment", [])}
+
+
+@pytest.mark.parametrize(
+    ("job", "source", "strategy", "warning"),
+    [
+        (TFJOB, "tf.distribute.experimental.ParameterServerStrategy(r)", "parameter_server", ""),
+        (TFJOB, "tf.train.Server(c)", "between_graph", ""),
+        (TFJOB, "print(1)", "between_graph", "between_graph was guessed"),
+        (
+            TONY.replace("/opt/venv/bin/python3", "torchrun").replace("tony.ps.instances", "tony.chief.instances"),
+            *("print(1)", "pytorch_ddp", "a command starts torchrun"),
+        ),
+        (PYTORCHJOB, "hvd.init()", "pytorch_ddp", "pytorch_ddp, but the program uses hvd.init (horovod)"),
+        (PYTORCHJOB.replace("torchrun,", "torchrun, --standalone,"), "", "pytorch_ddp", "--standalone does not wait"),
+        (PYTORCHJOB, "import helper", "pytorch_ddp", "mnist.py uses helper.py; pass its folder with --program"),
+    ],
+)
+def test_strategy_of_job_and_program(run, tmp_path: Path, job: str, source: str, strategy: str, warning: str) -> None:
+    """The job decides first, then torchrun, the program, and the counts."""
+    chief = "tfReplicaSpecs:\n    Chief: {replicas: 1, template: {spec: {containers: [{name: tensorflow}]}}}\n"
+    (tmp_path / "job").write_text(job.replace("tfReplicaSpecs:\n", chief))
+    (tmp_path / "mnist.py").write_text(source)
+    (tmp_path / "helper.py").write_text("")
+    target = tmp_path / "options.json"
+    words = ("--program", tmp_path / "mnist.py", "--python", sys.executable, "-o", target)
+
+    code, _, err = run("convert", tmp_path / "job", "--local", *words)
+
+    assert (0, strategy) == (code, code or json.loads(target.read_text())["service"]["strategy"]), err
+    assert warning in err
 
 
 def test_image_tag_suggests_a_runtime(run, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from tf_scheduler.runtimes.catalogue import creation_arguments
 
 
 def adapted(options, program="train.py", source="", fits=lambda _: True):
-    notes, needed = localize(options, [program] if program.endswith(".py") else [], program, fits, source)
+    programs = [program] if program.endswith(".py") else []
+    notes, needed = localize(options, programs, program, fits, lambda _: {program: source})
     return {note.path: note.message for note in notes}, needed
 
 

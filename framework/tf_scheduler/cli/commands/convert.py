@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
+from tf_executor.user.archive import ArchiveError, extract
 from tf_scheduler.cli.common.folders import UserPath, program_files
 from tf_scheduler.cli.common.groups import examples
+from tf_scheduler.cli.common.options_file import program_sources
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
 from tf_scheduler.convert.local import localize, missing_programs
@@ -112,24 +115,33 @@ class _Local:
     steps: tuple[str, ...] = ()
 
     def convert(self) -> Conversion:
-        """Convert; ask for a missing program. Raises JobError without a terminal."""
+        """Convert; ask for what is missing. Raises JobError without a terminal."""
+        programs = _python_files(self.program)
         try:
-            result, problem = self._try(), None
+            result, notes = self._try(), tuple[Note, ...]()
         except InvalidConversionError as error:
-            if self.program or self.command or not any(one.path.endswith(".command") for one in error.problems):
+            is_missing = any(one.path.endswith(".command") for one in error.problems)
+            if not is_missing or self.command or len(programs) == 1:
                 raise
-            result, problem = None, error
+            result, notes = None, error.warnings
         missing = ["command"] if result is None else missing_programs(result.options, os.path.exists)
         if result is not None and not missing:
             return result
         files = [name for name in missing if name != "command"]
         what = f"{', '.join(files)}: only in the image" if files else "the file names no program"
+        what += f"; Python files of {self.program}: {', '.join(programs)}" if programs else ""
+        is_choice = bool(programs) and not files
         if not sys.stdin.isatty():
-            _warn(problem.warnings if problem else result.warnings if result else ())
-            raise JobError(f"{self.source}: {what}; pass its file, folder or archive with --program PATH")
+            _warn(notes if result is None else result.warnings)
+            remedy = "choose one with --command 'python FILE'" if is_choice else "pass its file, folder or archive with"
+            raise JobError(f"{self.source}: {what}; {remedy}{'' if is_choice else ' --program PATH'}")
         click.echo(what, err=True)
-        self.program = click.prompt("program", type=UserPath(exists=True), err=True)
-        return self._try()
+        if is_choice:
+            choice = click.prompt("program", type=click.Choice(programs), show_choices=False, err=True)
+            self.command = f"python {command_line([choice])}"
+        else:
+            self.program = click.prompt("program", type=UserPath(exists=True), err=True)
+        return self.convert()
 
     def _try(self) -> Conversion:
         programs = _python_files(self.program)
@@ -143,18 +155,30 @@ class _Local:
 
     def _adapt(self, options: dict[str, Any]) -> list[Note]:
         path = os.path.relpath(self.program, self.folder) if self.program else ""
-        text = self.program.read_text(errors="replace") if self.program and self.program.suffix == ".py" else ""
-        notes, needed = localize(options, _python_files(self.program), path, fits_machine, text)
+        notes, needed = localize(options, _python_files(self.program), path, fits_machine, self._sources)
         python, step = (self.python, "") if self.python else suitable_python(needed)
         self.steps = (step,) if step else ()
         if python:
             options["service"]["python"] = python
         return notes
 
+    def _sources(self, scripts: Sequence[str]) -> dict[str, str]:
+        """Return the sources of files of the program, and of the modules that they use."""
+        with TemporaryDirectory() as unpacked:
+            folder = Path(unpacked)
+            try:
+                if self.program is not None and not extract(self.program, folder):
+                    folder = self.program if self.program.is_dir() else self.program.parent
+            except ArchiveError as error:
+                raise JobError(str(error)) from error
+            files = [folder / script for script in scripts]
+            sources = {path.name: program_sources(path) for path in files if path.is_file()}
+        return {name: source for each in sources.values() for name, source in each.items()}
+
 
 def _python_files(program: Path | None) -> list[str]:
     """Return the file of a program, or the Python files of its folder or archive."""
-    return [name for name in program_files(program) if name.endswith(".py")] if program else []
+    return sorted(name for name in program_files(program) if name.endswith(".py")) if program else []
 
 
 def suitable_python(needed: Libraries) -> tuple[str, str]:
