@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 from . import values
 from .tables import UNKNOWN, Action, Converter, Location, Note, SetOption, attempt, unexpected_value
 
+#: Part of the note on a container without a command.
+MADE_UP = "the entry point of the image may add flags"
+#: Part of the note on an endpoint of torchrun.
+ENDPOINT = "--rdzv: omit an endpoint that names a pod"
 _AMD = "amd.com/gpu"
 _GPU = ("nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", _AMD)
 #: Node labels -> fields of Mesos.
@@ -94,11 +99,12 @@ def command(box: Mapping[str, Any], location: Location) -> Iterator[Action]:
         if not location.program:
             return  # reported once for the whole file
         line = " ".join(part for part in (location.program, values.command_line(words)) if part)
+        yield Note(location.path, f"no command: using `{line}`; {MADE_UP}: pass them with --command")
     else:
         line = values.command_line(words)
-    if "--rdzv" in line:
+    if re.search("--rdzv[-_]endpoint", line):
         kept = "PET_RDZV_ENDPOINT has the address of the first task, for static and c10d"
-        yield Note(location.path, f"--rdzv: omit an endpoint that names a pod: {kept}")
+        yield Note(location.path, f"{ENDPOINT}: {kept}")
     folder = values.require_text(box["workingDir"]) if box.get("workingDir") else ""
     yield SetOption((location.section, "command"), f"cd {values.command_line([folder])} && {line}" if folder else line)
 

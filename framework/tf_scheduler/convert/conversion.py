@@ -103,8 +103,21 @@ def yaml_documents(data: bytes, source: str) -> list[Any]:
         if sum(_size(root, {}) for root in list(yaml.compose_all(data, yaml.SafeLoader))) > MAX_NODES:
             raise OptionsError(f"{source}: more than {MAX_NODES} entries")
         return [document for document in yaml.load_all(data, _Loader) if document is not None]
+    except yaml.MarkedYAMLError as error:
+        raise OptionsError(_yaml_problem(error, source)) from error
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise OptionsError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> str:
+    """Return the problem with its place, the line and a caret."""
+    is_at_end = "<stream end>" in (error.problem or "")
+    mark = (error.context_mark if is_at_end else None) or error.problem_mark
+    text = ", ".join(filter(None, (error.context, error.problem)))
+    if mark is None:
+        return f"{source} is not valid YAML: {text}"
+    snippet = mark.get_snippet(indent=0) or ""
+    return f"{source}:{mark.line + 1}:{mark.column + 1}: invalid YAML: {text}\n{snippet}".rstrip()
 
 
 class _Loader(yaml.SafeLoader):
@@ -144,6 +157,7 @@ _OTHER_JOBS = {
     "XGBoostJob": "not supported",
     "PaddleJob": "not supported",
     "JAXJob": "not supported",
+    "TrainJob": "not supported; write a TFJob or PyTorchJob, or use `options init`",
     "tensorflow": "convert it to a TFJob first (docs/migrate)",
 }
 

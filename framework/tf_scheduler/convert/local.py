@@ -20,6 +20,11 @@ _OF_CLUSTERS = (
 )
 _IMAGES = ("tf_image", "gpu_tf_image", "image")
 _SCRIPT = re.compile(r"(?<![\w./~-])[\w./~-]+\.py\b")
+#: Arguments of programs and of torchrun that need GPUs, MPI or etcd, and absolute paths.
+_BACKEND = re.compile(r"(--(?:dist[-_])?backend(?:=|\s+))(?:nccl|mpi)\b")
+_ENDPOINT = re.compile(r"\s--rdzv[-_]endpoint(?:=|\s+)\S+")
+_ETCD, _RDZV = re.compile(r"--rdzv[-_]backend(?:=|\s+)etcd"), re.compile(r"\s--rdzv[-_]backend(?:=|\s+)\S+")
+_PATH = re.compile(r"(?<![\w./:~)}-])/[\w.-]+(?:/[\w.-]+)*")
 _PYTHON = re.compile(r"(?<!\S)(?:\S*/)?python[\d.]*(?=\s)")
 
 
@@ -29,6 +34,7 @@ def localize(
     url: str,
     fits: Callable[[Options], bool],
     read: Callable[[Sequence[str]], Mapping[str, str]],
+    exists: Callable[[str], bool],
 ) -> tuple[list[Note], Libraries]:
     """Change converted options in place; return notes, and the needed libraries.
 
@@ -38,9 +44,10 @@ def localize(
         url: Path of the program; empty: unknown.
         fits: Whether this machine can run the job.
         read: Returns the sources of programs and of their modules by name.
+        exists: Whether this machine has a path.
     """
     images, notes = list(_take_images(options)), list(_omit(options))
-    notes += [*_drop_gpus(options), *_use_program(options, programs, url)]
+    notes += [*_drop_gpus(options), *_use_program(options, programs, url), *_change_arguments(options, exists)]
     commands = [options.get(section, {}).get("command") or "" for section in ("service", *JOBS)]
     sources = read([name for name in programs if any(name in _SCRIPT.findall(command) for command in commands)])
     facts = scan(sources)
@@ -63,6 +70,26 @@ def _use_strategy(options: Options, facts: ProgramFacts) -> Iterator[Note]:
     elif service["strategy"] != strategy:
         why = f"{service['strategy']}, but the program uses {facts.evidence} ({strategy})"
         yield Note("service.strategy", f"{why}; choose another with --strategy")
+
+
+def _change_arguments(options: Options, exists: Callable[[str], bool]) -> Iterator[Note]:
+    """Use gloo and the rendezvous of the tasks; note paths that only the image has."""
+    for section in ("service", *JOBS):
+        if not (command := options.get(section, {}).get("command")):
+            continue
+        changed = _BACKEND.sub(r"\1gloo", command)
+        if changed != command:
+            yield Note(f"{section}.command", "gloo is the backend: nccl needs GPUs, and PyTorch from PyPI has no mpi")
+        without = _ENDPOINT.sub("", changed)
+        if _ETCD.search(without):
+            without = _RDZV.sub("", without)
+        if without != changed:
+            why = "tasks find each other without an endpoint or etcd"
+            yield Note(f"{section}.command", f"rendezvous omitted: {why}: `{without}`")
+        options[section]["command"] = without
+        for path in dict.fromkeys(_PATH.findall(without)):
+            if not (exists(path) or path.endswith(".py")):
+                yield Note(f"{section}.command", f"{path}: does not exist on this machine; the program may need it")
 
 
 def missing_programs(options: Options, exists: Callable[[str], bool]) -> list[str]:
@@ -92,10 +119,10 @@ def _omit(options: Options) -> Iterator[Note]:
     for section in JOBS:
         if "placement_constraint" in options.get(section, {}):
             omitted[f"{section}.placement_constraint"] = options[section].pop("placement_constraint")
-    if options.get("finish", {}).get("clean_up") == CleanupPolicy.NONE.value:  # the run would wait for its servers
-        omitted["finish.clean_up"] = options["finish"].pop("clean_up")
     for path, value in omitted.items():
         yield Note(path, f"{display_value(value)} omitted: a local run has its own, or none")
+    if options.get("finish", {}).get("clean_up") == CleanupPolicy.NONE.value:  # the run would wait for its servers
+        yield Note("finish.clean_up", f"{options['finish'].pop('clean_up')} omitted: a local run stops its tasks")
 
 
 def _drop_gpus(options: Options) -> Iterator[Note]:
@@ -106,8 +133,6 @@ def _drop_gpus(options: Options) -> Iterator[Note]:
     for section in JOBS:
         if gpus := options.get(section, {}).pop("gpus", 0):
             yield Note(f"{section}.gpus", f"{gpus} omitted: tasks use CPUs only; set it again if this machine has GPUs")
-            if "nccl" in options[section].get("command", ""):
-                yield Note(f"{section}.command", "the backend nccl needs GPUs; use gloo on CPUs")
 
 
 def _shrink(options: Options, fits: Callable[[Options], bool]) -> Iterator[Note]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
@@ -67,6 +68,19 @@ _IMAGE_VERSION = re.compile(r"tensorflow[^/:]*:v?([12])\.(\d+)")
 #: Newest TensorFlow with Estimators, and the first with Keras 3.
 _LAST_ESTIMATOR, _KERAS_3 = (2, 15), (2, 16)
 _TENSORFLOW_MODULES = {"tensorflow", "tf_keras", "keras"}
+_TORCH_VERSION = re.compile(r"(?:^|/)pytorch:v?(\d+\.\d+(?:\.\d+)?)")
+#: Module that programs often use -> its package.
+PACKAGES = {
+    **{name: name for name in ("torchvision", "torchaudio", "tensorboardX", "scipy", "pandas", "matplotlib", "tqdm")},
+    "jax": "jax",
+    "transformers": "transformers",
+    "tensorflow_datasets": "tensorflow-datasets",
+    "tensorflow_hub": "tensorflow-hub",
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "yaml": "pyyaml",
+    "cv2": "opencv-python-headless",
+}
 
 
 # --- source
@@ -83,6 +97,8 @@ class ProgramFacts:
     fit: str = ""
     #: Imported modules, without what follows the first dot.
     modules: frozenset[str] = frozenset()
+    #: Those that are imported outside of `try`.
+    required: frozenset[str] = frozenset()
     #: Whether the program reads batches of a tf.data service.
     data_service: bool = False
 
@@ -96,6 +112,8 @@ class _Names:
     #: With dots before a relative import.
     imports: set[str]
     fit: int = 0
+    #: Those of `imports` in a `try` with a handler.
+    optional: set[str] = field(default_factory=set)
 
 
 def scan(sources: Mapping[str, str]) -> ProgramFacts:
@@ -112,7 +130,8 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
         evidence, strategy = "torchrun", Strategy.PYTORCH_DDP
     selects = "tf_keras" in imports or KERAS_2 in texts
     fits = (f"{file}:{each.fit}" for file, each in read.items() if each.fit and not selects)
-    return ProgramFacts(strategy, evidence, next(fits, ""), imports, "DATA_SERVICE_ADDRESS" in texts)
+    required = frozenset(name.split(".")[0] for each in read.values() for name in each.imports - each.optional)
+    return ProgramFacts(strategy, evidence, next(fits, ""), imports, required, "DATA_SERVICE_ADDRESS" in texts)
 
 
 def imported_modules(source: str) -> set[str]:
@@ -134,16 +153,25 @@ def _names(source: str) -> _Names:
                 found.names.add(_dotted(node))
             case ast.Constant(value=str(text)):
                 found.texts.add(text)
-            case ast.Import():
-                found.imports |= {alias.name for alias in node.names}
-            case ast.ImportFrom():
-                base = "." * node.level + (node.module or "")
-                below = {f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names}
-                found.imports |= {base, *below}
-                found.names |= below
+            case ast.Import() | ast.ImportFrom():
+                found.imports |= _imports(node)
+                found.names |= _imports(node) if isinstance(node, ast.ImportFrom) else set()
             case ast.Call(func=ast.Attribute(attr="fit")):
                 found.fit = min(found.fit or node.lineno, node.lineno)
+            case ast.Try(body=body, handlers=[_, *_]):
+                found.optional |= set[str]().union(*(_imports(each) for part in body for each in ast.walk(part)))
     return found
+
+
+def _imports(node: ast.AST) -> set[str]:
+    """Return the modules and names that a statement imports; empty for another one."""
+    match node:
+        case ast.Import():
+            return {alias.name for alias in node.names}
+        case ast.ImportFrom():
+            base = "." * node.level + (node.module or "")
+            return {base, *(f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names)}
+    return set()
 
 
 def _dotted(node: ast.expr) -> str:
@@ -173,9 +201,18 @@ class Libraries:
     """What the images and the program need."""
 
     torch: bool = False
+    #: Version in the tag of the image; empty: the newest.
+    torch_version: str = ""
     #: Newest suitable TensorFlow; `None`: the newest.
     tensorflow: tuple[int, int] | None = None
     horovod: bool = False
+    #: Modules that the program imports, except those of Python.
+    modules: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Packages of other modules that programs often use."""
+        return tuple(PACKAGES[name] for name in sorted(self.modules) if name in PACKAGES)
 
     @property
     def has_keras_3(self) -> bool:
@@ -185,15 +222,17 @@ class Libraries:
 
 def needed_libraries(images: Sequence[str], source: str, *, is_torch: bool) -> Libraries:
     """Return the newest libraries that suit the tags of the images and the imports."""
-    modules = scan({"": source}).modules
+    facts = scan({"": source})
+    modules, others = facts.modules, facts.required - sys.stdlib_module_names - {""}
     if is_torch or ("torch" in modules and not modules & _TENSORFLOW_MODULES):
-        return Libraries(torch=True)
+        versions = (match[1] for image in images if (match := _TORCH_VERSION.search(image)))
+        return Libraries(torch=True, torch_version=next(versions, ""), modules=others)
     tags = [(int(match[1]), int(match[2])) for image in images if (match := _IMAGE_VERSION.search(image))]
     if _TF_1.search(source) or (_TF_1_NAMES.search(source) and "compat.v1" not in source):
         tags.append((1, 15))
     elif _ESTIMATOR.search(source):
         tags.append(_LAST_ESTIMATOR)
-    return Libraries(tensorflow=min(tags, default=None), horovod="horovod" in modules)
+    return Libraries(tensorflow=min(tags, default=None), horovod="horovod" in modules, modules=others)
 
 
 # --- command
@@ -207,11 +246,12 @@ _STARTED = re.compile(
 
 
 def start_problem(
-    command: str, files: Collection[str], exists: Callable[[str], bool], has_module: Callable[[str], bool]
+    command: str, files: Collection[str], exists: Callable[[str], bool], missing: Callable[[Sequence[str]], object]
 ) -> str:
     """Return why a command cannot start its file or module, or empty.
 
-    `files`: of the working directory. `exists`: a file with an absolute path, `has_module`: in the interpreter.
+    `files`: of the working directory. `exists`: a file with an absolute path. `missing`: modules of these that the
+    interpreter lacks.
     """
     change, known = FOLDER.match(command), {*files, *(str(path) for name in files for path in PurePath(name).parents)}
     folder = posixpath.normpath(change[1]) if change else "."
@@ -225,7 +265,7 @@ def start_problem(
     if module := started["module"]:
         top = module.partition(".")[0]
         base, first = (posixpath.normpath(f"{folder}/{name}") for name in (module.replace(".", "/"), top))
-        is_there = {base, f"{base}.py"} & known or (not {first, f"{first}.py"} & known and has_module(top))
+        is_there = {base, f"{base}.py"} & known or (not {first, f"{first}.py"} & known and not missing([top]))
         return "" if is_there else _not_in_program(f"{base}.py", known)
     name = posixpath.normpath(posixpath.join(folder, started["script"] or started["ddp"] or started["file"]))
     if name.startswith("/"):

@@ -26,14 +26,14 @@ _SECTIONS = {
 }
 _SUCCESS = {"": "chief", "AllWorkers": "all_workers"}
 _CLEAN_UP = {"": "running", "Running": "running", "All": "all", "None": "none"}
+#: Part of the note on tasks that run after the job.
+KEPT = "tasks run for another hour"
 
 
 def _convert_clean_up(value: Any, location: tables.Location) -> Iterator[tables.Action]:
     yield tables.SetOption(("finish", "clean_up"), one_of(_CLEAN_UP)(value))
     if value == "None" and "ttlSecondsAfterFinished" not in location.siblings:
-        yield tables.Note(
-            location.path, "None: tasks run for another hour; set finish.keep_seconds to 0 for no limit, as in Kubeflow"
-        )
+        yield tables.Note(location.path, f"None: {KEPT}; set finish.keep_seconds to 0 for no limit, as in Kubeflow")
 
 
 def _missing_clean_up(document: Mapping[str, Any]) -> Iterator[tables.Action]:
@@ -51,7 +51,9 @@ def _convert_processes(value: Any, location: tables.Location) -> Iterator[tables
         yield tables.SetOption(("service", "environment"), {"PET_NPROC_PER_NODE": str(integer(value))})
 
 
-def _convert_elastic(_value: Any, location: tables.Location) -> Iterator[tables.Action]:
+def _convert_elastic(value: Any, location: tables.Location) -> Iterator[tables.Action]:
+    if processes := require_mapping(value).get("nProcPerNode"):
+        yield from _convert_processes(processes, replace(location, path=f"{location.path}.nProcPerNode"))
     why = "the number of workers is fixed: `replicas`; tasks find each other by PET_NNODES and PET_RDZV_ENDPOINT"
     yield tables.Note(location.path, f"omitted: {why}; restart.max_failures limits restarts")
 
@@ -168,7 +170,12 @@ ROWS = (
         "a number becomes PET_NPROC_PER_NODE, which torchrun reads; otherwise torchrun starts a process per GPU",
         _convert_processes,
     ),
-    tables.Row("spec.elasticPolicy", (), "the number of workers is fixed, see below", _convert_elastic),
+    tables.Row(
+        "spec.elasticPolicy",
+        ("service.environment",),
+        "nProcPerNode as nprocPerNode; the number of workers is fixed, see below",
+        _convert_elastic,
+    ),
 )
 #: Before training-operator 1.3 these fields were outside of runPolicy.
 OLDER_ROWS = tuple(_policies("spec"))

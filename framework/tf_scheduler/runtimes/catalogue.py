@@ -112,6 +112,25 @@ def creation_arguments(series: tuple[int, int] | None, own_minor: int) -> tuple[
     return f"tf{name}", f"tf{name} --tensorflow {name}{python}"
 
 
+#: First PyTorch version -> newest Python 3 minor version of its wheels.
+_TORCH_PYTHONS = {(1, 8): 9, (1, 11): 10, (2, 0): 11, (2, 2): 12, (2, 6): 13}
+#: First PyTorch version that works with NumPy 2.
+_TORCH_NUMPY_2 = (2, 3)
+
+
+def torch_creation_arguments(version: str, own_minor: int) -> tuple[str, str]:
+    """Return name and arguments of `runtime create`; an empty version: the newest."""
+    series = _series(version)
+    if series is None:
+        return "torch", "torch --package torch --package numpy"
+    exact = version if version.count(".") > 1 else f"{version}.*"
+    numpy = '"numpy<2"' if series < _TORCH_NUMPY_2 else "numpy"
+    last = max((minor for start, minor in _TORCH_PYTHONS.items() if start <= series), default=8)
+    python = "" if own_minor <= last else f" --python 3.{last}"
+    name = f"torch{series[0]}.{series[1]}"
+    return name, f'{name} --package "torch=={exact}" --package {numpy}{python}'
+
+
 def pip_arguments(wanted: RuntimeRequest) -> list[tuple[str, ...]]:
     """Return the arguments of each call of `pip install`."""
     calls = _wheel_arguments(wanted)

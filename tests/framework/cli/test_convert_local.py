@@ -286,3 +286,39 @@ def test_image_tag_suggests_a_runtime(run, tmp_path: Path) -> None:
     assert 0 == code, err
     assert "next: dcos-tensorflow runtime create tf2.4 --tensorflow 2.4 --python 3.8" in out
     assert "runtime:tf2.4" == json.loads((tmp_path / "o.json").read_text())["service"]["python"]
+
+
+def test_made_up_command_is_noted(run, tmp_path: Path) -> None:
+    """The entry point of an image may have flags; an own command needs no note."""
+    (tmp_path / "job.yaml").write_text(TFJOB)
+    (tmp_path / "mnist.py").write_text(TENSORFLOW)
+    words = ("convert", tmp_path / "job.yaml", "--local", "--program", tmp_path / "mnist.py", "-o", tmp_path / "o.json")
+
+    _, _, made_up = run(*words)
+    _, _, own = run(*words, "--force", "--command", "python mnist.py --steps 1")
+
+    expected = (
+        "no command: using `python mnist.py`; the entry point of the image may add flags: pass them with --command"
+    )
+    assert (True, False) == (expected in made_up, "no command" in own)
+    assert ("none omitted: a local run stops its tasks" in made_up, "another hour" in made_up) == (True, False)
+
+
+def test_other_libraries_of_a_program_are_named(run, tmp_path: Path) -> None:
+    """Usual ones for the runtime, others in a warning; own modules are there."""
+    (tmp_path / "job.yaml").write_text(PYTORCHJOB)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "mnist.py").write_text("import json, torch, torchvision, mxnet\nimport lib\n")
+    (tmp_path / "code" / "lib.py").write_text("from tensorboardX import SummaryWriter\nimport nosuch.inner\n")
+    words = ("convert", tmp_path / "job.yaml", "--local", "--program", tmp_path / "code", "-o", tmp_path / "o.json")
+
+    _, out, created = run(*words)
+    _, _, own = run(*words, "--force", "--python", sys.executable)
+    unknown = run(*words, "--force", "--python", "runtime:foo")
+
+    name = "torch-tensorboardX-torchvision"
+    packages = "--package torch --package numpy --package tensorboardX --package torchvision"
+    assert f"next: dcos-tensorflow runtime create {name} {packages}\n" in out
+    assert f"service.python: runtime:{name} does not have mxnet, nosuch, which the program imports" in created
+    assert f"service.python: {sys.executable} does not have mxnet, nosuch," in own
+    assert (1, "", True) == (*unknown[:2], "unknown runtime `foo`; valid names: " in unknown[2])

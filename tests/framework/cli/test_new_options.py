@@ -216,7 +216,7 @@ def test_options_in_yaml_are_rewritten(invoke, folder: Path) -> None:
         ("a: 2020-01-01", "quote the value"),
         ("a: 1\n---\nb: 2", "contains 2 documents"),
         ("- 1", "must hold a JSON object"),
-        ("a: [", "is not valid YAML"),
+        ("a: [", "1:5: invalid YAML"),
     ],
 )
 def test_wrong_yaml_is_not_written(invoke, folder: Path, text: str, message: str) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.program import Libraries, needed_libraries
-from tf_scheduler.runtimes.catalogue import creation_arguments
+from tf_scheduler.runtimes.catalogue import creation_arguments, torch_creation_arguments
 
 
 def adapted(options, program="train.py", source="", fits=lambda _: True):
     programs = [program] if program.endswith(".py") else []
-    notes, needed = localize(options, programs, program, fits, lambda _: {program: source})
+    notes, needed = localize(options, programs, program, fits, lambda _: {program: source}, lambda _: False)
     return {note.path: note.message for note in notes}, needed
 
 
@@ -29,6 +29,11 @@ def adapted(options, program="train.py", source="", fits=lambda _: True):
         ("", "tf.estimator.train_and_evaluate()", Libraries(tensorflow=(2, 15))),
         ("nvcr.io/nvidia/tensorflow:20.12-tf2-py3", "", Libraries()),
         ("", "import torch\n", Libraries(torch=True)),
+        (
+            "pytorch/pytorch:1.13.1-cuda11.6-cudnn8-runtime",
+            "import torch",
+            Libraries(torch=True, torch_version="1.13.1"),
+        ),
     ],
 )
 def test_newest_suitable_library_is_suggested(image: str, source: str, expected: Libraries) -> None:
@@ -46,6 +51,54 @@ def test_newest_suitable_library_is_suggested(image: str, source: str, expected:
 )
 def test_runtime_is_created_with_a_supported_python(series, own: int, expected: str) -> None:
     assert expected == creation_arguments(series, own)[1]
+
+
+@pytest.mark.parametrize(
+    ("version", "own", "expected"),
+    [
+        ("", 11, "torch --package torch --package numpy"),
+        ("1.13.1", 11, 'torch1.13 --package "torch==1.13.1" --package "numpy<2" --python 3.10'),
+        ("2.4", 11, 'torch2.4 --package "torch==2.4.*" --package numpy'),
+    ],
+)
+def test_torch_is_created_with_a_supported_python(version: str, own: int, expected: str) -> None:
+    assert expected == torch_creation_arguments(version, own)[1]
+
+
+def test_modules_of_python_and_optional_ones_are_not_needed() -> None:
+    """An import in `try` has an alternative."""
+    source = "import os, torch\nfrom sklearn import svm\ntry:\n  import cv2\nexcept ImportError:\n  cv2 = None\n"
+
+    needed = needed_libraries([], source, is_torch=False)
+
+    assert ({"torch", "sklearn"}, ("scikit-learn",)) == (set(needed.modules), needed.packages)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected", "note"),
+    [
+        ("python x.py --backend mpi", "python x.py --backend gloo", "gloo is the backend: nccl needs GPUs"),
+        ("python x.py --dist-backend=nccl --n 1", "python x.py --dist-backend=gloo --n 1", "gloo is the backend"),
+        (
+            "torchrun --rdzv_backend=etcd --rdzv_endpoint=etcd:2379 x.py",
+            "torchrun x.py",
+            "rendezvous omitted: tasks find each other without an endpoint or etcd: `torchrun x.py`",
+        ),
+        ("torchrun --rdzv-endpoint pod:1 x.py", "torchrun x.py", "rendezvous omitted"),
+        ("torchrun --rdzv_backend=c10d x.py", "torchrun --rdzv_backend=c10d x.py", ""),
+        ("x --data=/no/data:/no/more", "x --data=/no/data:/no/more", "/no/data: does not exist on this machine"),
+        ("x gs://a/b $(D)/c ./e/f", "x gs://a/b $(D)/c ./e/f", ""),
+    ],
+)
+def test_arguments_of_clusters_are_changed(command: str, expected: str, note: str) -> None:
+    """A laptop has neither MPI nor GPUs nor etcd, and not the image's paths."""
+    options = {"service": {}, "worker": {"count": 1, "command": command}}
+
+    notes, _ = adapted(options, "")
+
+    assert expected == options["worker"]["command"]
+    assert note in notes.get("worker.command", "")
+    assert bool(note) is ("worker.command" in notes)
 
 
 def test_tasks_shrink_until_they_fit() -> None:
@@ -71,7 +124,8 @@ def test_options_of_clusters_are_omitted() -> None:
     assert {"count", "cpus", "mem", "disk", "command"} == set(options["worker"])
     assert {"volumes", "service.role", "service.checkpoint_dir", "gpu_worker.placement_constraint"} <= set(notes)
     assert "2 omitted: tasks use CPUs only; set it again if this machine has GPUs" == notes["worker.gpus"]
-    assert "the backend nccl needs GPUs; use gloo on CPUs" == notes["worker.command"]
+    assert notes["worker.command"].startswith("gloo is the backend: nccl needs GPUs")
+    assert "x --backend=gloo" == options["worker"]["command"]
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,19 @@ def test_pytorchjob_uses_strategy_pytorch_ddp() -> None:
     assert "PET_RDZV_ENDPOINT" in notes(result)[path]
 
 
+def test_nproc_per_node_of_elastic_policy_is_kept() -> None:
+    """Where torchrun's own policy has it; c10d needs no endpoint, and so no note."""
+    job = yaml.safe_load(JOB.replace("TFJob", "PyTorchJob").replace("tfReplica", "pytorchReplica"))
+    job["spec"]["elasticPolicy"] = {"nProcPerNode": 3}
+    box = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    box["command"] = ["torchrun", "--rdzv_backend=c10d", "ddp.py"]
+
+    result = convert_job_file(yaml.safe_dump(job).encode(), "it")
+
+    assert [{"name": "PET_NPROC_PER_NODE", "value": "3"}] == result.options["service"]["environment"]
+    assert not [path for path in notes(result) if path.endswith(".command")]
+
+
 @pytest.mark.parametrize(("value", "reported"), [("auto", "for each GPU"), ("two", "expected a whole number")])
 def test_nproc_per_node_without_number_is_reported(value: str, reported: str) -> None:
     text = JOB.replace("TFJob", "PyTorchJob").replace("tfReplica", "pytorchReplica")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,25 +16,33 @@ import click
 from tf_executor.user.archive import ArchiveError, extract
 from tf_scheduler.cli.common.folders import UserPath, program_files
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import program_sources
+from tf_scheduler.cli.common.options_file import interpreter_path, missing_modules, program_sources
 from tf_scheduler.cli.common.output import echo_json, json_option
+from tf_scheduler.convert.container import ENDPOINT, MADE_UP
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
 from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.pod import NOT_REQUESTED
-from tf_scheduler.convert.program import Libraries
+from tf_scheduler.convert.program import PACKAGES, Libraries
 from tf_scheduler.convert.tables import Note
+from tf_scheduler.convert.tfjob import KEPT
 from tf_scheduler.convert.values import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
+from tf_scheduler.runtimes.catalogue import creation_arguments, torch_creation_arguments
+from tf_scheduler.runtimes.runtimes import find_runtime, list_runtimes
 
 from .options import file_type, force_option, output_option, print_or_write, read, source_name
 
-#: Library -> name of its runtime, and arguments of `runtime create`.
-_TORCH = ("torch", "torch --package torch --package numpy")
+#: Name of the runtime with Horovod, and arguments of `runtime create`.
 _HOROVOD = (
     "horovod",
     'horovod --tensorflow 2.13 --package "setuptools<70" --package wheel --package packaging --build horovod==0.28.1',
+)
+#: Modules that the executor, TensorFlow, Horovod and PyTorch bring.
+_PROVIDED = (
+    *("tf_executor", "tensorflow", "tf_keras", "keras", "tensorboard", "tensorflow_estimator", "torch", "horovod"),
+    *("numpy", "six", "absl", "google", "h5py"),
 )
 
 
@@ -75,6 +83,7 @@ def convert(
             result = request.convert()
         else:
             result = convert_job_file(data, source_name(file), command, strategy or "")
+            result = replace(result, warnings=tuple(note for note in result.warnings if MADE_UP not in note.message))
     except InvalidConversionError as error:
         if as_json:
             notes = (Problem(note.path, note.message) for note in error.warnings)
@@ -150,17 +159,36 @@ class _Local:
             f"python {command_line(programs)}" if len(programs) == 1 and b"<" not in self.data.lstrip()[:1] else ""
         )
         result = convert_job_file(self.data, self.source, default, self.strategy, self._adapt)
-        # Here the sizes of all tasks are set.
-        return replace(result, warnings=tuple(note for note in result.warnings if NOT_REQUESTED not in note.message))
+        # Here the sizes of all tasks are set, endpoints are omitted, and no task outlives the job.
+        hidden = (NOT_REQUESTED, ENDPOINT, KEPT, *((MADE_UP,) if self.command else ()))
+        notes = (note for note in result.warnings if not any(text in note.message for text in hidden))
+        return replace(result, warnings=tuple(notes))
 
     def _adapt(self, options: dict[str, Any]) -> list[Note]:
         path = os.path.relpath(self.program, self.folder) if self.program else ""
-        notes, needed = localize(options, _python_files(self.program), path, fits_machine, self._sources)
+        notes, needed = localize(
+            options, _python_files(self.program), path, fits_machine, self._sources, os.path.exists
+        )
+        if self.python.startswith(RUNTIME_PREFIX):
+            find_runtime(self.python.removeprefix(RUNTIME_PREFIX))
         python, step = (self.python, "") if self.python else suitable_python(needed)
         self.steps = (step,) if step else ()
         if python:
             options["service"]["python"] = python
-        return notes
+        return [*notes, *self._unknown_modules(needed, python)]
+
+    def _unknown_modules(self, needed: Libraries, python: str) -> Iterator[Note]:
+        names = {part.removesuffix(".py") for name in _python_files(self.program) for part in Path(name).parts}
+        unknown = needed.modules - names
+        if self.steps:
+            unknown -= {*_PROVIDED, *PACKAGES}
+        else:
+            unknown &= {*missing_modules(interpreter_path(python), sorted(unknown))} - {*_PROVIDED[:1]}
+        if unknown:
+            what = f"does not have {', '.join(sorted(unknown))}, which the program imports"
+            yield Note(
+                "service.python", f"{python or 'this Python'} {what}; add the package, or choose another --python"
+            )
 
     def _sources(self, scripts: Sequence[str]) -> dict[str, str]:
         """Return the sources of files of the program, and of the modules that they use."""
@@ -186,15 +214,20 @@ def suitable_python(needed: Libraries) -> tuple[str, str]:
 
     Both are empty if this Python suits; the command is empty if the runtime exists.
     """
-    from tf_scheduler.runtimes.catalogue import creation_arguments
-    from tf_scheduler.runtimes.runtimes import list_runtimes  # slow import, rarely needed
-
     modules = ["torch"] if needed.torch else ["tensorflow", *(["horovod"] if needed.horovod else [])]
-    if needed.tensorflow is None and all(map(find_spec, modules)):
+    modules += [module for module in needed.modules if module in PACKAGES]
+    if needed.tensorflow is None and not needed.torch_version and all(map(find_spec, modules)):
         return "", ""
-    name, arguments = _TORCH if needed.torch else creation_arguments(needed.tensorflow, sys.version_info.minor)
-    if needed.horovod:
+    own = sys.version_info.minor
+    name, arguments = creation_arguments(needed.tensorflow, own)
+    if needed.torch:
+        name, arguments = torch_creation_arguments(needed.torch_version, own)
+    elif needed.horovod:
         name, arguments = _HOROVOD
+    if needed.packages:
+        packages = "".join(f" --package {package}" for package in needed.packages)
+        longer = "-".join([name, *needed.packages])[:60].strip("-")
+        name, arguments = longer, longer + arguments.removeprefix(name) + packages
     known = {runtime.name for runtime in list_runtimes()}
     return RUNTIME_PREFIX + name, "" if name in known else f"dcos-tensorflow runtime create {arguments}"
 

@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -242,7 +242,7 @@ def _missing_programs(options: Options) -> Iterator[Problem]:
 
 #: A command without shell syntax, which a pre command cannot create.
 _COMMAND = re.compile(r"[A-Za-z][\w.+-]*(?=\s|$)")
-_HAS_MODULE = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+_MISSING = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n) is None))"
 #: Folders that agents search in any case, commands that the executor provides, and launchers that packages bring.
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROVIDED, _LAUNCHERS = ("python", "python3"), ("torchrun", "horovodrun", "tensorboard")
@@ -260,9 +260,9 @@ def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
             continue
         python = shutil.which(job["python"] or service["python"]) or sys.executable
         path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
-        has_module = partial(_has_module, python)
         known = files is not None and "PYTHONPATH" not in variables
-        problem = start_problem(command, files or (), os.path.exists, has_module) if known else ""
+        lacks = partial(missing_modules, python)
+        problem = start_problem(command, files or (), os.path.exists, lacks) if known else ""
         name, is_relative, _ = problem.partition(": not in")
         if is_relative and not service["job_url"]:
             problem = f"{name}: no file of the job; set service.job_url to the program"
@@ -287,9 +287,12 @@ def _sandbox_files(options: Options, folder: Path) -> list[str] | None:
         return None
 
 
-def _has_module(python: str, name: str) -> bool:
-    """Return whether an interpreter has a module, without what user folders have."""
-    return subprocess.run([python, "-I", "-c", _HAS_MODULE, name], capture_output=True, check=False).returncode != 1
+def missing_modules(python: str, names: Sequence[str]) -> list[str]:
+    """Return the modules that an interpreter lacks, without those of user folders."""
+    with suppress(OSError):
+        done = subprocess.run([python, "-I", "-c", _MISSING, *names], capture_output=True, text=True, check=False)
+        return done.stdout.split()
+    return []
 
 
 def _command_problem(command: str, path: str) -> str:
