@@ -312,6 +312,17 @@ def test_update_of_local_service_validates_the_file(tmp_path, service, problem):
         preview_start(local, {"program": "x", "options": str(local.file)})
 
 
+def test_update_of_local_service_names_misspelt_option(tmp_path):
+    """The whole text, in the words of the validator, not those of Cosmos."""
+    local = Local(tmp_path, LONG)
+    local.file.write_text(json.dumps({**LONG, "worker": {"cont": 4}}))
+
+    with pytest.raises(CommandError) as caught:
+        preview_start(local, {"program": "x", "options": str(local.file)})
+
+    assert "worker.cont: unknown option; did you mean `count`?" == str(caught.value)
+
+
 def test_update_on_dcos_warns_of_a_relative_path(tmp_path):
     (tmp_path / "options.json").write_text(json.dumps(LONG))
     params = {"program": "x", "options": str(tmp_path / "options.json"), "package_version": "2"}
