@@ -30,7 +30,8 @@ Update = Annotated[
 ExecCommand = Annotated[
     dict[str, Any],
     '{"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1, "items": {"type": "string", '
-    '"minLength": 1}}, "timeout": {"type": "number", "minimum": 1, "maximum": 3600}}, "additionalProperties": false}',
+    r'"minLength": 1, "pattern": "^[^\\u0000]*$"}}, "timeout": {"type": "number", "minimum": 1, "maximum": 3600}}, '
+    '"additionalProperties": false}',
 ]
 TaskNames = Annotated[list[Annotated[str, '{"minLength": 1}']], '{"maxItems": 1}']
 Variables = Annotated[
