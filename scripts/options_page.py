@@ -35,7 +35,7 @@ _TAIL = """\
 | command | purpose |
 | --- | --- |
 | `dcos-tensorflow options init STRATEGY [PROGRAM]` | write a short file with program, tasks and sizes |
-| `dcos-tensorflow options validate FILE` | list the errors, at most ten lines (`--json`: all); `--dcos`: notices for clusters, too |
+| `dcos-tensorflow options validate FILE` | list errors, at most ten lines; `--json`: all; `--dcos`: for clusters |
 | `dcos-tensorflow options show FILE` | print every option with its value; secrets are hidden |
 | `dcos-tensorflow options diff OLD NEW` | preview an update: restarted tasks and refused changes |
 | `dcos-tensorflow options explain [PATH]` | describe an option or section; without PATH, the usual options |

@@ -8,15 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
-from tf_executor.user.archive import ArchiveError, extract
 from tf_scheduler.cli.common.folders import UserPath, program_files
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import interpreter_path, missing_modules, program_sources
+from tf_scheduler.cli.common.options_file import interpreter_path, missing_modules, program_folder, program_sources
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.convert.container import ENDPOINT, MADE_UP
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
@@ -192,13 +190,9 @@ class _Local:
 
     def _sources(self, scripts: Sequence[str]) -> dict[str, str]:
         """Return the sources of files of the program, and of the modules that they use."""
-        with TemporaryDirectory() as unpacked:
-            folder = Path(unpacked)
-            try:
-                if self.program is not None and not extract(self.program, folder):
-                    folder = self.program if self.program.is_dir() else self.program.parent
-            except ArchiveError as error:
-                raise JobError(str(error)) from error
+        if self.program is None:
+            return {}
+        with program_folder(self.program) as folder:
             files = [folder / script for script in scripts]
             sources = {path.name: program_sources(path) for path in files if path.is_file()}
         return {name: source for each in sources.values() for name, source in each.items()}

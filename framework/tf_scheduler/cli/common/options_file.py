@@ -10,9 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -25,6 +23,7 @@ from urllib.parse import unquote
 import click
 
 from dcos_command.command import with_settings
+from tf_executor.user.archive import ArchiveError, extract
 from tf_scheduler.cli.common.folders import folder_problem, pack_folder, program_files, read_bytes, read_only_copy
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
@@ -429,8 +428,8 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
     job = _local_path(service["job_url"] or ".", folder)
     if job is None:
         return
-    with _unpacked(job) as files:
-        for program in dict.fromkeys(_programs(files, commands)):
+    with suppress(OptionsError), program_folder(job) as job_folder:
+        for program in dict.fromkeys(_programs(job, job_folder, commands)):
             with suppress(OptionsError):  # an unreadable module
                 facts = scan(program_sources(*program))
                 if facts.fit and facts.strategy in FIT_NEEDS_KERAS_2 and has_keras_3(python):
@@ -471,40 +470,27 @@ def keras_3_problem(modules: Collection[str], strategy: Strategy, python: str) -
 
 
 @contextmanager
-def _unpacked(job: Path) -> Iterator[Path]:
-    """Yield a file or folder; for an archive, a folder with its Python files."""
+def program_folder(program: Path) -> Iterator[Path]:
+    """Yield a folder of a program: itself, an extracted archive, or that of a file.
+
+    Raises OptionsError for a damaged archive.
+    """
     with tempfile.TemporaryDirectory() as home:
-        with suppress(OSError, zipfile.BadZipFile, tarfile.TarError):
-            for name, source in _archived_sources(job) if job.is_file() else ():
-                path = Path(home, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(source)
-        yield Path(home) if any(Path(home).iterdir()) else job
+        try:
+            is_extracted = program.is_file() and extract(program, Path(home))
+        except ArchiveError as error:
+            raise OptionsError(str(error)) from error
+        yield Path(home) if is_extracted else program if program.is_dir() else program.parent
 
 
-def _archived_sources(archive: Path) -> Iterator[tuple[str, bytes]]:
-    def is_source(name: str) -> bool:
-        return name.endswith(".py") and not {"..", "/"} & {*Path(name).parts}
-
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as files:
-            yield from ((name, files.read(name)) for name in files.namelist() if is_source(name))
-    elif tarfile.is_tarfile(archive):
-        with tarfile.open(archive) as pack:
-            for member in filter(tarfile.TarInfo.isfile, pack):
-                if is_source(member.name) and (content := pack.extractfile(member)):
-                    yield member.name, content.read()
-
-
-def _programs(job: Path, commands: Iterable[str]) -> Iterator[tuple[Path, Path]]:
+def _programs(job: Path, folder: Path, commands: Iterable[str]) -> Iterator[tuple[Path, Path]]:
     """Yield the Python files that commands start, with the folders of their modules."""
-    folder = job if job.is_dir() else job.parent
     for command in commands:
         scripts = [folder / name for name in _SCRIPT.findall(command)]
         named = [(path, path.parent) for path in scripts]
         for module in _MODULE.findall(command):
             path = folder.joinpath(*module.split("."))
             named += [(path.with_suffix(".py"), folder), (path / "__main__.py", folder)]
-        if job.is_file():
+        if job.is_file() and job.parent == folder:
             named = [(job, folder) for path, _ in named if path.name == job.name]
         yield from (each for each in named if each[0].is_file())
