@@ -231,4 +231,4 @@ def test_failure_with_a_stopped_child_is_not_its_own(executor: Any) -> None:
     end = executor.end("TASK_STARTING", "TASK_RUNNING")
     pid = int((executor.sandbox / "pid").read_text())
     assert f"exit code 1; process {pid} is stopped by a signal (SIGSTOP)" in end["message"]
-    assert ("TASK_FAILED", EndReport(1, frozen=True)) == (end["state"], ending(end))
+    assert ("TASK_FAILED", EndReport(1, frozen=True, error="no output")) == (end["state"], ending(end))

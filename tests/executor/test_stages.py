@@ -84,7 +84,7 @@ def test_pre_program_and_post_run_in_order(executor: Any) -> None:
     post = executor.states("TASK_RUNNING", "TASK_RUNNING")
     assert "exit code 3; the post command runs" == post["message"]
     status = executor.states("TASK_FAILED")
-    assert ("exit code 3; stdout: pre 0 | program | post 3 worker-0", EndReport(3)) == (
+    assert ("exit code 3; stdout: pre 0 | program | post 3 worker-0", EndReport(3, error="post 3 worker-0")) == (
         status["message"],
         ending(status),
     )

@@ -121,7 +121,7 @@ def error_of(stderr: str, exit_code: int = 1, secrets: Sequence[str] = (), **var
         (VALUE_ERROR + DURING + HEADER + TRAIN + "E\n", "E (train.py:3)"),
         (
             HEADER + TRAIN + GRAPH + "2026-01-02 03:04:05.6: W ignored\n",
-            "tf.InvalidArgumentError: Graph execution error: ... Incompatible shapes (train.py:3)",
+            "InvalidArgumentError: Graph execution error: ... Incompatible shapes (train.py:3)",
         ),
         ("a log\n" + SYNTAX, "SyntaxError: invalid (train.py:2)"),
         (VALUE_ERROR + "Exception ignored in: <x>\n" + HEADER + TRAIN + "E\n", "ValueError: x (/other/x.py:1)"),
@@ -192,6 +192,10 @@ def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
         ("torch.distributed.DistBackendError: NCCL error in: x", "NCCL_DEBUG"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
+        (
+            "Exception: URL fetch failure on https://a/b.npz: None -- [Errno -2] Name or service not known",
+            "service.data",
+        ),
         ("OSError: [Errno 28] No space left on device", "disk"),
         ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9 GiB", "memory"),
         ("KeyError: 1", ""),
@@ -201,7 +205,15 @@ def test_known_cause_has_hint(text: str, hint: str) -> None:
     error = error_of(f"{HEADER}{TRAIN}{text}\n")
     assert hint in error.hint
     assert bool(hint) == bool(error.hint)
-    assert error.message("exit code 1", "; stderr: x").startswith(f"{text} (train.py:3), exit code 1")
+    name, separator, rest = text.partition(": ")
+    shown = f"{name.rpartition('.')[2]}{separator}{rest}"
+    assert error.message("exit code 1", "; stderr: x").startswith(f"{shown} (train.py:3), exit code 1")
+
+
+def test_exception_has_no_module_and_no_operation() -> None:
+    """They would hide the first words of the reason at the end of a run."""
+    text = "tensorflow.python.framework.errors_impl.UnavailableError: {{function_node __wrapped__X}} Collective ops"
+    assert error_of(f"{HEADER}{TRAIN}{text}\n").text == "UnavailableError: Collective ops (train.py:3)"
 
 
 PER_REPLICA = """ValueError: Attempt to convert a value (PerReplica:{

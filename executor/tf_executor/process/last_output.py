@@ -113,6 +113,8 @@ _RANK = re.compile(r"\[rank\d+\]: ?")
 #: Several numbers, such as the content of a tensor.
 _NUMBERS = re.compile(r"(?<![\d.])(?:[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?[\s,;\[\]]+){3,}[-+]?\d[\d.e+-]*")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+#: The module of an exception, and TensorFlow's name of an operation.
+_MODULE, _NODE = re.compile(r"^(?:[a-z_]\w*\.)+(?=_?[A-Z]\w*: )"), re.compile(r"\{\{function_node [^}]*\}\} ?")
 #: Ends of programs that another launch does not change.
 _NEVER_STARTS = re.compile(r"(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError|NameError)\b")
 #: A shell's messages: `sh: 1: x: not found`, `bash: line 1: x: command not found`, `sh: 1: x: Permission denied`.
@@ -196,6 +198,9 @@ _HINTS = (
      "NCCL needs GPUs: without GPUs, call init_process_group with the backend gloo"),
     (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
      "set NCCL_DEBUG to INFO in the environment; if hosts have several networks, NCCL_SOCKET_IFNAME selects one"),
+    (r"URL fetch failure on|Name or service not known|Temporary failure in name resolution",
+     "the task cannot reach this address: give the file in service.data, data of Keras with the path "
+     ".keras/datasets/NAME"),
     (r"No space left on device|Disk quota exceeded", "a disk is full: free space, or write less to the sandbox"),
     (r"\bMemoryError\b|bad_alloc|Cannot allocate memory|Unable to allocate|OOM when allocating|CUDA out of memory",
      "memory is exhausted: use smaller batches or a larger `mem`, or, on GPUs, a GPU with more memory"),
@@ -296,8 +301,8 @@ def _after_frames(lines: Sequence[str], begin: int) -> int:
 
 
 def _folded(text: str) -> str:
-    """Return the text without addresses of objects and content of tensors."""
-    return _NUMBERS.sub("...", _ADDRESS.sub("", text))
+    """Return the text without addresses, content of tensors, modules and operations."""
+    return _NUMBERS.sub("...", _ADDRESS.sub("", _NODE.sub("", _MODULE.sub("", text))))
 
 
 def _middle_cut(text: str) -> str:
