@@ -244,6 +244,7 @@ RUN_BY = {
     ),
     "framework/cli/test_new_options.py::test_options_in_yaml_are_rewritten": "options init --from",
     "framework/cli/test_options.py::test_diff_previews_update": "options diff",
+    "framework/cli/test_options.py::test_notices_for_clusters_need_an_option": "options validate --dcos",
     "framework/cli/test_options.py::test_explain_suggests_similar_options": "options explain",
     "framework/cli/test_options.py::test_show_prints_list_that_dcos_accepts": "options show",
     "framework/cli/test_options.py::test_schema_prints_schema_and_template": "options schema",
