@@ -400,23 +400,32 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
             live = live_view(cluster, redactor, scheduler, follower)
             with live if is_live else line_view(follower, job.every, quiet=job.quiet) as draw:
                 result = follow(scheduler, watch, cluster, own=own, draw=draw)
-        report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)
-        finish_run(run, report, job.page)
-        _print_result(report, folder, job.quiet)
+            scheduler.stop()
+            report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)
+            finish_run(run, report, job.page)
+            # Commands find the run until its result is stored.
+            with _print_os_errors():
+                folder.result.write_text(json.dumps(report, indent=2) + "\n")
+        with _print_os_errors():
+            folder.forget_scheduler()
+        _print_result(report, job.quiet)
         return report
 
 
-def _print_result(report: Report, folder: RunFolder, as_json: bool) -> None:
-    text = json.dumps(report, indent=2)
+@contextmanager
+def _print_os_errors() -> Iterator[None]:
+    """Print errors of the disk, which must not hide the result."""
     try:
-        folder.forget_scheduler()
-        folder.result.write_text(text + "\n")
+        yield
     except OSError as error:
-        click.echo(f"{folder.result}: the result cannot be written: {error.strerror}", err=True)
-    # Last, because it raises OSError if it cannot be written.
+        click.echo(f"{error.filename}: the result cannot be written: {error.strerror}", err=True)
+
+
+def _print_result(report: Report, as_json: bool) -> None:
+    """Print the report. Raises OSError if it cannot be written."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = map(folded, summary_lines(report)) if is_terminal else summary_lines(report)
-    click.echo(text if as_json else "\n".join(lines))
+    click.echo(json.dumps(report, indent=2) if as_json else "\n".join(lines))
 
 
 def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
