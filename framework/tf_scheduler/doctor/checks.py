@@ -387,6 +387,36 @@ def python(facts: Facts) -> Finding:
     return _green(f"Python {version}")
 
 
+def training(facts: Facts) -> Finding:
+    """TensorFlow and Keras of this Python and of the runtimes."""
+    if isinstance(facts.laptop, Unknown):
+        return _unchecked(facts.laptop)
+    named = {name: _training_versions(packages) for name, packages in facts.laptop.trainings.items()}
+    if not any(named.values()):
+        remedy = 'pip install "tensorflow-cpu~=2.21.0", or: dcos-tensorflow runtime create tf --tensorflow 2.21'
+        return Finding(Level.YELLOW, "neither this Python nor a runtime has TensorFlow", remedy)
+    message = "; ".join(f"{name}: {text or 'no TensorFlow'}" for name, text in named.items())
+    first = next(packages for name, packages in facts.laptop.trainings.items() if named[name])
+    if first.get("keras", "").startswith("3.") and "tf_keras" not in first:
+        return Finding(Level.YELLOW, message, "for Model.fit of several workers, install tf_keras: docs/first-job.md")
+    return _green(message)
+
+
+def _training_versions(packages: Mapping[str, str]) -> str:
+    version = packages.get("tensorflow", packages.get("tensorflow_cpu"))
+    names = {"keras": "Keras", "tf_keras": "tf_keras"}
+    others = [f"{title} {packages[name]}" for name, title in names.items() if name in packages]
+    return ", ".join([f"TensorFlow {version}", *others]) if version else ""
+
+
+def gpus(facts: Facts) -> Finding:
+    """GPUs that nvidia-smi lists."""
+    if isinstance(facts.laptop, Unknown):
+        return _unchecked(facts.laptop)
+    found = facts.laptop.gpus
+    return _green(f"{len(found)}: {_names(found)}" if found else "none: local runs only count the GPUs of tasks")
+
+
 #: Packages of Debian with the libraries that the local Mesos needs.
 SYSTEM_PACKAGES = "libsvn1 libapr1 libsasl2-2 libcurl4 libssl3"
 
@@ -435,6 +465,8 @@ CHECKS = (
     Check("disk", "disk space", disk),
     Check("python", "Python", python),
     Check("libraries", "libraries", libraries),
+    Check("training", "TensorFlow", training),
+    Check("gpus", "GPUs", gpus),
 )
 
 

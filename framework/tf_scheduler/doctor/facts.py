@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -122,6 +122,10 @@ class LaptopFacts:
     free: Mapping[str, int]
     #: Available bytes; None: unknown.
     memory: int | None
+    #: `this Python` or runtime -> package -> version, of TensorFlow and Keras.
+    trainings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: Lines of `nvidia-smi -L`, one for each GPU.
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

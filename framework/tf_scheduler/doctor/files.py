@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from ctypes.util import find_library
 from http.client import HTTPException
 from importlib import metadata
@@ -94,13 +96,19 @@ _SYSTEM_LIBRARIES = ("svn_delta-1", "apr-1", "sasl2", "curl", "ssl")
 _DISTRIBUTION = "dcos-tensorflow"
 
 
-def gather_laptop(options: Document | None, folders: Iterable[Path], local_mesos_problem: str) -> LaptopFacts:
+def gather_laptop(
+    options: Document | None,
+    folders: Iterable[Path],
+    local_mesos_problem: str,
+    trainings: Mapping[str, Mapping[str, str]],
+) -> LaptopFacts:
     """Examine this machine.
 
     Args:
         options: Options whose tasks run on this machine; None: none.
         folders: Folders in which commands store files, in addition to that of temporary files.
         local_mesos_problem: Why no local cluster can run; empty if that is unknown.
+        trainings: Versions of TensorFlow and Keras, see LaptopFacts.
     """
     programs = () if options is None else _programs(options)
     return LaptopFacts(
@@ -112,7 +120,16 @@ def gather_laptop(options: Document | None, folders: Iterable[Path], local_mesos
             str(folder): shutil.disk_usage(_existing(folder)).free for folder in (Path(tempfile.gettempdir()), *folders)
         },
         memory=_available_memory(),
+        trainings=trainings,
+        gpus=tuple(_gpus()),
     )
+
+
+def _gpus() -> Iterator[str]:
+    """Yield the GPUs, such as `GPU 0: NVIDIA H100 (UUID: ...)`."""
+    with suppress(OSError, subprocess.SubprocessError):  # no nvidia-smi, or no driver
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=TIMEOUT, check=True)
+        yield from done.stdout.splitlines()
 
 
 def _available_memory() -> int | None:

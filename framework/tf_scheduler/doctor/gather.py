@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -73,6 +73,8 @@ class Subject:
     folders: Sequence[Path] = ()
     #: Why no local cluster can run on this machine; empty if that is unknown.
     local_mesos_problem: str = ""
+    #: Versions of TensorFlow and Keras on this machine, see LaptopFacts.
+    trainings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Omit the files of the options, and this machine.
     security_only: bool = False
 
@@ -115,7 +117,7 @@ def _laptop(subject: Subject) -> LaptopFacts:
     if subject.security_only:
         raise FactError("not part of --security")
     options = None if isinstance(subject.options, Unknown) or not subject.is_local else subject.options
-    return gather_laptop(options, subject.folders, subject.local_mesos_problem)
+    return gather_laptop(options, subject.folders, subject.local_mesos_problem, subject.trainings)
 
 
 def _artefacts(subject: Subject) -> tuple[ArtefactFacts, ...]:

@@ -43,7 +43,9 @@ def options(**sections: Any) -> Mapping[str, Any]:
 
 OWN = FrameworkFacts("id-1", "mnist", "http://10.0.0.9:8080", frozenset({("trainer", "S0")}))
 SERVICE = ServiceFacts("mnist", "http://10.0.0.9:8080", "id-1", "", (), (), (), ())
-LAPTOP = LaptopFacts((3, 12), (), (), "", {"/tmp": 50 * GIB}, 8 * GIB)
+TF = {"tensorflow_cpu": "2.21.0", "keras": "3.15.1", "tf_keras": "2.21.0"}
+TF_3 = {"tensorflow": "2.21.0"}
+LAPTOP = LaptopFacts((3, 12), (), (), "", {"/tmp": 50 * GIB}, 8 * GIB, {"this Python": TF})
 #: Facts without a problem.
 GOOD = Facts(
     now=NOW,
@@ -143,6 +145,8 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("python", {"laptop": replace(LAPTOP, missing_programs=("/no/python",))}, "red", "/no/python"),
     ("libraries", {"laptop": replace(LAPTOP, missing_libraries=("kazoo",))}, "red", "kazoo"),
     ("libraries", {"laptop": replace(LAPTOP, no_local_mesos="libsvn")}, "yellow", "libsvn"),
+    ("training", {"laptop": replace(LAPTOP, trainings={"this Python": {}})}, "yellow", "neither"),
+    ("training", {"laptop": replace(LAPTOP, trainings={"x": {**TF_3, "keras": "3.1"}})}, "yellow", "Keras 3.1"),
 ]
 
 

@@ -71,9 +71,11 @@ def test_machine_without_cluster_has_one_line_for_the_others(capsys: pytest.Capt
     with pytest.raises(SystemExit):
         main(["doctor"])
 
-    *_, disk, python, libraries, unchecked, summary = capsys.readouterr().out.splitlines()
+    *_, disk, python, libraries, training, gpus, unchecked, summary = capsys.readouterr().out.splitlines()
 
     assert [True] * 3 == ["disk space" in disk, "Python" in python, "libraries" in libraries]
+    assert "this Python: TensorFlow 2." in training
+    assert "GPUs" in gpus
     assert "12 checks: " in unchecked
     assert "--master" in unchecked
     assert "12 not checked" in summary
@@ -241,7 +243,7 @@ def test_text_output_has_remedies(doctor, tmp_path: Path, capsys: pytest.Capture
     with pytest.raises(SystemExit):
         main(["doctor", "--options", str(options), "--master", "127.0.0.1:1"])
 
-    *_, python, libraries, summary = capsys.readouterr().out.splitlines()
+    *_, python, libraries, _training, _gpus, summary = capsys.readouterr().out.splitlines()
     assert python.startswith("red ")
     assert "runtime create" in python
     assert libraries.startswith(("green", "yellow"))
@@ -351,7 +353,7 @@ def test_missing_library_is_red(tmp_path: Path) -> None:
 
 def test_missing_folder_has_the_space_of_its_parent(tmp_path: Path) -> None:
     """A folder that a later run creates."""
-    facts = gather_laptop(None, [tmp_path / "not" / "yet"], "")
+    facts = gather_laptop(None, [tmp_path / "not" / "yet"], "", {})
 
     assert facts.memory
     assert facts.memory > 1 << 20
@@ -360,7 +362,7 @@ def test_missing_folder_has_the_space_of_its_parent(tmp_path: Path) -> None:
 
 
 def test_unsupported_machine_has_no_local_mesos() -> None:
-    assert "another machine" == gather_laptop(None, [], "another machine").no_local_mesos
+    assert "another machine" == gather_laptop(None, [], "another machine", {}).no_local_mesos
 
 
 # --- Ways to the master

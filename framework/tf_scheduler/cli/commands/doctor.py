@@ -23,7 +23,7 @@ from mesos_local.libmesos.download import check_platform, default_cache
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import load_document
+from tf_scheduler.cli.common.options_file import keras_versions, load_document
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.doctor.checks import Check, Finding, Level, judge
@@ -95,6 +95,7 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
         service=service,
         folders=(state_home(), default_cache()),
         local_mesos_problem=_local_mesos_problem(),
+        trainings={} if security else _trainings(),
         security_only=security,
     )
     facts = gather(subject)
@@ -143,6 +144,14 @@ def _installed_options(service: ServiceClient | Unknown) -> Document:
         raise CommandError("no options: pass --options, or --url of a service")
     name = service.get("v1/configurations/targetId")[0]
     return resolve(with_stored_defaults(service.get(f"v1/configurations/{name}")["options"]))
+
+
+def _trainings() -> Document:
+    """Return the versions of TensorFlow and Keras of this Python and of the runtimes."""
+    from tf_scheduler.runtimes.runtimes import list_runtimes  # slow import, rarely needed
+
+    pythons = {"this Python": sys.executable, **{f"runtime:{each.name}": each.python for each in list_runtimes()}}
+    return {name: keras_versions(python) for name, python in pythons.items()}
 
 
 def _local_mesos_problem() -> str:
