@@ -284,6 +284,9 @@ RUN_BY = {
     "test_audit.py::test_snapshot_can_be_an_archive": "scripts/audit --snapshot",
     "test_distributions.py::test_every_python_builds_same_package": "scripts/install-locked",
     "test_installation.py::test_setup_shows_progress_and_no_warning": "scripts/setup",
+    "test_installation.py::test_program_with_reports_runs_without_dependencies": (
+        "pip install --ignore-requires-python --no-deps"
+    ),
     "test_installation.py::test_wheel_runs_job_on_debian": (
         "python3; pip install dcos-tensorflow; pip install 'dcos-tensorflow["
     ),

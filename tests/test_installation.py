@@ -136,6 +136,19 @@ def test_wheel_contains_pymesos_and_no_test(dist: Path) -> None:
     assert [] == [name for name in names if name.startswith("tests") or "/subprocess/" in name]
 
 
+@pytest.mark.parametrize("python", [*interpreters(8, 8), *interpreters(13, 13)], ids=lambda path: path.name)
+def test_program_with_reports_runs_without_dependencies(python: Path, dist: Path, tmp_path: Path) -> None:
+    """A program that imports tf_executor also runs elsewhere, as docs/tasks.md says."""
+    programs = environment(tmp_path, python)
+    options = ["--quiet", "--no-index", f"--find-links={dist}", "--no-deps", "--ignore-requires-python"]
+    succeed(programs / "pip", "install", *options, "dcos-tensorflow", folder=tmp_path)
+    (tmp_path / "train.py").write_text("from tf_executor import report\nreport(step=1, loss=0.5)\n")
+    (tmp_path / "fit.py").write_text("from tf_executor.keras import ProgressCallback\n")
+
+    succeed(programs / "python", "train.py", folder=tmp_path)
+    assert "ProgressCallback requires Keras" in run(programs / "python", "fit.py", folder=tmp_path).stderr
+
+
 @pytest.mark.parametrize("python", PYTHONS.values(), ids=PYTHONS)
 def test_wheel_starts_with_pip_of_venv(python: Path, dist: Path, tmp_path: Path) -> None:
     """No compiler, no checkout, only wheels."""
