@@ -185,13 +185,31 @@ def stored_result(folder: Path) -> Mapping[str, Any] | None:
 
 
 def last_result(name: str) -> Mapping[str, Any] | None:
-    """Return the newest stored result of a service; empty name: of any; None: none."""
+    """Return the result of the newest run of a service; empty name: of any; None: none.
+
+    A run whose process was killed has failed; one that starts has no result.
+    """
     try:
         runs = sorted((state_home() / "runs").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return None
-    results = filter(None, map(stored_result, runs))
-    return next((result for result in results if name.strip("/") in ("", result["service"])), None)
+    results = (stored_result(path) or _missing_result(path.name) for path in runs)
+    newest: Mapping[str, Any] = next(
+        (each for each in results if each["service"] is not None and name.strip("/") in ("", each["service"])), {}
+    )
+    return newest if newest.get("verdict") else None
+
+
+def _missing_result(run_id: str) -> Mapping[str, Any]:
+    """Return that of a run without a stored one; without a verdict if it starts."""
+    from .report import LOST, run_database  # most commands need no history
+
+    try:
+        run = run_database().find(run_id)
+    except JobError:  # it ended before it was recorded
+        return {"service": None}
+    verdict = Verdict.FAILED.value if run.state == LOST else ""
+    return {"service": run.service, "verdict": verdict, "reason": run.reason}
 
 
 @dataclass(frozen=True)

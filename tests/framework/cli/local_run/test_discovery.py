@@ -1,15 +1,23 @@
 """Discovery of the service that a command means."""
 
 import contextlib
+import json
+import os
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dcos_command.client import ServiceOptions
 from dcos_command.errors import UnreachableError, UsageError
-from tf_scheduler.cli.local_run.discovery import resolve_service
+from mesos_local.host.process import ProcessId
+from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.local_run.discovery import last_result, resolve_service
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
 from tf_scheduler.cli.local_run.process import advertise
+from tf_scheduler.cli.local_run.report import run_database
+from tf_scheduler.history.model import Run
 
 NOWHERE = {"DCOS_DIR": "/nowhere"}
 
@@ -148,3 +156,21 @@ def test_url_with_invalid_port_is_wrong_usage(port) -> None:
     ):
         with pytest.raises(UsageError, match="port"):
             resolve_service(options, {**NOWHERE, **variables})
+
+
+@pytest.mark.parametrize(("process", "expected"), [("1:0", "failed"), (None, None)])
+def test_newest_run_decides_about_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: str | None, expected: str | None
+) -> None:
+    """The success of an earlier run says nothing about one that was killed, or starts."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    earlier, newest = RunFolder.create("mnist", "a" * 6), RunFolder.create("mnist", "b" * 6)
+    earlier.result.write_text(json.dumps({"service": "mnist", "state": "succeeded", "reason": "done"}))
+    os.utime(earlier.path, (1.0, 1.0))
+    own = ProcessId.current()
+    run = Run(newest.path.name, "mnist", "running", "", time.time(), 0.0, folder=str(newest.path))
+    run_database().save(replace(run, process=process or f"{own.pid}:{own.start_time}"))
+
+    results = [last_result(name) for name in ("", "mnist")]
+    assert [expected] * 2 == [result and result["verdict"] for result in results]
+    assert last_result("other") is None
