@@ -452,7 +452,8 @@ def _training_lines(report: Report) -> Iterator[str]:
         yield f"  last      {training_text(task, None)}{''.join(medians)}"
     elif report["progress"]:
         yield f"  last      {report['progress']}"
-    restarts = report["restarts"]
+    failed = (report["failure"] or {}).get("task")  # its failures are counted in a line of their own
+    restarts = [restart for restart in report["restarts"] if restart["task"] != failed]
     for number, restart in enumerate(restarts[:_MAX_LISTED], 1):
         name = "" if restart["why"].startswith(restart["task"]) else f"{restart['task']}: "
         at = "" if restart["step"] is None else f", at step {restart['step']:,}"
