@@ -131,7 +131,7 @@ def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path: Path) -> 
 
     out = succeed("local", "run", options(tmp_path, command, service={"checkpoint_dir": "models/new"}))
     assert "model\n" == (tmp_path / "models" / "new" / "model").read_text()
-    assert f"  written   model (0.0 kB) in CHECKPOINT_DIR, {tmp_path}/models/new" in out
+    assert f"  written   model (6 B) in CHECKPOINT_DIR, {tmp_path}/models/new" in out
 
 
 def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home) -> None:

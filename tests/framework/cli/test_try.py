@@ -224,3 +224,11 @@ def test_example_trains_without_options(run, tmp_path: Path, monkeypatch: pytest
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), error
     assert f": {strategy}, because train.py uses " in error
+
+
+@pytest.mark.parametrize(("name", "words"), [("train.ipynb", "nbconvert"), ("run.sh", "not a Python program")])
+def test_try_refuses_what_python_cannot_run(invoke, tmp_path: Path, name: str, words: str) -> None:
+    """A notebook is valid Python in parts, and would train nothing successfully."""
+    (tmp_path / name).write_text('{"cells": []}')
+    code, _, error = invoke("try", tmp_path / name)
+    assert (1, True) == (code, words in error)

@@ -452,6 +452,10 @@ def try_(
     """
     from .run import check_feasible, own_agents, print_errors, run  # slow import
 
+    if program.suffix not in ("", ".py"):
+        notebook = "; `jupyter nbconvert --to script` makes one of a notebook" if program.suffix == ".ipynb" else ""
+        raise JobError(f"{program}: not a Python program{notebook}")
+
     prepare(context)
     chosen = strategy_named(strategy) if strategy else None
     made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)

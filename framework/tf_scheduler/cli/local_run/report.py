@@ -437,7 +437,8 @@ def summary_lines(report: Report) -> Iterator[str]:
         why = " (no longer needed)" if report["state"] == Verdict.SUCCEEDED.value else ""
         yield f"  stopped   {_listed(stopped)}{why}"
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
-    yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {short_path(report['checkpoints'])}"
+    lost = "" if names else "; other files of the tasks are removed"
+    yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {short_path(report['checkpoints'])}{lost}"
     yield from _places(report)
 
 
