@@ -185,9 +185,9 @@ def stored_result(folder: Path) -> Mapping[str, Any] | None:
 
 
 def last_result(name: str) -> Mapping[str, Any] | None:
-    """Return the result of the newest run of a service; empty name: of any; None: none.
+    """Return the result of the newest run of a service, or None.
 
-    A run whose process was killed has failed; one that starts has no result.
+    Empty name: of any service. A run whose process was killed has failed; one that starts has no result.
     """
     try:
         runs = sorted((state_home() / "runs").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
