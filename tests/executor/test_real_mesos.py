@@ -37,7 +37,7 @@ def test_successful_program_finishes(scheduler: TaskLauncher) -> None:
 @pytest.mark.parametrize(
     ("name", "command", "message", "ending"),
     [
-        ("exits-3", "exit 3", "exit code 3", EndReport(exit_code=3)),
+        ("exits-3", "exit 3", "exit code 3", EndReport(exit_code=3, error="no output")),
         ("kill-9", "kill -9 $$", "killed by signal 9 (SIGKILL)", EndReport(signal=9)),
     ],
 )

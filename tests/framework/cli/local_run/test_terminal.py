@@ -134,7 +134,8 @@ def options_file(tmp_path: Path, gate: Path) -> Path:
 
 @contextmanager
 def terminal(command: list[str], columns: int, rows: int, home: dict[str, str]) -> Iterator[Terminal]:
-    opened = Terminal(command, columns, rows, {name: value for name, value in home.items() if name != "NO_COLOR"})
+    own = ("NO_COLOR", "COLUMNS", "LINES")  # xdist sets the width
+    opened = Terminal(command, columns, rows, {name: value for name, value in home.items() if name not in own})
     try:
         yield opened
     finally:
@@ -177,7 +178,7 @@ def test_each_state_is_drawn_whole(home, gate: Path, options_file: Path, columns
     cut = {line for picture in drawings for line in picture if "…" in line and " | " not in line}
     assert set() == cut
     assert not any("COMPLETE" in line or "killed" in line for picture in shown.pictures for line in picture)
-    assert "70 of 70, 100 %, loss 0.01429, accuracy 0.9967" in plain(end)
+    assert "70 of 70, 100 %, loss 0.01429, accuracy 0.9967" in plain(end), "\n".join(end)
     assert f"restart 1: worker-1: {why}, exit code 1, at step 30" in plain(end)
     assert any(address in line for line in failed)
 
