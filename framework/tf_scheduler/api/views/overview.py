@@ -232,7 +232,8 @@ def overview(snapshot: Snapshot) -> Overview:
     state = snapshot.state
     plan, others, result, tasks = _active_plan(state), _unused_agents(state), state.stored.result, state.stored.tasks
     rows = tuple(_task(state, record, snapshot.silence) for record in tasks.values())
-    activity, detail = _job_activity(state, rows)
+    restart = _restart(state)
+    activity, detail = _job_activity(state, rows, restart)
     leader = next((name for name in _LEADERS if name in tasks), None)
     return Overview(
         service=state.spec.name,
@@ -258,7 +259,7 @@ def overview(snapshot: Snapshot) -> Overview:
         over=state.process.finished,
         activity=activity.value,
         detail=detail,
-        restart=_restart(state) if activity is Activity.RESTARTING else None,
+        restart=restart if activity is Activity.RESTARTING else None,
         examples_per_second=_job_speed(state, leader),
         notices=(*snapshot.exposures(), *snapshot.notices()),
     )
@@ -320,14 +321,14 @@ def _activity(state: SchedulerState, record: TaskRecord, status: TaskStatus | No
     return Activity.CONNECTING if state.derived.starting_count or state.unstarted_count() else Activity.RUNNING
 
 
-def _job_activity(state: SchedulerState, rows: Sequence[TaskRow]) -> tuple[Activity, str]:
+def _job_activity(state: SchedulerState, rows: Sequence[TaskRow], restart: Restart | None) -> tuple[Activity, str]:
     """Return what the job does, and of which tasks."""
     if state.stored.result is not None:
         live = [row.name for row in rows if row.live]
         return (Activity.STOPPING, _names(live)) if live else (Activity(state.stored.result.verdict.value), "")
     if state.process.stop_requested:
         return Activity.STOPPING, _names([row.name for row in rows if row.live])
-    if (restart := _restart(state)) is not None:
+    if restart is not None:
         return Activity.RESTARTING, _restart_detail(restart)
     tasks: dict[str, list[str]] = {}
     for row in rows:
