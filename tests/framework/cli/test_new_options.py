@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -158,6 +159,25 @@ def test_runtime_of_a_library_is_used(invoke, folder: Path, tmp_path: Path, monk
     assert "dcos-tensorflow runtime create horovod --tensorflow 2.13" in error
     invoke("options", "init", "horovod", "--dcos", "-o", "dcos.json")
     assert "python" not in json.loads((folder / "dcos.json").read_text())["service"]
+
+
+@pytest.mark.parametrize(("missing", "name"), [([], "horovod"), (["sklearn"], "horovod-scikit-learn")])
+def test_existing_runtime_with_all_libraries_is_used(
+    invoke, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: list[str], name: str
+) -> None:
+    """Its name need not tell its packages."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(convert, "find_spec", lambda _: None)
+    monkeypatch.setattr(convert, "missing_modules", lambda *_: missing)
+    runtime = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "horovod"
+    runtime.mkdir(parents=True)
+    content = {"name": "horovod", "python": sys.executable, "version": "3.11.7", "tensorflow": "2.13", "others": []}
+    (runtime / "runtime.json").write_text(json.dumps(content))
+    (folder / "train.py").write_text("import horovod.tensorflow as hvd\nimport sklearn\nhvd.init()")
+
+    invoke("options", "init", "horovod")
+
+    assert f"runtime:{name}" == json.loads((folder / "options.json").read_text())["service"]["python"]
 
 
 @pytest.mark.parametrize(

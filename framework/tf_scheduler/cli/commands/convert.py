@@ -218,11 +218,11 @@ def suitable_python(needed: Libraries) -> tuple[str, str]:
         name, arguments = torch_creation_arguments(needed.torch_version, own)
     elif needed.horovod:
         name, arguments = _HOROVOD
-    if needed.packages:
+    known = {runtime.name: runtime.python for runtime in list_runtimes()}
+    if needed.packages and (name not in known or missing_modules(known[name], modules)):
         packages = "".join(f" --package {package}" for package in needed.packages)
         longer = "-".join([name, *needed.packages])[:60].strip("-")
         name, arguments = longer, longer + arguments.removeprefix(name) + packages
-    known = {runtime.name for runtime in list_runtimes()}
     return RUNTIME_PREFIX + name, "" if name in known else f"dcos-tensorflow runtime create {arguments}"
 
 
