@@ -171,7 +171,8 @@ def test_lost_agent_ends_task_and_executor(executor: Any) -> None:
 
 def test_program_dies_with_killed_executor(executor: Any) -> None:
     executor.launch_ready("echo ready > ready; exec sleep 3600")
-    (program,) = executor.processes()
+    # A process has no environment for a moment of exec(2).
+    (program,) = wait_until(executor.processes, "the program runs")
     pidfd = os.pidfd_open(program)
     executor.process.kill()
     wait_for_end(pidfd)
