@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import requests
 from click.testing import CliRunner
 
 from kit.commands import ENVIRONMENT
-from kit.waiting import wait_until
+from kit.waiting import PATIENCE, wait_until
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.main import cli
 from tf_scheduler.package.artefacts import sha256
@@ -206,12 +207,13 @@ def enter(dcos_program: Path, url: str, tmp_path: Path):
         for text, local in public.items():
             line = line.replace(text, local)
 
-        def attempt() -> list[str]:
-            command = ["bash", "-c", line]
+        command = ["bash", "-c", line]
+        deadline = time.monotonic() + PATIENCE
+        while True:
             done = subprocess.run(command, cwd=tmp_path, env=environment, input="yes\n", capture_output=True, text=True)
-            return [done.stdout] if done.returncode == 0 else []
-
-        return wait_until(attempt, line)[0]
+            if done.returncode == 0:
+                return done.stdout
+            assert time.monotonic() < deadline, f"{line}: {done.stdout}{done.stderr}"
 
     return run
 
@@ -237,7 +239,8 @@ def test_on_a_cluster_installs_updates_and_ends(enter, tmp_path: Path) -> None:
 
     assert enter(output).startswith("ready\n")
     for line in re.findall(r"^    (dcos task log .*|dcos-tensorflow history add .*)$", HISTORY, re.MULTILINE):
-        enter(line.replace(" tensorflow ", " mnist ").replace("options.json", "mnist.json"))
+        # A pattern, because `mnist` is also a part of the ids of /dev/mnist, which other tests install.
+        enter(line.replace(" tensorflow ", " 'mnist.*' ").replace("options.json", "mnist.json"))
     result, uninstall, history = end
     assert "succeeded" in enter(result)
     assert "/mnist is uninstalled" in enter(f"{uninstall} --yes")
