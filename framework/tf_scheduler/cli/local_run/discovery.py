@@ -68,17 +68,16 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
     url = options.url or environment.get(URL_VARIABLE, "")
     if url:
         service = client_at(url, options.name.strip("/"), environment, PROGRAM)
-        # A run of this machine, by its address.
-        run = next((each for each in _local_services(environment) if each.run and each.url == service.url), service)
-        return replace(service, token=run.token, run=run.run)
+        same = (each for each in _local_services(environment) if each.url in (service.url, service.cluster.url))
+        return next((each for each in same if service.name in ("", each.name)), service)
     if environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL"):
         return _on_dcos(name, attached_cluster(environment))
     local = list(_local_services(environment))
     matches = [service for service in local if name in ("", service.name)]
     matches = matches or [service for service in _unadvertised(local, environment) if name in ("", service.name)]
     if len(matches) > 1:
-        names = ", ".join(service.name for service in matches)
-        raise UsageError(f"several services run on this machine: {names}; choose one with --name, or --url")
+        lines = "".join(f"\n  --url {service.url}  {service.name}" for service in matches)
+        raise UsageError(f"several services run on this machine; nothing was done; choose one of:{lines}")
     return matches[0] if matches else _attached(name, local, environment)
 
 

@@ -82,12 +82,24 @@ def test_several_local_services_need_a_name(running) -> None:
         "http://127.0.0.1:1"
         == resolve_service(ServiceOptions(), {**NOWHERE, "DCOS_TENSORFLOW_SERVICE_NAME": "digits"}).url
     )
-    with pytest.raises(
-        UsageError, match=r"several services run on this machine: (digits, mnist|mnist, digits); choose"
-    ):
+    with pytest.raises(UsageError, match="several services run on this machine; nothing was done") as several:
         resolve_service(ServiceOptions(), NOWHERE)
+    assert ["  --url http://127.0.0.1:1  digits", "  --url http://127.0.0.1:2  mnist"] == sorted(
+        str(several.value).splitlines()[1:]
+    )
     with pytest.raises(UnreachableError, match="no service other runs on this machine; running: "):
         resolve_service(ServiceOptions(name="other"), NOWHERE)
+
+
+def test_services_of_one_name_are_selected_by_url(running) -> None:
+    """`cancel NAME` must not stop the other one; the URL may follow the name."""
+    running("digits", "http://127.0.0.1:1")
+    running("digits", "http://127.0.0.1:2")
+
+    with pytest.raises(UsageError, match=r"--url http://127\.0\.0\.1:2  digits"):
+        resolve_service(ServiceOptions(name="digits"), NOWHERE)
+    chosen = resolve_service(ServiceOptions(name="digits", url="http://127.0.0.1:2"), NOWHERE)
+    assert ("digits", "http://127.0.0.1:2", True) == (chosen.name, chosen.url, chosen.direct)
 
 
 def test_installed_service_is_found_with_its_installation(tmp_path: Path) -> None:
@@ -96,9 +108,10 @@ def test_installed_service_is_found_with_its_installation(tmp_path: Path) -> Non
     with advertise("dev/mnist", str(folder)) as publish:
         publish("http://127.0.0.1:1")
         service = resolve_service(ServiceOptions(name="/dev/mnist"), NOWHERE)
+        by_url = resolve_service(ServiceOptions(url="http://127.0.0.1:1"), NOWHERE)
 
     assert ("dev/mnist", "http://127.0.0.1:1", True) == (service.name, service.url, service.direct)
-    assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == service.installation
+    assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == service.installation == by_url.installation
 
 
 def test_attached_cluster_is_used_without_local_service(running, tmp_path: Path) -> None:
