@@ -262,8 +262,12 @@ def _addresses(container: Json) -> tuple[str, ...]:
 
 
 def _message(raw: Json) -> str:
-    """Explain a permission error of Mesos; cut off 40 lines of numbers about memory."""
+    """Explain errors of permissions and files; omit 40 lines about memory."""
     text = sanitize_text(raw.get("message")).partition("\n\nMEMORY STATISTICS:")[0]
+    _, fetcher, status = text.partition("Failed to fetch all URIs for container ")
+    if fetcher:
+        why = status.partition(": ")[2] or "no reason given"
+        return f"the agent cannot fetch the task's files: {why}; hint: its stderr names the file and the cause"
     return explain_acl_error(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 
 

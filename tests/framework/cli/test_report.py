@@ -109,12 +109,16 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
             ],
         ),
         (
-            "Failed to launch container: Failed to fetch all URIs for container '1': exited with status 1",
+            "the agent cannot fetch the task's files: exit 1; hint: its stderr names the file",
             "; failure 2",
-            "I1 Fetching\nFailed to fetch 'http://h/x.npz': HTTP return code 404\nx\n",
+            "Failed to fetch 'http://h/x.npz': HTTP return code 404\n",
             [
-                "digits failed in 1:01: worker-0 cannot fetch http://h/x.npz: HTTP return code 404",
+                "digits failed in 1:01: worker-0 on agent failed: the agent cannot fetch the task's files: exit 1",
+                "  hint      its stderr names the file",
                 "  failed    2 times, at step 30; failure 2",
+                "  last      step 30",
+                "  worker-0: failed on agent",
+                "    worker-0 | Failed to fetch 'http://h/x.npz': HTTP return code 404",
             ],
         ),
         (

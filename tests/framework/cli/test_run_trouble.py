@@ -339,13 +339,14 @@ def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: str) ->
 
 
 def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:
-    """Unlike the agent's message, the error output of the fetcher names the cause."""
+    """The reason is in plain words; the error output of the fetcher names the cause."""
     service = {"job_url": "http://127.0.0.1:9/train.py"}
 
     code, out, _ = run("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
 
     assert 1 == code
-    assert re.match(r"small failed in 0:\d\d: \S+ cannot fetch http://127.0.0.1:9/train.py: .*Connection refused", out)
+    assert re.match(r"small failed in 0:\d\d: \S+ on \S+ failed: the agent cannot fetch the task's files: ", out)
+    assert re.search(r"\| .*cannot fetch http://127.0.0.1:9/train.py: .*Connection refused", out)
 
 
 def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, home) -> None:

@@ -77,6 +77,16 @@ def test_too_long_data_is_detected() -> None:
     assert 3 == updated(data=base64.b64encode(b'{"exit_code": 3}').decode()).exit_code
 
 
+def test_failed_fetch_is_explained() -> None:
+    """Users of a service do not know the containers of Mesos."""
+    start = "Failed to launch container: Failed to fetch all URIs for container 'c-1'"
+    hint = "; hint: its stderr names the file and the cause"
+
+    explained = updated(reason="REASON_CONTAINER_LAUNCH_FAILED", message=f"{start}: exited with status 1").message
+    assert f"the agent cannot fetch the task's files: exited with status 1{hint}" == explained
+    assert f"the agent cannot fetch the task's files: no reason given{hint}" == updated(message=f"{start} ").message
+
+
 def test_numbers_of_the_kernel_are_removed_from_memory_limits() -> None:
     """They are 40 lines, and the message is the reason of a failed job."""
     limit = "Memory limit exceeded: Requested: 96MB Maximum Used: 96MB"

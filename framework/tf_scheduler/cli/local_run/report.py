@@ -51,9 +51,6 @@ _DOUBT = f"apparently nothing was trained (no step, no server and no file in {_A
 _ERROR_LINES = 5
 #: Lines of the error output in which a traceback is searched.
 _TRACEBACK_LINES = 1000
-#: What the agent says of a file, and what its fetcher, that of Mesos or of the local cluster, writes into stderr.
-_FETCH_FAILED = "Failed to fetch all URIs"
-_NOT_FETCHED = re.compile(r"(?:Failed to fetch '|cannot fetch )(\S+?)'?: (.+)")
 #: Between a failure and its remedy in messages of the executor, and a place in a program.
 _HINT, _PLACE = "; hint: ", re.compile(r"\((\S+):(\d+)\)")
 #: Names in one line of the summary.
@@ -307,9 +304,6 @@ def _failure(
         cause, _, hint = start.partition(_HINT)
         sandbox = sandbox_of(cluster, overview, task)
         lines = [] if sandbox is None else redactor.last(task.name, sandbox / "stderr", _TRACEBACK_LINES)
-        fetched = next((found for line in reversed(lines) if (found := _NOT_FETCHED.search(line))), None)
-        if fetched is not None and _FETCH_FAILED in cause:
-            cause = f"{task.name} cannot fetch {fetched[1]}: {fetched[2]}"
         return {
             "task": task.name,
             "cause": cause,
