@@ -54,7 +54,7 @@ SIZES = ((0.5, 1024), (0.25, 1024), (0.1, 1024), (0.1, 512))
 #: Maximum cpus of a parameter server and of a worker of the data service.
 _SERVER_CPUS = 0.3
 #: Names of programs that do not tell jobs apart.
-_COMMON_NAMES = ("train", "main", "run", "trainer", "program", "script", "__main__")
+COMMON_NAMES = ("train", "main", "run", "trainer", "program", "script", "__main__")
 _STRINGS = re.compile(r"'''.*?'''|\"\"\".*?\"\"\"", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _IMPORT = re.compile(r"^\s*(?:import|from)\s+([\w.]+)")
@@ -290,7 +290,7 @@ def strategy_named(text: str) -> Strategy:
     plain = {_plain(name): strategy for name, strategy in known.items()}
     if strategy := plain.get(_plain(word)):
         return strategy
-    near = get_close_matches(_plain(word), plain, n=1)
+    near = get_close_matches(_plain(word), plain, n=1, cutoff=0.5)
     hint = f"; did you mean `{plain[near[0]].value}`?" if near else ""
     raise JobError(f"unknown strategy `{text}`{hint}; valid: {', '.join(one.value for one in Strategy)}")
 
@@ -303,7 +303,7 @@ def job_name(program: PurePath) -> str:
     """Return a service name for an absolute path: its stem, or a folder's name."""
     stems = [program.stem, *(parent.name for parent in program.parents)]
     names = (re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50].strip("-") for stem in stems)
-    return next((name for name in names if name and name not in _COMMON_NAMES), "job")
+    return next((name for name in names if name and name not in COMMON_NAMES), "job")
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,39 @@ def test_missing_library_is_reported(attempt, invoke, folder: Path) -> None:
 
     assert (1, []) == (code, list(Path().iterdir()))
     assert "dcos-tensorflow runtime create torch --package torch" in error
-    assert "service.python: unknown runtime `torch`" in error
+    assert 1 == error.count("service.python") == error.count("runtime")
+
+
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [
+        (("a.py", "train.py"), "`dcos-tensorflow try ../mnist/train.py` or `dcos-tensorflow try ../mnist/a.py`"),
+        ((), "the folder has none"),
+    ],
+)
+def test_folder_is_refused_with_its_programs(invoke, folder: Path, files: tuple[str, ...], hint: str) -> None:
+    for name in files:
+        (folder / name).touch()
+
+    code, _, error = invoke("try", Path("..") / "mnist")
+
+    assert 2 == code
+    assert f"../mnist is a folder; try takes a program: {hint}\n" in error
+
+
+def test_syntax_error_is_reported_before_launch(invoke, folder: Path) -> None:
+    """A cluster would start first, only to fail."""
+    (folder / "train.py").write_text("import os\n\ndef step(:\n    pass\n")
+
+    code, _, error = invoke("try", folder / "train.py")
+
+    assert (1, []) == (code, list(Path().iterdir()))
+    assert f"{folder}/train.py:3: invalid syntax: `def step(:`\n" in error
+
+
+def test_servers_without_strategy_are_explained(attempt) -> None:
+    """`--ps` decides, not the program."""
+    assert "mnist: between_graph, because of --ps (train.py names no strategy): " in attempt("", "--ps", "1")[1]
 
 
 def test_program_alone_is_used_in_a_large_folder(attempt, invoke, folder: Path) -> None:

@@ -128,6 +128,8 @@ def test_strategy_has_many_names(name: str, expected: Strategy) -> None:
 def test_unknown_strategy_has_a_suggestion() -> None:
     with pytest.raises(JobError, match=r"unknown strategy `Multi.*did you mean `multi_worker_mirrored`.*horovod"):
         strategy_named("MultiWorkerMirorStrategy")
+    with pytest.raises(JobError, match="did you mean `multi_worker_mirrored`"):
+        strategy_named("mirored")
 
 
 @pytest.mark.parametrize(

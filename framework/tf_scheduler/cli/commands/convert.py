@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +22,7 @@ from tf_scheduler.convert.container import ENDPOINT, MADE_UP
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
 from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.pod import NOT_REQUESTED
-from tf_scheduler.convert.program import PACKAGES, Libraries
+from tf_scheduler.convert.program import COMMON_NAMES, PACKAGES, Libraries
 from tf_scheduler.convert.tables import Note
 from tf_scheduler.convert.tfjob import KEPT
 from tf_scheduler.convert.values import command_line
@@ -224,6 +226,32 @@ def suitable_python(needed: Libraries) -> tuple[str, str]:
         longer = "-".join([name, *needed.packages])[:60].strip("-")
         name, arguments = longer, longer + arguments.removeprefix(name) + packages
     return RUNTIME_PREFIX + name, "" if name in known else f"dcos-tensorflow runtime create {arguments}"
+
+
+def check_program(program: Path) -> None:
+    """Raise UsageError for a folder, and JobError for a file of another language."""
+    if program.is_dir():
+        names = sorted(program.glob("*.py"), key=lambda path: (path.stem not in COMMON_NAMES, path))[:3]
+        tries = " or ".join(f"`dcos-tensorflow try {command_line([name])}`" for name in names)
+        raise click.UsageError(f"{program} is a folder; try takes a program: {tries or 'the folder has none'}")
+    if program.suffix not in ("", ".py"):
+        notebook = "; `jupyter nbconvert --to script` makes one of a notebook" if program.suffix == ".ipynb" else ""
+        raise JobError(f"{program}: not a Python program{notebook}")
+
+
+#: Prints place and text of a syntax error, in the Python of the tasks.
+_COMPILE = """import sys
+try: compile(open(sys.argv[1], "rb").read(), sys.argv[1], "exec")
+except SyntaxError as error: print(error.lineno, "%s: `%s`" % (error.msg, (error.text or "").strip()))
+"""
+
+
+def syntax_problems(program: Path, python: str) -> Iterator[Problem]:
+    """Yield the syntax error that the interpreter of an option `python` reports."""
+    with suppress(OSError):  # no such interpreter, reported by other checks
+        ask = [interpreter_path(python), "-I", "-W", "ignore", "-c", _COMPILE, str(program)]
+        line, _, text = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip().partition(" ")
+        yield from [Problem(f"{program}:{line}", text)] if text else []
 
 
 def fits_machine(options: dict[str, Any]) -> bool:

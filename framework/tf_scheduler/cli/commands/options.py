@@ -423,7 +423,7 @@ def _diff_lines(change: Difference) -> Iterator[str]:
 
 @click.command("try")
 @examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
-@click.argument("program", type=UserPath(exists=True, dir_okay=False))
+@click.argument("program", type=UserPath(exists=True))
 @click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
 @click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
 @click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")
@@ -450,12 +450,10 @@ def try_(
 
     Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
     """
+    from .convert import check_program, syntax_problems
     from .run import check_feasible, own_agents, print_errors, run  # slow import
 
-    if program.suffix not in ("", ".py"):
-        notebook = "; `jupyter nbconvert --to script` makes one of a notebook" if program.suffix == ".ipynb" else ""
-        raise JobError(f"{program}: not a Python program{notebook}")
-
+    check_program(program)
     prepare(context)
     chosen = strategy_named(strategy) if strategy else None
     made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
@@ -464,11 +462,15 @@ def try_(
     reason = "as requested"
     if chosen is None:
         reason = f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
+        reason = f"because of --ps ({program.name} names no strategy)" if ps and not made.evidence else reason
     click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
-    for notice in made.notices:
-        click.echo(f"notice: {notice}", err=True)
     with print_errors(as_json):  # before the file is written
-        spec = to_spec(check_options(document, Path(), [Problem(*each) for each in wrong]))
+        own = service.get("python", "") == made.document["service"].get("python", "")
+        if missing := [each for each in made.notices if each.path == "service.python" and own]:
+            raise OptionsError(missing)
+        _print_notices(made.notices)
+        problems = [*(Problem(*each) for each in wrong), *syntax_problems(program, service.get("python", ""))]
+        spec = to_spec(check_options(document, Path(), problems))
         if not fit:
             check_feasible(spec, own_agents())
     if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:
