@@ -36,6 +36,9 @@ def parse(data: bytes, source: str) -> dict[str, Any]:
     try:
         document = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, repeated), parse_constant=_refuse)
     except json.JSONDecodeError as error:
+        if source.endswith(".py"):
+            why = f"a program, not options; run `dcos-tensorflow try {source}`, or write options"
+            raise OptionsError(f"{source}: {why}: `dcos-tensorflow options init STRATEGY {source}`") from error
         raise OptionsError(_syntax_error(error, source)) from error
     except (ValueError, RecursionError) as error:
         raise OptionsError(f"{source} is not JSON: {error}") from error

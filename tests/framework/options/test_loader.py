@@ -17,7 +17,7 @@ from tf_scheduler.model.placement import (
 )
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy, Uri
-from tf_scheduler.options.load import resolve
+from tf_scheduler.options.load import parse, resolve
 
 COMMAND = {"service": {"command": "python train.py", "strategy": "between_graph"}}
 DIGEST = "0" * 64
@@ -500,3 +500,9 @@ def test_rules_run_next_to_invalid_list_fields() -> None:
     del volumes[0]["host_path"]
     texts = problems({**COMMAND, "volumes": volumes})
     assert {"volumes.0.mode", "volumes.0.host_path"} == {text.partition(":")[0] for text in texts}
+
+
+def test_program_in_place_of_options_is_explained() -> None:
+    """`local run train.py` is what other launchers accept."""
+    with pytest.raises(OptionsError, match=r"train\.py: a program, not options; run `dcos-tensorflow try train\.py`"):
+        parse(b"import os\n", "train.py")
