@@ -366,7 +366,8 @@ def _last_lines(overview: Overview, task: TaskRow, sandbox: Path, redactor: Outp
     """
     if not task.live and task.state not in _EXPECTED_STATES:
         known = redactor.knows(task.name)
-        return redactor.last(task.name, sandbox / "stderr", _ERROR_LINES) if known else [task.message]
+        lines = redactor.last(task.name, sandbox / "stderr", _ERROR_LINES) if known else [task.message]
+        return [line.replace(f"{sandbox.resolve()}/", "") for line in lines]
     return redactor.last(task.name, sandbox / "stdout", 1) if task.name == overview.leader else []
 
 
