@@ -401,7 +401,7 @@ COMMANDS = (
                 "tail", "Show the last N lines of each task.", "number", "n", "N", minimum=0, maximum=_MAX_TAIL
             ),
             CommandOption("since", "Show output of this time, such as 30s, 10m, 2h.", metavar="TIME"),
-            CommandOption("run", "Show output of a past local run: an id, or `last`.", metavar="RUN", local=True),
+            CommandOption("run", "Show output of a past local run: an id, name or `last`.", metavar="RUN", local=True),
             CommandOption("stderr", "Show standard error instead of standard output.", "flag"),
             CommandOption("file", "Show this file of the task's working directory.", metavar="NAME"),
         ),

@@ -57,7 +57,7 @@ class RunDatabase:
         return run
 
     def find(self, name: str) -> Run:
-        """Find a run by id, id prefix or `last`. Raises JobError listing the newest ids."""
+        """Find a run as `find_run` does."""
         return find_run(self.runs(), name)
 
     @contextmanager
@@ -73,12 +73,17 @@ class RunDatabase:
 
 
 def find_run(runs: Sequence[Run], name: str) -> Run:
-    """Find a run by id, id prefix or `last`. Raises JobError listing the newest ids."""
+    """Find a run of `runs`, newest first. Raises JobError listing the newest ids.
+
+    `name`: an id, the start of an id, `last`, `last-N` (N runs before it), or the name of a service (its newest run).
+    """
     if not runs:
         raise JobError(NO_RUNS)
-    if name == "last":
-        return runs[0]
-    matches = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
+    if last := re.fullmatch(r"last(?:-(\d{1,4}))?", name):
+        matches = list(runs[int(last[1] or 0) :][:1])
+    else:
+        matches = [run for run in runs if run.id == name] or [run for run in runs if run.service == name][:1]
+        matches = matches or [run for run in runs if run.id.startswith(name)]
     if len(matches) != 1:
         why = "ambiguous; it matches" if matches else "unknown run; the newest runs are"
         raise JobError(f"{name}: {why} {', '.join(run.id for run in (matches or runs)[:5])}")

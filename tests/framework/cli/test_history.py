@@ -237,6 +237,20 @@ def test_history_rejects_service_options(run) -> None:
     assert "run: history add --url URL" in err
 
 
+def test_show_names_only_folders_with_files(run, tmp_path: Path, kept) -> None:
+    """A lost run has no logs of its tasks; a service has no folder here."""
+    for folder in ("logs", "checkpoints"):
+        (tmp_path / "kept" / folder).mkdir(parents=True)
+    (tmp_path / "kept" / "checkpoints" / "1").touch()
+    for name, folder in (("local", str(tmp_path / "kept")), ("added", "")):
+        kept.save(a_run(id=name, folder=folder))
+
+    local, added = (run("history", "show", name)[1].splitlines()[1] for name in ("local", "added"))
+
+    assert local.endswith(f"; checkpoints: {tmp_path}/kept")
+    assert ";" not in added
+
+
 def test_unknown_run_is_reported_with_newest_runs(run, kept) -> None:
     kept.save(a_run())
 

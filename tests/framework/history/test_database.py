@@ -56,6 +56,9 @@ def test_run_is_found_by_prefix_of_its_id(tmp_path: Path) -> None:
         database.save(a_run(id=name, submitted=T0 + number))
 
     assert ("b-1", "a-2", "b-1") == tuple(database.find(name).id for name in ("last", "a-2", "b"))
+    assert ("a-2", "a-1", "b-1") == tuple(database.find(name).id for name in ("last-1", "last-2", "mnist"))
+    with pytest.raises(JobError, match="last-3: unknown run; the newest runs are b-1, a-2, a-1"):
+        database.find("last-3")
     with pytest.raises(JobError, match="a: ambiguous; it matches a-2, a-1"):
         database.find("a")
     with pytest.raises(JobError, match="c: unknown run; the newest runs are b-1, a-2, a-1"):

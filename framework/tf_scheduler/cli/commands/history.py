@@ -18,7 +18,7 @@ import click
 from dcos_command.client import ServiceOptions
 from dcos_command.main import IntRange
 from dcos_command.output import Table
-from tf_scheduler.cli.common.folders import read_bytes
+from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
@@ -87,7 +87,7 @@ def _since(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.option("--best", is_flag=True, help="Best run first, by --metric or else by the loss.")
 @click.option(
     "--store",
-    type=click.Path(path_type=Path),
+    type=UserPath(),
     envvar="DCOS_TENSORFLOW_HISTORY",
     metavar="DIR",
     help="Also the runs in this folder of a team (history.store).",
@@ -106,7 +106,8 @@ def history(
 ) -> None:
     """List past runs, newest first.
 
-    Lists local runs, runs added with `history add`, and those of --store. RUN is an id, the start of an id, or `last`.
+    Lists local runs, runs added with `history add`, and those of --store. RUN is an id, the start of an id, `last`,
+    `last-1` (the run before the last), or the name of a service (its newest run).
     """
     context.meta[_STORE] = store
     if context.invoked_subcommand != "add" and any((context.obj or {}).get(name) for name in ("name", "url")):
@@ -166,7 +167,7 @@ def _runs_table(runs: Sequence[Run], metric: str) -> Table:
 @history.command()
 @examples("history show last", "history show last --report run.html")
 @click.argument("run")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to FILE.")
+@click.option("--report", "page", type=UserPath(dir_okay=False), help="Write an HTML report to FILE.")
 @json_option
 def show(run: str, page: Path | None, as_json: bool) -> None:
     """Show the result, tasks, environment and options of RUN."""
@@ -182,7 +183,7 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
 @examples("history compare digits-20260101 last", "history compare digits-20260101 last --report both.html")
 @click.argument("old")
 @click.argument("new")
-@click.option("--report", "page", type=click.Path(dir_okay=False, path_type=Path), help="Draw both curves in FILE.")
+@click.option("--report", "page", type=UserPath(dir_okay=False), help="Draw both curves in FILE.")
 @json_option
 def compare(old: str, new: str, page: Path | None, as_json: bool) -> None:
     """Compare two runs: options, environment, results."""
@@ -307,7 +308,9 @@ def _run_lines(run: Run) -> Iterator[str]:
     yield f"{run.id}: {run.service} {run.state}: {run.reason}"
     if run.note:
         yield f"note: {run.note}"
-    yield f"submitted {format_time(run.submitted)}; logs and checkpoints: {run.folder}"
+    kept = [name for name in ("logs", "checkpoints") if run.folder and any(Path(run.folder, name).glob("*"))]
+    place = f"; {' and '.join(kept)}: {run.folder}" if kept else ""
+    yield f"submitted {format_time(run.submitted)}{place}"
     yield from (f"  {name}: {_number_text(value)}" for name, value in run_results(run).items())
     yield "tasks:"
     for launch in run.launches:

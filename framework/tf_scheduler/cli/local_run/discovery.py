@@ -219,7 +219,7 @@ class RunLogs(ServiceClient):
 
     @classmethod
     def of(cls, name: str) -> RunLogs:
-        """Find the run by id, start of an id, or `last`. Raises CommandError."""
+        """Find the run as `history` does. Raises CommandError."""
         from .report import run_database  # most commands need no history
 
         try:
