@@ -331,7 +331,14 @@ def _run(command: Command, program: CliProgram, options: ServiceOptions, params:
             raise
         program.screen().show((json.dumps(ended, indent=2),) if as_json else command.show_ended(ended, params))
         return command.exit_code(ended)
-    return perform(command, service, {**params, "name": options.name}, program.screen(), as_json=as_json)
+    try:
+        return perform(command, service, {**params, "name": options.name}, program.screen(), as_json=as_json)
+    except UnreachableError as error:  # the scheduler of a local run exits with its job
+        if service.run is None:
+            raise
+        result = service.run.result()
+        why = f"has ended: {result['verdict']}: {result['reason']}" if result else "is ending"
+        raise UnreachableError(f"{service.name} {why}; see: {program.name} history show {service.name}") from error
 
 
 def _run_on_all(

@@ -276,6 +276,8 @@ def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
         return "\nThe server seems not to use TLS; try http:// instead of https://"
     if not encrypted and isinstance(error, (http.client.BadStatusLine, ConnectionResetError)):
         return "\nThe server may require TLS; try https:// instead of http://"
+    if isinstance(error, ConnectionRefusedError):
+        return "\nThe service may have ended, or its scheduler is restarting"
     return ""
 
 

@@ -16,7 +16,7 @@ from builders import with_fields
 from dcos_command import service as commands
 from dcos_command.client import ServiceClient
 from dcos_command.errors import UnreachableError
-from dcos_command.main import main
+from dcos_command.main import CliProgram, main, plain_screen, root_group, run_command
 from dcos_command.tasks import page_of
 from dcos_command.transport import ClusterConnection
 from dcos_command.update import _cancel, _show_cancel
@@ -174,6 +174,22 @@ def test_cancel_stops_a_local_run() -> None:
     service = ServiceClient(ClusterConnection("http://x"), "mnist", direct=True, run=ARun())
 
     assert ("mnist: stopped: SIGINT received",) == _show_cancel(_cancel(service, {"timeout": 0}), {})
+
+
+@pytest.mark.parametrize("words", ["plan status", "cluster", "endpoints"])
+def test_run_that_ends_meanwhile_is_reported(words: str, capsys) -> None:
+    """The scheduler exits between the search for the run and the request."""
+    run = ARun()
+    service = ServiceClient(ClusterConnection("http://127.0.0.1:1"), "mnist", direct=True, run=run)
+    program = CliProgram(lambda *_: service, lambda *_: [service], plain_screen, {})
+
+    codes = [run_command(root_group(program), "x", words.split(), program)]
+    run.cancel()
+    codes.append(run_command(root_group(program), "x", words.split(), program))
+
+    advice = "; see: dcos-tensorflow history show mnist"
+    ended = f"mnist has ended: stopped: SIGINT received{advice}"
+    assert ([3, 3], [f"mnist is ending{advice}", ended]) == (codes, capsys.readouterr().err.splitlines())
 
 
 def test_cancel_asks_first(ask, api) -> None:
