@@ -417,6 +417,16 @@ def gpus(facts: Facts) -> Finding:
     return _green(f"{len(found)}: {_names(found)}" if found else "none: local runs only count the GPUs of tasks")
 
 
+def ports(facts: Facts) -> Finding:
+    """`local up` chooses other ports if its default ports are in use."""
+    if isinstance(facts.laptop, Unknown):
+        return _unchecked(facts.laptop)
+    if taken := facts.laptop.taken_ports:
+        remedy = "nothing: `local up` uses other ports; end these programs if you need port 5050"
+        return Finding(Level.YELLOW, f"default ports of `local up` in use: {_names(taken)}", remedy)
+    return _green("no other program uses the default ports of `local up`")
+
+
 #: Packages of Debian with the libraries that the local Mesos needs.
 SYSTEM_PACKAGES = "libsvn1 libapr1 libsasl2-2 libcurl4 libssl3"
 
@@ -461,6 +471,7 @@ CHECKS = (
     Check("leftovers", "launches that may still run", leftovers),
     Check("failing_agents", "agents that drop launches", failing_agents),
     Check("artefacts", "artefacts", artefacts),
+    Check("ports", "ports", ports),
     Check("memory", "memory", memory),
     Check("disk", "disk space", disk),
     Check("python", "Python", python),

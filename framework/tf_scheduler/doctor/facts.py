@@ -126,6 +126,8 @@ class LaptopFacts:
     trainings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     #: Lines of `nvidia-smi -L`, one for each GPU.
     gpus: tuple[str, ...] = ()
+    #: Default ports of `local up` that another program uses, with its name if known.
+    taken_ports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

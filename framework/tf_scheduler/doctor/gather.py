@@ -75,6 +75,8 @@ class Subject:
     local_mesos_problem: str = ""
     #: Versions of TensorFlow and Keras on this machine, see LaptopFacts.
     trainings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    #: See LaptopFacts.
+    taken_ports: tuple[str, ...] = ()
     #: Omit the files of the options, and this machine.
     security_only: bool = False
 
@@ -117,7 +119,8 @@ def _laptop(subject: Subject) -> LaptopFacts:
     if subject.security_only:
         raise FactError("not part of --security")
     options = None if isinstance(subject.options, Unknown) or not subject.is_local else subject.options
-    return gather_laptop(options, subject.folders, subject.local_mesos_problem, subject.trainings)
+    facts = gather_laptop(options, subject.folders, subject.local_mesos_problem, subject.trainings)
+    return replace(facts, taken_ports=subject.taken_ports)
 
 
 def _artefacts(subject: Subject) -> tuple[ArtefactFacts, ...]:

@@ -187,6 +187,17 @@ def test_each_unknown_fact_fails_no_check() -> None:
         assert len(CHECKS) == len(judge(replace(GOOD, **change)))
 
 
+def test_used_default_ports_are_listed() -> None:
+    taken = replace(LAPTOP, taken_ports=("5050 (nginx, process 12)", "31000"))
+
+    (finding,) = [found for check, found in judge(replace(GOOD, laptop=taken)) if check.name == "ports"]
+
+    assert (Level.YELLOW, "default ports of `local up` in use: 5050 (nginx, process 12), 31000") == (
+        finding.level,
+        finding.message,
+    )
+
+
 def test_security_selects_first_six() -> None:
     assert [check.name for check in CHECKS[:6]] == [check.name for check, _ in judge(GOOD, security=True)]
 

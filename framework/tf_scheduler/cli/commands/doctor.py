@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,9 @@ from dcos_command.errors import CommandError, UsageError
 from dcos_command.main import common_options, service_options
 from dcos_command.output import Table, Word
 from mesos_client.masters import ZooKeeperUrl, parse_masters
+from mesos_local.agents import FIRST_PORT
 from mesos_local.host.errors import MesosLocalError
+from mesos_local.host.process import is_free
 from mesos_local.libmesos.download import check_platform, default_cache
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import state_home
@@ -32,6 +34,8 @@ from tf_scheduler.doctor.files import TIMEOUT
 from tf_scheduler.doctor.gather import Document, Subject, attempt, gather
 from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import resolve
+
+from .local import MASTER_PORT
 
 _MEANINGS = {Level.RED: "bad", Level.YELLOW: "wait", Level.GREEN: "good", Level.NOT_CHECKED: "dim"}
 _UNREACHABLE = 3
@@ -96,6 +100,7 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
         folders=(state_home(), default_cache()),
         local_mesos_problem=_local_mesos_problem(),
         trainings={} if security else _trainings(),
+        taken_ports=() if security or _local_master() else tuple(_taken_ports()),
         security_only=security,
     )
     facts = gather(subject)
@@ -159,6 +164,25 @@ def _local_mesos_problem() -> str:
         check_platform()
     except MesosLocalError as error:
         return str(error)
+    return ""
+
+
+def _taken_ports() -> Iterator[str]:
+    """Yield used default ports of `local up`, such as `5050 (nginx, process 12)`."""
+    rows = [line.split() for path in Path("/proc/net").glob("tcp*") for line in path.read_text().splitlines()]
+    inodes = {int(row[1].rpartition(":")[2], 16): row[9] for row in rows if row[3:4] == ["0A"]}  # LISTEN
+    for port in (MASTER_PORT, *range(FIRST_PORT, FIRST_PORT + 300)):
+        if not is_free(port):
+            yield f"{port}{_process_with(f'socket:[{inodes.get(port)}]')}"
+
+
+def _process_with(socket: str) -> str:
+    """Return name and id of the process of a socket; empty if it is another user's."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if str(link.readlink()) == socket:
+                folder = link.parent.parent
+                return f" ({(folder / 'comm').read_text().strip()}, process {folder.name})"
     return ""
 
 
