@@ -153,6 +153,19 @@ def test_failure_is_reported_once(tmp_path: Path, message: str, why: str, stderr
     assert expected == list(summary_lines(report))[: len(expected)]
 
 
+def test_last_lines_have_paths_below_the_sandbox(tmp_path: Path) -> None:
+    """A sandbox has a path of 250 characters."""
+    (tmp_path / "stderr").write_text(f'  File "{tmp_path}/lib/bad.py", line 3\n')
+    seen = replace(SEEN, tasks=(replace(WORKER, message="exit code 1"),))
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
+
+    report = build_report(
+        FollowResult(seen), spec, cluster, RunFolder(tmp_path), 61.0, OutputRedactor(spec, SecretRedactor([]))
+    )
+
+    assert ['  File "lib/bad.py", line 3'] == report["tasks"][0]["last_lines"]
+
+
 def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Peers that restart with a failed task are not counted as failures."""
     monkeypatch.setenv("HOME", str(tmp_path))
