@@ -423,7 +423,7 @@ def _causes() -> str:
         "The job fails if a task has more than `restart.max_failures` "
         "*counted* failures within `restart.window` seconds. With `restart.fail_fast`, which is on by default, the job fails "
         "sooner until a task of the job has reported progress. A program *cannot start* if its command is missing or not "
-        "executable (exit codes 126 and 127), if it refuses its arguments (exit code 2 and `usage:`), if Python cannot open "
+        "executable (exit codes 126 and 127), if its interpreter (option `python`) does not exist, if it refuses its arguments (exit code 2 and `usage:`), if Python cannot open "
         "it, if its last line is a ModuleNotFoundError, ImportError, SyntaxError, IndentationError or NameError, or if it "
         "uses `Model.fit` of Keras 3 with a strategy that Keras 3 does not support. Such a program gets one more launch, on another machine; "
         "if only one machine has offered resources, the job fails immediately. The job also fails if two consecutive "

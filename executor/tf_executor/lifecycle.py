@@ -16,6 +16,7 @@ from typing import Any, Callable, Tuple
 
 from .contract import events
 from .contract.events import LifecycleState, SendReport, Stage, TaskPhase
+from .contract.reports import EndReport
 from .user.fetch import WRONG_DIGEST
 
 # Stages, while no stop is requested.
@@ -76,6 +77,8 @@ def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> 
 
 def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) -> Step:
     """Kill leftovers of earlier stages. A program that did not start has not run."""
+    if event.cannot_start:
+        state = replace(state, ending=EndReport(exit_code=127, error="no interpreter", cannot_start=True))
     state = state.with_failure(event.reason)
     return _sweep(replace(state, stage=None) if _is_program(state) else state, now)
 

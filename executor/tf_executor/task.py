@@ -14,7 +14,7 @@ from typing import Any, Callable, Mapping
 
 from .around import environment as around_environment
 from .around.commands import UserCommands, make_folder
-from .around.environment import DEFAULT_PATH, TMPDIR, TaskPaths, find_interpreter, program_environment
+from .around.environment import DEFAULT_PATH, TMPDIR, InterpreterError, TaskPaths, find_interpreter, program_environment
 from .around.fencing import fence_of
 from .around.gpus import TaskGpus
 from .around.health import HealthChecks, http_problem
@@ -96,6 +96,8 @@ class TaskProcess:
             self._session = pid
             with suppress(OSError):  # without the watchdog
                 self._watch_entry(session_entry(pid))
+        except InterpreterError as error:
+            return events.SpawnFailed(str(error), cannot_start=True)
         except (OSError, ValueError, SpawnError) as error:
             return events.SpawnFailed(f"cannot start the {stage.value}: {error}")
         log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)

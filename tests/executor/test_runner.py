@@ -260,7 +260,6 @@ def test_invalid_payload_fails_task(executor: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "fields", "reason"),
     [
-        ("true", {"python": "/nowhere/python"}, "option python: `/nowhere/python`: not an executable file"),
         ("true\0", {}, "embedded null byte"),
         ("#" * 200_000, {}, "Argument list too long"),
     ],
@@ -270,6 +269,14 @@ def test_spawn_error_fails_task(executor: Any, command: str, fields: dict[str, A
     status = executor.states("TASK_STARTING", "TASK_FAILED")
     assert status["message"].startswith("cannot start the program: ")
     assert reason in status["message"]
+
+
+def test_missing_interpreter_counts_as_missing_command(executor: Any) -> None:
+    """Otherwise the task would be relaunched without limit."""
+    executor.launch("true", python="/nowhere/python")
+    status = executor.states("TASK_STARTING", "TASK_FAILED")
+    assert "option python: `/nowhere/python`: not an executable file on this agent" == status["message"]
+    assert EndReport(127, error="no interpreter", cannot_start=True) == ending(status)
 
 
 def test_program_gets_default_signals(start: Any) -> None:

@@ -63,6 +63,8 @@ class SpawnFailed(Event):
     """The system could not start the stage."""
 
     reason: str
+    #: Whether no launch on this agent could: a shell's exit code 127.
+    cannot_start: bool = False
 
 
 @dataclass(frozen=True)
