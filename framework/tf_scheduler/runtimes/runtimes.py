@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
 
@@ -155,6 +156,24 @@ def _candidates(python: str) -> Iterator[str]:
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     with suppress(PermissionError):  # a folder of another user
         yield from (str(path) for path in sorted(root.glob(f"versions/{python}.*/bin/{program}")))
+
+
+def interpreter_problem(python: str, agent_path: str) -> str:
+    """Return why agents of this machine cannot start an interpreter, or empty."""
+
+    def starts(name: str) -> bool:  # pyenv's may fail
+        command = ["/bin/sh", "-c", '"$0" -c ""', name]
+        done = subprocess.run(command, env={**os.environ, "PATH": agent_path}, capture_output=True, check=False)
+        return not done.returncode
+
+    if starts(python):
+        return ""
+    own, is_path = shutil.which(python), os.sep in python
+    names = {path.name for folder in agent_path.split(":") for path in Path(folder).glob("python3*[0-9]")}
+    near = [own] if own and not is_path and starts(own) else get_close_matches(Path(python).name, sorted(names), n=1)
+    where = "on this machine" if is_path else f"in the agents' PATH ({agent_path})"
+    verb = "exist" if shutil.which(python, path=agent_path) is None else "start"
+    return f"program `{python}` does not {verb} {where}" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
 def _checked_content(existing: Runtime, wanted: RuntimeRequest, version: str) -> Runtime:

@@ -82,6 +82,22 @@ def test_validate_reports_missing_files(run, write) -> None:
     assert run("validate", path) == (0, f"{path} is valid\n", notices)
 
 
+@pytest.mark.parametrize(("name", "verb"), [("python3.99", "exist"), ("HOME/python3.99", "start")])
+def test_validate_names_interpreter_like_missing(run, write, tmp_path: Path, name: str, verb: str) -> None:
+    """Shims of pyenv exist for versions that do not start."""
+    shim = tmp_path / "python3.99"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    (tmp_path / "a.py").touch()
+    python = name.replace("HOME", str(tmp_path))
+    job = {"strategy": "independent", "command": "python a.py", "job_url": "a.py", "python": python}
+
+    code, out, _ = run("validate", write({"service": job, "worker": {"count": 1}, "parameter_server": {"count": 0}}))
+
+    assert (1, f"service.python: program `{python}` does not {verb} ") == (code, out[: out.find(verb) + len(verb) + 1])
+    assert "; did you mean `python3" in out
+
+
 def test_validate_reports_command_of_other_agents(run, write) -> None:
     """As a notice: they may have the command."""
     job = {"strategy": "independent", "command": "pythn a.py", "job_url": "https://files.example.com/a.py"}

@@ -234,9 +234,12 @@ def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bo
 
 def _missing_programs(options: Options) -> Iterator[Problem]:
     for section, values in options.items():
-        python = values.get("python") if isinstance(values, Mapping) else None
-        if python and shutil.which(python) is None:
-            yield Problem(f"{section}.python", f"program `{python}` does not exist on this machine")
+        python = values.get("python") if isinstance(values, Mapping) and section != "scheduler" else None
+        if python and python != sys.executable:
+            from tf_scheduler.runtimes.runtimes import interpreter_problem  # slow import, rarely needed
+
+            if problem := interpreter_problem(python, _SYSTEM_PATH):
+                yield Problem(f"{section}.python", problem)
 
 
 #: A command without shell syntax, which a pre command cannot create.
