@@ -286,7 +286,7 @@ class Recovery:
     start_timeouts: int = 0
     #: Whether the task must move to another agent if possible.
     must_move: bool = False
-    #: Error of the launch, or of the one it restarts with, if the program had not begun; or that Mesos rejected it.
+    #: Error of the launch, or of the one it restarts with; or that Mesos rejected it.
     last_end: str = ""
     #: Addresses at which another process listened; other ports are preferred.
     bad_addresses: tuple[str, ...] = ()

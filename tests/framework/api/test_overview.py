@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from builders import a_spec, with_fields
+from builders import a_running_state, a_spec, with_fields
 from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Activity, AgentRow, from_json, overview, restart_text
@@ -13,6 +13,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
+from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Cause, Progress, Recovery, TaskState, TaskStatus
 
@@ -132,6 +133,29 @@ def test_lost_task_restarts_and_says_which_failure_it_is() -> None:
     assert text == restart_text(shown.restart)
     assert (Activity.RESTARTING.value, f"1 of 3: {text}") == (shown.activity, shown.detail)
     assert Activity.RESTARTING.value == shown.task("worker-1").activity
+
+
+@pytest.mark.parametrize(
+    ("strategy", "others"), [(Strategy.MULTI_WORKER_MIRRORED, ("worker-0",)), (Strategy.INDEPENDENT, ())]
+)
+def test_restart_names_its_cause_first(strategy: Strategy, others: tuple[str, ...]) -> None:
+    """Not a task that restarts with it, although that has failed more often."""
+    state = a_running_state(a_spec(strategy=strategy, chief=0, ps=0))
+    reasons = {"worker-0": "restarts with worker-1", "worker-1": "worker-1: ValueError: bad batch"}
+    for name, why in reasons.items():
+        failures = (1.0, 7.0) if name == "worker-0" else (14.0,)
+        launch = state.stored.tasks[name].id
+        recovery = Recovery(name, launch, Cause.USER_ERROR, why, 14.0, 15.0, 0.0, failures=failures, last_end="alike")
+        state = apply(state, RecoveryDecided(recovery))
+
+    restart = overview(Snapshot(state)).restart
+
+    assert ("worker-1", others, "ValueError: bad batch", 3) == (
+        restart.task,
+        restart.others,
+        restart.why,
+        restart.failures,
+    )
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))

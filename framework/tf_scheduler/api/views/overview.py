@@ -9,7 +9,7 @@ from heapq import nsmallest
 from typing import Any
 
 from tf_scheduler.core.plans import view
-from tf_scheduler.core.recovery.replacement import restart_policy
+from tf_scheduler.core.recovery.replacement import RESTARTS_WITH, failures_alike, restart_policy
 from tf_scheduler.core.scheduler import describe_progress
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.pause import override_of
@@ -17,7 +17,7 @@ from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
 from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus
 
@@ -354,14 +354,16 @@ def _restart(state: SchedulerState) -> Restart | None:
     due = [recovery for recovery in state.stored.recoveries.values() if _is_due(state, recovery)]
     if not due:
         return None
-    first = max(due, key=lambda recovery: len(recovery.failures))
+    causes = [recovery for recovery in due if not recovery.why.startswith(RESTARTS_WITH)]
+    first = max(causes or due, key=lambda recovery: len(recovery.failures))
     record = state.stored.tasks[first.task]
+    others = () if state.spec.strategy is Strategy.INDEPENDENT else due
     progress = state.process.progress.get(record.id)
     return Restart(
         task=first.task,
-        others=tuple(recovery.task for recovery in due if recovery is not first),
+        others=tuple(recovery.task for recovery in others if recovery is not first),
         why=first.why.removeprefix(f"{first.task}: "),
-        failures=len(first.failures),
+        failures=len(failures_alike(state, first)),
         max_failures=restart_policy(state.spec, record).max_failures,
         step=progress.step if progress else None,
         total=progress.total if progress else None,

@@ -23,6 +23,7 @@ from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, history_file, short_path
 from tf_scheduler.cli.common.output import OutputRedactor
+from tf_scheduler.core.recovery.replacement import RESTARTS_WITH
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment, run_results
 from tf_scheduler.history.database import RunDatabase, SharedRuns
@@ -55,8 +56,6 @@ _TRACEBACK_LINES = 1000
 _HINT, _PLACE = "; hint: ", re.compile(r"\((\S+):(\d+)\)")
 #: Names in one line of the summary.
 _MAX_LISTED = 5
-#: Begin of the reasons of launches that were replaced because of another task.
-_RESTARTS_WITH = "restarts with "
 #: States of launches that count as failures.
 _FAILED_STATES = (TaskState.FAILED.label, TaskState.ERROR.label, TaskState.LOST.label)
 #: States that need no explanation.
@@ -245,7 +244,7 @@ def _numbers(folder: RunFolder, service: str) -> Report:
     except JobError:  # nothing was launched
         return {"results": {}, "restarts": []}
     recorded = Recording(run.launches, run.curves)
-    causes = [each for each in run.launches if each.replaced and not each.replaced.startswith(_RESTARTS_WITH)]
+    causes = [each for each in run.launches if each.replaced and not each.replaced.startswith(RESTARTS_WITH)]
     own = ("state", "seconds")
     return {
         "results": {name: value for name, value in run_results(run).items() if name not in own},

@@ -28,7 +28,7 @@ from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, PodVerb, Recovery, TaskRecord, TaskState
 
-from .replacement import replace_launch, restart_group
+from .replacement import RESTARTS_WITH, replace_launch, restart_group
 
 
 def handle(state: SchedulerState, command: PodCommand | ExecRequested, now: float) -> Decision:
@@ -156,7 +156,7 @@ def _switched(
         if name == record.name or other.is_placeholder is (name in sleepers):
             continue
         if not state.is_finished(other) and not state.is_replaced(other):
-            yield RecoveryDecided(replace_launch(state, other, f"restarts with {record.name}", now, Cause.ORDERED))
+            yield RecoveryDecided(replace_launch(state, other, f"{RESTARTS_WITH}{record.name}", now, Cause.ORDERED))
 
 
 _VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Change]]] = {

@@ -69,7 +69,7 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
     bad = before.bad_addresses if before else ()
     served = change.before is not None and change.before.healthy is True
     began = record.id in state.process.progress or change.seconds_run >= EARLY_SECONDS
-    is_own = not began and recovery.cause in (Cause.USER_ERROR, Cause.COLLATERAL)
+    is_own = recovery.cause is Cause.USER_ERROR or (recovery.cause is Cause.COLLATERAL and not began)
     recovery = replace(
         recovery,
         bad_addresses=bad,
@@ -176,9 +176,10 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         if _is_broken(state, change, recovery):
             # The earlier launch may be that of a peer, with which the task restarted.
             return f"{failed}; the same error twice before the first step (restart.fail_fast)"
-    if counts and exhausted(policy, recovery.failures, change.now):
+    failures = recent_failures(replacement.failures_alike(state, recovery), policy.window, change.now)
+    if counts and exhausted(policy, failures, change.now):
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
-        return f"{failed}; failure {len(recovery.failures)}, {limit}"
+        return f"{failed}; failure {len(failures)}, {limit}"
     if (
         policy.max_uncounted
         and len(recovery.uncounted) > policy.max_uncounted

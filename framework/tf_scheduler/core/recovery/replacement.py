@@ -22,7 +22,7 @@ from tf_scheduler.model.spec import RestartPolicy, RestartWhen, ServiceSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
-from .failure_causes import DRAIN_REASONS, failure_message, outdated_agents
+from .failure_causes import DRAIN_REASONS, SAME_INCIDENT_SECONDS, failure_message, outdated_agents
 
 #: Seconds that a task waits for its previous address, after its back-off.
 PREVIOUS_ADDRESS_WAIT = 5.0
@@ -30,6 +30,8 @@ PREVIOUS_ADDRESS_WAIT = 5.0
 EARLY_SECONDS = 3600.0
 #: `Recovery.last_end` of a launch that Mesos has rejected (TASK_ERROR).
 REJECTED = "TASK_ERROR"
+#: Begin of the reasons of launches that are replaced because of another task.
+RESTARTS_WITH = "restarts with "
 
 
 _AGENT_GONE = frozenset(
@@ -78,7 +80,19 @@ def restart_group(
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
-            yield replace_launch(state, record, f"restarts with {names[0]}", now, cause)
+            yield replace_launch(state, record, f"{RESTARTS_WITH}{names[0]}", now, cause)
+
+
+def failures_alike(state: SchedulerState, recovery: Recovery) -> list[float]:
+    """Return the task's failures, and those of its job that ended alike.
+
+    Tasks that fail together, for example because a disk is full, have failed once.
+    """
+    job, times, tasks = state.stored.tasks[recovery.task].job, [*recovery.failures], state.stored.tasks
+    for item in state.stored.recoveries.values() if recovery.last_end else ():
+        if item.last_end == recovery.last_end and item.task in tasks and tasks[item.task].job is job:
+            times += [at for at in item.failures if all(abs(at - one) >= SAME_INCIDENT_SECONDS for one in times)]
+    return times
 
 
 def relaunch(

@@ -96,6 +96,23 @@ def test_job_fails_after_too_many_failures(failures, expected) -> None:
     assert expected is verdict(end(state))
 
 
+@pytest.mark.parametrize(
+    ("peer", "failures", "last_end", "expected"),
+    [
+        ("worker-1", (5.0, 12.0), "1: bug at step #", Verdict.FAILED),
+        ("worker-1", (5.0, 12.0), "1: another bug", None),
+        ("worker-1", (5.0, NOW - 4.0), "1: bug at step #", None),
+        ("chief-0", (5.0, 12.0), "1: bug at step #", None),
+    ],
+)
+def test_like_failures_of_job_count_together(peer: str, failures, last_end: str, expected) -> None:
+    """Two within five seconds once: a full disk stops all workers."""
+    state = a_running_state(replace(SPEC, restart=RestartPolicy(max_failures=2)))
+    state = with_history(state, peer, since=-1.0, failures=failures, last_end=last_end)
+
+    assert expected is verdict(end(state, error="bug at step 51"))
+
+
 def test_job_fails_if_relaunch_is_not_allowed() -> None:
     never = a_running_state(replace(SPEC, restart=RestartPolicy(when=RestartWhen.NEVER)))
 
@@ -174,7 +191,8 @@ def test_error_of_early_end_is_remembered(options, expected) -> None:
     assert expected == recoveries(end(STATE, **options))["worker-0"].last_end
 
 
-def test_error_of_program_that_had_begun_is_not_remembered() -> None:
+def test_error_of_program_that_had_begun_is_remembered() -> None:
+    """To count the failures of the job that are alike."""
     trained = with_fields(STATE, progress={"worker-0__1": None})
     items = [
         recoveries(end(trained, **ERROR)),
@@ -182,7 +200,10 @@ def test_error_of_program_that_had_begun_is_not_remembered() -> None:
         recoveries(end(with_history(has_begun=True), exit_code=None, **ERROR)),
     ]
 
-    assert [("", True)] * 3 == [(item["worker-0"].last_end, item["worker-0"].has_begun) for item in items]
+    ends = [LIKE_ERROR, LIKE_ERROR, ""]
+    assert [(like, True) for like in ends] == [
+        (item["worker-0"].last_end, item["worker-0"].has_begun) for item in items
+    ]
 
 
 @pytest.mark.parametrize(
