@@ -42,6 +42,16 @@ def test_non_finite_loss_is_sent_as_text() -> None:
     assert math.isnan(decoded.loss)
 
 
+@pytest.mark.parametrize(("step", "total"), [(50, 50), (200, None)])
+def test_step_never_exceeds_total(step: int, total: int | None) -> None:
+    """A total of another count would show 400 %."""
+    tracker = Tracker("t")
+    tracker.note({"step": 1, "total": 50, "source": OUTPUT}, 1.0)
+    tracker.note({"step": step, "source": OUTPUT}, 2.0)
+    message = tracker.message(3.0)
+    assert (step, total) == (message.step, message.total)
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -35,8 +35,12 @@ _COUNT = r"(?![A-Za-z-])[ \t]{0,2}[:=#]?[ \t]{0,2}\[?(\d{1,18})(?![\w%]|\.\d)"
 _TOTAL = r"[ \t]{0,2}(?:/|of)[ \t]{0,2}(\d{1,18})"
 _END = re.compile(rb"([\r\n\x08]+)")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
-#: Lines about other data than the training's.
-_OTHER_DATA = re.compile(r"saving dict|\beval|\bvalidation|\btest|loss for final step", re.IGNORECASE)
+#: Lines about other data than the training's, or about an earlier run.
+_OTHER_DATA = re.compile(
+    r"saving dict|\beval|\bvalidation|\btest|loss for final step|\brestor(?:ed|ing)|\bresum(?:ed|ing)"
+    r"|\bcontinu(?:ed|ing) (?:from|at)|\bload(?:ed|ing) .{0,20}checkpoint",
+    re.IGNORECASE,
+)
 _BAR = re.compile(r" {0,9}(\d{1,18})/(?:(\d{1,18}) (?:\[|━|- \d)|Unknown[ -])")
 _PAIR = re.compile(rf"(?<![\w./-])([A-Za-z_][\w./-]{{0,63}})[ \t]{{0,2}}[:=][ \t]{{0,2}}{_NUMBER}")
 _BARE_PAIR = re.compile(rf"(?<![\w./-])([A-Za-z_-]{{0,30}}(?:loss|acc|accuracy))[ \t]{{1,2}}{_NUMBER}", re.IGNORECASE)
@@ -44,6 +48,8 @@ _SPEED = re.compile(rf"\bglobal_step/sec: {{0,2}}{_NUMBER}")
 _GLOBAL_STEP = re.compile(rf"\bglobal[_ ]step{_COUNT}", re.IGNORECASE)
 _STEP = re.compile(rf"(?<![\w/-])(?:step|iter|iteration)s?{_COUNT}(?:{_TOTAL})?", re.IGNORECASE)
 _EPOCH = re.compile(rf"\bepoch{_COUNT}(?:{_TOTAL})?", re.IGNORECASE)
+#: `[100/500]` or `[Batch 100/500]` after an epoch.
+_IN_EPOCH = re.compile(r"\[(?:[A-Za-z]{1,9}[ :]{1,2})?(\d{1,18})/(\d{1,18})\]")
 
 _TQDM = re.compile(r"\d{1,3}%\|[^|]{0,200}\| (\d{1,18})/(\d{1,18}) \[")
 _TRAINER = re.compile(r" {0,9}\{'loss': .{0,2000}'epoch': '?(\d{1,9}(?:\.\d{0,20})?)'?\}")
@@ -127,9 +133,11 @@ class _KnownLines:
         self._steps, self._step = 0, 0
         #: Whether a bar belongs to the training, rather than to an evaluation after it.
         self._is_open = True
-        #: Last epoch and step of a line; whether the program counts steps across epochs.
+        #: Last epoch and step of a line; whether the program counts steps across epochs; None: certainly not.
         self._last = (1, 1 << 62)
-        self._is_global = False
+        self._is_global: bool | None = False
+        #: Whether lines have a total; steps of lines without one are then another count.
+        self._has_total = False
 
     def parse(self, line: str, is_ended: bool) -> Values:
         """Return the values of a line, none if it is not about the training."""
@@ -152,10 +160,11 @@ class _KnownLines:
         epoch, step = _EPOCH.search(line), _GLOBAL_STEP.search(line) or _STEP.search(line)
         if epoch is not None and (epoch[2] or metrics):
             values.update(self._begin_epoch(int(epoch[1]), int(epoch[2] or 0)))
-        if step is not None:
-            total = int(step[2]) if step.re is _STEP and step[2] else 0
-            if total or metrics or step.re is _GLOBAL_STEP:
-                values.update(self._count(int(step[1]), total))
+        if step is None and epoch is not None and epoch[2]:
+            step = _IN_EPOCH.search(line, epoch.end())
+        total = int(step[2]) if step is not None and step.re is not _GLOBAL_STEP and step[2] else 0
+        if step is not None and (total or metrics or step.re is _GLOBAL_STEP):
+            return {**metrics, **values, **self._count(int(step[1]), total)}
         return {**metrics, **values} if values else {}
 
     def _tqdm(self, line: str, bar: re.Match[str]) -> Values:
@@ -179,10 +188,16 @@ class _KnownLines:
 
     def _count(self, step: int, total: int) -> Values:
         """Count steps of earlier epochs, unless the steps do not start again."""
+        if not total or step > total:
+            return {} if self._has_total else {"step": step}
+        self._has_total = True
         (epoch, before), self._last = self._last, (self._epoch, step)
-        self._is_global = self._is_global or (self._epoch > epoch and step > before)
-        if not total or self._epochs <= 1 or self._is_global:
-            return {"step": step, **({"total": total} if total else {})}
+        if not (self._epoch - 1) * total <= step * self._epochs <= (self._epoch + 1) * total:
+            self._is_global = None  # not a step of this epoch, which counts from 0 or 1
+        elif self._is_global is False:
+            self._is_global = self._epoch > epoch and step > before
+        if self._epochs <= 1 or self._is_global:
+            return {"step": step, "total": total}
         return {"step": (max(1, self._epoch) - 1) * total + step, "total": self._epochs * total}
 
     def _bar(self, line: str, bar: re.Match[str], is_ended: bool) -> Values:
@@ -194,7 +209,7 @@ class _KnownLines:
         self._is_open, self._steps = not is_last, steps or self._steps
         values: Values = {"step": (self._epoch - 1) * self._steps + step}
         if self._steps:
-            values["total"] = self._epochs * self._steps
+            self._has_total, values["total"] = True, self._epochs * self._steps
         return {**values, **metrics} if is_last or not self._is_mirrored else values
 
 

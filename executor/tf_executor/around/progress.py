@@ -126,7 +126,8 @@ class Tracker:
         values = self._values
         if "step" not in values and (self._metrics or "loss" in values):
             return values.get("epoch"), values.get("epochs")
-        return values.get("step"), values.get("total", self._estimated_total)
+        step, total = values.get("step"), values.get("total", self._estimated_total)
+        return step, None if step is not None and total is not None and step > total else total
 
     def message(self, now: float) -> ProgressReport:
         """Return the next message; `now` is Unix time."""
