@@ -35,9 +35,12 @@ from tf_executor.reporting import report
 gate, name = Path(GATE), os.environ["TASK_NAME"]
 
 def wait(word, **values):
-    while not (gate / word).exists():
-        if values:
+    while True:
+        is_open = (gate / word).exists()
+        if values:  # also if the other worker has opened the gate before this one starts
             report(total=70, accuracy=0.9967, examples=64, of="job", epoch=6, epochs=10, **values)
+        if is_open:
+            return
         time.sleep(0.02)
 
 def serve():
