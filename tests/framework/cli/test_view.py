@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ from rich.console import Console
 from builders import a_spec, with_fields
 from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.api.views.overview import Activity, Overview, overview
+from tf_scheduler.api.views.overview import Activity, Overview, Restart, overview
 from tf_scheduler.cli.local_run.follow import StopMonitor
 from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, clock, run_view
 from tf_scheduler.core.state.reducer import apply
@@ -130,9 +132,9 @@ def test_duration_has_hours_only_if_needed() -> None:
     assert [clock(0), clock(51.9), clock(60), clock(3723)] == ["0:00", "0:51", "1:00", "1:02:03"]
 
 
-def test_pipe_gets_a_line_per_change_and_every_ten_seconds() -> None:
+def test_pipe_gets_a_line_per_change_and_every_ten_seconds(tmp_path: Path) -> None:
     printed: list[str] = []
-    view = LineView(printed.append)
+    view = LineView(printed.append, tmp_path / "recording.jsonl")
     for seconds in (0.0, 1.0, 2.0):
         view.draw(training(), seconds)
     for seconds in (3.0, 4.0, 3.0 + EVERY):
@@ -148,6 +150,29 @@ def test_pipe_gets_a_line_per_change_and_every_ten_seconds() -> None:
         f"training: {text}",
         "a secret",
         "stopped: Ctrl-C",
+    ]
+
+
+def test_pipe_has_each_restart_once(tmp_path: Path) -> None:
+    """Two launches may fail between two overviews, which show the last one only."""
+    printed: list[str] = []
+    recording, shown = tmp_path / "recording.jsonl", training(**STEPS)
+    view = LineView(printed.append, recording)
+    view.draw(shown, 0.0)
+    task = next(task for task in shown.tasks if task.name == "worker-1")
+    causes = {"worker-1__a": "worker-1 has failed", task.id: "exit code 1", "worker-0__b": "restarts with worker-1"}
+    recording.write_text("".join(json.dumps({"replaced": id_, "why": why}) + "\n" for id_, why in causes.items()))
+    view.draw(shown, 1.0)
+    restart = Restart("worker-1", ("worker-0",), "exit code 1", 2, 3, 406, None, NOW)
+    view.draw(replace(shown, activity=Activity.RESTARTING.value, restart=restart), 2.0)
+    view.draw(shown, 3.0)
+    view.draw(shown, 4.0)
+
+    assert printed == [
+        "training: first step after 0 s",
+        "restarting: worker-1 has failed",
+        "restarting: worker-1: exit code 1, at step 406; restarts 2 of 3: worker-1, and worker-0 with it",
+        "training again: step 406",
     ]
 
 

@@ -26,6 +26,9 @@ from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, output_redactor, say
 from tf_scheduler.cli.local_run.follow import (
+    ALL,
+    LEADER,
+    OutputFollower,
     StopMonitor,
     announce_run,
     collect_signals,
@@ -37,7 +40,7 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.cli.local_run.view import ALL, EVERY, LEADER, OutputFollower
+from tf_scheduler.cli.local_run.view import EVERY
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
@@ -398,7 +401,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
             follower = OutputFollower(job.followed, cluster, redactor)
             is_live = draws and not job.quiet
             live = live_view(cluster, redactor, scheduler, follower)
-            with live if is_live else line_view(follower, job.every, quiet=job.quiet) as draw:
+            with live if is_live else line_view(follower, folder.recording, job.every, quiet=job.quiet) as draw:
                 result = follow(scheduler, watch, cluster, own=own, draw=draw)
             scheduler.stop()
             report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)

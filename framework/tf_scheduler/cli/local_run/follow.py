@@ -9,9 +9,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from secrets import token_urlsafe as new_secret
 from typing import Any
 from urllib.parse import quote
@@ -21,13 +22,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from dcos_command.logs import prefixed
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
-from tf_scheduler.api.views.overview import Overview, from_json
+from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
 from tf_scheduler.cli.common.folders import RunFolder, short_path, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
-from tf_scheduler.cli.common.output import OutputRedactor, notable_lines, say
+from tf_scheduler.cli.common.output import OutputRedactor, OutputTail, notable_lines, say
 from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
@@ -45,7 +47,7 @@ from .process import (
     secret_variables,
     with_values,
 )
-from .view import EVERY, LineView, OutputFollower, RunHistory, counted, names_of, run_view, sandbox_of
+from .view import EVERY, LineView, RunHistory, counted, names_of, run_view
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 #: Lines of the leader's output in the drawing, and lines in which they are searched.
@@ -384,6 +386,60 @@ def _down(cluster: LocalCluster) -> str:
         return ""
 
 
+def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path | None:
+    """Return the sandbox of a task; None if the agent has not created it."""
+    try:
+        return cluster.sandbox(task.agent_id, overview.framework_id or "", task.executor_id)
+    except MesosLocalError:
+        return None
+
+
+#: Prints a line of a task's output.
+Echo = Callable[[str], None]
+#: Values of `--follow` besides a task, and output files that it reads.
+LEADER, ALL = "leader", "all"
+_OUTPUTS = ("stdout", "stderr")
+
+
+class OutputFollower:
+    """Prints new output of `selected`: a task, LEADER, ALL, or empty for none."""
+
+    def __init__(self, selected: str, cluster: LocalCluster, redactor: OutputRedactor) -> None:
+        self._selected, self._cluster, self._redactor = selected, cluster, redactor
+        #: Id of a launch -> task and its files.
+        self._launches: dict[str, tuple[str, list[OutputTail]]] = {}
+
+    def read(self, overview: Overview, echo: Echo) -> None:
+        """Print the new output; of launches that were replaced the rest."""
+        selected = overview.leader if self._selected == LEADER else self._selected
+        current = {task.id: task for task in overview.tasks if task.id and selected in (task.name, ALL)}
+        self._print([id_ for id_ in self._launches if id_ not in current], echo)
+        for id_, task in current.items():
+            sandbox = None if id_ in self._launches else sandbox_of(self._cluster, overview, task)
+            if sandbox is not None:
+                self._launches[id_] = task.name, [OutputTail(sandbox / name) for name in _OUTPUTS]
+        for task_name, tails in self._launches.values():
+            for line in (line for tail in tails for line in tail.lines()):
+                self._echo(task_name, line, echo)
+
+    def finish(self, echo: Echo) -> None:
+        """Print the rest of all output."""
+        self._print(list(self._launches), echo)
+
+    def _print(self, launches: Iterable[str], echo: Echo) -> None:
+        for id_ in launches:
+            task_name, tails = self._launches.pop(id_)
+            for line in (line for tail in tails for line in tail.lines(last=True)):
+                self._echo(task_name, line, echo)
+
+    def _echo(self, task_name: str, line: str, echo: Echo) -> None:
+        if (quoted := self._redactor.quote(task_name, line)) is not None:
+            echo(prefixed(task_name, quoted))
+
+
+# --- views
+
+
 @contextmanager
 def live_view(
     cluster: LocalCluster, redactor: OutputRedactor, scheduler: RunScheduler, follower: OutputFollower
@@ -408,12 +464,14 @@ def live_view(
 
 
 @contextmanager
-def line_view(follower: OutputFollower, every: float = EVERY, *, quiet: bool = False) -> Iterator[Draw]:
+def line_view(
+    follower: OutputFollower, recording: Path, every: float = EVERY, *, quiet: bool = False
+) -> Iterator[Draw]:
     """Print a line at each change, for a pipe; with `quiet` only followed output.
 
     `every`: maximum seconds between two lines.
     """
-    lines = LineView(say, every)
+    lines = LineView(say, recording, every)
 
     def draw(overview: Overview, seconds: float) -> None:
         follower.read(overview, _echo)

@@ -17,12 +17,11 @@ from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from dcos_command.logs import prefixed
 from dcos_command.service import training_text
-from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
 from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow, restart_text
-from tf_scheduler.cli.common.output import OutputRedactor, OutputTail
+from tf_scheduler.cli.common.output import OutputTail
+from tf_scheduler.history.model import decode_line
+from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import OUTPUT
 
@@ -51,6 +50,8 @@ _COLOURS = {
     Activity.FAILED: "red",
     Activity.UNREACHABLE: "red",
 }
+#: Begin of the reasons of launches that were replaced because of another task.
+RESTARTS_WITH = "restarts with "
 #: Activities that need no attention.
 _CALM = (Activity.TRAINING, Activity.RUNNING, Activity.SUCCEEDED)
 #: Activities between a launch and the first step, in which the reason of a restart stays on the screen.
@@ -395,10 +396,16 @@ def activity_of(overview: Overview) -> str:
 
 
 class LineView:
-    """Prints a line with the time at each change, and at least every `every` seconds."""
+    """Prints a line with the time at each change, and at least every `every` seconds.
 
-    def __init__(self, echo: Callable[[str], None], every: float = EVERY) -> None:
-        self._echo, self._every = echo, every
+    `recording`: file that also has the restarts between two overviews.
+    """
+
+    def __init__(self, echo: Callable[[str], None], recording: Path, every: float = EVERY) -> None:
+        self._echo, self._every, self._recording = echo, every, OutputTail(recording)
+        #: Launch -> reason of its replacement, and launches whose restart is printed.
+        self._replaced: dict[str, str] = {}
+        self._restarted: set[str] = set()
         self._before: tuple[object, ...] = ()
         self._notices: tuple[str, ...] = ()
         self._due = 0.0
@@ -411,11 +418,24 @@ class LineView:
             self._notices = overview.notices
             for notice in new:
                 self._echo(notice)
+        if restart is not None:
+            self._restarted |= {task.id for task in overview.tasks if task.name in (restart.task, *restart.others)}
+        self._print_missed(overview)
         key = (activity, restart and (restart.task, restart.why, restart.failures), overview.reason)
         if key != self._before or seconds >= self._due:
             text = self._changed(overview, seconds) if key != self._before else ""
             self._before, self._due = key, seconds + self._every
             self._echo(f"{activity}{text or _state_text(overview)}")
+
+    def _print_missed(self, overview: Overview) -> None:
+        """Print the restarts that no overview has shown."""
+        for line in filter(None, map(decode_line, self._recording.lines())):
+            if not str(line.get("why", RESTARTS_WITH)).startswith(RESTARTS_WITH):
+                self._replaced[line["replaced"]] = line["why"]
+        for launch in self._replaced.keys() - {task.id for task in overview.tasks} - self._restarted:
+            self._restarted.add(launch)
+            task, why = name_of(TaskId(launch)), self._replaced[launch]
+            self._echo(f"restarting: {'' if why.startswith(task) else f'{task}: '}{why}")
 
     def _changed(self, overview: Overview, seconds: float) -> str:
         """Return what a line about a change says that others do not."""
@@ -425,7 +445,7 @@ class LineView:
             return f": {names_of(places)}" if places else ""
         if overview.activity == Activity.TRAINING and trainer is not None and trainer.step is not None:
             again, self._has_trained = self._has_trained, True
-            return f" again from step {trainer.step:,}" if again else f": first step after {seconds:.0f} s"
+            return f" again: step {trainer.step:,}" if again else f": first step after {seconds:.0f} s"
         return ""
 
 
@@ -437,57 +457,3 @@ def _state_text(overview: Overview) -> str:
     progress = training_text(asdict(trainer), overview.examples_per_second) if trainer is not None else ""
     text = overview.reason or progress or overview.detail
     return f": {text}" if text else ""
-
-
-# --- output of tasks
-
-
-def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path | None:
-    """Return the sandbox of a task; None if the agent has not created it."""
-    try:
-        return cluster.sandbox(task.agent_id, overview.framework_id or "", task.executor_id)
-    except MesosLocalError:
-        return None
-
-
-#: Prints a line of a task's output.
-Echo = Callable[[str], None]
-#: Values of `--follow` besides a task, and output files that it reads.
-LEADER, ALL = "leader", "all"
-_OUTPUTS = ("stdout", "stderr")
-
-
-class OutputFollower:
-    """Prints new output of `selected`: a task, LEADER, ALL, or empty for none."""
-
-    def __init__(self, selected: str, cluster: LocalCluster, redactor: OutputRedactor) -> None:
-        self._selected, self._cluster, self._redactor = selected, cluster, redactor
-        #: Id of a launch -> task and its files.
-        self._launches: dict[str, tuple[str, list[OutputTail]]] = {}
-
-    def read(self, overview: Overview, echo: Echo) -> None:
-        """Print the new output; of launches that were replaced the rest."""
-        selected = overview.leader if self._selected == LEADER else self._selected
-        current = {task.id: task for task in overview.tasks if task.id and selected in (task.name, ALL)}
-        self._print([id_ for id_ in self._launches if id_ not in current], echo)
-        for id_, task in current.items():
-            sandbox = None if id_ in self._launches else sandbox_of(self._cluster, overview, task)
-            if sandbox is not None:
-                self._launches[id_] = task.name, [OutputTail(sandbox / name) for name in _OUTPUTS]
-        for task_name, tails in self._launches.values():
-            for line in (line for tail in tails for line in tail.lines()):
-                self._echo(task_name, line, echo)
-
-    def finish(self, echo: Echo) -> None:
-        """Print the rest of all output."""
-        self._print(list(self._launches), echo)
-
-    def _print(self, launches: Iterable[str], echo: Echo) -> None:
-        for id_ in launches:
-            task_name, tails = self._launches.pop(id_)
-            for line in (line for tail in tails for line in tail.lines(last=True)):
-                self._echo(task_name, line, echo)
-
-    def _echo(self, task_name: str, line: str, echo: Echo) -> None:
-        if (quoted := self._redactor.quote(task_name, line)) is not None:
-            echo(prefixed(task_name, quoted))

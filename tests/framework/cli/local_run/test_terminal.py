@@ -223,7 +223,7 @@ def test_pipe_has_a_time_on_each_line(start, gate: Path, options_file: Path) -> 
         .endswith("at step 30 of 70; restarts 1 of 3: worker-1, and worker-0 with it")
     )
     go(gate, "stop")
-    until("training again from step ")
+    until("training again: step ")
     go(gate, "end")
     until("succeeded: ")
     out, err = process.communicate(timeout=PATIENCE)
