@@ -186,9 +186,13 @@ def test_pipe_has_each_restart_once(tmp_path: Path) -> None:
         ([], 4, "stopping: the run took longer than 5 s; worker-0, worker-1 and 2 others have 10 s to save"),
     ],
 )
-def test_stop_says_who_may_save_for_how_long(signals, live: int, expected: str, capsys) -> None:
+def test_stop_says_who_may_save_for_how_long(signals, live: int, expected: str) -> None:
+    """Immediately, although its scheduler restarts first."""
     scheduler = SimpleNamespace(uninstall=lambda: None, trouble="")
-    shown = training()
+    shown = training(**STEPS)
     rows = [replace(shown.tasks[0], name=f"worker-{number}", live=number < live) for number in range(5)]
-    StopMonitor(scheduler, 10.0, 5.0, signals).check(replace(shown, tasks=tuple(rows)), 6.0 if not signals else 1.0)
-    assert expected == capsys.readouterr().err.rstrip("\n").partition(" ")[2]
+    monitor, shown = StopMonitor(scheduler, 10.0, 5.0, signals), replace(shown, tasks=tuple(rows))
+    monitor.check(shown, 6.0 if not signals else 1.0)
+    lines = drawn(monitor.shown(shown), 120)
+    assert ["STOPPING", expected] == [lines[0].split()[1], f"stopping: {lines[1].strip()}"]
+    assert not any("left" in line for line in lines)

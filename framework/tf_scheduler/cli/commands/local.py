@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -45,16 +46,16 @@ _TAIL_LINES = 50
 _POLL_INTERVAL = 0.2  # seconds, of `logs --follow`
 
 
-def clean_up_on_signals() -> AbstractContextManager[None]:
-    """Unwind the stack on SIGTERM as on Ctrl-C; exit with 143 or 130."""
-    return handle_signals(_leave, signal.SIGTERM, signal.SIGINT)
+def clean_up_on_signals(code: int | None = None) -> AbstractContextManager[None]:
+    """Unwind the stack on SIGTERM as on Ctrl-C; exit with `code`, or with 143 or 130."""
+    return handle_signals(partial(_leave, code), signal.SIGTERM, signal.SIGINT)
 
 
-def _leave(number: signal.Signals) -> None:
+def _leave(code: int | None, number: signal.Signals) -> None:
     # Not click.echo: the signal may have interrupted a write to the same buffer, which raises RuntimeError.
     with suppress(OSError):
         os.write(2, f"{number.name} received: cleaning up and leaving\n".encode())
-    raise SystemExit(128 + number)
+    raise SystemExit(128 + number if code is None else code)
 
 
 directory_option = click.option(

@@ -451,8 +451,10 @@ def try_(
     Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
     """
     from .convert import check_program, syntax_problems
-    from .run import check_feasible, own_agents, print_errors, run  # slow import
+    from .local import clean_up_on_signals  # slow imports
+    from .run import check_feasible, own_agents, print_errors, run
 
+    context.with_resource(clean_up_on_signals(4))
     check_program(program)
     prepare(context)
     chosen = strategy_named(strategy) if strategy else None

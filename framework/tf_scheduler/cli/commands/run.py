@@ -21,7 +21,7 @@ from dcos_command.service import EXIT_CODES
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
-from tf_scheduler.cli.common.folders import RunFolder, UserPath, state_home
+from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path, state_home
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, output_redactor, say
@@ -30,7 +30,6 @@ from tf_scheduler.cli.local_run.follow import (
     LEADER,
     OutputFollower,
     StopMonitor,
-    announce_run,
     collect_signals,
     follow,
     line_view,
@@ -40,13 +39,14 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.cli.local_run.view import EVERY
+from tf_scheduler.cli.local_run.view import EVERY, counted, names_of
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.reasons import AgentRejected, TooSmall
 from tf_scheduler.model.resources import UNIT, Needs, format_thousandths
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
+from tf_scheduler.model.state import Verdict
 
 from .local import clean_up_on_signals, directory_option, fit_option, full_offer, gangs, settings_option
 
@@ -312,11 +312,11 @@ def run(
     """
     settings += ("executor.enforce_memory=true",) if enforce_memory else ()
     with ExitStack() as stack:
+        stack.enter_context(clean_up_on_signals(EXIT_CODES[Verdict.STOPPED.value]))
         stack.enter_context(print_errors(as_json))
         check_page(page)
         running = LocalCluster.running(directory)
         first_port = 0 if running else stack.enter_context(port_block())
-        stack.enter_context(clean_up_on_signals())
         problems: list[str] = []
         with _collect(problems):
             spec = load_options(options, settings)
@@ -392,7 +392,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
     # From here on a signal asks for the end: the result is always reported, and all processes are stopped.
     with collect_signals() as signals:
         submitted, began, master = time.time(), time.monotonic(), cluster.master.address
-        announce = partial(announce_run, job.spec, folder) if not job.quiet else lambda _page: None
+        announce = partial(_announce, job.spec, folder) if not job.quiet else lambda _page: None
         with run_scheduler(launch, job.spec.name, master, console=job.verbose, announce=announce) as scheduler:
             run = start_run(job.document, folder, cluster.specs, submitted, job.note)
             grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
@@ -413,6 +413,13 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
             folder.forget_scheduler()
         _print_result(report, job.quiet)
         return report
+
+
+def _announce(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
+    """Print what runs, and where it can be seen."""
+    tasks = names_of([counted(job.count, job.kind.value) for job in spec.jobs if job.count])
+    say(f"{spec.name}: {tasks}, {spec.strategy.value}; logs: {short_path(str(folder.logs))}")
+    say(f"page: {page}")
 
 
 @contextmanager

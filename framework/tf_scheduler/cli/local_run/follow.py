@@ -26,14 +26,15 @@ from dcos_command.logs import prefixed
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
-from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
-from tf_scheduler.cli.common.folders import RunFolder, short_path, write_private
+from tf_scheduler.api.views.overview import Activity, Overview, TaskRow, from_json
+from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
 from tf_scheduler.cli.common.output import OutputRedactor, OutputTail, notable_lines, say
 from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.state import Verdict
+from tf_scheduler.model.task import TaskState
 from tf_scheduler.options.load import resolve
 from tf_scheduler.service.api import api_settings
 
@@ -47,7 +48,7 @@ from .process import (
     secret_variables,
     with_values,
 )
-from .view import EVERY, LineView, RunHistory, counted, names_of, run_view
+from .view import EVERY, LineView, RunHistory, names_of, run_view
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 #: Lines of the leader's output in the drawing, and lines in which they are searched.
@@ -125,8 +126,7 @@ class RunScheduler(SupervisedScheduler):
         """Restart the scheduler to stop all tasks and leave Mesos; does not wait."""
         self.restart(SDK_UNINSTALL="true")
 
-    def stop(self) -> None:
-        """Stop the scheduler; tasks keep running."""
+    def stop(self) -> None:  # tasks keep running
         super().stop()
         self.read_log()
 
@@ -260,13 +260,6 @@ def run_scheduler(
             scheduler.stop()
 
 
-def announce_run(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
-    """Print what runs, and where it can be seen."""
-    tasks = names_of([counted(job.count, job.kind.value) for job in spec.jobs if job.count])
-    say(f"{spec.name}: {tasks}, {spec.strategy.value}; logs: {short_path(str(folder.logs))}")
-    say(f"page: {page}")
-
-
 @contextmanager
 def collect_signals() -> Iterator[list[str]]:
     """Within, collect the names of signals instead of handling them."""
@@ -299,7 +292,7 @@ class StopMonitor:
         self._scheduler, self._timeout, self._signals = scheduler, timeout, signals
         self._grace, self._patience = grace, grace + STOP_MARGIN
         self._stopping_since: float | None = None
-        self.stop_reason = ""
+        self.stop_reason = self._announced = ""
         self.pending: Mapping[str, tuple[str, ...]] = {}
 
     def check(self, overview: Overview | None, seconds: float) -> str:
@@ -309,12 +302,22 @@ class StopMonitor:
         decided = overview is not None and bool(overview.verdict) and not overview.kept
         reason = self._reason(seconds)
         if reason and self._stopping_since is None and not decided:
-            say(f"stopping: {self._announcement(overview, reason)}")
+            self._announced = self._announcement(overview, reason)
+            if overview is None:
+                say(f"stopping: {self._announced}")  # nothing is drawn yet
             self._scheduler.uninstall()
             self.stop_reason = reason
         if (reason or decided) and self._stopping_since is None:
             self._stopping_since = seconds
         return self._scheduler.trouble or self._too_slow(overview, seconds)
+
+    def shown(self, overview: Overview) -> Overview:
+        """Return an overview that names a stop early, and not as an uninstall."""
+        if not self.stop_reason or overview.verdict not in ("", Verdict.STOPPED.value):
+            return overview
+        if overview.over:
+            return replace(overview, reason=self.stop_reason)
+        return replace(overview, activity=Activity.STOPPING.value, restart=None, detail="", reason=self._announced)
 
     def _reason(self, seconds: float) -> str:
         if self._signals:
@@ -332,7 +335,8 @@ class StopMonitor:
 
     def _too_slow(self, overview: Overview | None, seconds: float) -> str:
         if len(self._signals) > 1:
-            return f"{self._signals[0]} received, then {self._signals[1]}: exited without waiting for the tasks"
+            received = " received, then ".join(self._signals[:2])
+            return f"{received}: stopped immediately; the processes of the tasks had no time to save"
         if self._stopping_since is None or seconds < self._stopping_since + self._patience:
             return ""
         live = ", ".join(task.name for task in overview.tasks if task.live) if overview else ""
@@ -354,15 +358,16 @@ def follow(
         seconds = time.monotonic() - started
         overview = scheduler.refresh()
         if overview is not None:
-            draw(overview, seconds)
+            draw(monitor.shown(overview), seconds)
             if overview.over:
                 trouble = ""
                 break
         if trouble := monitor.check(overview, seconds) or (_dead_node(cluster) if own else _down(cluster)):
             scheduler.abandon()
             overview = scheduler.overview
-            if trouble == CLUSTER_DOWN and overview is not None:
-                tasks = tuple(replace(each, state="lost", live=False) if each.live else each for each in overview.tasks)
+            if overview is not None:
+                state = (TaskState.LOST if trouble == CLUSTER_DOWN else TaskState.KILLED).label
+                tasks = tuple(replace(each, state=state, live=False) if each.live else each for each in overview.tasks)
                 overview = replace(overview, tasks=tasks)
             break
         never.wait(INTERVAL)

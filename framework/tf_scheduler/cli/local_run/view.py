@@ -219,7 +219,8 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
     below = speed
     if task.total:
         numbers = [f"{min(100.0, 100 * task.step / task.total):.0f} %", f"step {task.step:,} of {task.total:,}", speed]
-        numbers += [] if task.seconds_left is None else [f"{clock(task.seconds_left)} left"]
+        is_ending = task.seconds_left is None or overview.activity == Activity.STOPPING
+        numbers += [] if is_ending else [f"{clock(task.seconds_left or 0.0)} left"]
         if _width(map(Text, numbers)) + 4 * _SHORTEST_BAR <= width:
             below = ""
         else:
