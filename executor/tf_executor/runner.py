@@ -216,6 +216,8 @@ class TaskRunner:
         """Add to the last update what the program has ended with."""
         if report.ending is not None and report.ending.cannot_start:
             return report
+        if "(SIGKILL)" in report.message:
+            output = ""  # no program writes why it is killed; the shell and TensorFlow write much
         if report.state == "TASK_FAILED" and report.ending is not None and report.ending.exit_code:
             ending = replace(report.ending, error=error.text or None, cannot_start=error.cannot_start or None)
             # A stopped program may have any exception: why it was stopped says more.

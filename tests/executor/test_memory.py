@@ -134,7 +134,7 @@ HUNGRY = "held = bytearray(500 << 20)\nprint(len(held))\n"
     ("command", "how"),
     [
         ("exec python hungry.py", "killed by signal 9 (SIGKILL)"),
-        ("python hungry.py; exit $?", "exit code 137 (a shell's code for a command killed by signal 9 (SIGKILL))"),
+        ("python hungry.py; exit $?", "exit code 137 (killed by signal 9 (SIGKILL))"),
         ("python hungry.py || exit 1", "exit code 1"),
     ],
 )

@@ -25,7 +25,7 @@ from tf_executor.lifecycle import step
         (EndReport(exit_code=127), ("TASK_FAILED", "exit code 127 (command not found)")),
         (
             EndReport(exit_code=137),
-            ("TASK_FAILED", "exit code 137 (a shell's code for a command killed by signal 9 (SIGKILL))"),
+            ("TASK_FAILED", "exit code 137 (killed by signal 9 (SIGKILL))"),
         ),
         (EndReport(signal=9), ("TASK_FAILED", "killed by signal 9 (SIGKILL)")),
         (EndReport(signal=11), ("TASK_FAILED", "killed by signal 11 (SIGSEGV)")),

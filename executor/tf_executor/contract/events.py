@@ -318,7 +318,7 @@ def _hint(code: int) -> str:
         return f" ({_SHELL_HINTS[code]})"
     number = code - _SHELL_SIGNAL_BASE
     if number in [int(item) for item in signal.Signals]:
-        return f" (a shell's code for a command killed by {_name(number)})"
+        return f" (killed by {_name(number)})"
     return ""
 
 
