@@ -15,6 +15,7 @@ from builders import a_spec, with_fields
 from kit.api import a_record
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Activity, Overview, Restart, overview
+from tf_scheduler.cli.common.output import fold_lines
 from tf_scheduler.cli.local_run.follow import StopMonitor
 from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, clock, run_view
 from tf_scheduler.core.state.reducer import apply
@@ -151,6 +152,18 @@ def test_pipe_gets_a_line_per_change_and_every_ten_seconds(tmp_path: Path) -> No
         "a secret",
         "stopped: Ctrl-C",
     ]
+
+
+@pytest.mark.parametrize(
+    "command", ["`--set worker.mem=4096 --set worker.count=1`", "dcos-tensorflow history show m-1 --report page.html"]
+)
+@pytest.mark.parametrize("width", [24, 40, 60])
+def test_commands_are_not_folded(command: str, width: int) -> None:
+    """A terminal wraps long lines by itself, without a line break in a copy."""
+    lines = fold_lines(f"the job never fits this cluster; next: {command}; or wait", width, "  ")
+
+    assert any(line.strip().startswith(command) for line in lines)
+    assert [line for line in lines if len(line) > width and command not in line] == []
 
 
 def test_pipe_has_each_restart_once(tmp_path: Path) -> None:

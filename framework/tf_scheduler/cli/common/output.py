@@ -138,12 +138,21 @@ def say(text: str) -> None:
 _INDENT, _WIDE_INDENT, _WIDE = 4, 12, 60
 
 
+#: Commands in a sentence.
+_COMMANDS = re.compile(r"`[^`]+`|(?:dcos-tensorflow|dcos tensorflow|pip install) [^`;,)]+")
+
+
 def folded(line: str) -> str:
-    """Fold a line at spaces, for this terminal; addresses and paths stay whole."""
+    """Fold a line at spaces, for this terminal; see `fold_lines`."""
     width = max(shutil.get_terminal_size().columns, 2 * _WIDE_INDENT)
-    indent = " " * (_WIDE_INDENT if width >= _WIDE else _INDENT)
-    lines = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines)
+    return "\n".join(fold_lines(line, width, " " * (_WIDE_INDENT if width >= _WIDE else _INDENT)))
+
+
+def fold_lines(line: str, width: int, indent: str = "") -> list[str]:
+    """Fold a line at spaces; commands, to be copied, addresses and paths stay whole."""
+    whole = _COMMANDS.sub(lambda match: match[0].replace(" ", "\0"), line)
+    lines = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [part.replace("\0", " ") for part in lines]
 
 
 # --- task output

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
 from dcos_command.service import training_text
 from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow, restart_text
-from tf_scheduler.cli.common.output import OutputTail
+from tf_scheduler.cli.common.output import OutputTail, fold_lines
 from tf_scheduler.history.model import decode_line
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import JobKind
@@ -350,9 +350,8 @@ def _fitted(parts: _Ranked, width: int) -> Text:
 
 def _folded(text: str, width: int, style: str = "") -> Iterator[Text]:
     """Yield a sentence as indented lines."""
-    for line in Text(text, style).wrap(Console(width=width), width - 2):
-        line.rstrip()
-        yield Text("  ", no_wrap=True).append_text(line)
+    for line in fold_lines(text, width - 2):
+        yield Text(f"  {line}", style, overflow="fold")
 
 
 def _cut(text: str, style: str = "") -> Text:
