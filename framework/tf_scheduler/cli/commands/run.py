@@ -52,6 +52,7 @@ from .local import clean_up_on_signals, directory_option, fit_option, full_offer
 
 #: Maximum number of kinds of tasks and agents, and of names, in one message.
 _MAX_LINES = 3
+_listed = partial(names_of, limit=sys.maxsize)
 _UNITS = {"cpus": "cpus", "mem": "MB", "disk": "MB of disk", "gpus": "GPUs"}
 #: Executors exit soon after their agent, because the cluster lives for one run only.
 _AGENT_FLAGS = {"recovery_timeout": "10secs"}
@@ -124,10 +125,6 @@ def _range(names: Sequence[str]) -> str:
 def _amount(needs: Needs, name: str) -> str:
     amount, unit = getattr(needs, name), _UNITS[name]
     return f"{format_thousandths(amount)} {unit.removesuffix('s') if amount == UNIT else unit}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _needs_text(needs: Needs, count: int) -> str:

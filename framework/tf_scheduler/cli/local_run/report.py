@@ -215,12 +215,12 @@ def build_report(
     redactor: OutputRedactor,
 ) -> Report:
     """Return the report of a run, and keep the logs of its tasks in its folder."""
-    overview, outcome = result.overview, _outcome(result)
+    overview, outcome, recorded = result.overview, _outcome(result), read_recording(folder.recording)
     written = _written(overview.checkpoint_dir if overview else str(folder.checkpoints))
     return {
         "service": spec.name,
         **outcome,
-        "failure": _failure(overview, outcome, cluster, folder, redactor) if overview else None,
+        "failure": _failure(overview, outcome, cluster, recorded, redactor) if overview else None,
         "seconds": round(seconds, 1),
         "framework_id": overview.framework_id if overview else None,
         "run": str(folder.path),
@@ -232,7 +232,7 @@ def build_report(
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "written": written,
         "memory_enforced": spec.executor.enforces_memory,
-        "untrained": not written and _seems_untrained(overview, cluster, folder.recording),
+        "untrained": not written and _seems_untrained(overview, cluster, recorded, folder.recording),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
     }
 
@@ -252,12 +252,12 @@ def _numbers(folder: RunFolder, service: str) -> Report:
     }
 
 
-def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recording: Path) -> bool:
+def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recorded: Recording, recording: Path) -> bool:
     """Whether the leader ended at once with exit code 0, and left no trace."""
     leader = overview.task(overview.leader) if overview is not None else None
     if overview is None or leader is None or overview.verdict != Verdict.SUCCEEDED.value or overview.trainer != leader:
         return False
-    launch = next((launch for launch in read_recording(recording).launches if launch.id == leader.id), None)
+    launch = next((launch for launch in recorded.launches if launch.id == leader.id), None)
     if launch is None or launch.running is None or launch.ended is None or leader.progress:
         return False
     has_server = '"healthy":true' in recording.read_text(errors="replace")
@@ -291,7 +291,7 @@ def _outcome(result: FollowResult) -> dict[str, str]:
 
 
 def _failure(
-    overview: Overview, outcome: Mapping[str, str], cluster: LocalCluster, folder: RunFolder, redactor: OutputRedactor
+    overview: Overview, outcome: Mapping[str, str], cluster: LocalCluster, recorded: Recording, redactor: OutputRedactor
 ) -> Report | None:
     """Return the failure of a task that has ended the job; None without one."""
     reason = outcome["reason"]
@@ -307,7 +307,7 @@ def _failure(
             "task": task.name,
             "cause": cause,
             "hint": hint,
-            "steps": _failed_steps(task.name, read_recording(folder.recording)),
+            "steps": _failed_steps(task.name, recorded),
             "why": reason[len(start) :].removeprefix("; "),
             "where": _where(cause, lines),
         }

@@ -374,9 +374,9 @@ def counted(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 or word == JobKind.PS.value else 's'}"
 
 
-def names_of(names: Sequence[str]) -> str:
+def names_of(names: Sequence[str], limit: int = _NAMED) -> str:
     """Return such as `worker-0, worker-1 and 4 others`."""
-    *first, last = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} others"]
+    *first, last = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} others"]
     return f"{', '.join(first)} and {last}" if first else last
 
 
