@@ -461,10 +461,9 @@ def try_(
     made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
     document, wrong = with_settings(made.document, settings)
     service = document["service"]
-    reason = "as requested"
-    if chosen is None:
-        reason = f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
-        reason = f"because of --ps ({program.name} names no strategy)" if ps and not made.evidence else reason
+    reason = "as requested" if chosen else f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
+    if ps and not (chosen or made.evidence):
+        reason = f"because of --ps ({program.name} names no strategy)"
     click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
     with print_errors(as_json):  # before the file is written
         own = service.get("python", "") == made.document["service"].get("python", "")

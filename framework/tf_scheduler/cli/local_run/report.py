@@ -39,7 +39,7 @@ from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report.page import render_page
 
 from .follow import FollowResult, sandbox_of
-from .view import RESTARTS_WITH, clock, memory_text
+from .view import clock, memory_text
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"

@@ -20,6 +20,7 @@ from rich.text import Text
 from dcos_command.service import training_text
 from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow, restart_text
 from tf_scheduler.cli.common.output import OutputTail, fold_lines
+from tf_scheduler.core.recovery.replacement import RESTARTS_WITH
 from tf_scheduler.history.model import decode_line
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import JobKind
@@ -50,8 +51,6 @@ _COLOURS = {
     Activity.FAILED: "red",
     Activity.UNREACHABLE: "red",
 }
-#: Begin of the reasons of launches that were replaced because of another task.
-RESTARTS_WITH = "restarts with "
 #: Activities that need no attention.
 _CALM = (Activity.TRAINING, Activity.RUNNING, Activity.SUCCEEDED)
 #: Activities between a launch and the first step, in which the reason of a restart stays on the screen.

@@ -9,8 +9,12 @@ from .values import parse_line_pattern
 
 
 class RestartSection(Section):
-    max_failures = Integer("Allowed failures of a task in restart.window; one more fails the job.", 3, maximum=100_000)
-    window = Seconds("Time after which a failure of a task no longer counts.", 3600.0, minimum=1.0)
+    max_failures = Integer(
+        "Allowed failures of a task, or alike ones of its job, in restart.window; one more fails the service.",
+        3,
+        maximum=100_000,
+    )
+    window = Seconds("Time after which a failure no longer counts.", 3600.0, minimum=1.0)
     backoff = Seconds("Delay before the first restart; it doubles with each further restart.", 1.0, maximum=3600.0)
     max_backoff = Seconds("Maximum delay before a restart.", 300.0, maximum=86_400.0)
     uncounted_exit_codes = IntegerList(
