@@ -18,20 +18,27 @@ pytestmark = pytest.mark.mesos
 NO_PS = {"parameter_server": {"count": 0}}
 #: Rendezvous of Horovod's processes: publish the own name, wait for all names.
 MEET = """
-import os, pathlib, time, urllib.error, urllib.request
+import contextlib, os, pathlib, time, urllib.error, urllib.request
 base = "http://{HOROVOD_GLOO_RENDEZVOUS_ADDR}:{HOROVOD_GLOO_RENDEZVOUS_PORT}/global/".format(**os.environ)
 def call(method, name, data=None):
     return urllib.request.urlopen(urllib.request.Request(base + name, data=data, method=method), timeout=60).read()
-call("PUT", os.environ["HOROVOD_RANK"], os.environ["TASK_NAME"].encode())
-for rank in range(int(os.environ["HOROVOD_SIZE"])):
-    while True:
-        try:
-            assert call("GET", str(rank)) == f"worker-{rank}".encode()
-            break
-        except urllib.error.HTTPError:
-            time.sleep(0.05)
+own = os.environ["HOROVOD_RANK"]
+def await_all(key):
+    for rank in range(int(os.environ["HOROVOD_SIZE"])):
+        while True:
+            try:
+                assert call("GET", f"{key}{rank}") == f"worker-{rank}".encode()
+                break
+            except urllib.error.HTTPError:
+                time.sleep(0.05)
+call("PUT", own, os.environ["TASK_NAME"].encode())
+await_all("")
 assert pathlib.Path("numbers.txt").read_text() == "1 2 3"
 print("all are there")
+with contextlib.suppress(OSError):  # the server ends with rank 0
+    call("PUT", f"done{own}", os.environ["TASK_NAME"].encode())
+if own == "0":
+    await_all("done")
 """
 
 
