@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from statistics import median
 from typing import Any
@@ -22,6 +22,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.events import Event, ProgressReported
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import is_own_cause
 
 #: Version of the JSON form; unknown fields of other versions are ignored.
 VERSION = 1
@@ -114,9 +115,15 @@ class Run:
     process: str = ""
 
     @property
+    def restarted(self) -> Sequence[RecordedLaunch]:
+        """Launches that were replaced for their own cause, not with a peer."""
+        last = {launch.task: launch for launch in self.launches}
+        return [each for each in self.launches if is_own_cause(each.replaced) and each is not last[each.task]]
+
+    @property
     def restarts(self) -> int:
-        """Launches beyond the first of each task."""
-        return len(self.launches) - len({launch.task for launch in self.launches})
+        """Number of restarts."""
+        return len(self.restarted)
 
     @property
     def leader(self) -> str | None:

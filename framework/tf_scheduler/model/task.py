@@ -118,7 +118,7 @@ class TaskRecord:
     is_placeholder: bool = False
     #: Address of the agent, if `address` has another host (virtual network).
     agent_address: str = ""
-    #: Number of earlier launches of the task, and the last of them, oldest first. Placeholders do not count.
+    #: Number of restarts for its own cause, and last earlier launches, oldest first. Placeholders do not count.
     restarts: int = 0
     earlier: tuple[EarlierLaunch, ...] = ()
 
@@ -259,6 +259,15 @@ class LaunchEnd:
     #: See TaskStatus.
     failed_stage: str = ""
     was_frozen: bool = False
+
+
+#: Start of the reasons of launches that are replaced because of another task.
+RESTARTS_WITH = "restarts with "
+
+
+def is_own_cause(why: str) -> bool:
+    """Return whether a launch is replaced for its own cause: a restart."""
+    return bool(why) and not why.startswith((RESTARTS_WITH, "starts again with "))  # the latter in older records
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,9 @@ def test_failure_is_reported_once(tmp_path: Path, message: str, why: str, stderr
     folder = RunFolder(tmp_path)
     progress = '{"t": 2, "progress": "worker-0", "step": 30}\n'
     folder.scheduler.mkdir()
-    folder.recording.write_text(LAUNCH % (1, 1) + progress + ENDED % (3, 1) + LAUNCH % (4, 2) + ENDED % (5, 2))
+    peer = '{"t": 3, "replaced": "t0", "why": "restarts with worker-1"}\n'  # its own end does not count
+    lines = [LAUNCH % (0, 0), ENDED % (1, 0), peer, LAUNCH % (1, 1), progress, ENDED % (3, 1)]
+    folder.recording.write_text("".join([*lines, LAUNCH % (4, 2), ENDED % (5, 2)]))
     is_own = message.startswith("ValueError")
     start = f"worker-0: {message}" if is_own else f"worker-0 on agent failed: {message}"
     tasks = (replace(WORKER, message=message), replace(WORKER, name="worker-1", message=message))

@@ -108,18 +108,15 @@ def test_view_fits_the_height() -> None:
     )
 
 
-def test_losses_and_restarts_are_remembered() -> None:
+def test_losses_are_remembered_and_restarts_counted() -> None:
     history, shown = RunHistory(), training(**STEPS)
     for number in range(20):
         history.add(training(**{**STEPS, "step": number, "loss": 1.0 / (number + 1)}), 0.0)
         history.add(training(**{**STEPS, "step": number, "loss": 9.0}), 0.0)  # the same step
-    first = shown.tasks[0]
-    history.add(replace(shown, tasks=(replace(first, id=f"{first.id}again"), *shown.tasks[1:])), 0.0)
 
     sparks = history.sparkline()
     assert (10, "█", "▁") == (len(sparks), sparks[0], sparks[-1])
-    assert history.restarts == 1
-    assert "1 restart" in drawn(shown, 100, history=history)[2]
+    assert "1 restart" in drawn(replace(shown, restarts=1), 100, history=history)[2]
 
 
 def test_equal_losses_are_a_flat_line() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from runs import T0, a_run
+from runs import T0, a_launch, a_run
 from tf_scheduler.history.compare import (
     ValueDifference,
     compare_options,
@@ -43,6 +43,14 @@ def test_run_results_are_those_of_the_leader() -> None:
         "restarts": 1,
         "generations": 2,
     } == results
+
+
+def test_only_relaunches_for_an_own_cause_are_restarts() -> None:
+    """Not peers, in the words of any version, nor a launch that was the last."""
+    reasons = ("worker-0: killed", "restarts with worker-1", "starts again with worker-1", "", "worker-0: killed")
+    launches = tuple(a_launch(launched=float(at), replaced=why) for at, why in enumerate(reasons))
+
+    assert (launches[0],) == tuple(a_run(launches=launches).restarted)
 
 
 def test_pause_at_the_end_does_not_change_the_speed() -> None:

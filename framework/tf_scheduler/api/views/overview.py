@@ -9,7 +9,7 @@ from heapq import nsmallest
 from typing import Any
 
 from tf_scheduler.core.plans import view
-from tf_scheduler.core.recovery.replacement import RESTARTS_WITH, failures_alike, restart_policy
+from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
 from tf_scheduler.core.scheduler import describe_progress
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.pause import override_of
@@ -19,7 +19,7 @@ from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus, is_own_cause
 
 from .base import Snapshot, finite_or_none
 from .tasks import job_speed, resources_of, usage_of
@@ -178,6 +178,8 @@ class Overview:
     #: Tasks that the activity concerns, and why they do not run; empty if that is clear.
     detail: str = ""
     restart: Restart | None = None
+    #: Number of relaunches of tasks for their own cause.
+    restarts: int = 0
     #: Speed of all tasks together; None if not reported.
     examples_per_second: float | None = None
     #: Exposed secrets, frozen tasks, and silence after progress, in words.
@@ -260,6 +262,7 @@ def overview(snapshot: Snapshot) -> Overview:
         activity=activity.value,
         detail=detail,
         restart=restart if activity is Activity.RESTARTING else None,
+        restarts=sum(record.restarts for record in tasks.values()),
         examples_per_second=_job_speed(state, leader),
         notices=(*snapshot.exposures(), *snapshot.notices()),
     )
@@ -354,7 +357,7 @@ def _restart(state: SchedulerState) -> Restart | None:
     due = [recovery for recovery in state.stored.recoveries.values() if _is_due(state, recovery)]
     if not due:
         return None
-    causes = [recovery for recovery in due if not recovery.why.startswith(RESTARTS_WITH)]
+    causes = [recovery for recovery in due if is_own_cause(recovery.why)]
     first = max(causes or due, key=lambda recovery: len(recovery.failures))
     record = state.stored.tasks[first.task]
     others = () if state.spec.strategy is Strategy.INDEPENDENT else due

@@ -87,7 +87,7 @@ class TaskBody(_TaskBody, total=False):
     cpus_used: float | None
     #: Ports without that of `address`.
     more_ports: list[int]
-    #: Number of earlier launches, and the last three of them, oldest first.
+    #: Number of restarts for its own cause, and the last three earlier launches, oldest first.
     restarts: int
     earlier: list[EarlierLaunchBody]
 

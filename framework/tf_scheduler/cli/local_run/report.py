@@ -23,7 +23,6 @@ from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, history_file, short_path
 from tf_scheduler.cli.common.output import OutputRedactor
-from tf_scheduler.core.recovery.replacement import RESTARTS_WITH
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment, run_results
 from tf_scheduler.history.database import RunDatabase, SharedRuns
@@ -32,7 +31,7 @@ from tf_scheduler.history.record import RUNNING, Recording, read_recording, serv
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import RESTARTS_WITH, TaskState
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
@@ -244,11 +243,12 @@ def _numbers(folder: RunFolder, service: str) -> Report:
     except JobError:  # nothing was launched
         return {"results": {}, "restarts": []}
     recorded = Recording(run.launches, run.curves)
-    causes = [each for each in run.launches if each.replaced and not each.replaced.startswith(RESTARTS_WITH)]
     own = ("state", "seconds")
     return {
         "results": {name: value for name, value in run_results(run).items() if name not in own},
-        "restarts": [{"task": each.task, "why": each.replaced, "step": _last_step(recorded, each)} for each in causes],
+        "restarts": [
+            {"task": each.task, "why": each.replaced, "step": _last_step(recorded, each)} for each in run.restarted
+        ],
     }
 
 
@@ -315,9 +315,9 @@ def _failure(
 
 
 def _failed_steps(task: str, recorded: Recording) -> list[int | None]:
-    """Return the last step of each failed launch of a task; None without progress."""
-    failed = [launch for launch in recorded.launches if launch.task == task and launch.state in _FAILED_STATES]
-    return [_last_step(recorded, launch) for launch in failed]
+    """Return the last step of each launch that failed by itself; None: unknown."""
+    own = [each for each in recorded.launches if each.task == task and not each.replaced.startswith(RESTARTS_WITH)]
+    return [_last_step(recorded, launch) for launch in own if launch.state in _FAILED_STATES]
 
 
 def _last_step(recorded: Recording, launch: RecordedLaunch) -> int | None:
@@ -447,8 +447,7 @@ def _training_lines(report: Report) -> Iterator[str]:
         yield f"  last      {training_text(task, None)}{''.join(medians)}"
     elif report["progress"]:
         yield f"  last      {report['progress']}"
-    failed = (report["failure"] or {}).get("task")  # its failures are counted in a line of their own
-    restarts = [restart for restart in report["restarts"] if restart["task"] != failed]
+    restarts = report["restarts"]
     for number, restart in enumerate(restarts[:_MAX_LISTED], 1):
         name = "" if restart["why"].startswith(restart["task"]) else f"{restart['task']}: "
         at = "" if restart["step"] is None else f", at step {restart['step']:,}"

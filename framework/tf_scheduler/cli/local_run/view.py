@@ -20,11 +20,10 @@ from rich.text import Text
 from dcos_command.service import training_text
 from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow, restart_text
 from tf_scheduler.cli.common.output import OutputTail, fold_lines
-from tf_scheduler.core.recovery.replacement import RESTARTS_WITH
 from tf_scheduler.history.model import decode_line
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import OUTPUT
+from tf_scheduler.model.task import OUTPUT, is_own_cause
 
 #: Seconds between two lines about the progress in a pipe.
 EVERY = 10.0
@@ -65,15 +64,13 @@ class RunHistory:
     def __init__(self) -> None:
         self._losses: list[float] = []
         self._last_step: int | None = None
-        self._launches: dict[str, set[str]] = {}
         self._since: dict[str, tuple[str, float]] = {}
         #: Last restart, until a task trains again.
         self.restart: Restart | None = None
 
     def add(self, overview: Overview, seconds: float) -> None:
-        """Remember the launches, what tasks do since when, and the loss of a new step."""
+        """Remember what tasks do since when, and the loss of a new step."""
         for task in overview.tasks:
-            self._launches.setdefault(task.name, set()).add(task.id)
             if self._since.get(task.name, ("", 0.0))[0] != task.activity:
                 self._since[task.name] = task.activity, seconds
         leader = overview.trainer
@@ -87,11 +84,6 @@ class RunHistory:
         """Return the second of the run at which the task began what it does."""
         activity, seconds = self._since.get(task.name, ("", 0.0))
         return seconds if activity == task.activity else None
-
-    @property
-    def restarts(self) -> int:
-        """Number of launches after the first of the task that was launched most often."""
-        return max((len(launches) for launches in self._launches.values()), default=1) - 1
 
     def sparkline(self) -> str:
         """Return the losses so far as bars."""
@@ -242,8 +234,8 @@ def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) 
     parts.append((1, Text(speed)))
     if overview.examples_per_second is not None:
         parts.append((3, Text(f"{_number(overview.examples_per_second)} examples/s")))
-    if history.restarts:
-        parts.append((1, Text(counted(history.restarts, "restart"))))
+    if overview.restarts:
+        parts.append((1, Text(counted(overview.restarts, "restart"))))
     if task.source == OUTPUT and task.loss is not None:
         parts.append((6, Text("read from the output", "dim")))
     return parts
@@ -429,7 +421,7 @@ class LineView:
     def _print_missed(self, overview: Overview) -> None:
         """Print the restarts that no overview has shown."""
         for line in filter(None, map(decode_line, self._recording.lines())):
-            if not str(line.get("why", RESTARTS_WITH)).startswith(RESTARTS_WITH):
+            if is_own_cause(line.get("why", "")):
                 self._replaced[line["replaced"]] = line["why"]
         for launch in self._replaced.keys() - {task.id for task in overview.tasks} - self._restarted:
             self._restarted.add(launch)

@@ -20,7 +20,7 @@ from tf_scheduler.model.ids import NewId, OfferId, TaskName, task_id
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, OutputPolicy, Program, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import EarlierLaunch, TaskRecord
+from tf_scheduler.model.task import EarlierLaunch, TaskRecord, is_own_cause
 
 from . import cluster_spec, secret_tokens
 
@@ -191,7 +191,7 @@ def plan_launches(
             exec_key=new_id() if state.spec.executor.allows_exec else "",
             plan=launching_plans.get(placement.task.name, plan.DEPLOY),
             job_started_at=state.derived.first_launch_at or now,
-            **_earlier(state.stored.tasks.get(placement.task.name)),
+            **_earlier(state, placement.task.name),
         )
         for placement in placements
     ]
@@ -240,12 +240,14 @@ def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) ->
     )
 
 
-def _earlier(last: TaskRecord | None) -> dict[str, Any]:
+def _earlier(state: SchedulerState, name: TaskName) -> dict[str, Any]:
     """Return the fields of a record about the launches before it."""
+    last, recovery = state.stored.tasks.get(name), state.stored.recoveries.get(name)
     if last is None or last.is_placeholder:
         return {} if last is None else {"restarts": last.restarts, "earlier": last.earlier}
     launch = EarlierLaunch(last.id, last.agent_id, last.hostname, last.launched_at)
-    return {"restarts": last.restarts + 1, "earlier": (*last.earlier, launch)[-_MAX_EARLIER:]}
+    is_restart = recovery is not None and recovery.launch == last.id and is_own_cause(recovery.why)
+    return {"restarts": last.restarts + is_restart, "earlier": (*last.earlier, launch)[-_MAX_EARLIER:]}
 
 
 def _launch(

@@ -26,9 +26,9 @@ from tf_scheduler.model.events import ExecRequested, PodCommand
 from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, PodVerb, Recovery, TaskRecord, TaskState
+from tf_scheduler.model.task import RESTARTS_WITH, Cause, PodVerb, Recovery, TaskRecord, TaskState
 
-from .replacement import RESTARTS_WITH, replace_launch, restart_group
+from .replacement import replace_launch, restart_group
 
 
 def handle(state: SchedulerState, command: PodCommand | ExecRequested, now: float) -> Decision:

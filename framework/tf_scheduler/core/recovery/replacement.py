@@ -20,7 +20,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import RestartPolicy, RestartWhen, ServiceSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import RESTARTS_WITH, AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
 from .failure_causes import DRAIN_REASONS, SAME_INCIDENT_SECONDS, failure_message, outdated_agents
 
@@ -30,8 +30,6 @@ PREVIOUS_ADDRESS_WAIT = 5.0
 EARLY_SECONDS = 3600.0
 #: `Recovery.last_end` of a launch that Mesos has rejected (TASK_ERROR).
 REJECTED = "TASK_ERROR"
-#: Begin of the reasons of launches that are replaced because of another task.
-RESTARTS_WITH = "restarts with "
 
 
 _AGENT_GONE = frozenset(

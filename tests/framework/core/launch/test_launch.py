@@ -11,11 +11,11 @@ from tf_scheduler.core.launch.launch import accepts, payload_of, placeholder_pay
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import TaskLaunched
+from tf_scheduler.model.effects import RecoveryDecided, TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind, OutputPolicy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import Cause, Recovery, TaskRecord
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 
@@ -273,16 +273,20 @@ def test_relaunch_at_same_addresses_keeps_generation() -> None:
 
 
 def test_record_lists_last_earlier_launches() -> None:
-    """A placeholder does not count."""
+    """Placeholders and restarts with a peer do not count."""
     state = NEW
     seen: list[int] = []
-    for _ in range(6):
+    for why in ("", *["worker-0: killed"] * 4, "restarts with worker-1"):
+        if why:
+            launched = state.stored.tasks["worker-0"]
+            recovery = Recovery(launched.name, launched.id, Cause.USER_ERROR, why, 0.0, 0.0, 0.0)
+            state = apply(state, RecoveryDecided(recovery))
         placeholder = with_fields(state, paused={"worker-0": 1.0})
         state = apply(state, *(TaskLaunched(item.record) for item in launch(placeholder if seen == [0] else state)))
         record = state.stored.tasks["worker-0"]
         seen.append(record.restarts)
 
-    assert [0, 1, 1, 2, 3, 4] == seen
+    assert [0, 1, 1, 2, 3, 3] == seen
     assert [record.id] * 3 == [item.id for item in record.earlier]
     assert {record.hostname} == {item.hostname for item in record.earlier}
 
