@@ -83,7 +83,8 @@ _OVERVIEW_TASK = {
 }
 _OVERVIEW = {
     **dict.fromkeys(("service", "verdict", "reason", "refused"), str),
-    **dict.fromkeys(("activity?", "detail?"), str),
+    **dict.fromkeys(("activity?", "detail?", "last_restart?"), str),
+    "restarts?": _NUMBER,
     "leader": _TEXT,
     "tasks": [_OVERVIEW_TASK],
     "notices": _NAMES,

@@ -68,6 +68,9 @@ def _show_status(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
     yield Line((Word(answer["service"], "strong"), "  ", _activity(answer["activity"]), "  ", dim(answer["page"])))
     if why := answer["refused"] or answer["reason"] or answer.get("detail"):
         yield Line((f"  {why}",))
+    if last := answer.get("last_restart"):
+        count = answer.get("restarts") or 0
+        yield Line((f"  {count} restart{'s, the last' * (count != 1)}: {last}",))
     if progress := _training(answer):
         yield Line((f"  {progress}",))
     rows = [

@@ -303,6 +303,8 @@ class Recovery:
     has_served: bool = False
     #: Whether a previous launch has reported progress, or run for some minutes.
     has_begun: bool = False
+    #: Last step of `launch`; None: not reported.
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

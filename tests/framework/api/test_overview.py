@@ -1,7 +1,7 @@
 """Overview of a service: view, and parsing by its readers."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -133,6 +133,24 @@ def test_lost_task_restarts_and_says_which_failure_it_is() -> None:
     assert text == restart_text(shown.restart)
     assert (Activity.RESTARTING.value, f"1 of 3: {text}") == (shown.activity, shown.detail)
     assert Activity.RESTARTING.value == shown.task("worker-1").activity
+
+
+def test_last_restart_is_the_latest_own_cause() -> None:
+    """Also after the relaunch, when the progress of the ended launch is forgotten."""
+    state = running(healthy=True)
+    reasons = {
+        "worker-0": ("worker-0: killed", 5.0),
+        "worker-1": ("worker-1: failed", 3.0),
+        "ps-0": ("restarts with w", 9.0),
+    }
+    for name, (why, since) in reasons.items():
+        record = state.stored.tasks[name]
+        recovery = Recovery(name, record.id, Cause.USER_ERROR, why, since, 2.0, 0.0, step=214)
+        again = replace(record, id=f"{record.id}-2", restarts=int(name != "ps-0"))
+        state = apply(state, RecoveryDecided(recovery), TaskLaunched(again))
+    shown = overview(Snapshot(state))
+
+    assert (None, 2, "worker-0: killed, at step 214") == (shown.restart, shown.restarts, shown.last_restart)
 
 
 @pytest.mark.parametrize(

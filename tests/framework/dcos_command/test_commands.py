@@ -167,6 +167,7 @@ def test_pod_commands_change_the_pod(ask, api) -> None:
 
     assert ["worker-0 is restarted"] == ask("pod", "restart", "worker-0").lines
     play(api.world, send.offers(), send.running())
+    assert "  1 restart: worker-0: restarted by an operator" in ask("status").lines
     assert ["worker-1 is replaced"] == ask("pod", "replace", "worker-1", "--yes").lines
     play(api.world, send.offers(), send.running())
     assert ["worker-0 is paused"] == ask("debug", "pod", "pause", "worker-0", "-t", "worker-0").lines

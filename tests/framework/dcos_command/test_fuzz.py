@@ -101,7 +101,8 @@ VALID = {
     "resources": {"gpus": 0},
 }
 _OVERVIEW = {
-    **dict.fromkeys(("service", "verdict", "reason", "refused", "detail"), ""),
+    **dict.fromkeys(("service", "verdict", "reason", "refused", "detail", "last_restart"), "w"),
+    "restarts": 1,
     "activity": "training",
     "leader": "worker-0",
     "tasks": [{**_TASK, "hostname": "a", "state": "running", "total": 9, "activity": "training"}],

@@ -180,6 +180,8 @@ class Overview:
     restart: Restart | None = None
     #: Number of relaunches of tasks for their own cause.
     restarts: int = 0
+    #: Why tasks restarted last, and at which step; empty: none has.
+    last_restart: str = ""
     #: Speed of all tasks together; None if not reported.
     examples_per_second: float | None = None
     #: Exposed secrets, frozen tasks, and silence after progress, in words.
@@ -234,7 +236,7 @@ def overview(snapshot: Snapshot) -> Overview:
     state = snapshot.state
     plan, others, result, tasks = _active_plan(state), _unused_agents(state), state.stored.result, state.stored.tasks
     rows = tuple(_task(state, record, snapshot.silence) for record in tasks.values())
-    restart = _restart(state)
+    restart = _restart(state, [item for item in state.stored.recoveries.values() if _is_due(state, item)])
     activity, detail = _job_activity(state, rows, restart)
     leader = next((name for name in _LEADERS if name in tasks), None)
     return Overview(
@@ -263,6 +265,7 @@ def overview(snapshot: Snapshot) -> Overview:
         detail=detail,
         restart=restart if activity is Activity.RESTARTING else None,
         restarts=sum(record.restarts for record in tasks.values()),
+        last_restart=_last_restart(state),
         examples_per_second=_job_speed(state, leader),
         notices=(*snapshot.exposures(), *snapshot.notices()),
     )
@@ -352,23 +355,34 @@ def _is_due(state: SchedulerState, recovery: Recovery) -> bool:
     return record is not None and record.id == recovery.launch and state.stored.result is None
 
 
-def _restart(state: SchedulerState) -> Restart | None:
+def _last_restart(state: SchedulerState) -> str:
+    """Return the reason of the last relaunch of a task for its own cause."""
+    launches = {record.name: record.id for record in state.stored.tasks.values()}
+    past = [
+        item
+        for item in state.stored.recoveries.values()
+        if is_own_cause(item.why) and launches.get(item.task, item.launch) != item.launch
+    ]
+    last = _restart(state, sorted(past, key=lambda item: item.since)[-1:])
+    return restart_text(last) if last else ""
+
+
+def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
     """Return which tasks restart, which of their failures it is, and why."""
-    due = [recovery for recovery in state.stored.recoveries.values() if _is_due(state, recovery)]
     if not due:
         return None
     causes = [recovery for recovery in due if is_own_cause(recovery.why)]
     first = max(causes or due, key=lambda recovery: len(recovery.failures))
     record = state.stored.tasks[first.task]
     others = () if state.spec.strategy is Strategy.INDEPENDENT else due
-    progress = state.process.progress.get(record.id)
+    progress = state.process.progress.get(first.launch)
     return Restart(
         task=first.task,
         others=tuple(recovery.task for recovery in others if recovery is not first),
         why=first.why.removeprefix(f"{first.task}: "),
         failures=len(failures_alike(state, first)),
         max_failures=restart_policy(state.spec, record).max_failures,
-        step=progress.step if progress else None,
+        step=progress.step if progress else first.step,
         total=progress.total if progress else None,
         ready_at=first.ready_at,
         saved_step=progress.saved_step if progress else None,

@@ -24,7 +24,7 @@ from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, Task
 from . import replacement, startup_timeout, success
 from .failure_causes import blames_agent, cause_of, record_failure
 from .replacement import EARLY_SECONDS as EARLY_SECONDS
-from .replacement import REJECTED
+from .replacement import REJECTED, last_step
 from .startup_timeout import CHECK_INTERVAL
 
 # --- Evidence about an end: the port, and whether it is like a former one
@@ -75,6 +75,7 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
         bad_addresses=bad,
         has_served=served or (before is not None and before.has_served),
         has_begun=began or (before is not None and before.has_begun),
+        step=last_step(state, record),
         last_end=REJECTED if _is_rejected(change) else end_signature(status) if is_own else "",
     )
     if not _is_port_taken(status) or state.spec.network is not None:

@@ -68,7 +68,14 @@ def replace_launch(
         start_timeouts=before.start_timeouts if before and not is_joined else 0,
         has_served=(before is not None and before.has_served) or (status is not None and status.healthy is True),
         has_begun=(before is not None and before.has_begun) or has_trained or is_old,
+        step=last_step(state, record),
     )
+
+
+def last_step(state: SchedulerState, record: TaskRecord) -> int | None:
+    """Return the last reported step of a launch; None without one."""
+    progress = state.process.progress.get(record.id)
+    return progress.step if progress else None
 
 
 def restart_group(
