@@ -433,6 +433,8 @@ def summary_lines(report: Report) -> Iterator[str]:
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
     lost = "" if names else "; other files of the tasks are removed"
     yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {short_path(report['checkpoints'])}{lost}"
+    if not names and "://" not in report["checkpoints"] and any(item["step"] for item in report["restarts"]):
+        yield "  hint      restarts lost all steps: save checkpoints, docs/how-to.md#save-and-resume-checkpoints"
     yield from _places(report)
 
 
