@@ -166,6 +166,15 @@ def test_absurd_numbers_keep_tables_narrow(run, kept) -> None:
     assert 2**63 == json.loads(run("history", "show", "other", "--json")[1])["curves"]["worker-0"][0]["step"]
 
 
+def test_results_are_rounded_for_people(run, kept) -> None:
+    """The sum of speeds has digits that mean nothing; JSON has the exact numbers."""
+    speed = 15.635000000000002
+    kept.save(a_run(curves={"worker-0": (ProgressPoint(T0 + 3, 7, 0.25, speed),)}))
+
+    assert "  median_examples_per_second: 15.635\n" in run("history", "show", "last")[1]
+    assert speed == json.loads(run("history", "--json")[1])[0]["median_examples_per_second"]
+
+
 def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> None:
     """`-` is standard output; a full disk is exit code 1."""
     kept.save(a_run())

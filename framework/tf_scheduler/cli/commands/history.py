@@ -324,8 +324,10 @@ def _run_lines(run: Run) -> Iterator[str]:
 
 
 def _number_text(value: Any) -> str:
-    """A result of a run, where large numbers have an exponent."""
-    return format_number(value) if isinstance(value, (int, float)) and abs(value) > LARGE else _text(value)
+    """A result of a run, with up to six digits; large numbers have an exponent."""
+    if isinstance(value, (int, float)) and abs(value) > LARGE:
+        return format_number(value)
+    return f"{value:.6g}" if isinstance(value, float) else _text(value)
 
 
 def _text(value: Any) -> str:
