@@ -60,7 +60,7 @@ _HABITS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("ps", "jobs", "ls"), ("list", "tasks")),
     "get": ("list", "status"),
     **dict.fromkeys(("stop", "kill", "delete", "rm"), ("cancel", "uninstall")),
-    **dict.fromkeys(("run", "start", "create", "apply"), ("try", "submit", "local run")),
+    **dict.fromkeys(("run", "start", "create", "apply", "train"), ("try", "submit", "local run")),
     **dict.fromkeys(("top", "info", "show"), ("status", "progress")),
     "log": ("logs",),
     "watch": ("progress", "wait"),
@@ -101,8 +101,10 @@ class Group(click.Group):
         """Suggest commands after an unknown one."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            habits = [words for words in _HABITS.get(args[0], ()) if words.split()[0] in known]
-            close = ([] if ctx.parent else habits) or get_close_matches(args[0], known, n=3)
+            habits = {} if ctx.parent else _HABITS
+            near = [args[0]] if args[0] in habits else get_close_matches(args[0], [*habits, *known])
+            words = (each for name in near for each in ([name] if name in known else habits[name]))
+            close = list(dict.fromkeys(each for each in words if each.split()[0] in known))[:3]
             hint = f" Did you mean {' or '.join(f'`{words}`' for words in close)}?" if close else ""
             raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
         return super().resolve_command(ctx, args)

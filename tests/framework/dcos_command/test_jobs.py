@@ -254,6 +254,7 @@ def test_page_of_a_local_run_has_its_token() -> None:
         ("stop", "Did you mean `cancel` or `uninstall`?"),
         ("progres", "Did you mean `progress`?"),
         ("plan pauze", "Did you mean `pause`?"),
+        ("trian", "`submit`"),
         ("zzzz", "No such command 'zzzz'."),
     ],
 )
