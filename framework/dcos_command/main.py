@@ -323,6 +323,7 @@ def _callback(command: Command, program: CliProgram) -> Callable[..., int]:
 
 def _run(command: Command, program: CliProgram, options: ServiceOptions, params: dict[str, Any], as_json: bool) -> int:
     """Run a command of the table; return the exit code. Raise CommandError."""
+    params = {**params, "name": options.name}
     if command.fetch_all is not None:
         return _run_on_all(command, command.fetch_all, program, options, params, as_json)
     try:
@@ -334,7 +335,7 @@ def _run(command: Command, program: CliProgram, options: ServiceOptions, params:
         program.screen().show((json.dumps(ended, indent=2),) if as_json else command.show_ended(ended, params))
         return command.exit_code(ended)
     try:
-        return perform(command, service, {**params, "name": options.name}, program.screen(), as_json=as_json)
+        return perform(command, service, params, program.screen(), as_json=as_json)
     except UnreachableError as error:  # the scheduler of a local run exits with its job
         if service.run is None:
             raise

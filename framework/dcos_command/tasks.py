@@ -113,7 +113,8 @@ def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
     return {"name": overview["service"], **{n: overview[n] for n in ("activity", "page")}, **values, "age": age}
 
 
-def _show_list(answer: Mapping[str, Any], _params: Params) -> Renderable:
+def _show_list(answer: Mapping[str, Any], params: Params) -> Renderable:
+    empty = f"No service runs with the name `{params['name']}`." if params.get("name") else "No service runs."
     rows = [
         (
             entry["name"] or "-",
@@ -126,7 +127,7 @@ def _show_list(answer: Mapping[str, Any], _params: Params) -> Renderable:
         )
         for entry in answer["services"]
     ]
-    yield Table(("name", "doing", "step", "loss", "age", "page"), rows, empty="No service runs.")
+    yield Table(("name", "doing", "step", "loss", "age", "page"), rows, empty=empty)
 
 
 def _page(service: ServiceClient, _params: Params) -> Any:
