@@ -6,8 +6,9 @@ The tables of docs/migrate are generated from the same rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 #: Maximum nodes of a file; YAML aliases can expand to billions.
@@ -94,6 +95,8 @@ def _visit(
         yield from apply_row(row, node, location) if node is not None else ()
     elif expected := _expected(table, parts, node):
         yield unexpected_value(node, location, expected)
+    elif hint := suggestion("".join(parts[-1:]), _siblings(table, parts)):
+        yield Note(location.path, UNKNOWN + hint)
     elif isinstance(node, Mapping):
         for name, value in node.items():
             below = replace(location, path=_joined(location.path, str(name)), siblings=node)
@@ -103,6 +106,18 @@ def _visit(
             yield from _visit(table, value, (*parts, "[]"), replace(location, path=f"{location.path}[{place}]"), budget)
     else:
         yield Note(location.path, UNKNOWN)
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return the end of a message with a similar known name; empty for a known name."""
+    near = [] if name in known else get_close_matches(name, known, n=1, cutoff=0.8)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _siblings(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...]) -> set[str]:
+    """Return the names that rows have next to a field."""
+    depth = len(parts) - 1
+    return {path[depth] for path in table if path[:depth] == parts[:depth] and len(path) > depth >= 0}
 
 
 def _expected(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...], node: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from .tables import UNKNOWN, Action, Location, Note, Row, SetOption, apply_row, ignore, option_row
+from .tables import UNKNOWN, Action, Location, Note, Row, SetOption, apply_row, ignore, option_row, suggestion
 from .values import convert_name, hadoop_megabytes, integer, is_true, number, seconds_of_milliseconds
 
 OF_HADOOP = "concerns YARN and Hadoop"
@@ -269,7 +269,7 @@ def _job(role: str, properties: Mapping[str, str]) -> Iterator[Action]:
         if name in rows:
             yield from apply_row(rows[name], value, location)
         else:
-            yield Note(location.path, UNKNOWN)
+            yield Note(location.path, UNKNOWN + suggestion(name, rows))
 
 
 def _section(role: str, properties: Mapping[str, str]) -> str:
@@ -295,4 +295,5 @@ def _other(name: str, value: str, location: Location) -> Iterator[Action]:
     job = _OF_JOB.fullmatch(name)
     if job and not reason and f"tony.{job[1]}.instances" not in location.siblings:
         reason = f"without tony.{job[1]}.instances, TonY starts no {job[1]}"
-    yield Note(name, f"omitted: {reason}" if reason else UNKNOWN)
+    hint = suggestion(name, [row.source for row in ROWS])
+    yield Note(name, f"omitted: {reason}" if reason and not hint else UNKNOWN + hint)

@@ -384,6 +384,24 @@ def test_unknown_field_is_always_reported(name) -> None:
     assert f"spec.x-{name}" in notes(convert_job_file(yaml.safe_dump(document).encode(), "it"))
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "path"),
+    [
+        ("tfReplicaSpecs:", "tfReplicaSpec:", "spec.tfReplicaSpec"),
+        ("cleanPodPolicy:", "cleanPodPolcy:", "spec.runPolicy.cleanPodPolcy"),
+    ],
+)
+def test_misspelt_field_has_a_suggestion(right: str, wrong: str, path: str) -> None:
+    """One for a field with all that is below it."""
+    try:
+        warnings = convert_job_file(JOB.replace(right, wrong).encode(), "it").warnings
+    except InvalidConversionError as error:
+        warnings = error.warnings
+
+    texts = [str(one) for one in warnings if one.path.startswith(path)]
+    assert [f"{path}: omitted: unknown field; did you mean `{right.rstrip(':')}`?"] == texts
+
+
 OLD = """
 apiVersion: kubeflow.org/v1alpha1
 kind: TfJob

@@ -45,6 +45,18 @@ def test_unsupported_property_is_reported_by_name(name: str, reason: str) -> Non
     assert reason in notes[name]
 
 
+@pytest.mark.parametrize(
+    ("name", "near"), [("worker.comand", "command"), ("aplication.name", "tony.application.name"), ("worker.zz", "")]
+)
+def test_misspelt_property_has_a_suggestion(name: str, near: str) -> None:
+    """A command that is lost silently is missed only at the launch."""
+    text = FILE.read_text().replace("tony.wonder", f"tony.{name}")
+
+    notes = {warning.path: warning.message for warning in convert_job_file(text.encode(), "tony.xml").warnings}
+
+    assert near == "".join(notes[f"tony.{name}"].split("`")[1:2])
+
+
 @pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "pytorch_ddp"), ("horovod", "horovod")])
 def test_other_frameworks_have_their_strategy(framework: str, strategy: str) -> None:
     """Which is not guessed."""
