@@ -51,9 +51,6 @@ def localize(
     commands = [options.get(section, {}).get("command") or "" for section in ("service", *JOBS)]
     sources = read([name for name in programs if any(name in _SCRIPT.findall(command) for command in commands)])
     facts = scan(sources)
-    if len(sources) > len(programs) == 1:
-        others = ", ".join(name for name in sources if name not in programs)
-        notes.append(Note("service.job_url", f"{url} uses {others}; pass its folder with --program"))
     notes += [*_use_strategy(options, facts), *_shrink(options, fits)]
     is_torch = options["service"].get("strategy") == Strategy.PYTORCH_DDP.value
     needed = needed_libraries(images, "\n".join(sources.values()), is_torch=is_torch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -256,7 +257,6 @@ def dict_of(service):
         ),
         (PYTORCHJOB, "hvd.init()", "pytorch_ddp", "pytorch_ddp, but the program uses hvd.init (horovod)"),
         (PYTORCHJOB.replace("torchrun,", "torchrun, --standalone,"), "", "pytorch_ddp", "--standalone does not wait"),
-        (PYTORCHJOB, "import helper", "pytorch_ddp", "mnist.py uses helper.py; pass its folder with --program"),
     ],
 )
 def test_strategy_of_job_and_program(run, tmp_path: Path, job: str, source: str, strategy: str, warning: str) -> None:
@@ -264,7 +264,6 @@ def test_strategy_of_job_and_program(run, tmp_path: Path, job: str, source: str,
     chief = "tfReplicaSpecs:\n    Chief: {replicas: 1, template: {spec: {containers: [{name: tensorflow}]}}}\n"
     (tmp_path / "job").write_text(job.replace("tfReplicaSpecs:\n", chief))
     (tmp_path / "mnist.py").write_text(source)
-    (tmp_path / "helper.py").write_text("")
     target = tmp_path / "options.json"
     words = ("--program", tmp_path / "mnist.py", "--python", sys.executable, "-o", target)
 
@@ -272,6 +271,21 @@ def test_strategy_of_job_and_program(run, tmp_path: Path, job: str, source: str,
 
     assert (0, strategy) == (code, code or json.loads(target.read_text())["service"]["strategy"]), err
     assert warning in err
+
+
+def test_folder_of_a_program_with_modules_is_packed(run, tmp_path: Path) -> None:
+    """As by `try`; its modules are not missing in the interpreter."""
+    (tmp_path / "job").write_text(PYTORCHJOB)
+    for name, source in (("mnist.py", "import helper"), ("helper.py", "import nosuch")):
+        (tmp_path / "code").mkdir(exist_ok=True)
+        (tmp_path / "code" / name).write_text(source)
+    target = tmp_path / "options.json"
+    words = ("--program", tmp_path / "code" / "mnist.py", "--python", sys.executable, "-o", target)
+
+    code, _, err = run("convert", tmp_path / "job", "--local", *words)
+
+    assert (0, "code") == (code, code or json.loads(target.read_text())["service"]["job_url"]), err
+    assert [f"warning: service.python: {sys.executable} does not have nosuch"] == re.findall(".*not have [^,]*", err)
 
 
 def test_image_tag_suggests_a_runtime(run, tmp_path: Path) -> None:

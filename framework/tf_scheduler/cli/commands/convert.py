@@ -165,7 +165,8 @@ class _Local:
         return replace(result, warnings=tuple(notes))
 
     def _adapt(self, options: dict[str, Any]) -> list[Note]:
-        path = os.path.relpath(self.program, self.folder) if self.program else ""
+        program = self._packed()
+        path = os.path.relpath(program, self.folder) if program else ""
         notes, needed = localize(
             options, _python_files(self.program), path, fits_machine, self._sources, os.path.exists
         )
@@ -177,8 +178,14 @@ class _Local:
             options["service"]["python"] = python
         return [*notes, *self._unknown_modules(needed, python)]
 
+    def _packed(self) -> Path | None:
+        """Return the program; the folder of a file that uses other modules, as `try` does."""
+        path = self.program
+        is_file = path is not None and path.suffix == ".py" and path.is_file()
+        return path.parent if path and is_file and len(program_sources(path)) > 1 else path
+
     def _unknown_modules(self, needed: Libraries, python: str) -> Iterator[Note]:
-        names = {part.removesuffix(".py") for name in _python_files(self.program) for part in Path(name).parts}
+        names = {part.removesuffix(".py") for name in _python_files(self._packed()) for part in Path(name).parts}
         unknown = needed.modules - names
         if self.steps:
             unknown -= {*_PROVIDED, *PACKAGES}
