@@ -54,6 +54,21 @@ def test_detached_job_is_commanded_by_its_name(run, job: Path, go: Path) -> None
 
 
 @pytest.mark.mesos
+def test_submit_refuses_the_name_of_a_running_job(run, job: Path, go: Path) -> None:
+    """Commands find a detached job by its name only."""
+    assert 0 == run("submit", job, "--detach")[0]
+
+    code, out, err = run("submit", job, "--detach", "--json")
+
+    assert (1, 1) == (code, len(err.splitlines())), err
+    assert "service.name: `small`: already in use by http://" in json.loads(out)["error"]["message"]
+    assert "--name, or stop the service: `dcos-tensorflow cancel small`" in err
+    assert 0 == run("submit", job, "--detach", "--name", "other")[0]
+    go.write_text("0")
+    assert (0, 0) == (run("wait", "small")[0], run("wait", "other")[0])
+
+
+@pytest.mark.mesos
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 def test_detached_job_survives_its_terminal(start, run, home, job: Path, go: Path, number: signal.Signals) -> None:
     """All processes of the terminal get the signal, while `submit` still waits."""

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,9 +30,9 @@ from tf_scheduler.cli.common.folders import read_bytes, state_home
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
-from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, keep_run
+from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
-from tf_scheduler.errors import JobError, NotRunningError, Problem
+from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
 
 from .local import directory_option, find_cluster, prepare, settings_option
@@ -67,6 +68,8 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     for problem in supervise_all(cluster.directory):
         click.echo(problem, err=True)
     service = InstalledService(cluster.directory, name)
+    if not service.options():
+        check_name(name, "--app-id")
     service.install(service.with_checkpoints(document))
     click.echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
     click.echo(f"page: {service.url}/")
@@ -158,6 +161,9 @@ def submit(
             values = {"file": str(options), "document": as_lists(document), "detach": detach}
             sys.exit(perform(SUBMIT, dcos, values, screen(), as_json=as_json))
     elif detach:
+        with print_errors(as_json), suppress(OptionsError):  # wrong options, reported by the run
+            document = with_settings(parse(read_bytes(options), str(options)), settings)[0]
+            check_name(resolve(document)["service"]["name"], "--name")
         paths = [str(options.absolute()), "--dir", str(directory.absolute())]
         changes = (part for setting in settings for part in ("--set", setting))
         _run_in_background(["local", "run", *paths, *changes], as_json=as_json)

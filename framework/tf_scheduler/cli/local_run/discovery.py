@@ -146,6 +146,15 @@ def _is_scheduler(service: ServiceClient) -> bool:
         return error.kind == "unauthorized"
 
 
+def check_name(name: str, option: str) -> None:
+    """Raise JobError if a service on this machine has the name, its handle."""
+    for service in _local_services(os.environ):
+        if service.name.strip("/") == name.strip("/"):
+            stop = f"{'cancel' if service.run else 'local uninstall'} {service.name}"
+            remedy = f"choose another with {option}, or stop the service: `{PROGRAM} {stop}`"
+            raise JobError(f"service.name: `{service.name}`: already in use by {service.url}; {remedy}")
+
+
 def background_run(pid: int, environment: Mapping[str, str]) -> tuple[ServiceClient, RunFolder] | None:
     """Return the local run of a process; None until its API responds."""
     for service in _local_services(environment):
