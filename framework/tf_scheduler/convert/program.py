@@ -114,6 +114,8 @@ class _Names:
     fit: int = 0
     #: Those of `imports` in a `try` with a handler.
     optional: set[str] = field(default_factory=set)
+    #: Those outside of functions and blocks.
+    always: set[str] = field(default_factory=set)
 
 
 def scan(sources: Mapping[str, str]) -> ProgramFacts:
@@ -139,6 +141,11 @@ def imported_modules(source: str) -> set[str]:
     return _names(source).imports
 
 
+def always_imported(source: str) -> set[str]:
+    """Return the modules that a source imports outside of functions and blocks."""
+    return _names(source).always
+
+
 def _names(source: str) -> _Names:
     try:
         with warnings.catch_warnings():
@@ -146,7 +153,7 @@ def _names(source: str) -> _Names:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # such as a program of Python 2
         return _names_of_text(source)
-    found = _Names(set(), set(), set())
+    found = _Names(set(), set(), set(), always=set[str]().union(*map(_imports, tree.body)))
     for node in ast.walk(tree):
         match node:
             case ast.Attribute() | ast.Name():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from tf_scheduler.errors import OptionsError
 def test_gpu_check_is_off_without_nvidia_smi(present: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Local agents offer GPUs that the machine may lack; options can enable the check."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if present or name != "nvidia-smi" else None)
+    monkeypatch.setattr(
+        shutil, "which", lambda name, **_: f"/usr/bin/{name}" if present or name != "nvidia-smi" else None
+    )
     jobs = {"gpu_worker": {"count": 1}, "worker": {"count": 1, "gpus": 1, "gpu_check": True}}
     (tmp_path / "options.json").write_text(
         json.dumps({"service": {"command": "true"}, "parameter_server": {"count": 0}, **jobs})
@@ -135,6 +138,51 @@ def test_missing_program_of_command_is_named(tmp_path: Path, invoke, url: str, c
 
     assert (f"service.command: {problem}" if problem else "") == (str(caught.value) if caught else "")
     assert (bool(problem and url), problem if url else "") == (code == 1, out.strip()[17:] if code else "")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "missing"),
+    [
+        ("import nosuch.inner, json", {}, "nosuch"),
+        ("import yaml_no\nfrom nosuch import x", {}, "nosuch, yaml_no"),
+        ("import lib", {}, "deep"),
+        ("from tf_executor import user", {}, ""),
+        ("def main():\n    import nosuch", {}, ""),
+        ("try:\n    import nosuch, lib\nexcept ImportError:\n    pass", {}, ""),
+        ("import sys\nsys.path.append('x')\nimport nosuch", {}, ""),
+        ("print 1\nimport nosuch", {}, ""),
+        ("import nosuch", {"environment": {"PYTHONPATH": "x"}}, ""),
+        ("import nosuch", {"command": "python train.py || true"}, "nosuch"),
+        ("import nosuch", {"command": "exec python train.py"}, ""),
+    ],
+)
+def test_missing_module_of_a_program_is_named(tmp_path: Path, invoke, source: str, options, missing: str) -> None:
+    """Before launch, by both commands; an optional import is not an error."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(source)
+    (tmp_path / "code" / "lib.py").write_text("import deep, train")
+    service = {"strategy": "independent", "command": "python train.py", "job_url": "code", **options}
+    (tmp_path / "options.json").write_text(json.dumps({"service": service, "worker": {"count": 1}}))
+
+    with pytest.raises(OptionsError) if missing else nullcontext() as caught:
+        load_options(tmp_path / "options.json")
+    code, out, _ = invoke("options", "validate", str(tmp_path / "options.json"))
+
+    text = f"service.python: train.py imports {missing}, which `{sys.executable}` does not have; run `"
+    assert (True, bool(missing)) == (not caught or str(caught.value).startswith(text), code == 1)
+    assert not missing or out.startswith(text)
+
+
+def test_interpreter_that_does_not_start_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pyenv has a shim for each version that any of its environments has."""
+    (tmp_path / "python3.99").write_text("#!/bin/sh\nexit 127")
+    (tmp_path / "python3.99").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    document = {"service": {"strategy": "independent", "command": "python3.99 -m json.tool"}, "worker": {"count": 1}}
+
+    with pytest.raises(OptionsError) as caught:
+        check_options(document, tmp_path)
+    assert "service.command: python3.99: command not found; did you mean `python`?" == str(caught.value)
 
 
 def test_torchrun_of_separate_models_is_noticed(

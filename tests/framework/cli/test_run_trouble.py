@@ -187,7 +187,7 @@ USAGE = "python -c 'import argparse; argparse.ArgumentParser(\"train.py\").parse
 @pytest.mark.parametrize(
     ("command", "launches", "cause"),
     [
-        ("python {}first.py", 1, "ModuleNotFoundError: No module named 'nosuch' ({}first.py:3), exit code 1"),
+        ("exec python {}first.py", 1, "ModuleNotFoundError: No module named 'nosuch' ({}first.py:3), exit code 1"),
         ("python {}words.py", 1, "SyntaxError: invalid syntax ({}words.py:3), exit code 1"),
         ("exec python {}nop.py", 1, "can't open file '{}nop.py': [Errno 2] No such file or directory, exit code 2"),
         ("python {}job/late.py", 2, "ValueError: nan in gradients of <object object> ({}job/late.py:2), exit code 1"),

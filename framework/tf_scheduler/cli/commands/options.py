@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from dcos_command.command import with_settings
 from dcos_command.main import Group, IntRange
-from tf_scheduler.cli.common.folders import UserPath, folder_problem, read_bytes
+from tf_scheduler.cli.common.folders import UserPath, folder_problem, program_sources, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     check_options,
@@ -26,7 +26,6 @@ from tf_scheduler.cli.common.options_file import (
     keras_2_command,
     keras_3_problem,
     local_problems,
-    program_sources,
     program_warnings,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, json_switch

@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import chain, islice
@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from tf_scheduler.convert.program import imported_modules
 from tf_scheduler.errors import OptionsError, Problem
 
 #: Files of a task's sandbox that a run keeps.
@@ -235,6 +236,49 @@ def program_files(program: Path) -> list[str]:
     except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise OptionsError(f"{program}: {error}") from error
     return [name.removeprefix("./").rstrip("/") for name in names]
+
+
+_MISSING = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n) is None))"
+#: Maximum number of files of a program that are scanned.
+_MAX_SOURCES = 100
+
+
+def program_sources(
+    program: Path, folder: Path | None = None, imports: Callable[[str], set[str]] = imported_modules
+) -> dict[str, str]:
+    """Return file name -> source of a program and of its modules in a folder.
+
+    File names are relative to the folder, by default the program's. `imports`: returns the modules to follow. Raises
+    OptionsError if the program cannot be read.
+    """
+    waiting, sources, folder = [program], dict[str, str](), folder or program.parent
+    while waiting and len(sources) < _MAX_SOURCES:
+        path = waiting.pop(0)
+        name = os.path.relpath(path, folder)
+        if name not in sources:
+            sources[name] = read_bytes(path).decode(errors="replace")
+            for module in sorted(imports(sources[name])):
+                waiting += _module_files(module, path.parent if module.startswith(".") else folder)
+    return sources
+
+
+def _module_files(module: str, folder: Path) -> Iterator[Path]:
+    """Yield the files of a module and its packages, if they are below the folder."""
+    name = module.lstrip(".")
+    for _ in range(len(module) - len(name) - 1):
+        folder = folder.parent
+    for part in name.split("."):
+        folder = folder / part
+        candidates = (folder.with_name(f"{part}.py"), folder / "__init__.py")
+        yield from (path for path in candidates if path.is_file())
+
+
+def missing_modules(python: str, names: Sequence[str]) -> list[str]:
+    """Return the modules that an interpreter lacks, without those of user folders."""
+    with suppress(OSError):
+        done = subprocess.run([python, "-I", "-c", _MISSING, *names], capture_output=True, text=True, check=False)
+        return done.stdout.split()
+    return []
 
 
 def _megabytes(size: int) -> str:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -24,13 +24,22 @@ import click
 
 from dcos_command.command import with_settings
 from tf_executor.user.archive import ArchiveError, extract
-from tf_scheduler.cli.common.folders import folder_problem, pack_folder, program_files, read_bytes, read_only_copy
+from tf_scheduler.cli.common.folders import (
+    folder_problem,
+    missing_modules,
+    pack_folder,
+    program_files,
+    program_sources,
+    read_bytes,
+    read_only_copy,
+)
 from tf_scheduler.convert.program import (
     FIT_NEEDS_KERAS_2,
     FOLDER,
     KERAS_2,
     KERAS_2_VALUES,
-    imported_modules,
+    PACKAGES,
+    always_imported,
     scan,
     start_problem,
 )
@@ -228,6 +237,8 @@ def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bo
     completed, unknown = _with_runtimes(options)
     is_local = bool(unknown) or any(url and "://" not in url and not url.startswith("/") for url in urls)
     commands = _missing_commands(completed, folder) if service["job_url"] else ()
+    if is_default("service.python", service["python"]):  # as in a local run
+        completed["service"] = {**service, "python": sys.executable}
     for problem in (*unknown, *_missing_files(completed, folder), *_missing_programs(completed), *commands):
         yield problem, is_local
 
@@ -244,15 +255,15 @@ def _missing_programs(options: Options) -> Iterator[Problem]:
 
 #: A command without shell syntax, which a pre command cannot create.
 _COMMAND = re.compile(r"[A-Za-z][\w.+-]*(?=\s|$)")
-_MISSING = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n) is None))"
 #: Folders that agents search in any case, commands that the executor provides, and launchers that packages bring.
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PYTHON = re.compile(r"(python3?|torchrun)\s")
 _PROVIDED, _LAUNCHERS = ("python", "python3"), ("torchrun", "horovodrun", "tensorboard")
 
 
 def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
     """Yield commands that no agent of this machine can find, and their missing files."""
-    service, problems = options["service"], {}
+    service, problems, imports = options["service"], {}, {}
     files = _sandbox_files(options, folder)
     for section in (name for name in JOBS if options[name]["count"]):
         job = options[section]
@@ -260,7 +271,8 @@ def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
         variables = {**service["environment"], **job["environment"]}
         if job["pre_command"] or image_of(service, job["image"], job["gpus"] > 0):
             continue
-        python = shutil.which(job["python"] or service["python"]) or sys.executable
+        own = shutil.which(job["python"] or service["python"], path=_SYSTEM_PATH)
+        python = own or sys.executable
         path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
         known = files is not None and "PYTHONPATH" not in variables
         lacks = partial(missing_modules, python)
@@ -270,7 +282,29 @@ def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
             problem = f"{name}: no file of the job; set service.job_url to the program"
         if problem := problem or ("" if "PATH" in variables else _command_problem(FOLDER.sub("", command), path)):
             problems[f"{where}.command"] = problem
+        elif own and known and "PATH" not in variables and _PYTHON.match(command):
+            imports[own, command] = f"{section if job['python'] else 'service'}.python"
     yield from (Problem(option, problem) for option, problem in problems.items())
+    job_path = _local_path(service["job_url"] or ".", folder) or folder
+    for (python, command), option in imports.items():
+        yield from (Problem(option, text) for text in _missing_imports(job_path, files or (), python, command))
+
+
+def _missing_imports(job: Path, files: Collection[str], python: str, command: str) -> Iterator[str]:
+    """Yield the modules that a command's program always imports and its Python lacks."""
+    with suppress(OptionsError), program_folder(job) as home:  # files with problems are reported elsewhere
+        for program, base in _programs(job, home, [command]):
+            sources = program_sources(program, base, always_imported)
+            names = (*files, *(path.name for path in base.iterdir()), "tf_executor")
+            own = {part.partition(".")[0] for name in names for part in Path(name).parts}
+            modules = {name.partition(".")[0] for source in sources.values() for name in always_imported(source)}
+            is_known = not any("sys.path" in source for source in sources.values())
+            if not is_known or not (lacking := missing_modules(python, sorted(modules - own - {""}))):
+                continue
+            packages = [PACKAGES.get(name, name) for name in lacking]
+            create = f"dcos-tensorflow runtime create NAME --package {' --package '.join(packages)}"
+            remedy = f"run `{python} -m pip install {' '.join(packages)}`, or use runtime:NAME of `{create}`"
+            yield f"{program.name} imports {', '.join(lacking)}, which `{python}` does not have; {remedy}"
 
 
 def _sandbox_files(options: Options, folder: Path) -> list[str] | None:
@@ -289,24 +323,18 @@ def _sandbox_files(options: Options, folder: Path) -> list[str] | None:
         return None
 
 
-def missing_modules(python: str, names: Sequence[str]) -> list[str]:
-    """Return the modules that an interpreter lacks, without those of user folders."""
-    with suppress(OSError):
-        done = subprocess.run([python, "-I", "-c", _MISSING, *names], capture_output=True, text=True, check=False)
-        return done.stdout.split()
-    return []
-
-
 def _command_problem(command: str, path: str) -> str:
     word = _COMMAND.match(command)
     if word is None or word[0] in _PROVIDED:
         return ""
-    ask = ["/bin/sh", "-c", 'command -v "$1"', "sh", word[0]]
-    if not subprocess.run(ask, env={"PATH": path}, capture_output=True, check=False).returncode:
+    is_python = not word[0].removeprefix("python").strip(".0123456789")
+    ask = ["/bin/sh", "-c", '"$1" -c ""' if is_python else 'command -v "$1"', "sh", word[0]]  # pyenv's may not start
+    if not subprocess.run(ask, env={**os.environ, "PATH": path}, capture_output=True, check=False).returncode:
         return ""
     folders = [Path(folder) for folder in path.split(":") if Path(folder).is_dir()]
     names = [*_PROVIDED, *_LAUNCHERS, *(item.name for folder in folders for item in folder.iterdir())]
-    near = [f"python {word[0]}"] if word[0].endswith(".py") else get_close_matches(word[0], names, n=1)
+    starts = [f"python {word[0]}"] if word[0].endswith(".py") else ["python"] if is_python else []
+    near = starts or get_close_matches(word[0], names, n=1)
     return f"{word[0]}: command not found" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
@@ -336,8 +364,6 @@ def _unsupported_isolation(options: Options) -> Iterator[Problem]:
 
 
 _SCRIPT, _MODULE = re.compile(r"[\w./~-]+\.py\b"), re.compile(r"\s-m\s+([\w.]+)")
-#: Maximum number of files of a program that are scanned.
-_MAX_SOURCES = 100
 #: Prints the versions of TensorFlow and Keras as JSON; needs no import of them, which takes seconds.
 _VERSIONS = """
 import json
@@ -346,33 +372,6 @@ names = {str(each.metadata["Name"]).lower().replace("-", "_"): each.version for 
 print(json.dumps({name: version for name, version in names.items() if "keras" in name or "tensorflow" in name}))
 """
 _VERSIONS_TIMEOUT = 30  # seconds
-
-
-def program_sources(program: Path, folder: Path | None = None) -> dict[str, str]:
-    """Return file name -> source of a program and of its modules in a folder.
-
-    File names are relative to the folder, by default the program's. Raises OptionsError if the program cannot be read.
-    """
-    waiting, sources, folder = [program], dict[str, str](), folder or program.parent
-    while waiting and len(sources) < _MAX_SOURCES:
-        path = waiting.pop(0)
-        name = os.path.relpath(path, folder)
-        if name not in sources:
-            sources[name] = read_bytes(path).decode(errors="replace")
-            for module in sorted(imported_modules(sources[name])):
-                waiting += _module_files(module, path.parent if module.startswith(".") else folder)
-    return sources
-
-
-def _module_files(module: str, folder: Path) -> Iterator[Path]:
-    """Yield the files of a module and its packages, if they are below the folder."""
-    name = module.lstrip(".")
-    for _ in range(len(module) - len(name) - 1):
-        folder = folder.parent
-    for part in name.split("."):
-        folder = folder / part
-        candidates = (folder.with_name(f"{part}.py"), folder / "__init__.py")
-        yield from (path for path in candidates if path.is_file())
 
 
 @cache
