@@ -268,6 +268,7 @@ class StateCollector(Collector):
         counts = [((each.value,), state.derived.state_counts.get(each, 0)) for each in TaskState]
         yield _labelled("tasks", "Launched tasks by their last Mesos state.", ("state",), counts)
         yield _allocated(state)
+        yield from _memory(state)
         yield from _training(state)
         yield from self._plans()
 
@@ -308,6 +309,23 @@ def _allocated(state: SchedulerState) -> GaugeMetricFamily:
     text = "Allocated resources of tasks and executors: CPUs, GPUs, bytes of memory and disk."
     amounts = ((key, total / UNIT * (2**20 if key[1] in _MEGABYTES else 1)) for key, total in sorted(totals.items()))
     return _labelled("allocated", text, ("job_name", "resource"), amounts)
+
+
+def _memory(state: SchedulerState) -> Iterator[GaugeMetricFamily]:
+    """Return the memory that tasks use, and that they may use with their executors."""
+    live = [((record.name, record.job.value), record) for record in state.live()]
+    usages = ((key, state.process.usage.get(record.name), record.id) for key, record in live)
+    used = [(key, usage.memory_used_mb) for key, usage, launch in usages if usage and usage.launch == launch]
+    limits = [(key, sum(_scalars(record, "mem")) / UNIT) for key, record in live]
+    labels, megabyte = ("task", "job_name"), 2**20
+    known = [(key, amount * megabyte) for key, amount in used if amount is not None]
+    yield _labelled("task_memory_used_bytes", "Resident memory of a task.", labels, known)
+    text = "Memory that a task and its executor may use, if agents enforce it."
+    yield _labelled("task_memory_limit_bytes", text, labels, [(key, amount * megabyte) for key, amount in limits])
+
+
+def _scalars(record: TaskRecord, name: str) -> Iterator[int]:
+    return (each.value for each in record.resources if each.name == name and isinstance(each.value, int))
 
 
 def _training(state: SchedulerState) -> Iterator[GaugeMetricFamily]:

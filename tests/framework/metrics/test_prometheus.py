@@ -63,7 +63,16 @@ def test_training_gauges_of_reporting_tasks(world) -> None:
     text = world.meter.prometheus().decode()
     assert 'tensorflow_training_loss{job_name="chief",task="chief-0"} NaN' in text
     assert 'training_total_steps{job_name="chief"' not in text
-    assert "worker-1" not in text
+    assert 'training_step{job_name="worker",task="worker-1"' not in text
+
+
+def test_memory_of_tasks_is_shown_beside_its_limit(world) -> None:
+    """The limit is that of the container: with the executor. Unknown use is missing."""
+    record = next(record for record in world.state.live() if record.name == "worker-0")
+    limit = sum(each.value for each in record.resources if each.name == "mem") / 1000 * 2**20
+
+    assert limit == world.value("task_memory_limit_bytes", task="worker-0", job_name="worker")
+    assert "tensorflow_task_memory_used_bytes{" not in world.meter.prometheus().decode()
 
 
 def test_allocated_resources_are_summed_by_job(world) -> None:
