@@ -222,6 +222,7 @@ def attribute(raw: Json) -> str:
 def status(raw: Json) -> TaskStatus:
     """Decode a task status."""
     ending = EndReport.decode(base64_bytes(raw.get("data")), log.warning)
+    unusable = _image_problem(sanitize_text(raw.get("message")))
     return TaskStatus(
         id=TaskId(_id(raw, "task_id")),
         state=TaskState(raw["state"]),
@@ -238,9 +239,9 @@ def status(raw: Json) -> TaskStatus:
         source=str(raw.get("source", "")),
         port_taken=ending.port_taken is True,
         was_frozen=ending.frozen is True,
-        error=sanitize_text(ending.error),
+        error=sanitize_text(ending.error) or unusable,
         failed_stage=sanitize_text(ending.failed_stage),
-        cannot_start=ending.cannot_start is True,
+        cannot_start=ending.cannot_start is True or bool(unusable),
     )
 
 
@@ -261,6 +262,22 @@ def _addresses(container: Json) -> tuple[str, ...]:
     return tuple(str(address) for address in addresses if address)
 
 
+_LAUNCH = "Failed to launch container: "
+#: Messages of Mesos' provisioner (src/slave/containerizer/mesos/provisioner) for images that no launch can use.
+_IMAGE_PROBLEMS = {
+    re.compile(
+        f"{_LAUNCH}Failed to find archive for image '(.+?)' at '(.+?)'"
+    ): "the agent has no image `{}`: no file {}",
+    re.compile(f"{_LAUNCH}Subprocess 'tar, tar, -x, -f, (.+?), -C, .+?' failed: tar: (.+)"): "damaged image {}: {}",
+}
+
+
+def _image_problem(text: str) -> str:
+    """Return the problem of an image in plain words; empty if there is none."""
+    found = ((pattern.match(text), sentence) for pattern, sentence in _IMAGE_PROBLEMS.items())
+    return next((sentence.format(*match.groups()) for match, sentence in found if match), "")
+
+
 def _message(raw: Json) -> str:
     """Explain errors of permissions and files; omit 40 lines about memory."""
     text = sanitize_text(raw.get("message")).partition("\n\nMEMORY STATISTICS:")[0]
@@ -268,6 +285,11 @@ def _message(raw: Json) -> str:
     if fetcher:
         why = status.partition(": ")[2] or "no reason given"
         return f"the agent cannot fetch the task's files: {why}; hint: its stderr names the file and the cause"
+    if problem := _image_problem(text):
+        return problem
+    if text == "Executor terminated":
+        needs = "an image needs `sh`, `sha256sum` and Python 3.8 or newer"
+        return f"the executor was killed, or could not start; hint: stderr of the task names the cause; {needs}"
     return explain_acl_error(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 
 

@@ -87,6 +87,18 @@ def test_failed_fetch_is_explained() -> None:
     assert f"the agent cannot fetch the task's files: no reason given{hint}" == updated(message=f"{start} ").message
 
 
+def test_missing_image_is_explained_and_no_launch_can_succeed() -> None:
+    message = "Failed to launch container: Failed to find archive for image 'tf' at '/images/tf.tar'"
+
+    explained = updated(reason="REASON_CONTAINER_LAUNCH_FAILED", message=message)
+
+    assert ("the agent has no image `tf`: no file /images/tf.tar", True) == (explained.message, explained.cannot_start)
+
+
+def test_end_of_an_executor_is_explained() -> None:
+    assert updated(message="Executor terminated").message.startswith("the executor was killed, or could not start; ")
+
+
 def test_numbers_of_the_kernel_are_removed_from_memory_limits() -> None:
     """They are 40 lines, and the message is the reason of a failed job."""
     limit = "Memory limit exceeded: Requested: 96MB Maximum Used: 96MB"

@@ -45,7 +45,8 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 def end_signature(status: TaskStatus) -> str:
     """Return what ends of one reason have in common; empty if the error is unknown."""
-    return f"{status.exit_code}: {_NUMBER.sub('#', status.error)}" if status.exit_code and status.error else ""
+    is_known = status.error and (status.exit_code or status.cannot_start)
+    return f"{status.exit_code}: {_NUMBER.sub('#', status.error)}" if is_known else ""
 
 
 def _is_repeated(state: SchedulerState, change: StatusChange) -> bool:
