@@ -199,6 +199,8 @@ def command_key(line: str) -> str:
 
 #: Test, and the commands that it runs in an equivalent form, with the options that a page may use.
 RUN_BY = {
+    "containers/test_images.py::test_image_of_an_archive_has_its_variables_and_layers": "local image build",
+    "containers/test_isolation.py::test_cluster_with_containers_is_started_and_stopped": "local up --containers",
     "dcoscli/test_dcos_versions.py::test_files_of_tasks_are_listed_and_read": "dcos task log",
     "dcoscli/test_dcos_versions.py::test_api_token_from_option_variable_and_settings": "plan resume",
     "dcoscli/test_dcos_versions.py::test_log_of_the_scheduler_needs_no_file_name": "dcos service log",

@@ -28,7 +28,7 @@ _MAX_NUMBER = 1e12  # Mesos counts in thousandths, in a double
 _MAX_LABEL, _MAX_HOSTNAME = 63, 200
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")
 #: Names of other nodes and logs.
-RESERVED = ("guard", "master", "zookeeper")
+RESERVED = ("guard", "master", "network", "zookeeper")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(\([A-Za-z0-9_*./-]+\))?")
 _NUMBER = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?")

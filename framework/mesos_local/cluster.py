@@ -14,21 +14,27 @@ from .helper_main import start_guard
 from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError, explain_os_errors
 from .host.orphans import end_orphans, find_orphans, is_marked
 from .host.process import ProcessId, free_ports, locked, uninterrupted
-from .launcher_dir import helper_folder, write_helpers
+from .images import forget_old_images, image_folder
 from .libmesos.download import ensure_library
 from .master_api import ClusterStatus, check_flags, read_status, wait_registered
+from .network import GATEWAY, MAX_AGENTS, agent_address, inside, write_network_configuration
 from .node import (
     ZOOKEEPER_ENVIRONMENT,
     AgentNode,
+    MesosNode,
     Node,
     ZooKeeperNode,
     agent_directory,
     agent_flags,
+    container_flags,
     environment,
+    helper_folder,
     is_listening,
+    layers_folder,
     node_command,
     normal_flags,
     write_executor_key,
+    write_helpers,
     zookeeper_command,
 )
 from .record import (
@@ -94,6 +100,8 @@ class LocalCluster:
         zookeeper: Whether to start a ZooKeeper.
         die_with_parent: End the cluster when this process exits, even by SIGKILL.
         master_port: Default: any free port.
+        containers: Whether agents enforce limits, run images and have the network `dcos`; see `network`. Requires
+            root and what `network.missing_requirements` returns.
 
     Errors are MesosLocalError.
     """
@@ -107,6 +115,7 @@ class LocalCluster:
         zookeeper: bool = False,
         die_with_parent: bool = False,
         master_port: int | None = None,
+        containers: bool = False,
     ) -> None:
         self._settings = ClusterSettings(
             library="",
@@ -115,7 +124,10 @@ class LocalCluster:
             agent_flags=normal_flags(agent_flags),
             zookeeper=zookeeper,
             temporary=directory is None,
+            containers=containers,
         )
+        if containers and len(self._settings.agents) > MAX_AGENTS:
+            raise MesosLocalError(f"{len(self._settings.agents)} agents with containers; maximum: {MAX_AGENTS}")
         self._die_with_parent = die_with_parent
         self._master_port = master_port
         self._requested_directory = directory
@@ -172,6 +184,21 @@ class LocalCluster:
         return self._settings.agents
 
     @property
+    def has_containers(self) -> bool:
+        """Whether agents run tasks in containers with images, limits and addresses."""
+        return self._settings.containers
+
+    @property
+    def scheduler_master(self) -> str:
+        """The "IP:PORT" of the master for schedulers: see `network_process`."""
+        return self._inner_address("master", self.master.address)
+
+    @property
+    def network_process(self) -> int:
+        """Process in whose network schedulers run; 0: in that of this machine."""
+        return self.network.pid if self.has_containers else 0
+
+    @property
     def nodes(self) -> tuple[Node, ...]:
         """All nodes: ZooKeeper (if any), master, agents."""
         if not self._nodes:
@@ -181,6 +208,11 @@ class LocalCluster:
     @property
     def master(self) -> Node:
         return {node.name: node for node in self.nodes}["master"]
+
+    @property
+    def network(self) -> Node:
+        """The process that holds the namespaces of a cluster with containers."""
+        return self._nodes["network"]
 
     @property
     def agents(self) -> Mapping[str, AgentNode]:
@@ -220,7 +252,8 @@ class LocalCluster:
     def _choose_addresses(self) -> dict[str, str]:
         """Return a free "IP:PORT" for each node, by name."""
         zookeeper = ["zookeeper"] if self._settings.zookeeper else []
-        names = ["master", *zookeeper, *(spec.hostname for spec in self._settings.agents)]
+        network = ["network"] if self._settings.containers else []
+        names = ["master", *zookeeper, *network, *(spec.hostname for spec in self._settings.agents)]
         ports = free_ports(len(names))
         ports[0] = self._master_port or ports[0]
         return {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
@@ -233,16 +266,48 @@ class LocalCluster:
             self._nodes[name] = kind(name, addresses[name], log, command, variables, self._write_record)
 
         def add_mesos(kind: type[Node], name: str, flags: Mapping[str, str], *arguments: str) -> None:
-            add(kind, name, partial(node_command, *arguments), environment(directory, addresses[name], flags))
+            listen = self._inner_address(name, addresses[name])
+            command = partial(self._inside, "" if name == "master" else name, partial(node_command, *arguments))
+            add(kind, name, command, environment(directory, listen, flags))
 
         if settings.zookeeper:
-            command = partial(zookeeper_command, directory / "zookeeper", addresses["zookeeper"])
+            address = self._inner_address("zookeeper", addresses["zookeeper"])
+            command = partial(self._inside, "", partial(zookeeper_command, directory / "zookeeper", address))
             add(ZooKeeperNode, "zookeeper", command, environment(directory) | ZOOKEEPER_ENVIRONMENT)
-        flags = {"cluster": "local", **settings.master_flags, "work_dir": str(directory / "master")}
-        add_mesos(Node, "master", flags, "master", settings.library)
+        if settings.containers:
+            ports = [f"{name}={addresses[name].rpartition(':')[2]}" for name in self._inner_hosts()]
+            ready = addresses["network"].rpartition(":")[2]
+            command = partial(node_command, "network", str(directory), ready, *ports)
+            add(Node, "network", command, environment(directory))
+        own = {"hostname": "127.0.0.1"} if settings.containers else {}
+        flags = {"cluster": "local", **own, **settings.master_flags, "work_dir": str(directory / "master")}
+        add_mesos(MesosNode, "master", flags, "master", settings.library)
+        master = self._inner_address("master", addresses["master"])
         for spec in settings.agents:
-            flags = agent_flags(directory, helper_folder(directory), spec, settings.agent_flags)
-            add_mesos(AgentNode, spec.hostname, flags, "agent", settings.library, addresses["master"])
+            own = container_flags(directory, spec.hostname, image_folder()) if settings.containers else {}
+            flags = agent_flags(directory, helper_folder(directory), spec, {**own, **settings.agent_flags})
+            add_mesos(AgentNode, spec.hostname, flags, "agent", settings.library, master)
+
+    def _inner_hosts(self) -> dict[str, str]:
+        """Return the IP address of each node in the namespaces, by name."""
+        agents = enumerate((spec.hostname for spec in self._settings.agents), 1)
+        gateway = ("master", "zookeeper") if self._settings.zookeeper else ("master",)
+        return {**dict.fromkeys(gateway, GATEWAY), **{name: agent_address(number) for number, name in agents}}
+
+    def _inner_address(self, name: str, address: str) -> str:
+        """Return the "IP:PORT" where a node listens, in the namespaces if there are any."""
+        return f"{self._inner_hosts()[name]}:{address.rpartition(':')[2]}" if self.has_containers else address
+
+    def _inside(self, name: str, command: Callable[[], list[str]]) -> list[str]:
+        """Return a node's command, in the namespaces if any. `name`: of an agent."""
+        return [*inside(self.network.pid, name), *command()] if self.has_containers else command()
+
+    def _start_network(self) -> None:
+        """Make the namespaces, in which the other nodes start."""
+        for number, spec in enumerate(self._settings.agents, 1):
+            write_network_configuration(agent_directory(self.directory, spec.hostname), number)
+            forget_old_images(layers_folder(self.directory, spec.hostname))
+        self.network.start()
 
     def _write_record(self) -> None:
         nodes = {node.name: NodeRecord(node.address, node.process) for node in self.nodes}
@@ -253,8 +318,11 @@ class LocalCluster:
         if self._die_with_parent:
             self._guard = start_guard(self.directory, self._identity, self._settings.temporary)
             self._write_record()
+        if self.has_containers:
+            self._start_network()
         for node in self.nodes:
-            node.launch()
+            if node.process is None:
+                node.launch()
         for node in self.nodes:
             node.wait_ready()
         self.wait_registered()

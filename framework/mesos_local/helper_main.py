@@ -21,6 +21,8 @@ from .record import LOCK, belongs_to, release_directory
 USAGE = """usage: python -m mesos_local.helper_main VERB ...
   master LIBRARY                 agent LIBRARY MASTER_IP:PORT
   containerizer LIBRARY ARG...   fetcher
+  network DIRECTORY READY_PORT NODE=PORT...
+  relay NETWORK_PROCESS PORT
   guard DIRECTORY IDENTITY keep|remove OWNER_PID OWNER_START_TIME"""
 
 
@@ -45,9 +47,18 @@ def _run(verb: str, rest: list[str]) -> int:
 
             run_agent(library, master)
         case "containerizer", [library, *arguments]:
-            from .libmesos.launch import run_launcher
+            from .libmesos.launch import run_containerizer
 
-            return run_launcher(library, arguments)
+            return run_containerizer(library, arguments)
+        case "network", [directory, ready, *nodes]:
+            from .network import run_network
+
+            ports = {name: int(port) for name, _, port in (node.partition("=") for node in nodes)}
+            run_network(Path(directory), int(ready), ports)
+        case "relay", [holder, port]:
+            from .network import run_relay
+
+            run_relay(int(holder), int(port))
         case "fetcher", []:
             from .fetcher import run_fetcher
 

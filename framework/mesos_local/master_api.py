@@ -213,17 +213,22 @@ def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:
     """Return unregistered running agents; set the agent ids of the others."""
     expected = [agent for agent in agents if agent.process is not None]
     try:
-        known = {content["pid"]: content for content in call(master, "GET_AGENTS").get("agents", ())}
+        known = {_name_and_port(content): content for content in call(master, "GET_AGENTS").get("agents", ())}
     except MasterUnavailableError:
         return expected
     missing = []
     for agent in expected:
-        content = known.get(f"slave(1)@{agent.address}")
+        content = known.get((agent.name, agent.address.rpartition(":")[2]))
         if content is None or not content["active"] or _registered_at(content) < agent.started_at:
             missing.append(agent)
         else:
             agent.registered_id = content["agent_info"]["id"]["value"]
     return missing
+
+
+def _name_and_port(agent: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what identifies an agent also where it has an address of its own."""
+    return agent["agent_info"]["hostname"], agent["pid"].rpartition(":")[2]
 
 
 def _registered_at(agent: Mapping[str, Mapping[str, float]]) -> float:

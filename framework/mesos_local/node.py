@@ -1,24 +1,29 @@
-"""Nodes of a local cluster: processes, commands, flags, configuration."""
+"""Nodes of a local cluster: processes, commands, flags, configuration, helpers."""
 
 from __future__ import annotations
 
+import http.client
 import importlib.util
 import os
+import re
 import secrets
+import shlex
 import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from .agents import AgentSpec
 from .host.errors import MesosLocalError, NodeDiedError
 from .host.orphans import MARK
-from .host.process import ProcessId, spawn
+from .host.process import ProcessId, spawn, uninterrupted
+from .network import PLUGINS, cgroups_root
 
 _LOG_LINES = 15
 _GRACE = 5.0  # seconds
@@ -112,7 +117,19 @@ class Node:
         return self.process
 
 
-class AgentNode(Node):
+class MesosNode(Node):
+    """A master or an agent."""
+
+    def ready(self) -> bool:
+        # The relay of a cluster with containers accepts connections before the node does.
+        connection = http.client.HTTPConnection(self.address, timeout=_ANSWER_TIMEOUT)
+        with closing(connection), suppress(OSError, http.client.HTTPException):
+            connection.request("HEAD", "/health")
+            return connection.getresponse().status > 0
+        return False
+
+
+class AgentNode(MesosNode):
     """An agent."""
 
     registered_id: str | None = None
@@ -259,6 +276,37 @@ def normal_flags(flags: Mapping[str, object] | None) -> dict[str, str]:
     }
 
 
+#: Isolators of agents with containers (Mesos: docs/mesos-containerizer.md).
+_ISOLATION = (
+    *("filesystem/linux", "docker/runtime", "cgroups/cpu", "cgroups/mem", "namespaces/pid", "namespaces/ipc"),
+    *("network/cni", "volume/host_path", "volume/sandbox_path", "environment_secret"),
+)
+
+
+def container_flags(directory: Path, agent: str, images: Path) -> dict[str, str]:
+    """Return more flags of an agent with containers. `images`: folder of archives."""
+    folder = agent_directory(directory, agent)
+    return {
+        "isolation": ",".join(_ISOLATION),
+        "launcher": "linux",
+        "cgroups_root": f"{cgroups_root(directory)}/{agent}",
+        "runtime_dir": str(folder / "runtime"),
+        "image_providers": "docker",
+        "image_provisioner_backend": "overlay",
+        "docker_registry": str(images),
+        "docker_store_dir": str(layers_folder(directory, agent)),
+        "network_cni_config_dir": str(folder / "cni"),
+        "network_cni_plugins_dir": str(PLUGINS),
+        "network_cni_root_dir_persist": "true",  # the default is one folder for all agents of a machine
+        "disallow_sharing_agent_ipc_namespace": "true",
+    }
+
+
+def layers_folder(directory: Path, agent: str) -> Path:
+    """Return the folder with an agent's unpacked images, which outlives the cluster."""
+    return directory / "layers" / agent
+
+
 def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, flags: Mapping[str, str]) -> dict[str, str]:
     """Return an agent's flags; `flags` override only defaults, not cluster settings."""
     folder = agent_directory(directory, spec.hostname)
@@ -305,3 +353,71 @@ def _pairs_flag(pairs: Mapping[str, str]) -> str:
 def agent_directory(directory: Path, hostname: str) -> Path:
     """Return an agent's folder; libmesos' work dir is `agents/0/work` in it."""
     return directory / "agents" / hostname
+
+
+# --- helper programs, in a folder whose path needs no quotes in `sh -c`
+
+_FOLDER = "libexec"
+_PREFIX = "dcos-tensorflow-"
+_FETCHER, _CONTAINERIZER = "mesos-fetcher", "mesos-containerizer"
+_SAFE_PATH = re.compile(r"[A-Za-z0-9/_.,:+@%-]+")  # needs no quotes in a shell
+
+
+def helper_folder(directory: Path) -> Path:
+    """Return the folder with the helpers of the cluster in `directory`."""
+    return (directory / _FOLDER).resolve()
+
+
+def write_helpers(directory: Path, library: Path) -> None:
+    """Write the helpers to `directory/libexec`, or to a private folder linked there.
+
+    The private folder is for paths that need quotes or are mounted noexec. Raises MesosLocalError if none is suitable.
+    """
+    remove_helpers(directory)
+    with uninterrupted():  # between the private folder and the link to it
+        for folder in _candidate_folders(directory):
+            _write(folder, _CONTAINERIZER, node_command("containerizer", str(library)))
+            _write(folder, _FETCHER, node_command("fetcher"))
+            if os.access(folder / _FETCHER, os.X_OK):  # false on a noexec mount
+                if folder != directory / _FOLDER:
+                    (directory / _FOLDER).symlink_to(folder)
+                return
+            _remove(folder)
+    raise MesosLocalError(
+        f"no usable folder for the programs that Mesos runs; tried: {directory}, $XDG_RUNTIME_DIR, /tmp and /var/tmp. "
+        "The path must not contain spaces or quotes, and the folder must not be mounted noexec"
+    )
+
+
+def remove_helpers(directory: Path) -> None:
+    """Remove the helpers and their private folder; never another linked folder."""
+    folder = helper_folder(directory)
+    if not folder.name.startswith(_PREFIX) and folder != directory.resolve() / _FOLDER:
+        return
+    _remove(folder)
+    with suppress(OSError):
+        (directory / _FOLDER).unlink(missing_ok=True)
+
+
+def _candidate_folders(directory: Path) -> Iterator[Path]:
+    """Create empty folders."""
+    if _SAFE_PATH.fullmatch(str(directory)):
+        (directory / _FOLDER).mkdir()
+        yield directory / _FOLDER
+    for parent in (os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/var/tmp"):  # noqa: S108 - mkdtemp makes it safe
+        with suppress(OSError):
+            if parent.startswith("/") and _SAFE_PATH.fullmatch(parent):
+                yield Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+
+
+def _write(folder: Path, name: str, command: list[str]) -> None:
+    path = folder / name
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    path.chmod(0o755)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        for name in (_CONTAINERIZER, _FETCHER):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()

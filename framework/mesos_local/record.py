@@ -14,7 +14,8 @@ from typing import Any
 from .agents import AgentSpec, check_agents
 from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError, explain_os_errors, os_error_text
 from .host.process import ProcessId
-from .launcher_dir import remove_helpers
+from .network import remove_cgroups
+from .node import remove_helpers
 
 NAME = "cluster.json"
 _VERSION = 1
@@ -27,7 +28,10 @@ def down_command(directory: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Cluster settings. `library`: libmesos path. `temporary`: remove the folder."""
+    """Cluster settings. `library`: libmesos path. `temporary`: remove the folder.
+
+    `containers`: see LocalCluster.
+    """
 
     library: str
     agents: tuple[AgentSpec, ...]
@@ -35,6 +39,7 @@ class ClusterSettings:
     agent_flags: Mapping[str, str]
     zookeeper: bool
     temporary: bool
+    containers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ def _parse(content: dict[str, Any]) -> ClusterRecord:
         raise ValueError(content["version"])
     settings = _parse_settings(content["settings"])
     nodes = {name: _parse_node(node) for name, node in content["nodes"].items()}
-    optional = ("zookeeper",) if settings.zookeeper else ()
+    optional = [*(["zookeeper"] if settings.zookeeper else []), *(["network"] if settings.containers else [])]
     if set(nodes) != {"master", *optional, *(agent.hostname for agent in settings.agents)}:
         raise ValueError(f"nodes {sorted(nodes)}")
     return ClusterRecord(settings, nodes, _process(content["guard"]), _text(content.get("identity", "")))
@@ -129,6 +134,7 @@ def _parse_settings(content: dict[str, Any]) -> ClusterSettings:
         agent_flags={name: _text(value) for name, value in content["agent_flags"].items()},
         zookeeper=bool(content["zookeeper"]),
         temporary=bool(content["temporary"]),
+        containers=bool(content.get("containers", False)),
     )
 
 
@@ -150,7 +156,7 @@ def _process(content: Mapping[str, int] | None) -> ProcessId | None:
 
 LOCK = "lock"
 _LAST = "last-cluster"  # marks a folder of an ended cluster, whose files may be replaced
-_FOLDERS = ("agents", "libexec", "logs", "master", "zookeeper")
+_FOLDERS = ("agents", "libexec", "logs", "master", "network", "zookeeper")
 _PREFIX = "mesos-local-"
 
 
@@ -210,6 +216,7 @@ def release_directory(directory: Path, temporary: bool) -> None:
     if not directory.exists():
         return
     remove_helpers(directory)
+    remove_cgroups(directory)
     if temporary:
         shutil.rmtree(directory, ignore_errors=True)
         if directory.exists():

@@ -12,8 +12,9 @@ import json
 import os
 import signal
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from mesos_local.host.errors import redirect_output
 
@@ -21,6 +22,7 @@ from . import native
 
 _PAGE = 4096
 _READ_WRITE_EXECUTE = 7  # PROT_READ | PROT_WRITE | PROT_EXEC of mprotect(2)
+_SYSRQ = "/proc/sysrq-trigger"  # Mesos mounts it read-only; some kernels lack it
 _RET = 0xC3  # the x86-64 instruction that returns from a function
 
 
@@ -72,23 +74,41 @@ def _wait_for_a_signal() -> None:
         signal.pause()
 
 
-def run_launcher(library: str, arguments: list[str]) -> int:
-    """Run `mesos-containerizer launch`; return the exit code.
+def run_containerizer(library: str, arguments: list[str]) -> int:
+    """Run a sub-command of `mesos-containerizer`; return the exit code.
 
-    Calls MesosContainerizerLaunch::execute(). `arguments`: the agent's; more flags are in MESOS_CONTAINERIZER_*.
+    `arguments`: the agent's; more flags are in MESOS_CONTAINERIZER_*.
     """
-    launch_info = json.loads(os.environ.get("MESOS_CONTAINERIZER_LAUNCH_INFO", "{}"))
-    redirect_output(launch_info.get("working_directory"))
-    libmesos = native.Libmesos(library)
-    subcommand = native.allocate()
+    libmesos, subcommand = native.Libmesos(library), native.allocate()
+    if arguments[:1] == ["network-cni-setup"]:
+        libmesos.call(f"{native.CNI_SETUP}C1Ev", native.pointer(subcommand))
+        return _execute(libmesos, native.CNI_SETUP, subcommand, arguments)
+    launch_info = _launch_info()
     c.c_void_p.from_buffer(subcommand).value = libmesos.vtable(native.LAUNCHER_VTABLE)
     libmesos.call(f"{native.LAUNCHER}5FlagsC1Ev", native.pointer(subcommand, native.FLAGS_IN_LAUNCHER))
-    _load_flags(libmesos, native.pointer(subcommand), arguments)
-    return libmesos.call(f"{native.LAUNCHER}7executeEv", native.pointer(subcommand), returns=c.c_int)
+    redirect_output(_sandbox(launch_info))
+    return _execute(libmesos, native.LAUNCHER, subcommand, arguments)
 
 
-def _load_flags(libmesos: native.Libmesos, subcommand: c.c_void_p, arguments: list[str]) -> None:
-    flags = libmesos.call(f"{native.LAUNCHER}8getFlagsEv", subcommand, returns=c.c_void_p)
+def _launch_info() -> dict[str, Any]:
+    """Return ContainerLaunchInfo, without mounts of files that this kernel lacks."""
+    launch_info: dict[str, Any] = json.loads(os.environ.get("MESOS_CONTAINERIZER_LAUNCH_INFO", "{}"))
+    if mounts := launch_info.get("mounts"):
+        launch_info["mounts"] = [mount for mount in mounts if not mount.get("target", "").endswith(_SYSRQ)]
+        os.environ["MESOS_CONTAINERIZER_LAUNCH_INFO"] = json.dumps(launch_info)
+    return launch_info
+
+
+def _sandbox(launch_info: Mapping[str, Any]) -> str | None:
+    """Return the sandbox on the machine; `working_directory` is a path in an image."""
+    if not launch_info.get("rootfs"):
+        return launch_info.get("working_directory")
+    variables = launch_info.get("environment", {}).get("variables", [])
+    return next((each.get("value") for each in variables if each.get("name") == "MESOS_DIRECTORY"), None)
+
+
+def _execute(libmesos: native.Libmesos, kind: str, subcommand: c.Array[c.c_char], arguments: list[str]) -> int:
+    flags = libmesos.call(f"{kind}8getFlagsEv", native.pointer(subcommand), returns=c.c_void_p)
     argv = (c.c_char_p * (len(arguments) + 1))(*[a.encode() for a in arguments], None)
     libmesos.call(
         native.LOAD_FLAGS,
@@ -100,3 +120,4 @@ def _load_flags(libmesos: native.Libmesos, subcommand: c.c_void_p, arguments: li
         c.c_bool(False),  # unknown flags are errors
         c.c_bool(False),  # so are flags given twice
     )
+    return libmesos.call(f"{kind}7executeEv", native.pointer(subcommand), returns=c.c_int)

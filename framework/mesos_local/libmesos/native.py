@@ -41,6 +41,7 @@ APPOINT_UPID = "_ZN5mesos6master8detector24StandaloneMasterDetector7appointERKN7
 UPID = "_ZN7process4UPIDC1EPKc"
 LAUNCHER = "_ZN5mesos8internal5slave24MesosContainerizerLaunch"
 LAUNCHER_VTABLE = "_ZTVN5mesos8internal5slave24MesosContainerizerLaunchE"
+CNI_SETUP = "_ZN5mesos8internal5slave23NetworkCniIsolatorSetup"
 LOAD_FLAGS = f"_ZN5flags9FlagsBase4loadERK6OptionI{STRING}EiPKPKcbb"
 
 # Addresses in the file (`nm libmesos.so`). The load address is LAUNCH's address minus LAUNCH_AT.

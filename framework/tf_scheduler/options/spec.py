@@ -93,6 +93,13 @@ def image_of(service: Document, own: str, has_gpus: bool) -> str:
     return "" if image in ORIGINAL_IMAGES else image
 
 
+def jobs_with_image(document: Document) -> list[str]:
+    """Return the sections whose tasks run in an image, of options that may be invalid."""
+    sections = {name: part if isinstance(part := document.get(name), Mapping) else {} for name in ("service", *JOBS)}
+    default = sections["service"].get("tf_image") or sections["service"].get("gpu_tf_image")
+    return [name for name in JOBS if (sections[name].get("image") or default or "") not in ("", *ORIGINAL_IMAGES)]
+
+
 def _needs(section: Document, ports: int = 0) -> Needs:
     disk, gpus = section.get("disk", 0) * UNIT, section.get("gpus", 0) * UNIT
     return Needs(thousandths(section["cpus"]), section["mem"] * UNIT, disk, gpus, ports)

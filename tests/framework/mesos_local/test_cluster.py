@@ -25,8 +25,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import DamagedRecordError, MesosLocalError, NodeDiedError
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId
-from mesos_local.launcher_dir import helper_folder
-from mesos_local.node import is_listening
+from mesos_local.node import helper_folder, is_listening
 from mesos_local.record import NAME
 
 pytestmark = pytest.mark.mesos

@@ -22,7 +22,7 @@ from mesos_local.host import orphans
 from mesos_local.host.errors import DamagedRecordError, MesosLocalError
 from mesos_local.host.orphans import MARK, end_orphans, find_orphans
 from mesos_local.host.process import ProcessId, read_stat, spawn, uninterrupted
-from mesos_local.launcher_dir import helper_folder, remove_helpers, write_helpers
+from mesos_local.node import helper_folder, remove_helpers, write_helpers
 from mesos_local.record import (
     NAME,
     ClusterRecord,

@@ -14,9 +14,15 @@ from typing import Any
 
 import click
 
-from tf_scheduler.cli.common.folders import UserPath, missing_modules, program_files, program_sources
+from tf_scheduler.cli.common.folders import (
+    UserPath,
+    missing_modules,
+    program_files,
+    program_folder,
+    program_sources,
+)
 from tf_scheduler.cli.common.groups import examples
-from tf_scheduler.cli.common.options_file import interpreter_path, program_folder
+from tf_scheduler.cli.common.options_file import interpreter_path
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.convert.container import ENDPOINT, MADE_UP
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file

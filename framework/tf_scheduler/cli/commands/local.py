@@ -23,11 +23,11 @@ from mesos_local.host.errors import MesosLocalError, NodeDiedError
 from mesos_local.host.process import is_free
 from mesos_local.libmesos.download import check_platform
 from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, MasterUnavailableError
+from mesos_local.network import missing_requirements
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import UserPath, state_home
-from tf_scheduler.cli.common.groups import LazyGroup, examples
+from tf_scheduler.cli.common.groups import LazyGroup, examples, handle_signals
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
-from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.cli.local_run.ports import claim_ports
 from tf_scheduler.cli.local_run.process import advertisements
 from tf_scheduler.errors import NotRunningError
@@ -39,7 +39,7 @@ from tf_scheduler.model.spec import ServiceSpec, Strategy, TaskSpec
 _AMOUNTS = ("cpus", "mem", "gpus")
 MASTER_PORT = 5050  # Mesos' default port, used if it is free
 #: Command -> module that defines it.
-_LAZY_COMMANDS = {"install": "install", "run": "run", "uninstall": "install"}
+_LAZY_COMMANDS = {"image": "runtime", "install": "install", "run": "run", "uninstall": "install"}
 #: Commands that stop when their output is closed.
 _READ_ONLY = ("logs", "status")
 _TAIL_LINES = 50
@@ -97,7 +97,7 @@ def prepare(context: click.Context, *, reads_only: bool = False) -> None:
 
 
 @local.command()
-@examples("local up", "local up --agents agents.json --zookeeper")
+@examples("local up", "local up --agents agents.json --zookeeper", "local up --containers")
 @click.option(
     "--agents",
     "agents_file",
@@ -107,18 +107,34 @@ def prepare(context: click.Context, *, reads_only: bool = False) -> None:
 @directory_option
 @click.option("--zookeeper", is_flag=True, help="Also start ZooKeeper.")
 @click.option("--foreground", is_flag=True, help="Wait for Ctrl-C or SIGTERM, then stop the cluster.")
-def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: bool) -> None:
+@click.option("--containers", is_flag=True, help="Enforce limits, run images, and give tasks addresses of their own.")
+def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: bool, containers: bool) -> None:
     """Start a master and agents, and wait for their registration.
 
     The first start downloads Mesos from pip's package index: $PIP_INDEX_URL, else the index-url of pip's configuration,
     else the public index. $PIP_EXTRA_INDEX_URL is tried last. The download uses $HTTPS_PROXY, $NO_PROXY and
     $REQUESTS_CA_BUNDLE. Mesos is stored in $XDG_CACHE_HOME/dcos-tensorflow.
+
+    --containers needs root, cgroups version 1 and some Debian packages (docs/containers.md); a machine that lacks one
+    gets a cluster without containers, and a notice.
     """
     check_platform()
+    if containers and (missing := missing_requirements()):
+        containers = False
+        click.echo(f"notice: no containers, because this machine lacks {', '.join(missing)}", err=True)
     agents, notice = _persistent_agents(agents_file, directory)
     with clean_up_on_signals():
         port = MASTER_PORT if is_free(MASTER_PORT) else None
-        cluster = LocalCluster(agents, directory, zookeeper=zookeeper, die_with_parent=foreground, master_port=port)
+        cluster = LocalCluster(
+            agents,
+            directory,
+            None,
+            None,
+            zookeeper,
+            die_with_parent=foreground,
+            master_port=port,
+            containers=containers,
+        )
         if foreground:
             with cluster:
                 print_status(cluster.state(), notice)

@@ -1,14 +1,19 @@
-"""Commands `runtime`: environments with one TensorFlow each, for local runs."""
+"""Commands `runtime` and `local image`: environments and images for local runs."""
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from dcos_command.main import Group
+from mesos_local import images
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
+from tf_scheduler.errors import JobError
 from tf_scheduler.runtimes import runtimes
 from tf_scheduler.runtimes.catalogue import RuntimeRequest
 
@@ -66,4 +71,75 @@ def list_(as_json: bool) -> None:
 def remove(name: str) -> None:
     """Remove the runtime NAME, even an incomplete one."""
     runtimes.remove_runtime(name)
+    click.echo(f"{name} is removed")
+
+
+# --- images
+
+
+@click.group(cls=Group)
+@examples("local image build mine --from runtime", "local image list")
+def image() -> None:
+    """Manage images for `local up --containers`, without a Docker engine."""
+
+
+@image.command()
+@examples(
+    "local image build tensorflow",
+    "local image build team/tf220:2 --from tf220",
+    "local image build pytorch --from pytorch.tar",
+)
+@click.argument("name")
+@click.option(
+    "--from",
+    "source",
+    default="",
+    metavar="RUNTIME|FOLDER|ARCHIVE",
+    help="A runtime, a root file system, or an archive (docker save, OCI). Default: the Python of this command.",
+)
+@json_option
+def build(name: str, source: str, as_json: bool) -> None:
+    """Make the image NAME, or replace it.
+
+    The option `image` of a job selects it. An image of a runtime, or of this Python, also has a shell and the usual
+    tools of this machine. Agents unpack a replaced image after the next `local up`.
+    """
+    path = images.image_path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
+        images.write_image(name, _source_image(source, Path(scratch)))
+    size = path.stat().st_size
+    result = {"name": name, "path": str(path), "bytes": size}
+    echo_result(result, f'{name} is built: {size / 1e6:.0f} MB\nin options: "image": "{name}"', as_json)
+
+
+def _source_image(source: str, scratch: Path) -> images.Image:
+    path = Path(source)
+    if source and path.is_dir():
+        return images.read_folder(path, scratch)
+    if source and path.is_file():
+        return images.read_archive(path, scratch)
+    return images.read_python(Path(runtimes.find_runtime(source).python if source else sys.executable), scratch)
+
+
+@image.command("list")
+@examples("local image list")
+@json_option
+def list_images(as_json: bool) -> None:
+    """List the images that were built."""
+    names = images.image_names()
+    if as_json:
+        echo_json(names)
+        return
+    click.echo("\n".join(names) or "There are no images yet. Make one: dcos-tensorflow local image build tensorflow")
+
+
+@image.command("remove")
+@examples("local image remove mine")
+@click.argument("name")
+def remove_image(name: str) -> None:
+    """Remove the image NAME."""
+    if why := images.unknown_image(name):
+        raise JobError(f"`{name}`: {why}")
+    images.image_path(name).unlink()
     click.echo(f"{name} is removed")

@@ -13,7 +13,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from itertools import chain, islice
 from pathlib import Path
@@ -21,6 +21,9 @@ from typing import Any
 
 import click
 
+from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
+from tf_executor.user.archive import ArchiveError, extract
 from tf_scheduler.convert.program import imported_modules
 from tf_scheduler.errors import OptionsError, Problem
 
@@ -316,3 +319,25 @@ def _files(path: Path) -> Iterator[Path]:
     for root, folders, files in os.walk(path):
         folders[:] = [each for each in folders if each not in _EXCLUDED and not Path(root, each, "pyvenv.cfg").exists()]
         yield from (Path(root, name) for name in files)
+
+
+@contextmanager
+def program_folder(program: Path) -> Iterator[Path]:
+    """Yield a folder of a program: itself, an extracted archive, or that of a file.
+
+    Raises OptionsError for a damaged archive.
+    """
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            is_extracted = program.is_file() and extract(program, Path(home))
+        except ArchiveError as error:
+            raise OptionsError(str(error)) from error
+        yield Path(home) if is_extracted else program if program.is_dir() else program.parent
+
+
+def has_containers() -> bool:
+    """Return whether the local cluster that runs enforces limits and runs images."""
+    with suppress(MesosLocalError):  # a damaged cluster, reported by the run
+        running = LocalCluster.running(state_home() / "local")
+        return running is not None and running.has_containers
+    return False

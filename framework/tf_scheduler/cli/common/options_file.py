@@ -10,9 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache, partial
@@ -23,12 +22,14 @@ from urllib.parse import unquote
 import click
 
 from dcos_command.command import with_settings
-from tf_executor.user.archive import ArchiveError, extract
+from mesos_local.images import unknown_image
 from tf_scheduler.cli.common.folders import (
     folder_problem,
+    has_containers,
     missing_modules,
     pack_folder,
     program_files,
+    program_folder,
     program_sources,
     read_bytes,
     read_only_copy,
@@ -51,7 +52,7 @@ from tf_scheduler.options.schema.document import is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.scheduler import LINK
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
-from tf_scheduler.options.spec import image_of, to_spec
+from tf_scheduler.options.spec import image_of, jobs_with_image, to_spec
 from tf_scheduler.options.warnings import find_local_warnings
 from tf_scheduler.package.sources import PACKAGE_FOLDER
 from tf_scheduler.zipapp_builder import build_bundle
@@ -192,10 +193,13 @@ def _local_defaults(document: Options) -> Mapping[str, Mapping[str, Any]]:
     """Return this machine's defaults; with a check job if no program is named."""
     program, small = ({}, {}) if names_program(document) else (_check_job(), _SMALL_TASK)
     user, gpus = {"user": getpass.getuser()}, {} if can_check_gpus() else {"gpu_check": False}
+    python, volumes = {"python": sys.executable}, {} if has_containers() else {"volumes": LINK}
+    images = jobs_with_image(document)
+    everywhere = {} if images else python  # an image has an interpreter of its own
     return {
-        "service": {**user, "python": sys.executable, "failover_timeout": FAILOVER_TIMEOUT, **program},
-        "executor": {"url": build_bundle().as_uri(), "python": sys.executable, "volumes": LINK},
-        **{section: {**gpus, **small} for section in JOBS},
+        "service": {**user, **everywhere, "failover_timeout": FAILOVER_TIMEOUT, **program},
+        "executor": {"url": build_bundle().as_uri(), **everywhere, **volumes},
+        **{section: {**gpus, **small, **(python if images and section not in images else {})} for section in JOBS},
     }
 
 
@@ -349,15 +353,19 @@ def _invalid_user(options: Options) -> Iterator[Problem]:
         yield Problem("service.user", f"`{user}`: only root can run tasks as another user; omit this option")
 
 
+_NEEDS_CONTAINERS = "needs a local cluster with containers: dcos-tensorflow local up --containers"
+
+
 def _unsupported_isolation(options: Options) -> Iterator[Problem]:
-    """Reject images and networks, which need a prepared Mesos machine."""
-    service = options["service"]
+    """Reject images and networks that the local cluster does not have."""
+    service, containers = options["service"], has_containers()
     has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
     for section, gpus in has_gpus.items():
-        if image := image_of(service, options[section]["image"], gpus):
-            yield Problem(f"{section}.image", f"`{image}`: the local cluster cannot run images; omit this option")
-    if service["virtual_network_enabled"]:
-        yield Problem("service.virtual_network_enabled", "the local cluster has only the network of this machine")
+        image = image_of(service, options[section]["image"], gpus)
+        if image and (why := unknown_image(image) if containers else _NEEDS_CONTAINERS):
+            yield Problem(f"{section}.image", f"`{image}`: {why}")
+    if service["virtual_network_enabled"] and not containers:
+        yield Problem("service.virtual_network_enabled", _NEEDS_CONTAINERS)
 
 
 # --- program
@@ -469,20 +477,6 @@ def keras_3_problem(modules: Collection[str], strategy: Strategy, python: str) -
     else:
         remedy = f"tf_keras {versions['tf_keras']} is installed: {remedy}"
     return f"Model.fit of Keras {versions['keras']} does not work with {FIT_NEEDS_KERAS_2[strategy]}. {remedy}"
-
-
-@contextmanager
-def program_folder(program: Path) -> Iterator[Path]:
-    """Yield a folder of a program: itself, an extracted archive, or that of a file.
-
-    Raises OptionsError for a damaged archive.
-    """
-    with tempfile.TemporaryDirectory() as home:
-        try:
-            is_extracted = program.is_file() and extract(program, Path(home))
-        except ArchiveError as error:
-            raise OptionsError(str(error)) from error
-        yield Path(home) if is_extracted else program if program.is_dir() else program.parent
 
 
 def _programs(job: Path, folder: Path, commands: Iterable[str]) -> Iterator[tuple[Path, Path]]:

@@ -28,9 +28,9 @@ from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
 from tf_scheduler.api.views.overview import Activity, Overview, TaskRow, from_json
 from tf_scheduler.cli.common.folders import RunFolder, write_private
+from tf_scheduler.cli.common.groups import handle_signals
 from tf_scheduler.cli.common.options_file import scheduler_defaults
 from tf_scheduler.cli.common.output import OutputRedactor, OutputTail, notable_lines, say
-from tf_scheduler.cli.common.signals import handle_signals
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.logging_setup import CONTINUATION, parse_line
 from tf_scheduler.model.state import Verdict
@@ -46,6 +46,7 @@ from .process import (
     get_json,
     guarded,
     secret_variables,
+    with_checkpoint_volume,
     with_values,
 )
 from .view import EVERY, LineView, RunHistory, names_of, run_view
@@ -168,8 +169,7 @@ class RunScheduler(SupervisedScheduler):
                 say(message)
 
 
-#: Options without effect in a run, whose API listens on loopback only.
-_API_TLS = ("certificate_file", "key_file", "client_ca_file")
+_API_TLS = ("certificate_file", "key_file", "client_ca_file")  # without effect: the API listens on loopback
 #: Variable of the scheduler with the token of a run whose options set none.
 _TOKEN = "RUN_API_TOKEN"  # noqa: S105 - a name
 
@@ -189,7 +189,7 @@ def prepare_launch(
     """
     defaults = scheduler_defaults(document)
     own = {
-        "mesos.master": cluster.master.address,
+        "mesos.master": cluster.scheduler_master,
         "scheduler.state": state or folder.store.as_uri(),
         "scheduler.containerized": False,
         "scheduler.python": sys.executable,
@@ -200,24 +200,24 @@ def prepare_launch(
         **dict.fromkeys((f"api.{name}" for name in _API_TLS), ""),
     }
     completed = with_values(document, {**defaults, "service.checkpoint_dir": str(folder.checkpoints)})
-    completed = with_values(completed, own, notify)
+    completed = with_checkpoint_volume(with_values(completed, own, notify), cluster, folder.checkpoints)
     completed, token = _with_token(completed, notify)
     folder.scheduler.mkdir(mode=0o700)
     write_private(folder.options, json.dumps(completed, indent=2))
     if token:
         write_private(folder.token, token)
-    # Each run has its own state, so runs of one options file may train at the same time.
-    arguments = () if state else ("--force-registration",)
     return SchedulerLaunch(
         folder.options,
         folder.scheduler,
         folder.scheduler_log,
         folder.recording,
         {_TOKEN: token, **secret_variables(completed)},
-        arguments,
+        # Each run has its own state, so runs of one options file may train at the same time.
+        () if state else ("--force-registration",),
         token,
         str(folder.token) if token else "",
         folder.path.name,
+        cluster.network_process,
     )
 
 

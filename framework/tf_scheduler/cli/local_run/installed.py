@@ -41,7 +41,16 @@ from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.options.load import as_lists, resolve
 
-from .process import SchedulerLaunch, SupervisedScheduler, advertise, get_json, guarded, secret_variables, with_values
+from .process import (
+    SchedulerLaunch,
+    SupervisedScheduler,
+    advertise,
+    get_json,
+    guarded,
+    secret_variables,
+    with_checkpoint_volume,
+    with_values,
+)
 
 _INTERVAL = 0.5  # seconds between two checks of a supervisor
 _START_TIMEOUT = 60.0  # seconds until a supervisor must have started its scheduler, and that its API
@@ -119,18 +128,24 @@ class InstalledService:
         defaults = scheduler_defaults(options)
         del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
         cluster = LocalCluster.running(self.cluster)
-        master = {} if cluster is None else {"mesos.master": cluster.master.address}
+        master = {} if cluster is None else {"mesos.master": cluster.scheduler_master}
         own = {"scheduler.state": (self.folder / "state.db").as_uri(), "scheduler.containerized": False}
-        return with_values(options, {**defaults, **own, **master})
+        if cluster is not None and cluster.has_containers:  # only this machine and its containers reach the API
+            own["api.authentication"] = "none"
+        completed = with_values(options, {**defaults, **own, **master})
+        return with_checkpoint_volume(completed, cluster, self._checkpoints)
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.cluster / "checkpoints" / self.id.replace("/", "__")
 
     def with_checkpoints(self, options: dict[str, Any]) -> dict[str, Any]:
         """Add a checkpoint folder, which all tasks share on one machine."""
         service = options.get("service", {})
         if service.get("checkpoint_dir") or service.get("shared_filesystem"):
             return options
-        checkpoints = self.cluster / "checkpoints" / self.id.replace("/", "__")
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        return {**options, "service": {**service, "checkpoint_dir": str(checkpoints)}}
+        self._checkpoints.mkdir(parents=True, exist_ok=True)
+        return {**options, "service": {**service, "checkpoint_dir": str(self._checkpoints)}}
 
     def install(self, options: Mapping[str, Any]) -> None:
         """Return when the API of the new service accepts connections.
@@ -329,7 +344,9 @@ class _Supervisor:
         if not self._uninstalling:
             secrets = secret_variables(json.loads(options.read_text()))
         working = folder / "scheduler"
-        return SchedulerLaunch(options, working, self._service.log, working / "recording.jsonl", secrets)
+        cluster = LocalCluster.running(self._service.cluster)
+        recording, network = working / "recording.jsonl", cluster.network_process if cluster else 0
+        return SchedulerLaunch(options, working, self._service.log, recording, secrets, network=network)
 
     def _variables(self) -> dict[str, str]:
         return {"SDK_UNINSTALL": "true"} if self._uninstalling else {}

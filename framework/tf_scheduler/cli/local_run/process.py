@@ -13,16 +13,19 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mesos_local.cluster import LocalCluster
 from mesos_local.helper_main import start_guard
 from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId, free_ports, is_free
+from mesos_local.network import GATEWAY, beside
+from mesos_local.node import node_command
 from tf_scheduler.cli.common.folders import history_file, state_home
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import is_set
@@ -136,10 +139,13 @@ class SchedulerLaunch:
     token_file: str = ""
     #: Id of a local run; empty: a service, whose scheduler knows the id.
     run: str = ""
+    #: Process in whose network the scheduler runs; 0: in that of this machine.
+    network: int = 0
 
     @property
     def command(self) -> list[str]:
         return [
+            *(beside(self.network) if self.network else ()),
             sys.executable,
             "-m",
             "tf_scheduler",
@@ -155,7 +161,7 @@ class SchedulerLaunch:
         passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         bundle = build_bundle()
         own = {
-            "HOST": HOST,
+            "HOST": GATEWAY if self.network else HOST,
             "PORT_API": str(port),
             "EXECUTOR_URI": bundle.as_uri(),
             "EXECUTOR_URI_SHA256": hashlib.sha256(bundle.read_bytes()).hexdigest(),
@@ -185,6 +191,7 @@ class SupervisedScheduler:
         #: Exit code of the last process that exited by itself; negative: the signal that killed it.
         self.last_exit: int | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self._relay: subprocess.Popen[bytes] | None = None
         self._start()
 
     @property
@@ -219,6 +226,7 @@ class SupervisedScheduler:
 
     def stop(self) -> None:
         """Send SIGTERM, then SIGKILL after the grace period; return after the exit."""
+        self._end_relay()
         if self._child is None:
             return
         self._child.terminate()
@@ -230,20 +238,33 @@ class SupervisedScheduler:
         self._child = None
 
     def _start(self) -> None:
+        self._end_relay()
         # Tasks and commands may use the address of the previous process.
         if not self._port or not is_free(self._port):
             (self._port,) = free_ports(1)
+        environment = self._launch.environment(self._port, self._variables)
+        self._child = self._spawn(self._launch.command, environment)
+        if self._launch.network:
+            self._relay = self._spawn(node_command("relay", str(self._launch.network), str(self._port)), environment)
+        self._started = time.monotonic()
+
+    def _end_relay(self) -> None:
+        if self._relay is not None:
+            self._relay.kill()
+            self._relay.wait()
+            self._relay = None
+
+    def _spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self._launch.log.open("ab") as log:
-            self._child = subprocess.Popen(
-                self._launch.command,
+            return subprocess.Popen(
+                command,
                 cwd=self._launch.folder,
-                env=self._launch.environment(self._port, self._variables),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        self._started = time.monotonic()
 
 
 @contextmanager
@@ -290,6 +311,14 @@ def with_values(document: Document, values: Mapping[str, Any], notify: Notify | 
             notify(f"notice: {path} is ignored: a local run sets its own value")
         options[name] = value
     return completed
+
+
+def with_checkpoint_volume(document: dict[str, Any], cluster: LocalCluster | None, folder: Path) -> dict[str, Any]:
+    """Mount the checkpoint folder, if tasks use it, in containers."""
+    if cluster is None or not cluster.has_containers or document["service"].get("checkpoint_dir") != str(folder):
+        return document
+    volume = {"host_path": str(folder), "container_path": str(folder)}
+    return {**document, "volumes": [*document.get("volumes", ()), volume]}
 
 
 def secret_variables(document: Document) -> dict[str, str]:

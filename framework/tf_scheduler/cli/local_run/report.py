@@ -21,7 +21,14 @@ from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
-from tf_scheduler.cli.common.folders import LOG_FILES, LOST_REASON, RunFolder, history_file, short_path
+from tf_scheduler.cli.common.folders import (
+    LOG_FILES,
+    LOST_REASON,
+    RunFolder,
+    has_containers,
+    history_file,
+    short_path,
+)
 from tf_scheduler.cli.common.output import OutputRedactor
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment, run_results
@@ -42,6 +49,8 @@ from .view import clock, memory_text
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
+#: What Mesos writes to stderr when it starts a container.
+_LAUNCHER_LINES = ("Preparing rootfs at ", "Marked '/' as ", "Changing root to ", "Overwriting environment variable ")
 #: Maximum number of launches before the last one whose output is kept.
 _MAX_EARLIER_LOGS = 10
 #: Seconds in which a program that ends without a step, a server or a file has apparently trained nothing.
@@ -230,7 +239,7 @@ def build_report(
         "leader": overview.leader if overview is not None else None,
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "written": written,
-        "memory_enforced": spec.executor.enforces_memory,
+        "memory_enforced": spec.executor.enforces_memory or has_containers(),
         "untrained": not written and _seems_untrained(overview, cluster, recorded, folder.recording),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
     }
@@ -366,7 +375,7 @@ def _last_lines(overview: Overview, task: TaskRow, sandbox: Path, redactor: Outp
     if not task.live and task.state not in _EXPECTED_STATES:
         known = redactor.knows(task.name)
         lines = redactor.last(task.name, sandbox / "stderr", _ERROR_LINES) if known else [task.message]
-        return [line.replace(f"{sandbox.resolve()}/", "") for line in lines]
+        return [line.replace(f"{sandbox.resolve()}/", "") for line in lines if not line.startswith(_LAUNCHER_LINES)]
     return redactor.last(task.name, sandbox / "stdout", 1) if task.name == overview.leader else []
 
 

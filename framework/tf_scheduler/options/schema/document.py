@@ -51,8 +51,8 @@ class Options(Section):
     secrets = RecordList(SecretRecord, "Confidential values for tasks.")
     volumes = RecordList(
         VolumeRecord,
-        "Folders and files on agents, mounted into tasks. The agents need the Mesos isolator filesystem/linux. DC/OS "
-        "enables the isolator; the local cluster does not have it.",
+        "Folders and files on agents, mounted into tasks. The agents need the Mesos isolator filesystem/linux, which "
+        "DC/OS and `local up --containers` enable.",
         update=OnUpdate.RESTART,
     )
     finish = section(FinishSection, "End of the job, and actions after it.", "End of the job")

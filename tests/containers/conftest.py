@@ -1,0 +1,105 @@
+"""A local cluster with containers, skipped where the machine cannot have one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.commands import ENVIRONMENT, run_command
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
+from mesos_local.images import read_python, write_image
+from mesos_local.network import cgroups_root, missing_requirements
+from tf_scheduler.cli.local_run.ports import port_block
+
+AGENTS = 2
+#: The master notices a silent agent after three seconds.
+QUICK = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+#: Image with this Python, without packages.
+PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """A cluster whose commands keep state and images in a folder of their own."""
+
+    folder: Path
+    #: XDG_STATE_HOME.
+    state: Path
+    cluster: LocalCluster
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return ENVIRONMENT | {"XDG_STATE_HOME": str(self.state), "XDG_DATA_HOME": str(self.folder / "data")}
+
+    def command(self, *arguments: object) -> Any:
+        return run_command(*arguments, env=self.environment, cwd=self.folder)
+
+    def run(self, options: Mapping[str, Any], *arguments: object) -> dict[str, Any]:
+        """Run a job to its end; return the report of `local run --json`."""
+        path = self.folder / f"{options['service']['name']}.json"
+        path.write_text(json.dumps(options))
+        done = self.command("local", "run", path, "--json", *arguments)
+        report: dict[str, Any] = json.loads(done.stdout)
+        assert "state" in report, report
+        return report
+
+    @contextmanager
+    def started(self, options: Mapping[str, Any], **variables: str) -> Iterator[subprocess.Popen[str]]:
+        """Run a job in the background; the block must let it end."""
+        path = self.folder / f"{options['service']['name']}.json"
+        path.write_text(json.dumps(options))
+        command = [sys.executable, "-m", "tf_scheduler", "local", "run", str(path), "--json"]
+        environment = self.environment | variables
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
+            try:
+                yield run
+            except BaseException:
+                run.terminate()
+                raise
+
+    def output(self, report: Mapping[str, Any], task: str = "worker-0", name: str = "stdout") -> str:
+        """Return what a task of a run has written."""
+        logs = self.state / "dcos-tensorflow/runs" / str(report["run"]) / "logs"
+        return (logs / task / name).read_text()
+
+
+def host_state() -> tuple[str, list[str]]:
+    """Return the mounts and the network interfaces of this machine."""
+    mounts = Path("/proc/self/mountinfo").read_text()
+    return mounts, sorted(path.name for path in Path("/sys/class/net").iterdir())
+
+
+@pytest.fixture(scope="module")
+def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
+    """The cluster; afterwards nothing of it is left on the machine."""
+    if missing := missing_requirements():
+        pytest.skip(f"containers need {', '.join(missing)}")
+    before = host_state()
+    folder = tmp_path_factory.mktemp("containers")
+    directory = folder / "state" / "dcos-tensorflow" / "local"
+    with pytest.MonkeyPatch.context() as patch, port_block() as first:
+        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        scratch = tmp_path_factory.mktemp("image")
+        write_image(PLAIN, read_python(Path(sys.base_prefix, "bin", "python3"), scratch))
+        resources = {"cpus": 4, "mem": 6144, "disk": 10000}
+        ports = (f"[{first + 100 * number}-{first + 100 * number + 99}]" for number in range(AGENTS))
+        agents = [AgentSpec(f"agent-{n}", resources | {"ports": span}) for n, span in enumerate(ports, 1)]
+        with LocalCluster(agents, directory, QUICK, containers=True, die_with_parent=True) as cluster:
+            yield Containers(folder, folder / "state", cluster)
+    assert before == host_state()
+    assert [] == list(Path("/sys/fs/cgroup").glob(f"*/{cgroups_root(directory)}"))
+
+
+def job(name: str, command: str, worker: Mapping[str, Any] | None = None, **service: Any) -> dict[str, Any]:
+    """Return the options of one small worker."""
+    worker = {"count": 1, "cpus": 0.2, "mem": 128, "disk": 0, **(worker or {})}
+    return {"service": {"name": name, "strategy": "independent", "command": command, **service}, "worker": worker}

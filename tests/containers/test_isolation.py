@@ -1,0 +1,191 @@
+"""Limits, volumes, addresses and clean-up of containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from containers.conftest import PLAIN, Containers, job
+from kit.waiting import wait_until
+from mesos_local.host.orphans import find_orphans
+from mesos_local.network import PLUGINS, cgroups_root
+
+pytestmark = pytest.mark.mesos
+EAT = "python3 -c 'kept = [bytearray(10**7) for _ in range(100)]'"
+
+
+@pytest.mark.parametrize("image", [PLAIN, ""])
+def test_task_over_its_memory_is_killed_and_named(containers: Containers, image: str) -> None:
+    """The limit is that of the task and of its executor (64 MB)."""
+    report = containers.run(job("hungry", EAT, {"image": image, "max_failures": 0}))
+
+    assert "failed" == report["state"], report
+    assert "Memory limit exceeded: Requested: 192MB Maximum Used: 192MB; raise worker.mem" in report["reason"]
+    assert report["memory_enforced"]
+
+
+def test_container_has_processes_and_memory_of_its_own(containers: Containers) -> None:
+    command = "ls /proc | grep -c '^[0-9]'; ls /dev/shm; touch /dev/shm/mine; hostname -i"
+
+    report = containers.run(job("alone", command, {"image": PLAIN}, virtual_network_enabled=True))
+
+    count, address = containers.output(report).split()
+    assert int(count) < 15
+    assert address.startswith("10.88.")
+    assert not Path("/dev/shm/mine").exists()
+
+
+def test_volume_is_mounted_and_read_only_stays_so(containers: Containers, tmp_path: Path) -> None:
+    for name in ("data", "results"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "input").write_text("17")
+    command = "cat /data/input; cp /data/input /results/output; touch /data/other"
+    options = job("volumes", f"{command} || echo refused", {"image": PLAIN})
+    options["volumes"] = [
+        {"host_path": str(tmp_path / "data"), "container_path": "/data", "mode": "RO"},
+        {"host_path": str(tmp_path / "results"), "container_path": "/results"},
+    ]
+
+    report = containers.run(options)
+
+    assert ("succeeded", "17refused\n") == (report["state"], containers.output(report)), report
+    assert "17" == (tmp_path / "results" / "output").read_text()
+    assert [tmp_path / "data" / "input"] == list((tmp_path / "data").iterdir())
+
+
+def test_volume_without_image_is_mounted_below_the_working_directory(containers: Containers, tmp_path: Path) -> None:
+    (tmp_path / "input").write_text("18")
+    options = job("bare", "cat data/input; touch data/other || echo refused")
+    options["volumes"] = [{"host_path": str(tmp_path), "container_path": "data", "mode": "RO"}]
+
+    report = containers.run(options)
+
+    assert ("succeeded", "18refused\n") == (report["state"], containers.output(report)), report
+
+
+def test_checkpoints_of_a_container_stay(containers: Containers) -> None:
+    report = containers.run(job("saves", 'echo 1 > "$CHECKPOINT_DIR/made"', {"image": PLAIN}))
+
+    assert "succeeded" == report["state"], report
+    assert "1\n" == (Path(report["checkpoints"]) / "made").read_text()
+
+
+CANARY = "canary-51c07a22"
+STEAL = """
+for f in /dev/shm/*/* /dev/shm/*; do cat "$f"; done 2>/dev/null
+for p in /proc/[0-9]*; do tr "\\0" "\\n" < $p/environ 2>/dev/null; done
+echo; echo masked: $(cat /proc/kcore /proc/timer_list 2>/dev/null | head -c 100 | wc -c) $(ls /sys/firmware | wc -l)
+"""
+
+
+def test_container_of_the_same_user_cannot_read_secrets(containers: Containers, tmp_path: Path) -> None:
+    """They share neither processes nor memory, and paths of the kernel are masked."""
+    use = 'test "$KEY" = "$(cat "$KEY_FILE")" && touch /gate/ready'
+    victim = job("victim", f"{use}; until [ -e /gate/end ]; do sleep 0.1; done", {"image": PLAIN})
+    source = {"source": "env:SOURCE"}
+    victim["secrets"] = [{**source, "env": "KEY"}, {**source, "env": "KEY_FILE", "file": "key"}]
+    victim["volumes"] = [{"host_path": str(tmp_path), "container_path": "/gate"}]
+    with containers.started(victim, SOURCE=CANARY) as run:
+        wait_until((tmp_path / "ready").exists)
+        thief = containers.run(job("thief", STEAL, {"image": PLAIN}))
+        (tmp_path / "end").touch()
+        report = json.loads(run.communicate()[0])
+
+    assert ("succeeded", "succeeded") == (report["state"], thief["state"]), (report, thief)
+    assert CANARY not in containers.output(thief)
+    assert "TASK_NAME=worker-0" in containers.output(thief)
+    assert containers.output(thief).endswith("masked: 0 0\n")
+
+
+ASK = """
+import os, socket, sys, time
+own, other = os.environ["TASK_NAME"], sys.argv[1]
+server = socket.create_server(("", 2222))
+name = lambda task: f"{task}.{sys.argv[2]}.containerip.dcos.thisdcos.directory"
+end = time.monotonic() + 60
+while True:
+    try:
+        with socket.create_connection((name(other), 2222), timeout=5) as connection:
+            connection.sendall(own.encode())
+        break
+    except OSError:
+        assert time.monotonic() < end
+connection, _ = server.accept()
+print(connection.recv(100).decode())
+"""
+
+
+def test_tasks_on_two_agents_find_each_other_by_name(containers: Containers, tmp_path: Path) -> None:
+    """Both listen on port 2222."""
+    (tmp_path / "ask.py").write_text(ASK)
+    command = 'python ask.py "worker-$((1 - SHARD_INDEX))" names'
+    options = job("names", command, {"image": PLAIN, "count": 2}, virtual_network_enabled=True)
+    options["service"]["job_url"] = str(tmp_path / "ask.py")
+    options["placement"] = {"strategy": "spread"}
+
+    report = containers.run(options)
+
+    assert "succeeded" == report["state"], report
+    assert "worker-1\n" == containers.output(report, "worker-0")
+    assert {"agent-1", "agent-2"} == {task["agent"] for task in report["tasks"]}
+
+
+def test_cluster_with_containers_is_started_and_stopped(containers: Containers, tmp_path: Path) -> None:
+    """Beside another one, in another folder."""
+    started = containers.command("local", "up", "--containers", "--dir", tmp_path / "own")
+    shown = containers.command("local", "status", "--dir", tmp_path / "own", "--json")
+    stopped = containers.command("local", "down", "--dir", tmp_path / "own")
+
+    assert (0, 0, 0) == (started.returncode, shown.returncode, stopped.returncode), started.stderr
+    assert {"10.88.0.2", "10.88.0.3", "10.88.0.4"} == {
+        agent["address"].partition(":")[0] for agent in json.loads(shown.stdout)["agents"]
+    }
+
+
+def test_machine_without_cni_gets_no_containers_and_the_reason(containers: Containers, tmp_path: Path) -> None:
+    program = shlex.join([sys.executable, "-m", "tf_scheduler", "local"])
+    hide = f"mount -t tmpfs none {PLUGINS}; {program} up --containers --dir own; {program} down --dir own"
+
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hide],
+        cwd=tmp_path,
+        env=containers.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    reason = f"{PLUGINS}/bridge (Debian package containernetworking-plugins)"
+    assert f"notice: no containers, because this machine lacks {reason}" in done.stderr.splitlines()
+
+
+def test_nothing_is_left_after_sigkill(containers: Containers, tmp_path: Path) -> None:
+    """The network, an agent and a run's command die; `local down` ends the rest."""
+    own = replace(containers, state=tmp_path / "state")
+    directory = own.state / "dcos-tensorflow" / "local"
+    started = own.command("local", "up", "--containers")
+    assert 0 == started.returncode, started.stderr
+    name, gate = cgroups_root(directory), tmp_path / "gate"
+    options = job("endless", f"touch {gate}/ready; sleep 1000", {"image": PLAIN})
+    gate.mkdir()
+    options["volumes"] = [{"host_path": str(gate), "container_path": str(gate)}]
+    with own.started(options) as run:
+        wait_until((gate / "ready").exists)
+        nodes = json.loads((directory / "cluster.json").read_text())["nodes"]
+        run.kill()
+        for node in ("network", "agent-1"):
+            os.kill(nodes[node]["process"]["pid"], signal.SIGKILL)
+
+    done = own.command("local", "down", "--yes")
+
+    assert 0 == done.returncode, done.stderr
+    assert [] == list(Path("/sys/fs/cgroup").glob(f"*/{name}"))
+    assert set() == find_orphans(directory)

@@ -1,0 +1,99 @@
+"""Partitions between agents, and training over the network of containers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containers.conftest import PLAIN, Containers, job
+from kit.waiting import wait_until
+from mesos_local.images import read_python, write_image
+from mesos_local.network import GATEWAY, inside
+
+pytestmark = pytest.mark.mesos
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TENSORFLOW = "tensorflow"
+
+
+@contextmanager
+def cut(containers: Containers, agent: str, *rules: str) -> Iterator[None]:
+    """Add rules of iptables to the network of an agent for the block."""
+    command = [*inside(containers.cluster.network.pid, agent), "iptables"]
+    for rule in rules:
+        subprocess.run([*command, "-I", *rule.split(), "-j", "DROP"], check=True)
+    try:
+        yield
+    finally:
+        for rule in rules:
+            subprocess.run([*command, "-D", *rule.split(), "-j", "DROP"], check=True)
+
+
+FROM_MASTER, TO_MASTER = f"INPUT -s {GATEWAY}", f"OUTPUT -d {GATEWAY}"
+LOSS = "-m statistic --mode random --probability 0.2"
+
+
+@pytest.mark.parametrize("rules", [(FROM_MASTER, TO_MASTER), (TO_MASTER,), (FROM_MASTER,)], ids=["both", "to", "from"])
+def test_task_of_an_agent_that_is_cut_off_is_replaced(
+    containers: Containers, tmp_path: Path, rules: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    """The first copy ends when the agent is back."""
+    name = f"cut-{request.node.callspec.id}"
+    command = "echo $$ > /gate/$(cat /proc/sys/kernel/random/uuid).started; until [ -e /gate/end ]; do sleep 0.1; done"
+    options = job(name, command, {"image": PLAIN, "unreachable_timeout": 1.0})
+    options["volumes"] = [{"host_path": str(tmp_path), "container_path": "/gate"}]
+    with containers.started(options) as run:
+        wait_until(lambda: len(list(tmp_path.glob("*.started"))) == 1)
+        (agent,) = wait_until(
+            lambda: [task.hostname for task in containers.cluster.state().tasks if task.state == "TASK_RUNNING"]
+        )
+        with cut(containers, agent, *rules):
+            wait_until(lambda: len(list(tmp_path.glob("*.started"))) == 2)
+        (tmp_path / "end").touch()
+        report = json.loads(run.communicate()[0])
+
+    assert "succeeded" == report["state"], report
+    containers.cluster.wait_registered()
+
+
+def test_lost_packets_do_not_fail_a_job(containers: Containers) -> None:
+    """A fifth of the packets between an agent and the master, in both directions."""
+    with cut(containers, "agent-1", f"{FROM_MASTER} {LOSS}", f"{TO_MASTER} {LOSS}"):
+        report = containers.run(job("lossy", "sleep 3", {"image": PLAIN, "count": 4}))
+
+    assert "succeeded" == report["state"], report
+
+
+@pytest.fixture(scope="module")
+def tensorflow_image(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An image with TensorFlow: the environment of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(containers.folder / "data"))
+        write_image(TENSORFLOW, read_python(Path(sys.executable), tmp_path_factory.mktemp("image")))
+    return TENSORFLOW
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(600)
+def test_cluster_of_containers_trains_by_names(containers: Containers, tensorflow_image: str) -> None:
+    """On two agents, with the parameter server; a low accuracy fails the job."""
+    options: dict[str, Any] = json.loads((EXAMPLES / "digits" / "options.json").read_text())
+    options["service"] |= {
+        "job_url": str(EXAMPLES / "digits" / "train.py"),
+        "virtual_network_enabled": True,
+        "addressing": "named",
+    }
+    for section in ("chief", "parameter_server", "worker"):
+        options[section] |= {"image": tensorflow_image}
+    options["placement"] = {"strategy": "spread"}
+
+    report = containers.run(options)
+
+    assert "succeeded" == report["state"], report
+    assert {"agent-1", "agent-2"} == {task["agent"] for task in report["tasks"]}
