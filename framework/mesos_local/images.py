@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .host.errors import MesosLocalError
+from .libmesos.download import digest_of
 
 _NAME = re.compile(r"[a-z0-9]+([._/-][a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -74,8 +75,7 @@ class Layer:
 
     @classmethod
     def of(cls, path: Path) -> Layer:
-        with path.open("rb") as file:
-            return cls(path, hashlib.file_digest(file, "sha256").hexdigest())
+        return cls(path, digest_of(path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,12 +160,18 @@ def _download_from(endpoint: str, path: Path) -> str:
 
 
 def _has_digest(path: Path, sha256: str) -> bool:
-    with suppress(FileNotFoundError), path.open("rb") as content:
-        digest = hashlib.sha256()
+    with suppress(FileNotFoundError):
+        return digest_of(path) == sha256
+    return False
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as content:
         while block := content.read(1 << 20):
             digest.update(block)
-        return digest.hexdigest() == sha256
-    return False
+    return digest.hexdigest()
 
 
 class DownloadBar:

@@ -1,0 +1,125 @@
+"""Image archives, read and written without agents."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from mesos_local.host.errors import MesosLocalError
+from mesos_local.images import (
+    Image,
+    Layer,
+    forget_old_images,
+    image_names,
+    image_path,
+    read_archive,
+    read_folder,
+    write_image,
+)
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def layers(folder: Path, *texts: str) -> list[Layer]:
+    for number, text in enumerate(texts):
+        (folder / f"{number}.tar").write_text(text)
+    return [Layer.of(folder / f"{number}.tar") for number in range(len(texts))]
+
+
+def content(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as archive:
+        return {member.name: (archive.extractfile(member) or io.BytesIO()).read() for member in archive}
+
+
+def test_archive_has_the_format_of_the_local_puller(tmp_path: Path) -> None:
+    """Each layer names the one below, and both have the configuration."""
+    image = Image(layers(tmp_path, "below", "top"), {"Env": ["A=1"]})
+
+    files = content(write_image("team/two:3", image))
+
+    assert ["team/two:3"] == image_names()
+    ((repository, tags),) = json.loads(files["repositories"]).items()
+    assert ("team/two", ["3"]) == (repository, list(tags))
+    top = json.loads(files[f"{tags['3']}/json"])
+    assert (b"top", b"below") == (files[f"{top['id']}/layer.tar"], files[f"{top['parent']}/layer.tar"])
+    assert {"Env": ["A=1"]} == top["config"]
+    assert b"1.0" == files[f"{top['parent']}/VERSION"]
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "../up", "/root", "a:b:c", "a b", "a//b", "-a"])
+def test_invalid_name_is_refused(name: str) -> None:
+    with pytest.raises(MesosLocalError, match="must be NAME, FOLDER/NAME or NAME:TAG"):
+        image_path(name)
+
+
+def archive_of(path: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path, "w") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_archive_of_docker_save_is_read(tmp_path: Path) -> None:
+    manifest = [{"Config": "c.json", "Layers": ["a/layer.tar", "b/layer.tar"]}]
+    config = {"architecture": "amd64", "config": {"Env": ["A=1"]}}
+    files = {"manifest.json": json.dumps(manifest), "c.json": json.dumps(config)}
+    path = archive_of(tmp_path / "saved.tar", {**files, "a/layer.tar": "below", "b/layer.tar": "top"})
+
+    image = read_archive(path, tmp_path / "scratch")
+
+    assert (["below", "top"], {"Env": ["A=1"]}, "amd64") == (
+        [layer.path.read_text() for layer in image.layers],
+        image.config,
+        image.architecture,
+    )
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"manifest.json": "[]"},
+        {"manifest.json": '[{"Config": "../../etc/passwd", "Layers": []}]'},
+        {"manifest.json": '[{"Config": "missing.json", "Layers": []}]'},
+        {"index.json": '{"manifests": []}'},
+        {"index.json": "not JSON"},
+    ],
+)
+def test_archive_without_an_image_is_refused(tmp_path: Path, files: dict[str, str]) -> None:
+    with pytest.raises(MesosLocalError, match="neither an archive of `docker save` nor an OCI archive"):
+        read_archive(archive_of(tmp_path / "bad.tar", files), tmp_path / "scratch")
+
+
+def test_damaged_blob_is_refused(tmp_path: Path) -> None:
+    digest = "0" * 64
+    index = json.dumps({"manifests": [{"digest": f"sha256:{digest}"}]})
+    path = archive_of(tmp_path / "bad.tar", {"index.json": index, f"blobs/sha256/{digest}": "{}"})
+
+    with pytest.raises(MesosLocalError, match=f"sha256:{digest}: damaged"):
+        read_archive(path, tmp_path / "scratch")
+
+
+def test_layers_are_forgotten_after_an_image_has_changed(tmp_path: Path) -> None:
+    """An agent takes an image that it has unpacked from `storedImages`."""
+    write_image("one", Image(layers(tmp_path, "text")))
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "storedImages").touch()
+    forget_old_images(store)
+    assert store.exists()
+
+    (tmp_path / "root").mkdir()
+    path = write_image("one", read_folder(tmp_path / "root", tmp_path))
+    path.touch()
+    forget_old_images(store)
+
+    assert not store.exists()
