@@ -162,6 +162,10 @@ _BLOCK = 8192  # bytes at the end of a file
 _PART = 1 << 20  # bytes read at once
 
 
+#: Starts of lines that Mesos writes to stderr when it starts a container.
+LAUNCHER_LINES = ("Preparing rootfs at ", "Marked '/' as ", "Changing root to ", "Overwriting environment variable ")
+
+
 def last_lines(path: Path, count: int) -> list[str]:
     """Return the last `count` lines without control characters; none without a file."""
     try:

@@ -29,7 +29,7 @@ from tf_scheduler.cli.common.folders import (
     history_file,
     short_path,
 )
-from tf_scheduler.cli.common.output import OutputRedactor
+from tf_scheduler.cli.common.output import LAUNCHER_LINES, OutputRedactor
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment, run_results
 from tf_scheduler.history.database import RunDatabase, SharedRuns
@@ -49,8 +49,6 @@ from .view import clock, memory_text
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
-#: What Mesos writes to stderr when it starts a container.
-_LAUNCHER_LINES = ("Preparing rootfs at ", "Marked '/' as ", "Changing root to ", "Overwriting environment variable ")
 #: Maximum number of launches before the last one whose output is kept.
 _MAX_EARLIER_LOGS = 10
 #: Seconds in which a program that ends without a step, a server or a file has apparently trained nothing.
@@ -375,7 +373,7 @@ def _last_lines(overview: Overview, task: TaskRow, sandbox: Path, redactor: Outp
     if not task.live and task.state not in _EXPECTED_STATES:
         known = redactor.knows(task.name)
         lines = redactor.last(task.name, sandbox / "stderr", _ERROR_LINES) if known else [task.message]
-        return [line.replace(f"{sandbox.resolve()}/", "") for line in lines if not line.startswith(_LAUNCHER_LINES)]
+        return [line.replace(f"{sandbox.resolve()}/", "") for line in lines if not line.startswith(LAUNCHER_LINES)]
     return redactor.last(task.name, sandbox / "stdout", 1) if task.name == overview.leader else []
 
 
@@ -458,11 +456,15 @@ def _training_lines(report: Report) -> Iterator[str]:
         yield f"  last      {training_text(task, None)}{''.join(medians)}"
     elif report["progress"]:
         yield f"  last      {report['progress']}"
-    restarts = report["restarts"]
+    restarts, shown = report["restarts"], [(report["failure"] or {}).get("cause", "")]
     for number, restart in enumerate(restarts[:_MAX_LISTED], 1):
-        name = "" if restart["why"].startswith(restart["task"]) else f"{restart['task']}: "
-        at = "" if restart["step"] is None else f", at step {restart['step']:,}"
-        yield f"  restart   {number}{f' of {len(restarts)}' if len(restarts) > 1 else ''}: {name}{restart['why']}{at}"
+        why, of = restart["why"], f" of {len(restarts)}" if len(restarts) > 1 else ""
+        name = "" if why.startswith(restart["task"]) else f"{restart['task']}: "
+        text = f"{restart['task']}: the same" if any(why in one or one in why for one in shown if one) else name + why
+        shown.append(why)
+        yield f"  restart   {number}{of}: {text}" + (
+            "" if restart["step"] is None else f", at step {restart['step']:,}"
+        )
 
 
 def _places(report: Report) -> Iterator[str]:
