@@ -346,16 +346,21 @@ def test_step_of_the_last_checkpoint_is_reported(executor: Any, tmp_path: Path) 
 import os, time, tf_executor
 folder = os.environ["CHECKPOINT_DIR"]
 tf_executor.report(step=20, total=100)
+while not os.path.exists("step-20-is-known"):
+    time.sleep(0.01)
 os.mkdir(f"{folder}/ckpt-20")
 open(f"{folder}/ckpt-20/model.keras", "w").close()
-time.sleep(0.1)  # trains
+time.sleep(1.0)  # trains, while the executor looks ten times
 tf_executor.report(step=48)
 open(f"{folder}/events.out.tfevents.1.host", "w").close()
 """
     (executor.sandbox / "train.py").write_text(program)
     (tmp_path / "shared").mkdir()
     executor.launch("python train.py", environment={"CHECKPOINT_DIR": str(tmp_path / "shared")})
-    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    executor.states("TASK_STARTING", "TASK_RUNNING")
+    assert 20 == executor.await_message()["step"]
+    (executor.sandbox / "step-20-is-known").touch()
+    executor.states("TASK_FINISHED")
     assert (48, 20) == (executor.messages[-1]["step"], executor.messages[-1]["saved_step"])
 
 
