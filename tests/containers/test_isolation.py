@@ -123,19 +123,33 @@ print(connection.recv(100).decode())
 """
 
 
-def test_tasks_on_two_agents_find_each_other_by_name(containers: Containers, tmp_path: Path) -> None:
-    """Both listen on port 2222."""
+@pytest.mark.parametrize(("strategy", "agents"), [("spread", 2), ("binpack", 1)])
+def test_tasks_find_each_other_by_name(containers: Containers, tmp_path: Path, strategy: str, agents: int) -> None:
+    """All listen on port 2222, also on one agent."""
     (tmp_path / "ask.py").write_text(ASK)
-    command = 'python ask.py "worker-$((1 - SHARD_INDEX))" names'
-    options = job("names", command, {"image": PLAIN, "count": 2}, virtual_network_enabled=True)
+    command = f'python ask.py "worker-$((1 - SHARD_INDEX))" {strategy}'
+    options = job(strategy, command, {"image": PLAIN, "count": 2}, virtual_network_enabled=True)
     options["service"]["job_url"] = str(tmp_path / "ask.py")
-    options["placement"] = {"strategy": "spread"}
+    options["placement"] = {"strategy": strategy}
 
     report = containers.run(options)
 
     assert "succeeded" == report["state"], report
     assert "worker-1\n" == containers.output(report, "worker-0")
-    assert {"agent-1", "agent-2"} == {task["agent"] for task in report["tasks"]}
+    assert agents == len({task["agent"] for task in report["tasks"]})
+
+
+def test_cpus_of_a_task_and_its_executor_are_its_shares(containers: Containers, tmp_path: Path) -> None:
+    options = job("shares", "touch gate/ready; until [ -e gate/end ]; do sleep 0.1; done", {"cpus": 0.4})
+    options["volumes"] = [{"host_path": str(tmp_path), "container_path": "gate"}]
+    with containers.started(options) as run:
+        wait_until((tmp_path / "ready").exists)
+        root = Path("/sys/fs/cgroup/cpu", cgroups_root(containers.cluster.directory))
+        shares = [int(path.read_text()) for path in root.glob("agent-*/*/cpu.shares")]
+        (tmp_path / "end").touch()
+        run.communicate()
+
+    assert [int(0.5 * 1024)] == shares
 
 
 def test_cluster_with_containers_is_started_and_stopped(containers: Containers, tmp_path: Path) -> None:

@@ -81,16 +81,17 @@ def tensorflow_image(containers: Containers, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
-def test_cluster_of_containers_trains_by_names(containers: Containers, tensorflow_image: str) -> None:
-    """On two agents, with the parameter server; a low accuracy fails the job."""
-    options: dict[str, Any] = json.loads((EXAMPLES / "digits" / "options.json").read_text())
+@pytest.mark.parametrize("example", ["digits", "multi_worker_mirrored", "between_graph"])
+def test_cluster_of_containers_trains_by_names(containers: Containers, tensorflow_image: str, example: str) -> None:
+    """Over two agents; the programs fail with a low accuracy."""
+    folder = EXAMPLES / example
+    options: dict[str, Any] = json.loads((folder / "options.json").read_text())
     options["service"] |= {
-        "job_url": str(EXAMPLES / "digits" / "train.py"),
+        "job_url": str(folder / "train.py"),
         "virtual_network_enabled": True,
         "addressing": "named",
+        "tf_image": tensorflow_image,
     }
-    for section in ("chief", "parameter_server", "worker"):
-        options[section] |= {"image": tensorflow_image}
     options["placement"] = {"strategy": "spread"}
 
     report = containers.run(options)
