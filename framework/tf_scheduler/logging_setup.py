@@ -1,12 +1,16 @@
-"""Log format: one text or JSON line per record, with fields and redacted secrets."""
+"""Log: one text or JSON line per record, secrets redacted. Signal handlers."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, TextIO
 
 from tf_executor.around.secret_encodings import encodings_of
@@ -172,3 +176,38 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     parts = [formatter.formatException(record.exc_info)] if record.exc_info else []
     parts += [formatter.formatStack(record.stack_info)] if record.stack_info else []
     return "\n".join(parts)
+
+
+# --- signals
+
+
+@contextmanager
+def handle_signals(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
+    """Call `handler` with each signal in the block, then restore earlier handlers.
+
+    It interrupts the main thread, and must not take a lock that this thread may hold.
+    """
+    previous = {each: signal.signal(each, lambda number, _frame: handler(signal.Signals(number))) for each in signals}
+    try:
+        yield
+    finally:
+        for each, restored in previous.items():
+            signal.signal(each, restored)
+
+
+@contextmanager
+def handle_signals_in_thread(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
+    """Call `handler` as `handle_signals` does, in a thread; it may take any lock."""
+    # SimpleQueue.put may interrupt itself (documented as reentrant).
+    received: SimpleQueue[signal.Signals | None] = SimpleQueue()
+
+    def run() -> None:
+        while (number := received.get()) is not None:
+            handler(number)
+
+    Thread(target=run, name="signals", daemon=True).start()
+    try:
+        with handle_signals(received.put, *signals):
+            yield
+    finally:
+        received.put(None)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tf_scheduler.cli.common.groups import handle_signals, handle_signals_in_thread
+from tf_scheduler.logging_setup import handle_signals, handle_signals_in_thread
 
 
 @pytest.mark.timeout(30)

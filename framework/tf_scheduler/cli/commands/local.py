@@ -26,11 +26,12 @@ from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, 
 from mesos_local.network import missing_requirements
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import UserPath, state_home
-from tf_scheduler.cli.common.groups import LazyGroup, examples, handle_signals
+from tf_scheduler.cli.common.groups import LazyGroup, examples
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
 from tf_scheduler.cli.local_run.ports import claim_ports
 from tf_scheduler.cli.local_run.process import advertisements
 from tf_scheduler.errors import NotRunningError
+from tf_scheduler.logging_setup import handle_signals
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Resource, Value, thousandths

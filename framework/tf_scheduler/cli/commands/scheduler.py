@@ -19,8 +19,8 @@ import click
 
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import read_bytes
-from tf_scheduler.cli.common.groups import handle_signals_in_thread
 from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.logging_setup import handle_signals_in_thread
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import parse

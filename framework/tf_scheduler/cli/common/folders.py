@@ -21,9 +21,6 @@ from typing import Any
 
 import click
 
-from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
-from tf_executor.user.archive import ArchiveError, extract
 from tf_scheduler.convert.program import imported_modules
 from tf_scheduler.errors import OptionsError, Problem
 
@@ -327,6 +324,8 @@ def program_folder(program: Path) -> Iterator[Path]:
 
     Raises OptionsError for a damaged archive.
     """
+    from tf_executor.user.archive import ArchiveError, extract  # nor is this
+
     with tempfile.TemporaryDirectory() as home:
         try:
             is_extracted = program.is_file() and extract(program, Path(home))
@@ -337,6 +336,9 @@ def program_folder(program: Path) -> Iterator[Path]:
 
 def has_containers() -> bool:
     """Return whether the local cluster that runs enforces limits and runs images."""
+    from mesos_local.cluster import LocalCluster  # not in the bundle of the scheduler, which imports this module
+    from mesos_local.host.errors import MesosLocalError
+
     with suppress(MesosLocalError):  # a damaged cluster, reported by the run
         running = LocalCluster.running(state_home() / "local")
         return running is not None and running.has_containers

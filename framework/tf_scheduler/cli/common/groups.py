@@ -1,15 +1,11 @@
-"""Commands: groups that import them when called, examples in their help, signals."""
+"""Command groups that import commands when called, and examples in their help."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from keyword import iskeyword
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any, TypeVar
 
 import click
@@ -45,35 +41,3 @@ def examples(*lines: str) -> Callable[[_Command], _Command]:
         return function
 
     return decorate
-
-
-@contextmanager
-def handle_signals(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
-    """Call `handler` with each signal in the block, then restore earlier handlers.
-
-    It interrupts the main thread, and must not take a lock that this thread may hold.
-    """
-    previous = {each: signal.signal(each, lambda number, _frame: handler(signal.Signals(number))) for each in signals}
-    try:
-        yield
-    finally:
-        for each, restored in previous.items():
-            signal.signal(each, restored)
-
-
-@contextmanager
-def handle_signals_in_thread(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
-    """Call `handler` as `handle_signals` does, in a thread; it may take any lock."""
-    # SimpleQueue.put may interrupt itself (documented as reentrant).
-    received: SimpleQueue[signal.Signals | None] = SimpleQueue()
-
-    def run() -> None:
-        while (number := received.get()) is not None:
-            handler(number)
-
-    Thread(target=run, name="signals", daemon=True).start()
-    try:
-        with handle_signals(received.put, *signals):
-            yield
-    finally:
-        received.put(None)
