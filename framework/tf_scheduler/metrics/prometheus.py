@@ -268,7 +268,7 @@ class StateCollector(Collector):
         counts = [((each.value,), state.derived.state_counts.get(each, 0)) for each in TaskState]
         yield _labelled("tasks", "Launched tasks by their last Mesos state.", ("state",), counts)
         yield _allocated(state)
-        yield from _memory(state)
+        yield _memory(state)
         yield from _training(state)
         yield from self._plans()
 
@@ -311,17 +311,16 @@ def _allocated(state: SchedulerState) -> GaugeMetricFamily:
     return _labelled("allocated", text, ("job_name", "resource"), amounts)
 
 
-def _memory(state: SchedulerState) -> Iterator[GaugeMetricFamily]:
+def _memory(state: SchedulerState) -> GaugeMetricFamily:
     """Return the memory that tasks use, and that they may use with their executors."""
-    live = [((record.name, record.job.value), record) for record in state.live()]
-    usages = ((key, state.process.usage.get(record.name), record.id) for key, record in live)
-    used = [(key, usage.memory_used_mb) for key, usage, launch in usages if usage and usage.launch == launch]
-    limits = [(key, sum(_scalars(record, "mem")) / UNIT) for key, record in live]
-    labels, megabyte = ("task", "job_name"), 2**20
-    known = [(key, amount * megabyte) for key, amount in used if amount is not None]
-    yield _labelled("task_memory_used_bytes", "Resident memory of a task.", labels, known)
-    text = "Memory that a task and its executor may use, if agents enforce it."
-    yield _labelled("task_memory_limit_bytes", text, labels, [(key, amount * megabyte) for key, amount in limits])
+    amounts: list[tuple[tuple[str, ...], float]] = []
+    for record in state.live():
+        usage, own = state.process.usage.get(record.name), (record.name, record.job.value)
+        amounts.append(((*own, "limit"), sum(_scalars(record, "mem")) / UNIT * 2**20))
+        if usage is not None and usage.launch == record.id and usage.memory_used_mb is not None:
+            amounts.append(((*own, "used"), usage.memory_used_mb * 2**20))
+    text = "Memory that a task uses, and that it and its executor may use, if agents enforce limits."
+    return _labelled("task_memory_bytes", text, ("task", "job_name", "kind"), amounts)
 
 
 def _scalars(record: TaskRecord, name: str) -> Iterator[int]:

@@ -26,7 +26,9 @@ from tf_scheduler.cli.local_run.process import SchedulerLaunch, SupervisedSchedu
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Return the launch of a run, the options of its scheduler, and the notices."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:5050"))
+    cluster = SimpleNamespace(
+        directory=tmp_path, scheduler_master="127.0.0.1:5050", has_containers=False, network_process=0
+    )
 
     def prepared(document):
         notices: list[Any] = []

@@ -71,8 +71,8 @@ def test_memory_of_tasks_is_shown_beside_its_limit(world) -> None:
     record = next(record for record in world.state.live() if record.name == "worker-0")
     limit = sum(each.value for each in record.resources if each.name == "mem") / 1000 * 2**20
 
-    assert limit == world.value("task_memory_limit_bytes", task="worker-0", job_name="worker")
-    assert "tensorflow_task_memory_used_bytes{" not in world.meter.prometheus().decode()
+    assert limit == world.value("task_memory_bytes", task="worker-0", job_name="worker", kind="limit")
+    assert 'kind="used"' not in world.meter.prometheus().decode()
 
 
 def test_allocated_resources_are_summed_by_job(world) -> None:

@@ -78,9 +78,9 @@ def remove(name: str) -> None:
 
 
 @click.group(cls=Group)
-@examples("local image build mine --from runtime", "local image list")
+@examples("local image build tensorflow", "local image list")
 def image() -> None:
-    """Manage images for `local up --containers`, without a Docker engine."""
+    """Manage images for local clusters with containers."""
 
 
 @image.command()
