@@ -24,6 +24,7 @@ from typing import Any
 
 from .host.errors import MesosLocalError
 from .libmesos.download import digest_of
+from .network import SYSTEM_PATH
 
 _NAME = re.compile(r"[a-z0-9]+([._/-][a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -184,7 +185,6 @@ def _file(folder: Path, name: str) -> Path:
 # --- from a folder, or from a Python of this machine
 
 
-_SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Debian packages with a shell, usual tools, and libraries that Python loads by name.
 _PACKAGES = (
     *("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "gzip", "hostname"),
@@ -207,7 +207,7 @@ def read_folder(folder: Path, scratch: Path) -> Image:
     layer = scratch / "layer.tar"
     with tarfile.open(layer, "w") as archive:
         archive.add(folder, ".")
-    return Image([Layer.of(layer)], {"Env": [f"PATH={_SEARCH}"]})
+    return Image([Layer.of(layer)], {"Env": [f"PATH={SYSTEM_PATH}"]})
 
 
 def read_python(python: Path, scratch: Path) -> Image:
@@ -224,7 +224,7 @@ def read_python(python: Path, scratch: Path) -> Image:
         _add_frame(archive)
         for path in sorted({Path(os.path.realpath(path.parent), path.name) for path in files}):
             archive.add(path, str(path)[1:], recursive=False)
-    return Image([Layer.of(layer)], {"Env": [f"PATH={python.parent}:{_SEARCH}"]})
+    return Image([Layer.of(layer)], {"Env": [f"PATH={python.parent}:{SYSTEM_PATH}"]})
 
 
 def _add_frame(archive: tarfile.TarFile) -> None:

@@ -94,12 +94,12 @@ def missing_requirements() -> list[str]:
     if "\toverlay\n" not in Path("/proc/filesystems").read_text():
         missing.append("overlayfs")
     programs = {"dnsmasq": "dnsmasq-base", "ip": "iproute2", "nsenter": "util-linux"}
-    absent = {name: package for name, package in programs.items() if shutil.which(name, path=_PATH) is None}
+    absent = {name: package for name, package in programs.items() if shutil.which(name, path=SYSTEM_PATH) is None}
     absent |= {} if (PLUGINS / "bridge").exists() else {str(PLUGINS / "bridge"): "containernetworking-plugins"}
     return missing + [f"{name} (Debian package {package})" for name, package in absent.items()]
 
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 # --- namespaces
@@ -160,7 +160,7 @@ def _commands(agents: Sequence[str]) -> Iterator[str]:
 
 
 def _run(line: str) -> None:
-    environment = {**os.environ, "PATH": _PATH}
+    environment = {**os.environ, "PATH": SYSTEM_PATH}
     done = subprocess.run(line.split(), capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise MesosLocalError(f"{line}: {done.stderr.strip()}")
@@ -241,7 +241,7 @@ class NameServer:
             "--pid-file=",
         ]
         command += [f"--listen-address={GATEWAY}", "--bind-interfaces", f"--addn-hosts={self._hosts}", "--user=root"]
-        self._server = subprocess.Popen([*command, "--local=/#/"], env={**os.environ, "PATH": _PATH})
+        self._server = subprocess.Popen([*command, "--local=/#/"], env={**os.environ, "PATH": SYSTEM_PATH})
 
     def follow(self) -> None:
         """Update the names after each event of the master; do not return."""

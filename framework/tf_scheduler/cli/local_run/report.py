@@ -38,7 +38,7 @@ from tf_scheduler.history.record import RUNNING, Recording, read_recording, serv
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import RESTARTS_WITH, TaskState
+from tf_scheduler.model.task import TaskState, is_own_cause
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
@@ -323,8 +323,8 @@ def _failure(
 
 def _failed_steps(task: str, recorded: Recording) -> list[int | None]:
     """Return the last step of each launch that failed by itself; None: unknown."""
-    own = [each for each in recorded.launches if each.task == task and not each.replaced.startswith(RESTARTS_WITH)]
-    return [_last_step(recorded, launch) for launch in own if launch.state in _FAILED_STATES]
+    failed = [each for each in recorded.launches if each.task == task and each.state in _FAILED_STATES]
+    return [_last_step(recorded, each) for each in failed if not each.replaced or is_own_cause(each.replaced)]
 
 
 def _last_step(recorded: Recording, launch: RecordedLaunch) -> int | None:
