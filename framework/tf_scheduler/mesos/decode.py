@@ -228,7 +228,7 @@ def status(raw: Json) -> TaskStatus:
         state=TaskState(raw["state"]),
         agent_id=AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None,
         reason=str(raw.get("reason", "")),
-        message=_message(raw),
+        message=unusable or _message(raw),
         exit_code=ending.exit_code,
         signal=ending.signal,
         uuid=str(raw.get("uuid", "")),
@@ -285,8 +285,6 @@ def _message(raw: Json) -> str:
     if fetcher:
         why = status.partition(": ")[2] or "no reason given"
         return f"the agent cannot fetch the task's files: {why}; hint: its stderr names the file and the cause"
-    if problem := _image_problem(text):
-        return problem
     if text == "Executor terminated":
         needs = "an image needs `sh`, `sha256sum` and Python 3.8 or newer"
         return f"the executor was killed, or could not start; hint: stderr of the task names the cause; {needs}"
