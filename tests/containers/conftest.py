@@ -6,17 +6,17 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kit.commands import ENVIRONMENT, run_command
+from kit.commands import ENVIRONMENT, Response, request, run_command
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.images import read_python, write_image
+from mesos_local.images import Image, read_python, write_image
 from mesos_local.network import cgroups_root, missing_requirements
 from tf_scheduler.cli.local_run.ports import port_block
 
@@ -40,14 +40,19 @@ class Containers:
     def environment(self) -> dict[str, str]:
         return ENVIRONMENT | {"XDG_STATE_HOME": str(self.state), "XDG_DATA_HOME": str(self.folder / "data")}
 
-    def command(self, *arguments: object) -> Any:
-        return run_command(*arguments, env=self.environment, cwd=self.folder)
+    def build(self, name: str, image: Image) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_DATA_HOME", str(self.folder / "data"))
+            write_image(name, image)
 
-    def run(self, options: Mapping[str, Any], *arguments: object) -> dict[str, Any]:
+    def command(self, *arguments: object, **variables: str) -> Any:
+        return run_command(*arguments, env=self.environment | variables, cwd=self.folder)
+
+    def run(self, options: Mapping[str, Any], **variables: str) -> dict[str, Any]:
         """Run a job to its end; return the report of `local run --json`."""
         path = self.folder / f"{options['service']['name']}.json"
         path.write_text(json.dumps(options))
-        done = self.command("local", "run", path, "--json", *arguments)
+        done = self.command("local", "run", path, "--json", **variables)
         report: dict[str, Any] = json.loads(done.stdout)
         assert "state" in report, report
         return report
@@ -66,6 +71,15 @@ class Containers:
                 run.terminate()
                 raise
 
+    def request(self, service: str, path: str) -> Response:
+        """Ask the API of a running job; the status is 0 while it does not answer."""
+        for note in (self.state / "dcos-tensorflow" / "services").glob("*.json"):
+            content = json.loads(note.read_text() or "{}")
+            if content.get("name") == service:
+                token = Path(content["token_file"]).read_text()
+                return request(int(content["url"].rpartition(":")[2]), path, token=token)
+        return Response(0)
+
     def output(self, report: Mapping[str, Any], task: str = "worker-0", name: str = "stdout") -> str:
         """Return what a task of a run has written."""
         logs = self.state / "dcos-tensorflow/runs" / str(report["run"]) / "logs"
@@ -78,23 +92,49 @@ def host_state() -> tuple[str, list[str]]:
     return mounts, sorted(path.name for path in Path("/sys/class/net").iterdir())
 
 
-@pytest.fixture(scope="module")
+def make_environment(python: Path, folder: Path) -> Path:
+    """Return a Python without packages, for images that are small."""
+    subprocess.run([python, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    return folder / "venv" / "bin" / "python3"
+
+
+def bare_python(python: Path, folder: Path) -> Image:
+    """Return an image with an interpreter of this machine, without its packages."""
+    return read_python(make_environment(python, folder), folder)
+
+
+@contextmanager
+def start_agents(data: Path, state: Path, **flags: object) -> Iterator[LocalCluster]:
+    """Run a cluster with containers.
+
+    `data`, `state`: XDG_DATA_HOME and XDG_STATE_HOME. `flags`: of the agents.
+    """
+    with ExitStack() as stack:
+        first = stack.enter_context(port_block())
+        resources = {"cpus": 4, "mem": 6144, "disk": 10000}
+        ports = (f"[{first + 100 * number}-{first + 100 * number + 99}]" for number in range(AGENTS))
+        agents = [AgentSpec(f"agent-{n}", resources | {"ports": span}) for n, span in enumerate(ports, 1)]
+        directory = state / "dcos-tensorflow" / "local"
+        cluster = LocalCluster(agents, directory, QUICK, flags, containers=True, die_with_parent=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_DATA_HOME", str(data))
+            stack.enter_context(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
 def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     """The cluster; afterwards nothing of it is left on the machine."""
     if missing := missing_requirements():
         pytest.skip(f"containers need {', '.join(missing)}")
     before = host_state()
     folder = tmp_path_factory.mktemp("containers")
-    directory = folder / "state" / "dcos-tensorflow" / "local"
-    with pytest.MonkeyPatch.context() as patch, port_block() as first:
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        scratch = tmp_path_factory.mktemp("image")
-        write_image(PLAIN, read_python(Path(sys.base_prefix, "bin", "python3"), scratch))
-        resources = {"cpus": 4, "mem": 6144, "disk": 10000}
-        ports = (f"[{first + 100 * number}-{first + 100 * number + 99}]" for number in range(AGENTS))
-        agents = [AgentSpec(f"agent-{n}", resources | {"ports": span}) for n, span in enumerate(ports, 1)]
-        with LocalCluster(agents, directory, QUICK, containers=True, die_with_parent=True) as cluster:
-            yield Containers(folder, folder / "state", cluster)
+    with start_agents(folder / "data", folder / "state") as cluster:
+        directory = cluster.directory
+        containers = Containers(folder, folder / "state", cluster)
+        python = Path(sys.base_prefix, "bin", "python3")
+        containers.build(PLAIN, bare_python(python, tmp_path_factory.mktemp("image")))
+        yield containers
     assert before == host_state()
     assert [] == list(Path("/sys/fs/cgroup").glob(f"*/{cgroups_root(directory)}"))
 

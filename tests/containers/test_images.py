@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from containers.conftest import PLAIN, Containers, job
-from mesos_local.images import read_python, write_image
+from containers.conftest import PLAIN, Containers, bare_python, job
 
 pytestmark = pytest.mark.mesos
 OLDEST, NEWEST = 8, 13
@@ -30,17 +29,21 @@ def interpreter(minor: int) -> Path:
     return Path(found)
 
 
-@pytest.mark.parametrize("minor", range(OLDEST, NEWEST + 1))
-def test_executor_runs_with_the_python_of_an_image(
-    containers: Containers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minor: int
-) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(containers.folder / "data"))
-    write_image(f"python3{minor}", read_python(interpreter(minor), tmp_path))
+@pytest.mark.parametrize("minor", range(OLDEST, NEWEST + 1, 2))
+def test_executor_runs_with_the_python_of_an_image(containers: Containers, tmp_path: Path, minor: int) -> None:
+    """Each job runs in two versions."""
+    versions = {"worker": minor, "chief": minor + 1}
+    options = job(f"with-{minor}", "python -V")
+    for section, version in versions.items():
+        (tmp_path / section).mkdir()
+        containers.build(f"python3{version}", bare_python(interpreter(version), tmp_path / section))
+        options[section] = {**options["worker"], "image": f"python3{version}"}
 
-    report = containers.run(job(f"with-{minor}", "python -V; id -u", {"image": f"python3{minor}"}))
+    report = containers.run(options)
 
     assert "succeeded" == report["state"], report
-    assert containers.output(report).startswith(f"Python 3.{minor}.")
+    for section, version in versions.items():
+        assert containers.output(report, f"{section}-0").startswith(f"Python 3.{version}.")
 
 
 def oci_archive(path: Path, layers: list[Path], config: Mapping[str, Any], architecture: str = "amd64") -> None:
