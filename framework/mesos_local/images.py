@@ -26,7 +26,11 @@ from .host.errors import MesosLocalError
 from .libmesos.download import digest_of
 from .network import SYSTEM_PATH
 
-_NAME = re.compile(r"[a-z0-9]+([._/-][a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
+#: Repository, with the port of a registry or without, and tag (docs of docker tag).
+_NAME = re.compile(
+    r"((?:[a-z0-9]+(?:[.-][a-z0-9]+)*:[0-9]+/)?[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*)"
+    r"(?::([A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?"
+)
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FORM = "neither an archive of `docker save` nor an OCI archive"
 
@@ -40,9 +44,15 @@ def image_folder() -> Path:
 
 def image_path(name: str) -> Path:
     """Return the archive of an image. Raises MesosLocalError for an invalid name."""
-    if not _NAME.fullmatch(name):
-        raise MesosLocalError(f"image `{name}`: must be NAME, FOLDER/NAME or NAME:TAG, in lower-case letters")
+    _split(name)
     return image_folder() / f"{name}.tar"
+
+
+def _split(name: str) -> Sequence[str]:
+    """Return repository and tag. Raises MesosLocalError for an invalid name."""
+    if match := _NAME.fullmatch(name):
+        return match.groups("latest")
+    raise MesosLocalError(f"image `{name}`: must be NAME, FOLDER/NAME or NAME:TAG, in lower-case letters")
 
 
 def image_names() -> list[str]:
@@ -94,12 +104,12 @@ def write_image(name: str, image: Image) -> Path:
     if image.architecture != own:
         raise MesosLocalError(f"image `{name}` is for {image.architecture}; this machine is {own}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    repository, _, tag = name.partition(":")
+    repository, tag = _split(name)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
         temporary = Path(scratch) / "image.tar"
         with tarfile.open(temporary, mode="w") as archive:
             top = _write_layers(archive, image)
-            _add_text(archive, "repositories", json.dumps({repository: {tag or "latest": top}}))
+            _add_text(archive, "repositories", json.dumps({repository: {tag: top}}))
         temporary.replace(path)
     return path
 

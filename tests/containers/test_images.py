@@ -79,19 +79,22 @@ def build_layered(containers: Containers, folder: Path, name: str) -> None:
     added = folder / "added.tar"
     with tarfile.open(added, "w") as archive:
         archive.add(__file__, "opt/added.py")
-    config = {"Env": ["COLOUR=blue", f"PATH={sys.base_prefix}/bin:/usr/bin:/bin"], "Entrypoint": ["/bin/false"]}
+    config = {"Env": ["COLOUR=blue", f"PATH={sys.base_prefix}/bin:/usr/bin:/bin"], "WorkingDir": "/opt/made"}
+    config |= {"Entrypoint": ["/bin/false"], "Cmd": ["/bin/false"], "User": "nobody"}
     oci_archive(folder / "image.tar", [plain_layer(containers, folder), added], config)
     built = containers.command("local", "image", "build", name, "--from", folder / "image.tar")
     assert built.stdout.startswith(f"{name} is built: "), built.stderr
 
 
 def test_image_of_an_archive_has_its_variables_and_layers(containers: Containers, tmp_path: Path) -> None:
-    """Mesos ignores the entry point for a command of the shell, and the user."""
-    build_layered(containers, tmp_path, "team/layered:2")
+    """Mesos ignores user and entry point for a command of the shell."""
+    name = "registry.example.com:5000/team/layered:2"
+    build_layered(containers, tmp_path, name)
 
-    report = containers.run(job("layered", 'echo "$COLOUR"; ls /opt', {"image": "team/layered:2"}))
+    report = containers.run(job("layered", 'echo "$COLOUR"; ls /opt; pwd; id -un', {"image": name}))
 
-    assert ("succeeded", "blue\nadded.py\n") == (report["state"], containers.output(report)), report
+    assert "succeeded" == report["state"], report
+    assert "blue\nadded.py\nmade\n/mnt/mesos/sandbox\nroot\n" == containers.output(report)
 
 
 def test_jobs_have_different_images(containers: Containers, tmp_path: Path) -> None:
@@ -123,14 +126,18 @@ def test_image_without_python_names_what_is_needed(containers: Containers, tmp_p
     assert any("python3: not found" in line for task in report["tasks"] for line in task["last_lines"])
 
 
-def test_unknown_image_is_refused_before_launch(containers: Containers) -> None:
+@pytest.mark.parametrize("image", ["tensorflw", "tensorflow/tensorflow:2.15.0", "nvcr.io:443/nvidia/tensorflow:25.02"])
+def test_unknown_image_is_refused_before_launch(containers: Containers, image: str) -> None:
+    """Also one of a registry, with the commands that make it known."""
     path = containers.folder / "unknown.json"
-    path.write_text(json.dumps(job("unknown", "true", {"image": "tensorflw"})))
+    path.write_text(json.dumps(job("unknown", "true", {"image": image})))
 
     done = containers.command("local", "run", path)
 
     assert (1, "") == (done.returncode, done.stdout)
-    assert done.stderr.startswith("worker.image: `tensorflw`: unknown image; valid names: ")
+    assert done.stderr.startswith(f"worker.image: `{image}`: unknown image; valid names: ")
+    save = f"docker save {image} -o image.tar, then dcos-tensorflow local image build {image} --from image.tar\n"
+    assert done.stderr.endswith(f"; agents of a local cluster pull from no registry: {save}")
 
 
 @pytest.mark.parametrize(

@@ -38,22 +38,32 @@ def content(path: Path) -> dict[str, bytes]:
         return {member.name: (archive.extractfile(member) or io.BytesIO()).read() for member in archive}
 
 
-def test_archive_has_the_format_of_the_local_puller(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "repository", "tag"),
+    [
+        ("two", "two", "latest"),
+        ("team/two:3", "team/two", "3"),
+        ("my__two--2", "my__two--2", "latest"),
+        ("registry.example.com:5000/team/two:3", "registry.example.com:5000/team/two", "3"),
+        ("localhost:5000/two", "localhost:5000/two", "latest"),
+    ],
+)
+def test_archive_has_the_format_of_the_local_puller(tmp_path: Path, name: str, repository: str, tag: str) -> None:
     """Each layer names the one below, and both have the configuration."""
     image = Image(layers(tmp_path, "below", "top"), {"Env": ["A=1"]})
 
-    files = content(write_image("team/two:3", image))
+    files = content(write_image(name, image))
 
-    assert ["team/two:3"] == image_names()
-    ((repository, tags),) = json.loads(files["repositories"]).items()
-    assert ("team/two", ["3"]) == (repository, list(tags))
-    top = json.loads(files[f"{tags['3']}/json"])
+    assert [name] == image_names()
+    ((actual, tags),) = json.loads(files["repositories"]).items()
+    assert (repository, [tag]) == (actual, list(tags))
+    top = json.loads(files[f"{tags[tag]}/json"])
     assert (b"top", b"below") == (files[f"{top['id']}/layer.tar"], files[f"{top['parent']}/layer.tar"])
     assert {"Env": ["A=1"]} == top["config"]
     assert b"1.0" == files[f"{top['parent']}/VERSION"]
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "../up", "/root", "a:b:c", "a b", "a//b", "-a"])
+@pytest.mark.parametrize("name", ["", "Upper", "../up", "/root", "a:b:c", "a b", "a//b", "-a", "..:1/a", "a:1/../b"])
 def test_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(MesosLocalError, match="must be NAME, FOLDER/NAME or NAME:TAG"):
         image_path(name)

@@ -354,6 +354,10 @@ def _invalid_user(options: Options) -> Iterator[Problem]:
 
 
 _NEEDS_CONTAINERS = "needs a local cluster with containers: dcos-tensorflow local up --containers"
+_NO_REGISTRY = (
+    "; agents of a local cluster pull from no registry: docker save {0} -o image.tar, "
+    "then dcos-tensorflow local image build {0} --from image.tar"
+)
 
 
 def _unsupported_isolation(options: Options) -> Iterator[Problem]:
@@ -363,7 +367,7 @@ def _unsupported_isolation(options: Options) -> Iterator[Problem]:
     for section, gpus in has_gpus.items():
         image = image_of(service, options[section]["image"], gpus)
         if image and (why := unknown_image(image) if containers else _NEEDS_CONTAINERS):
-            yield Problem(f"{section}.image", f"`{image}`: {why}")
+            yield Problem(f"{section}.image", f"`{image}`: {why}{_NO_REGISTRY.format(image) if containers else ''}")
     if service["virtual_network_enabled"] and not containers:
         yield Problem("service.virtual_network_enabled", _NEEDS_CONTAINERS)
 
