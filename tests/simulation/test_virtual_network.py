@@ -53,5 +53,6 @@ def test_container_joins_virtual_network() -> None:
     assert {
         "type": "MESOS",
         "mesos": {},
+        "linux_info": {"ipc_mode": "PRIVATE"},
         "network_infos": [{"name": "blue", "labels": {"labels": [{"key": "k_0", "value": "v_0"}]}}],
     } == executor_info(launch, "fw")["container"]

@@ -37,6 +37,9 @@ def container(launch: effects.Launch) -> Json:
     if not image and network is None and not volumes:
         return {}
     info: Json = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": image}}} if image else {}}
+    if not image:
+        # Else these containers share the agent's /dev/shm (Mesos: docs/isolators/namespaces-ipc.md).
+        info["linux_info"] = {"ipc_mode": "PRIVATE"}
     if network is not None:
         info["network_infos"] = [_network(network)]
     if volumes:

@@ -31,6 +31,7 @@ def test_agent_folders_become_volumes() -> None:
     assert {
         "type": "MESOS",
         "mesos": {},
+        "linux_info": {"ipc_mode": "PRIVATE"},
         "volumes": [
             {"mode": "RO", "container_path": "data", "host_path": "/mnt/nfs"},
             {"mode": "RW", "container_path": "/scratch", "host_path": "/scratch"},
