@@ -104,10 +104,10 @@ def bare_python(python: Path, folder: Path) -> Image:
 
 
 @contextmanager
-def start_agents(data: Path, state: Path, **flags: object) -> Iterator[LocalCluster]:
+def start_agents(data: Path, state: Path, master: Mapping[str, str] = QUICK, **flags: object) -> Iterator[LocalCluster]:
     """Run a cluster with containers.
 
-    `data`, `state`: XDG_DATA_HOME and XDG_STATE_HOME. `flags`: of the agents.
+    `data`, `state`: XDG_DATA_HOME and XDG_STATE_HOME. `master`, `flags`: flags of the master and the agents.
     """
     with ExitStack() as stack:
         first = stack.enter_context(port_block())
@@ -115,7 +115,7 @@ def start_agents(data: Path, state: Path, **flags: object) -> Iterator[LocalClus
         ports = (f"[{first + 100 * number}-{first + 100 * number + 99}]" for number in range(AGENTS))
         agents = [AgentSpec(f"agent-{n}", resources | {"ports": span}) for n, span in enumerate(ports, 1)]
         directory = state / "dcos-tensorflow" / "local"
-        cluster = LocalCluster(agents, directory, QUICK, flags, containers=True, die_with_parent=True)
+        cluster = LocalCluster(agents, directory, master, flags, containers=True, die_with_parent=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XDG_DATA_HOME", str(data))
             stack.enter_context(cluster)

