@@ -66,8 +66,13 @@ def inside(holder: int, agent: str = "") -> list[str]:
 
 
 def beside(holder: int) -> list[str]:
-    """Return the start of a command in the network, not the mounts, of `holder`."""
-    return [_NSENTER, f"--target={holder}", "--net", "--"]
+    """Return the start of a command in the network, with its names, of `holder`.
+
+    The mounts are those of this process: those of `holder` lack mounts that are newer.
+    """
+    names = f"f=$(mktemp) && echo nameserver {GATEWAY} >$f && mount --bind $f /etc/resolv.conf && rm $f"
+    enter = [_NSENTER, f"--target={holder}", "--net", "--", "/usr/bin/unshare", "--mount"]
+    return [*enter, "/bin/sh", "-c", f'PATH="$PATH:{SYSTEM_PATH}"; {names} && exec "$@"', "sh"]
 
 
 def write_network_configuration(folder: Path, number: int) -> None:

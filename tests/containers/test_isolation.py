@@ -77,6 +77,37 @@ def test_tasks_find_each_other_by_name(containers: Containers, tmp_path: Path, s
     assert agents == len({task["agent"] for task in report["tasks"]})
 
 
+#: In the place of TensorBoard's own.
+BOARD = """
+import http.server, sys
+port = int(sys.argv[sys.argv.index("--port") + 1])
+http.server.HTTPServer(("", port), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+
+
+def test_tensorboard_of_a_container_is_below_the_api(containers: Containers, tmp_path: Path) -> None:
+    """The scheduler, which browsers reach, resolves the name of the task."""
+    program, gate = tmp_path / "program", tmp_path / "gate"
+    (program / "tensorboard").mkdir(parents=True)
+    (program / "tensorboard" / "main.py").write_text(BOARD)
+    (program / "hello").write_text("a page of a task")
+    gate.mkdir()
+    options = job("board", "until [ -e gate/end ]; do sleep 0.1; done", job_url=str(program), tf_image=PLAIN)
+    options["service"] |= {"use_tensorboard": True, "virtual_network_enabled": True}
+    options["tensorboard"] = {"cpus": 0.2, "mem": 128}
+    options["volumes"] = [{"host_path": str(gate), "container_path": "gate"}]
+    with containers.started(options) as run:
+        wait_until(lambda: '"running": true' in containers.request("board", "/v1/tf/tensorboard").text)
+        board = containers.request("board", "/v1/tf/tensorboard").json
+        wait_until(lambda: 200 == containers.request("board", f"/{board['path']}hello").status)
+        page = containers.request("board", f"/{board['path']}hello")
+        (gate / "end").touch()
+        run.communicate()
+
+    assert "tensorboard-0.board.containerip.dcos.thisdcos.directory:2222" == board["address"]
+    assert "a page of a task" == page.text
+
+
 def test_cpus_of_a_task_and_its_executor_are_its_shares(containers: Containers, tmp_path: Path) -> None:
     options = job("shares", "touch gate/ready; until [ -e gate/end ]; do sleep 0.1; done", {"cpus": 0.4})
     options["volumes"] = [{"host_path": str(tmp_path), "container_path": "gate"}]
