@@ -207,7 +207,15 @@ async def _relay(targets: Iterable[tuple[socket.socket, Address]], complete: soc
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
+#: The loop has only weak references to tasks (Python: asyncio-task.html), also if a client sends no more.
+_joined: set[asyncio.Task[None]] = set()
+
+
 async def _join(target: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    task = asyncio.current_task()
+    assert task is not None, "start_server makes one"
+    _joined.add(task)
+    task.add_done_callback(_joined.discard)
     try:
         other_reader, other_writer = await asyncio.open_connection(*target)
     except OSError:

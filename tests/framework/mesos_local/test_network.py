@@ -1,10 +1,13 @@
-"""Names of tasks on the network of containers."""
+"""Names of tasks on the network of containers, and the relay to it."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import socket
 from typing import Any
 
-from mesos_local.network import task_names
+from mesos_local.network import _relay, task_names
 
 
 def task(name: str, state: str, *statuses: list[dict[str, Any]]) -> dict[str, Any]:
@@ -28,3 +31,28 @@ def test_running_tasks_have_the_names_of_dcos() -> None:
 
     assert {"worker-0.devmnist.containerip.dcos.thisdcos.directory": "10.88.1.3"} == names
     assert {} == task_names({})
+
+
+def test_answer_reaches_a_client_that_has_ended_its_request() -> None:
+    """A garbage collection must not end the relay of a half-closed connection."""
+    assert b"answer" == asyncio.run(_ask_through_a_relay())
+
+
+async def _ask_through_a_relay() -> bytes:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        await asyncio.get_running_loop().run_in_executor(None, gc.collect)
+        writer.write(b"answer")
+        writer.close()
+
+    target = await asyncio.start_server(answer, "127.0.0.1", 0)
+    own = socket.create_server(("127.0.0.1", 0))
+    relay = asyncio.create_task(_relay([(own, target.sockets[0].getsockname())]))
+    reader, writer = await asyncio.open_connection(*own.getsockname())
+    writer.write_eof()
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+        target.close()
+        relay.cancel()
