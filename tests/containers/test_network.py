@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from containers.conftest import PLAIN, Containers, job
+from kit.containers import control_groups, dropped, mounts, run_inside
 from kit.waiting import wait_until
 from mesos_local.images import read_python, write_image
-from mesos_local.network import GATEWAY, inside
+from mesos_local.network import GATEWAY
 
 pytestmark = pytest.mark.mesos
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TENSORFLOW = "tensorflow"
-
-
-@contextmanager
-def cut(containers: Containers, agent: str, *rules: str) -> Iterator[None]:
-    """Add rules of iptables to the network of an agent for the block."""
-    command = [*inside(containers.cluster.network.pid, agent), "iptables"]
-    for rule in rules:
-        subprocess.run([*command, "-I", *rule.split(), "-j", "DROP"], check=True)
-    try:
-        yield
-    finally:
-        for rule in rules:
-            subprocess.run([*command, "-D", *rule.split(), "-j", "DROP"], check=True)
 
 
 FROM_MASTER, TO_MASTER = f"INPUT -s {GATEWAY}", f"OUTPUT -d {GATEWAY}"
@@ -53,7 +38,7 @@ def test_task_of_an_agent_that_is_cut_off_is_replaced(
         (agent,) = wait_until(
             lambda: [task.hostname for task in containers.cluster.state().tasks if task.state == "TASK_RUNNING"]
         )
-        with cut(containers, agent, *rules):
+        with dropped(containers.cluster, agent, *rules):
             wait_until(lambda: len(list(tmp_path.glob("*.started"))) == 2)
         (tmp_path / "end").touch()
         report = json.loads(run.communicate()[0])
@@ -64,10 +49,45 @@ def test_task_of_an_agent_that_is_cut_off_is_replaced(
 
 def test_lost_packets_do_not_fail_a_job(containers: Containers) -> None:
     """A fifth of the packets between an agent and the master, in both directions."""
-    with cut(containers, "agent-1", f"{FROM_MASTER} {LOSS}", f"{TO_MASTER} {LOSS}"):
+    with dropped(containers.cluster, "agent-1", f"{FROM_MASTER} {LOSS}", f"{TO_MASTER} {LOSS}"):
         report = containers.run(job("lossy", "sleep 3", {"image": PLAIN, "count": 4}))
 
     assert "succeeded" == report["state"], report
+
+
+def traces(containers: Containers) -> dict[str, object]:
+    """What containers use besides processes."""
+    links = {name: run_inside(containers.cluster, name, "ip -o link") for name in containers.cluster.agents}
+    return {
+        "interfaces": {name: text.count("veth") for name, text in links.items()},
+        "mounts": mounts(containers.cluster),
+        "control groups": control_groups(containers.cluster.directory, "agent-*/*/"),
+    }
+
+
+def test_container_of_a_killed_agent_runs_on_and_leaves_nothing(containers: Containers, tmp_path: Path) -> None:
+    """Its executor connects again to the agent, which starts on its work directory."""
+    command = "cat /proc/sys/kernel/random/uuid >> /gate/started; until [ -e /gate/end ]; do sleep 0.1; done"
+    options = job("restarted", command, {"image": PLAIN}, virtual_network_enabled=True)
+    options["volumes"] = [{"host_path": str(tmp_path), "container_path": "/gate"}]
+    before = traces(containers)
+    with containers.started(options) as run:
+        (agent,) = wait_until(
+            lambda: [task.hostname for task in containers.cluster.state().tasks if task.state == "TASK_RUNNING"]
+        )
+        wait_until((tmp_path / "started").exists)
+        during = traces(containers)
+        node = containers.cluster.agents[agent]
+        node.kill()
+        node.start()
+        containers.cluster.wait_registered()
+        (tmp_path / "end").touch()
+        report = json.loads(run.communicate()[0])
+
+    assert "succeeded" == report["state"], report
+    assert 1 == len((tmp_path / "started").read_text().splitlines())
+    assert all(before[kind] != during[kind] for kind in before)
+    wait_until(lambda: traces(containers) == before)
 
 
 @pytest.fixture(scope="module")
