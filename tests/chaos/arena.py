@@ -16,6 +16,7 @@ import click
 
 from chaos.evidence import Heard, Launched, Record
 from chaos.faults import Store
+from kit.containers import mounts
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
@@ -75,6 +76,8 @@ class Arena:
     away: list[AgentNode] = field(default_factory=list)
     #: Whether an operator repairs the scheduler: `until` neither asks nor restarts it, and its errors are expected.
     repair: bool = False
+    #: Of a cluster with containers, before its first task.
+    mounts: frozenset[str] = frozenset()
     #: Held while the scheduler is asked or restarted: faults can occur at once.
     lock: RLock = field(default_factory=RLock)
 
@@ -186,6 +189,7 @@ def arena(
                 agent_flags=agent_flags,
                 zookeeper=zookeeper,
                 die_with_parent=True,
+                containers=store is Store.CONTAINERS,
             )
         )
         for name, agent in cluster.agents.items() if own_disks else ():
@@ -195,14 +199,19 @@ def arena(
         servers = ensemble.addresses if ensemble else cluster.zookeeper.address if zookeeper else ""
         state = f"zk://{servers}{CHROOT}" if servers else ""
         proxy = stack.enter_context(MasterProxy(cluster.master.address))
+        empty = mounts(cluster)
+        if cluster.has_containers:
+            document = {**document, "placement": {"strategy": "spread"}}  # each agent has tasks with peers elsewhere
         launch = prepare_launch(document, cluster, folder, state)
         clock = WallClock(folder.path / "clock")
         # As on a cluster: a scheduler that lost its state refuses to start beside its framework.
         launch = replace(launch, secrets={**launch.secrets, **clock.variables}, arguments=())
-        _behind(proxy, folder)
+        if not cluster.has_containers:  # in whose network the scheduler runs, without the proxy
+            _behind(proxy, folder)
         running = stack.enter_context(run_scheduler(launch, "chaos", cluster.master.address, console=False))
         witness = stack.enter_context(Witness(cluster.directory, folder.recording))
-        yield Arena(cluster, running, folder, witness, proxy, clock, store, ensemble, launch, dict(cluster.agents))
+        wanted = dict(cluster.agents)
+        yield Arena(cluster, running, folder, witness, proxy, clock, store, ensemble, launch, wanted, mounts=empty)
 
 
 class Held(Protocol):

@@ -17,9 +17,11 @@ from typing import Any
 
 import click
 
-from chaos.faults import ALL, CATALOGUE, JOBS, Round, Struck, laps, next_round, unknown
-from chaos.page import Circumstances, Ended, Training, page
+from chaos.faults import ALL, CATALOGUE, DELAY, JOBS, Round, Store, Struck, laps, next_round, unknown
+from chaos.page import Circumstances, Ended, Training, page, write
+from kit.containers import missing_netem
 from mesos_local.host.errors import MesosLocalError
+from mesos_local.network import missing_requirements
 from tf_scheduler.cli.commands.local import clean_up_on_signals
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import json_switch
@@ -69,16 +71,19 @@ def chaos(options: Path, minutes: float | None, seeds: str, faults: str, as_json
     names = [name.strip() for name in faults.split(",") if name.strip()]
     if problems := unknown(names):
         raise JobError("\n".join(f"--faults: {problem}" for problem in problems))
+    skipped = _unavailable(names)
+    for name, reason in skipped.items():
+        click.echo(f"{name}: skipped: {reason}", err=True)
     numbers = _numbers(seeds)
     document, spec = _document(options)
-    circumstances = partial(_circumstances, _command(minutes, numbers, names), time.monotonic())
+    circumstances = partial(_circumstances, _command(minutes, numbers, names), time.monotonic(), skipped)
     done: list[Training] = []
     with clean_up_on_signals():
-        trained = [name for name in names if name in CATALOGUE]
+        trained = [name for name in names if name in CATALOGUE and name not in skipped]
         for each in _trainings(document, spec, trained, numbers, minutes) if trained else ():
             done.append(each)
             if out is not None:  # after each training: an interruption must not cost the results of an hour
-                out.write_text(page(circumstances(), done))
+                write(out, circumstances(), done)
         ended = jobs([name for name in names if name in JOBS])
     _tell(circumstances(), done, ended, out, as_json)
     sys.exit(0 if all([*(each.held for each in done), *(each.held for each in ended)]) else 1)
@@ -98,6 +103,15 @@ def _document(path: Path) -> tuple[Mapping[str, Any], ServiceSpec]:
     sections = {job.section: {**_SECTION, **document.get(job.section, {})} for job in spec.jobs}
     own = {"service": service, "recovery": recovery, "restart": restart, "health": health}
     return {**document, **sections, **own}, spec
+
+
+def _unavailable(names: Sequence[str]) -> dict[str, str]:
+    """Faults that this machine cannot inject, with the reason."""
+    contained = [name for name in names if name in CATALOGUE and CATALOGUE[name].store is Store.CONTAINERS]
+    if missing := ", ".join(missing_requirements()) if contained else "":
+        return dict.fromkeys(contained, f"containers need {missing}")
+    reason = missing_netem() if DELAY in contained else ""
+    return {DELAY: reason} if reason else {}
 
 
 def _numbers(seeds: str) -> list[int]:
@@ -143,12 +157,13 @@ def _one(document: Mapping[str, Any], spec: ServiceSpec, planned: Round, go_on: 
         return Training(planned.store, "did not start", None, 0.0, 0, (), findings=(str(error),))
 
 
-def _circumstances(command: str, began: float) -> Circumstances:
+def _circumstances(command: str, began: float, skipped: Mapping[str, str]) -> Circumstances:
     return Circumstances(
         command=command,
         day=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         processors=len(os.sched_getaffinity(0)),
         load=_load(time.monotonic() - began),
+        skipped=skipped,
     )
 
 
@@ -167,7 +182,7 @@ def _tell(
     found: Circumstances, done: Sequence[Training], ended: Sequence[Ended], out: Path | None, as_json: bool
 ) -> None:
     if out is not None:
-        out.write_text(page(found, done, ended))
+        write(out, found, done, ended)
     if as_json:
         results = {"trainings": [asdict(each) for each in done], "jobs": [asdict(each) for each in ended]}
         click.echo(json.dumps({**asdict(found), **results}, indent=2))

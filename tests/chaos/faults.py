@@ -17,6 +17,8 @@ class Store(str, Enum):
     SQLITE = "file"
     ZOOKEEPER = "ZooKeeper"
     ENSEMBLE = "ZooKeeper of three"
+    #: In a file; the cluster has containers.
+    CONTAINERS = "containers"
 
 
 #: What a fault strikes that requires none.
@@ -65,6 +67,8 @@ class Round:
 Struck = Counter[tuple[str, Store]]
 
 TWO = "two-at-once"
+#: It needs a kernel with netem.
+DELAY = "packet-delay"
 
 
 CATALOGUE: Mapping[str, Fault] = {
@@ -197,6 +201,46 @@ CATALOGUE: Mapping[str, Fault] = {
             "a second scheduler with the same options and state runs when a worker is killed",
             Store.ZOOKEEPER,
         ),
+        Fault(
+            "agent-containers",
+            "an agent is killed, and started again while its containers run",
+            Store.CONTAINERS,
+        ),
+        Fault(
+            "master-cut",
+            "an agent is cut off from master and scheduler until its tasks count as unreachable",
+            Store.CONTAINERS,
+        ),
+        Fault(
+            "master-cut-to",
+            "packets from an agent to master and scheduler are lost until its tasks count as unreachable",
+            Store.CONTAINERS,
+        ),
+        Fault(
+            "master-cut-from",
+            "packets from master and scheduler to an agent are lost until its tasks count as unreachable",
+            Store.CONTAINERS,
+        ),
+        Fault(
+            "master-cut-long",
+            "an agent is cut off from master and scheduler until its tasks are replaced",
+            Store.CONTAINERS,
+        ),
+        Fault("peers-cut", "an agent is cut off from the other agents for 20 s", Store.CONTAINERS),
+        Fault("peers-cut-to", "packets from an agent to the other agents are lost for 20 s", Store.CONTAINERS),
+        Fault("peers-cut-from", "packets from the other agents to an agent are lost for 20 s", Store.CONTAINERS),
+        Fault(
+            "peers-cut-long",
+            "an agent is cut off from the other agents until the training counts as stalled",
+            Store.CONTAINERS,
+        ),
+        Fault(
+            "peers-cut-timeout",
+            "an agent is cut off from the other agents until connections of its tasks fail",
+            Store.CONTAINERS,
+        ),
+        Fault("packet-loss", "a fifth of the packets from and to an agent are lost for 30 s", Store.CONTAINERS),
+        Fault(DELAY, "each packet from an agent is delayed by 200 ms for 30 s", Store.CONTAINERS),
         Fault("agent-gone", "an agent is lost for good, with everything on it", last=True),
         Fault("agent-away", "an agent is frozen until the job has ended, and then continues", last=True),
     )

@@ -170,10 +170,14 @@ def _alone(costs: Sequence[Cost]) -> Goal:
     return Goal("no task restarts unnecessarily", restarts or ("none" if costs else "-"), not found if costs else None)
 
 
+#: Connections between programs may fail, which a program notices when it uses one, also after the fault.
+LATE = frozenset({"peers-cut", "peers-cut-to", "peers-cut-from", "peers-cut-long", "peers-cut-timeout", "packet-loss"})
+
+
 def needless_launches(costs: Iterable[Cost]) -> Iterator[str]:
     """Tasks that were launched again by a fault that ended none."""
     for cost in costs:
-        if cost.others and not cost.hit:
+        if cost.others and not cost.hit and cost.fault not in LATE:
             yield f"{cost.fault}: {', '.join(cost.others)} launched again although nothing had ended"
 
 

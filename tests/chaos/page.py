@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
 from .faults import CATALOGUE, JOBS, Store
@@ -59,12 +60,15 @@ class Circumstances:
     day: str
     processors: int
     load: float
+    #: Faults that this machine cannot inject, with the reason.
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 _HEADS = (
     *("fault", "strikes", "noticed", "decided", "answers again", "stood still", "all as before"),
     *("steps lost", "hit", "others"),
 )
+_NO_TIME = "not in this run"
 #: Of a finding in a table.
 _LONGEST = 200
 
@@ -126,15 +130,63 @@ where many programs are killed, or an agent is frozen). No task was launched twi
 """
 
 
+CONTAINERS = """\
+## With containers
+
+These faults strike the same training on a cluster with containers, whose agents have networks of their own
+([containers.md](containers.md#networks)); the scheduler's state is in a file. Chief, parameter server and workers use
+the addresses of their agents, so that an agent that is cut off from the others separates tasks. Packets are dropped by
+iptables in the network of one agent. This command repeats the measurement and writes this section:
+
+    {command}
+"""
+
+CONTAINERS_HELD = """\
+The invariants are those above. When the service had ended, no container and no mount was left in the cluster; after the
+cluster's end, no control group, namespace or network interface.
+"""
+
+
+def write(path: Path, circumstances: Circumstances, trainings: Sequence[Training], ended: Sequence[Ended] = ()) -> None:
+    """Write the report; parts of an earlier one that were not measured again stay."""
+    new = page(circumstances, trainings, ended)
+    before = path.read_text() if path.exists() else ""
+    head, mark = CONTAINERS.partition("\n")[:2]
+    (old, _, old_rest), (first, _, rest) = (text.partition(f"\n{head}{mark}") for text in (before, new))
+    first, rest = (first if _is_general(trainings, ended) or not old else old), rest or old_rest
+    path.write_text(first + (f"\n{head}{mark}{rest}" if rest else ""))
+
+
 def page(circumstances: Circumstances, trainings: Sequence[Training], ended: Sequence[Ended] = ()) -> str:
-    """Write the report."""
+    """Compose the report."""
+    contained = [each for each in trainings if each.store is Store.CONTAINERS]
+    others = [each for each in trainings if each.store is not Store.CONTAINERS]
+    conditions = textwrap.fill(" ".join(_circumstances(circumstances)), 120) + "\n"
     parts = [
         HEAD.format(command=circumstances.command),
-        *(_parts(trainings) if trainings else ()),
+        *(_parts(others) if others else ()),
         *(("## Jobs that must end, and many small tasks\n", ENDS, "\n".join(_ended(ended)) + "\n") if ended else ()),
-        textwrap.fill(" ".join(_circumstances(circumstances)), 120) + "\n",
+        *((conditions,) if _is_general(trainings, ended) else ()),
+        *(_contained(contained, circumstances) if contained else ()),
+        *((conditions,) if contained else ()),
     ]
     return "\n".join(parts)
+
+
+def _is_general(trainings: Sequence[Training], ended: Sequence[Ended]) -> bool:
+    """Whether anything was measured without containers."""
+    return bool(ended) or any(each.store is not Store.CONTAINERS for each in trainings)
+
+
+def _contained(trainings: Sequence[Training], circumstances: Circumstances) -> Iterator[str]:
+    yield CONTAINERS.format(command=circumstances.command)
+    yield "\n".join(_table(trainings)) + "\n"
+    struck = {cost.fault for cost in _all_costs(trainings)}
+    others = {name for name, fault in CATALOGUE.items() if fault.store is Store.CONTAINERS} - struck
+    if names := [f"{CATALOGUE[name].what} ({circumstances.skipped.get(name, _NO_TIME)})" for name in sorted(others)]:
+        yield textwrap.fill(f"Not measured: {'; '.join(names)}.", 120) + "\n"
+    yield CONTAINERS_HELD
+    yield "\n".join(_trainings(trainings)) + "\n"
 
 
 def _parts(trainings: Sequence[Training]) -> list[str]:

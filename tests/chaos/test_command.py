@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from chaos.faults import CATALOGUE
+from mesos_local.network import missing_requirements
 
 #: The most valuable ones; `scripts/chaos` without --faults does them all.
 FAULTS = ("worker", "scheduler", "agent")
@@ -54,6 +55,27 @@ def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None
         assert costs["worker"]["noticed"] is not None
         assert all([] == costs[name]["hit"] for name in ("scheduler", "agent"))
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
+
+
+@pytest.mark.mesos
+@pytest.mark.tensorflow
+@pytest.mark.timeout(600)
+def test_partitions_need_containers_and_are_healed(run, tmp_path: Path) -> None:
+    """A machine without them names what it lacks, and nothing fails."""
+    out = tmp_path / "reliability.md"
+    names = ("agent-containers", "master-cut-to")
+    code, answer, err = run("--seed", 1, "--faults", ",".join(names), "--json", "--out", out)
+
+    assert 0 == code, err
+    trainings = json.loads(answer)["trainings"]
+    if missing := missing_requirements():
+        assert ([], True) == (trainings, f"agent-containers: skipped: containers need {missing[0]}" in err)
+        return
+    assert [("containers", "succeeded", [])] == [
+        (each["store"], each["verdict"], each["findings"]) for each in trainings
+    ]
+    assert {(name, ()) for name in names} == {(cost["fault"], tuple(cost["others"])) for cost in trainings[0]["costs"]}
+    assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in names)
 
 
 @pytest.mark.mesos

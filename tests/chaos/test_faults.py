@@ -68,6 +68,14 @@ def test_faults_share_one_training_per_store() -> None:
     assert [Store.ZOOKEEPER] == [each.store for each in a_lap(["zookeeper", "zookeeper-frozen"], 1)]
 
 
+def test_faults_with_containers_have_a_training_of_their_own() -> None:
+    found = a_lap(["worker", "master-cut", "peers-cut"], 1)
+
+    assert {(Store.SQLITE, 1), (Store.ZOOKEEPER, 1), (Store.CONTAINERS, 2)} == {
+        (each.store, len(each.strikes)) for each in found
+    }
+
+
 @given(st.integers())
 def test_simultaneous_faults_strike_different_parts(seed) -> None:
     for each in a_lap([TWO], seed):

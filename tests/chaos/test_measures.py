@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.evidence import Said, accuracy, read
-from chaos.measures import Struck, cost, launched_twice, left_behind, running_twice
+from chaos.measures import LATE, Struck, cost, launched_twice, left_behind, needless_launches, running_twice
 
 
 def launched(task, number, at):
@@ -93,6 +93,14 @@ def test_duplicate_programs_are_found_unless_unreachable() -> None:
 
     assert 1 == len(list(running_twice(both, [])))
     assert [] == list(running_twice(both, ["worker-0__1"]))
+
+
+def test_restarts_after_harmless_faults_are_found() -> None:
+    """Programs notice a broken connection late, so that fault may seem harmless."""
+    record = read([*up("worker-0", 1, 0), *lost("worker-0", 1, 10.3, 10.2), *up("worker-0", 2, 10.5)])
+    costs = [cost(Struck(fault, "agent-1", 10.0, 14.0, frozenset()), record, []) for fault in ("agent", *LATE)]
+
+    assert ["agent: worker-0 launched again although nothing had ended"] == list(needless_launches(costs))
 
 
 def test_leftovers_are_named() -> None:

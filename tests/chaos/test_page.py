@@ -1,10 +1,12 @@
 """The report as Markdown."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 from chaos.faults import CATALOGUE, JOBS, Store
 from chaos.measures import Cost
-from chaos.page import Circumstances, Ended, Training, page
+from chaos.page import Circumstances, Ended, Training, page, write
 
 
 def a_cost(fault, answers=3.0, **others):
@@ -22,7 +24,7 @@ def a_cost(fault, answers=3.0, **others):
 
 def a_training(*costs, findings=(), **others):
     known = {"verdict": "succeeded", "accuracy": 0.98, "seconds": 90.0, "epochs": 120, "bare": {"worker": 2.5}}
-    return Training(store=Store.SQLITE, costs=costs, findings=findings, **{**known, **others})
+    return Training(costs=costs, findings=findings, **{"store": Store.SQLITE, **known, **others})
 
 
 def rows(*trainings, load=4.0):
@@ -76,3 +78,26 @@ def test_ended_job_has_a_row_with_its_reason() -> None:
 def test_busy_machine_is_noted() -> None:
     assert "busy with other work" in rows(a_training(), load=12.0)[0]
     assert "busy with other work" not in rows(a_training(), load=4.0)[0]
+
+
+def test_sections_of_earlier_runs_stay_until_measured_again(tmp_path: Path) -> None:
+    """A run of all faults takes an hour, one of partitions some minutes."""
+    path, contained = tmp_path / "reliability.md", a_training(a_cost("master-cut"), store=Store.CONTAINERS)
+
+    def measured(command: str, *trainings: Training) -> str:
+        write(path, Circumstances(command, "2026-01-31", 2, 4.0, {"packet-delay": "no netem"}), trainings)
+        return path.read_text()
+
+    measured("run 1", a_training(a_cost("worker")))
+    measured("run 2", contained)
+    assert ["run 1", "run 2"] == re.findall(r"^    (run .)$", measured("run 2", contained), re.MULTILINE)
+    assert ["run 3", "run 2"] == re.findall(r"^    (run .)$", measured("run 3", a_training()), re.MULTILINE)
+    text = measured("run 4", a_training(a_cost("worker")), contained)
+
+    assert ["run 4", "run 4"] == re.findall(r"^    (run .)$", text, re.MULTILINE)
+    general, _, partitions = text.partition("## With containers")
+    assert (1, 0) == (general.count(CATALOGUE["worker"].what), general.count(CATALOGUE["master-cut"].what))
+    assert "| containers | succeeded |" in partitions
+    partitions = partitions.replace("\n", " ")
+    assert f"Not measured: {CATALOGUE['agent-containers'].what} (not in this run); " in partitions
+    assert f"{CATALOGUE['packet-delay'].what} (no netem); " in partitions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from chaos.evidence import Record, accuracy
 from chaos.faults import Round, Strike
 from chaos.measures import Cost, Struck, cost, launched_twice, left_behind, needless_launches
 from chaos.page import Training
+from kit.containers import control_groups, inhabitants, interfaces, mounts
 from kit.freezing import thaw
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import is_free
+from mesos_local.host.process import ProcessId, is_free
 from mesos_local.master_api import call
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.core.state.spec_index import index_of
@@ -52,6 +53,7 @@ def _training(
     costs: list[Cost] = []
     attempted = 0
     bare: dict[str, float] = {}
+    before, within = interfaces(), frozenset[ProcessId]()
     own_disks = any(what.fault.name == "agent-disk-full-running" for what in planned.strikes)
     with arena(document, folder, planned.store, own_disks=own_disks) as found:
         try:
@@ -62,6 +64,7 @@ def _training(
                 costs.append(_strike(found, spec, what))
             held += needless_launches(costs)
             _mark_gone(found)
+            within = inhabitants(found.cluster.directory)
             enough(folder).touch()
             _bring_back(found)
             found.until("the training has ended", lambda: bool((seen := found.app.refresh()) and seen.over))
@@ -72,6 +75,7 @@ def _training(
         record, cluster = found.witness.record(), found.cluster.directory
         held += [*launched_twice(record), *sorted(found.witness.findings)]
     held += left_on_machine(cluster, folder, record)
+    held += left_behind(namespaces=_pids(within), interfaces=interfaces() - before)
     return Training(
         store=planned.store,
         verdict=(found.app.overview and found.app.overview.verdict) or "did not end",
@@ -148,6 +152,8 @@ def _in_mesos(found: Arena) -> Iterator[str]:
         processes=[f"{each.task} ({each.process.pid})" for each in members(found.cluster.directory)],
         detached_processes=[str(each.pid) for each in detached(found.folder.checkpoints)],
         unacknowledged_updates=found.unacknowledged(),
+        containers=control_groups(found.cluster.directory, "agent-*/*/"),
+        mounts=mounts(found.cluster) - found.mounts,
     )
 
 
@@ -165,4 +171,10 @@ def left_on_machine(cluster: Path, folder: RunFolder, record: Record) -> Iterato
         folders=[str(cluster)] if cluster.exists() else [],
         mounts=[str(where) for where in (cluster, folder.path) if f" {where}/" in mounts],
         open_ports=[port for port in ports if not is_free(int(port))],
+        control_groups=control_groups(cluster),
     )
+
+
+def _pids(found: Iterable[ProcessId]) -> list[str]:
+    """Processes that still live."""
+    return [f"of process {process.pid}" for process in found if process.alive()]

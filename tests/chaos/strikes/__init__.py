@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from chaos.arena import Arena
 from chaos.faults import Fault, Strike
 
-from . import agents, master, programs, scheduler, state
+from . import agents, master, partitions, programs, scheduler, state
 from .common import Done, Kind
 
 KINDS: Mapping[str, Kind] = {
     **programs.KINDS,
     **agents.KINDS,
     **master.KINDS,
+    **partitions.KINDS,
     **scheduler.KINDS,
     **state.KINDS,
 }

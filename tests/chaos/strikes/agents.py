@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 from chaos.arena import Arena
@@ -26,20 +26,32 @@ _FULL = 10.0
 _WINDOW = 60.0
 
 
+#: Keeps an agent from others within the block.
+Silenced = Callable[[Arena, str], AbstractContextManager[None]]
+
+
 def _agent(arena: Arena, number: int) -> Done:
     victim = pick_agent(arena, number)
     arena.wanted[victim].kill()
     return Done(victim, mend=arena.wanted[victim].start)
 
 
-def _agent_frozen(arena: Arena, number: int) -> Done:
-    victim, began = pick_agent(arena, number), time.time()
-    names = arena.hosts()[victim]
-    node = arena.wanted[victim]
-    with frozen(node):
-        arena.until("its tasks are out of reach", lambda: names <= reported(arena, "unreachable", began))
-    arena.until("its tasks are back", lambda: names <= reported(arena, "running", began))
-    return Done(victim)
+def _frozen(arena: Arena, agent: str) -> AbstractContextManager[None]:
+    return frozen(arena.wanted[agent])
+
+
+def until_unreachable(silenced: Silenced) -> Kind:
+    """Silence an agent until its tasks count as unreachable."""
+
+    def do(arena: Arena, number: int) -> Done:
+        victim, began = pick_agent(arena, number), time.time()
+        names = arena.hosts()[victim]
+        with silenced(arena, victim):
+            arena.until("its tasks are out of reach", lambda: names <= reported(arena, "unreachable", began))
+        arena.until("its tasks are back", lambda: names <= reported(arena, "running", began))
+        return Done(victim)
+
+    return do
 
 
 def _agent_gone(arena: Arena, number: int) -> Done:
@@ -60,13 +72,18 @@ def _agent_emptied(arena: Arena, number: int) -> Done:
     return Done(victim, frozenset(names), mend=node.start)
 
 
-def _agent_back(arena: Arena, number: int) -> Done:
-    victim, began = pick_agent(arena, number), time.time()
-    names, node = arena.hosts()[victim], arena.wanted[victim]
-    with frozen(node):
-        arena.until("its tasks are launched again", lambda: names <= launched(arena, began))
-    arena.until("its old programs have ended", lambda: not _doubled(arena), _OLD_PROGRAM)
-    return Done(victim, frozenset(names))
+def until_replaced(silenced: Silenced) -> Kind:
+    """Silence an agent until its tasks are launched on other agents."""
+
+    def do(arena: Arena, number: int) -> Done:
+        victim, began = pick_agent(arena, number), time.time()
+        names = arena.hosts()[victim]
+        with silenced(arena, victim):
+            arena.until("its tasks are launched again", lambda: names <= launched(arena, began))
+        arena.until("its old programs have ended", lambda: not _doubled(arena), _OLD_PROGRAM)
+        return Done(victim, frozenset(names))
+
+    return do
 
 
 def _agent_away(arena: Arena, number: int) -> Done:
@@ -147,9 +164,9 @@ def _maintenance(arena: Arena, agent: str) -> Iterator[None]:
 
 KINDS: Mapping[str, Kind] = {
     "agent": _agent,
-    "agent-frozen": _agent_frozen,
+    "agent-frozen": until_unreachable(_frozen),
     "agent-emptied": _agent_emptied,
-    "agent-back": _agent_back,
+    "agent-back": until_replaced(_frozen),
     "agent-disk-full": _agent_disk_full,
     "agent-disk-full-running": _agent_disk_full_running,
     "maintenance-soon": _maintenance_soon,
