@@ -262,6 +262,16 @@ the new program fails, because the old one listens on its port. Such an end is n
 and the next launch gets another port. If the old program ends within {CLOSING_SECONDS:g} s after the new one, the executor
 cannot tell it from the new program: the end is one failure of the task, which keeps its port.
 
+## Network partitions
+
+| lost packets | effect |
+| --- | --- |
+| between an agent and the master, in one direction or both | the tasks of the agent are silent (above), and their programs continue |
+| between agents, while connections hold | the programs wait; after the partition the training continues when TCP sends again, which takes up to as long as the partition. After {SILENCE:g} s without progress `health` and the web page show for how long |
+| between agents, until connections fail (measured: from 20 s on; Linux, `net.ipv4.tcp_retries2`: after about 15 minutes) | with the strategy `parameter_server` the chief connects to its workers again, or it exits with an UnavailableError, which is a counted failure, and is launched again |
+
+[reliability.md](reliability.md#with-containers) has measurements of these cases for the strategy `parameter_server`.
+
 ## Two launches of one task
 
 Two launches of a task can run at the same time: one on an agent that does not answer, or one of a framework whose
