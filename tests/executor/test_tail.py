@@ -101,6 +101,8 @@ VALUE_ERROR = HEADER + '  File "/other/x.py", line 1, in <module>\nValueError: x
 
 
 TF_2 = '  File "/venv/lib/python3.11/site-packages/tensorflow/x.py", line 9, in f\n'
+#: Written by a thread of TensorFlow.
+GLOG = "E0000 00:00:1795788707.750300 21 context.cc:911] Failed to remove function remotely\n"
 RANK = "[rank0]: " + (HEADER + TRAIN).replace("\n", "\n[rank0]: ") + "KeyError: 1\n"
 TORCHRUN = HEADER + '  File "/venv/bin/torchrun", line 8, in <module>\n'
 CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\ntrain.py FAILED\n"
@@ -123,6 +125,7 @@ def error_of(stderr: str, exit_code: int = 1, secrets: Sequence[str] = (), **var
             HEADER + TRAIN + GRAPH + "2026-01-02 03:04:05.6: W ignored\n",
             "InvalidArgumentError: Graph execution error: ... Incompatible shapes (train.py:3)",
         ),
+        (HEADER + TRAIN + f"    {GLOG}^^^^^^^^\n{TF_2}{GLOG}KeyError: 1\n", "KeyError: 1 (train.py:3)"),
         ("a log\n" + SYNTAX, "SyntaxError: invalid (train.py:2)"),
         (VALUE_ERROR + "Exception ignored in: <x>\n" + HEADER + TRAIN + "E\n", "ValueError: x (/other/x.py:1)"),
         (RANK + TORCHRUN + CHILD, "KeyError: 1 (train.py:3)"),

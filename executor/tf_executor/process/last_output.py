@@ -297,7 +297,10 @@ def _exception(lines: Sequence[str]) -> tuple[int, int, re.Match[str] | None]:
 
 
 def _after_frames(lines: Sequence[str], begin: int) -> int:
-    return next((n for n, line in enumerate(lines[begin:], begin) if not line.startswith(" ")), len(lines) - 1)
+    """Return the index of the exception; other threads may write between frames."""
+    numbered = enumerate(lines[begin:], begin)
+    texts = ((n, line) for n, line in numbered if not (line.startswith(" ") or _MARKERS.fullmatch(line)))
+    return next((n for n, line in texts if not _LOGGED.match(line)), len(lines) - 1)
 
 
 def _folded(text: str) -> str:
