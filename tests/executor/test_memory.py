@@ -97,7 +97,7 @@ def test_system_without_counters_returns_none(tmp_path: Path) -> None:
         (
             OomKills(1, 1),
             OomKills(1, 2),
-            (False, "the kernel killed 1 process on this host because the host was out of memory"),
+            (False, "the kernel killed 1 process on this host: it or another container was out of memory"),
         ),
     ],
 )

@@ -37,7 +37,9 @@ class OomKills:
             limit = f", whose limit is {self.limit >> 20} MB" if self.limit else ""
             return True, f"out of memory: the kernel killed {_processes(container)} of the task's container{limit}"
         if host:
-            return False, f"the kernel killed {_processes(host)} on this host because the host was out of memory"
+            # /proc/vmstat also counts processes that exceeded the limit of their container (Linux: mm/oom_kill.c).
+            killed = f"the kernel killed {_processes(host)} on this host"
+            return False, f"{killed}: it or another container was out of memory"
         return False, ""
 
 
