@@ -210,7 +210,7 @@ from the code.
 4. After the back-off, the task waits up to {replacement.PREVIOUS_ADDRESS_WAIT:g} s for its **previous address** (agent
    and port), to avoid restarts of other tasks. If the address does not become available in this time, the scheduler
    places the task on any agent. If the agent is gone, the scheduler does not wait. A new address changes the
-   ClusterSpec, and more tasks may have to restart (fourth column of the second table).
+   ClusterSpec, and more tasks may have to restart (fifth column of the second table).
 5. If a program fails, and **another process listens on its port**, the task gets other ports. Mesos offers ports and
    does not guard them. The executor checks the port when the program ends. No task of the service gets the port on this
    agent again, unless the tasks cannot be placed otherwise. For each task, the scheduler remembers the last
@@ -464,10 +464,35 @@ def _treatment(cause: Cause) -> list[str]:
 
 def _units() -> str:
     rows = (
-        [row.strategy.value if row.strategy else "any", row.job.value, row.same.value, row.moved.value, row.why]
+        [
+            row.strategy.value if row.strategy else "any",
+            row.job.value,
+            row.same.value,
+            row.same.value,
+            row.moved.value,
+            row.why,
+        ]
         for row in restart_units.RESTART_RULES
     )
-    return _table(["strategy", "lost", "at its previous address", "at a new address", "reason"], rows)
+    addresses = ["at its previous address", "at a new address with the same name", "at a new address"]
+    return f"{_table(['strategy', 'lost', *addresses, 'reason'], rows)}\n\n{_NAMES.strip()}"
+
+
+_NAMES = """
+A task on a virtual network ([containers.md](containers.md#networks)) keeps its name when it moves. Its peers look up the
+name after their connections have failed, so the ClusterSpec stays, also after `replace` and before maintenance. If the
+agent of the task does not answer (TASK_UNREACHABLE, TASK_LOST, TASK_GONE), the column "at a new address" applies: no
+connection fails, and TensorFlow waits on the open connections. Measured with TensorFlow 2.21, the old address being that
+of a container that has ended, or of an agent that is cut off:
+
+| strategy | lost | old address | training continues with the new launch |
+| --- | --- | --- | --- |
+| parameter_server | worker | ended | in the second in which its server answers; the chief keeps running |
+| parameter_server | worker | cut off | not within 120 s; after a restart of the chief in 15 s |
+| parameter_server | ps, chief | ended | 1 to 2 s after the server of the new chief answers; the workers keep running |
+| between_graph | worker | ended | 4 s after its server answers; ps and other workers keep running |
+| between_graph | ps | ended | in the second in which its server answers; the workers keep running |
+"""
 
 
 def _reactions() -> Iterator[str]:

@@ -14,6 +14,7 @@ from simulation.mesos import an_agent
 from simulation.world import Step, World, play
 from tf_executor.lifecycle import FENCED
 from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, ServiceSpec, Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import PodVerb, Progress, TaskState
@@ -643,6 +644,30 @@ def test_fewer_than_minimum_workers_do_not_start() -> None:
     """One of three workers fits, but two are required."""
     world = shrinking(an_agent("agent-1", cpus=1), an_agent("agent-2", cpus=2))
     play(world, send.agent_lost("agent-2"), *rounds(8), expect.alive())
+
+
+@pytest.mark.parametrize("strategy", [Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH])
+def test_replaced_task_with_dns_name_moves_alone(strategy: Strategy) -> None:
+    """Its peers look up the name again; the ClusterSpec stays the same."""
+    world = deployed(a_spec(strategy=strategy, network=VirtualNetwork("dcos")))
+    host = world.state.stored.tasks["worker-1"].hostname
+
+    play(world, send.pod(PodVerb.REPLACE, "worker-1"), expect.killed("worker-1"), send.offers())
+    play(world, expect.launched("worker-1"), send.running(), send.offers(), expect.killed())
+
+    assert host != world.state.stored.tasks["worker-1"].hostname
+    assert {1} == {generation(world, name) for name in ALL}
+
+
+def test_named_task_of_lost_agent_restarts_dependents() -> None:
+    """Their connections stay open, so they would wait for an answer."""
+    spec = a_spec(strategy=Strategy.BETWEEN_GRAPH, network=VirtualNetwork("dcos"))
+    world = deployed(spec, an_agent("agent-1", cpus=2), an_agent("agent-2", cpus=2))
+    remaining = [name for name in ALL if on(world, name, "agent-1")]
+
+    play(world, send.agent_lost("agent-2"), expect.killed(*remaining))
+
+    assert len(ALL) > len(remaining) > 0
 
 
 def test_gone_task_is_replaced_immediately() -> None:

@@ -81,11 +81,24 @@ def last_step(state: SchedulerState, record: TaskRecord) -> int | None:
 def restart_group(
     state: SchedulerState, names: Sequence[TaskName], now: float, cause: Cause = Cause.INFRASTRUCTURE, *, moved: bool
 ) -> Iterator[Recovery]:
-    """Replace launches that must restart with `names`, unless finished or restarting."""
+    """Replace launches that must restart with `names`, unless finished or restarting.
+
+    On a virtual network peers find a moved task by its name, but not while its agent is silent: connections to its
+    previous address stay open, and TensorFlow waits for an answer (measured: longer than 120 s).
+    """
+    if state.spec.network is not None:
+        moved = any(_is_cut_off(state, name) for name in names)
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
             yield replace_launch(state, record, f"{RESTARTS_WITH}{names[0]}", now, cause)
+
+
+def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:
+    """Return whether connections to the task's launch may be open, without answers."""
+    record = state.stored.tasks.get(name)
+    status = None if record is None else state.stored.statuses.get(record.id)
+    return status is not None and status.state in _AGENT_GONE
 
 
 def failures_alike(state: SchedulerState, recovery: Recovery) -> list[float]:

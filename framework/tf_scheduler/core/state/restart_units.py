@@ -35,6 +35,7 @@ class RestartRule:
     #: `None` for any.
     strategy: Strategy | None
     job: JobKind
+    #: Also at a new address with the same DNS name.
     same: RestartScope
     moved: RestartScope
     why: str

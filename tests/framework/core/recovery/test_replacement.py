@@ -18,6 +18,7 @@ from tf_scheduler.core.recovery.replacement import (
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.task import Cause, Progress, TaskState
 
@@ -57,6 +58,23 @@ def test_restart_group_skips_finished_and_replaced_tasks() -> None:
     groups = [list(restart_group(state, [TaskName("ps-0")], 9.0, moved=False)) for state in (STATE, finished, replaced)]
 
     assert [[replace_launch(STATE, chief, "restarts with ps-0", 9.0)], [], []] == groups
+
+
+@pytest.mark.parametrize(
+    ("state", "peers"),
+    [(state, ()) for state in (TaskState.RUNNING, TaskState.FAILED, TaskState.KILLED)]
+    + [(state, ("chief-0",)) for state in (TaskState.UNREACHABLE, TaskState.LOST, TaskState.GONE)],
+)
+@pytest.mark.parametrize("moved", [False, True])
+def test_named_task_on_silent_agent_restarts_chief(state: TaskState, peers: tuple[str, ...], moved: bool) -> None:
+    """Its connections stay open; else they fail, and the chief looks up the name."""
+    named = a_running_state(a_spec(network=VirtualNetwork("dcos")))
+    worker = named.stored.tasks["worker-0"]
+    named = apply(named, StatusStored(a_status(worker.id, state)))
+
+    group = restart_group(named, [worker.name], 9.0, moved=moved)
+
+    assert peers == tuple(item.task for item in group)
 
 
 def test_previous_address_wait_restarts_when_launch_ends() -> None:
