@@ -13,7 +13,7 @@ from containers.conftest import PLAIN, Containers, job
 from kit.containers import control_groups, dropped, mounts, run_inside
 from kit.waiting import wait_until
 from mesos_local.images import read_python, write_image
-from mesos_local.network import GATEWAY
+from mesos_local.network import GATEWAY, ZONE
 
 pytestmark = pytest.mark.mesos
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -88,6 +88,28 @@ def test_container_of_a_killed_agent_runs_on_and_leaves_nothing(containers: Cont
     assert 1 == len((tmp_path / "started").read_text().splitlines())
     assert all(before[kind] != during[kind] for kind in before)
     wait_until(lambda: traces(containers) == before)
+
+
+def test_services_use_one_port_on_one_agent(containers: Containers, tmp_path: Path) -> None:
+    """Each reads the name of the other at port 2222 while both listen there."""
+
+    def service(own: str, other: str) -> dict[str, Any]:
+        url = f"http://worker-0.{other}.{ZONE}:2222/name"
+        read = f"python3 -c 'from urllib.request import urlopen; print(urlopen(\"{url}\").read().decode())'"
+        command = (
+            f"echo {own} > name; python3 -m http.server 2222 > served & until {read}; do sleep 0.2; done; "
+            f"touch /gate/{own}; until [ -e /gate/{other} ]; do sleep 0.1; done; kill $!"
+        )
+        placed = {"image": PLAIN, "placement_constraint": "hostname:LIKE:agent-1"}
+        options = job(own, command, placed, virtual_network_enabled=True, addressing="named")
+        options["volumes"] = [{"host_path": str(tmp_path), "container_path": "/gate"}]
+        return options
+
+    with containers.started(service("left", "right")) as left, containers.started(service("right", "left")) as right:
+        reports = [json.loads(run.communicate()[0]) for run in (left, right)]
+
+    assert ["succeeded", "succeeded"] == [report["state"] for report in reports], reports
+    assert [["right"], ["left"]] == [containers.output(report).split() for report in reports]
 
 
 @pytest.fixture(scope="module")
