@@ -112,6 +112,27 @@ def test_services_use_one_port_on_one_agent(containers: Containers, tmp_path: Pa
     assert [["right"], ["left"]] == [containers.output(report).split() for report in reports]
 
 
+def test_task_that_moves_restarts_no_other_task(containers: Containers, tmp_path: Path) -> None:
+    """With addresses of agents all would restart; a name stays the same."""
+    small = {"count": 2, "cpus": 0.2, "mem": 64, "disk": 0, "image": PLAIN}
+    command = "mktemp /gate/$TASK_NAME.XXXXXX; until [ -e /gate/end ]; do sleep 0.1; done"
+    options = job("moves", command, small, strategy="between_graph", virtual_network_enabled=True, addressing="named")
+    options |= {"parameter_server": small, "volumes": [{"host_path": str(tmp_path), "container_path": "/gate"}]}
+
+    def starts() -> list[str]:
+        return sorted(path.stem for path in tmp_path.iterdir())
+
+    with containers.started(options) as run:
+        wait_until(lambda: len(starts()) == 4)
+        containers.command("pod", "replace", "worker-1", "--name", "moves", "--yes")
+        wait_until(lambda: len(starts()) > 4)
+        (tmp_path / "end").touch()
+        report = json.loads(run.communicate()[0])
+
+    assert "succeeded" == report["state"], report
+    assert ["end", "ps-0", "ps-1", "worker-0", "worker-1", "worker-1"] == starts()
+
+
 @pytest.fixture(scope="module")
 def tensorflow_image(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An image with TensorFlow: the environment of the tests."""
