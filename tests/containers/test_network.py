@@ -14,10 +14,11 @@ from kit.containers import control_groups, dropped, mounts, run_inside
 from kit.waiting import wait_until
 from mesos_local.images import read_python, write_image
 from mesos_local.network import GATEWAY, ZONE
+from own_runtimes import need_torch, python_of
 
 pytestmark = pytest.mark.mesos
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TENSORFLOW = "tensorflow"
+TENSORFLOW, TORCH = "tensorflow", "torch"
 
 
 FROM_MASTER, TO_MASTER = f"INPUT -s {GATEWAY}", f"OUTPUT -d {GATEWAY}"
@@ -142,10 +143,29 @@ def tensorflow_image(containers: Containers, tmp_path_factory: pytest.TempPathFa
     return TENSORFLOW
 
 
+@pytest.fixture(scope="module")
+def torch_image(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An image with PyTorch: the runtime of examples/pytorch_ddp."""
+    need_torch()
+    python = Path(python_of(TORCH))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(containers.folder / "data"))
+        write_image(TORCH, read_python(python, tmp_path_factory.mktemp("image")))
+    return TORCH
+
+
 @pytest.mark.tensorflow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("example", ["digits", "multi_worker_mirrored", "between_graph"])
-def test_cluster_of_containers_trains_by_names(containers: Containers, tensorflow_image: str, example: str) -> None:
+@pytest.mark.parametrize(
+    ("example", "image"),
+    [
+        *((example, "tensorflow_image") for example in ("digits", "multi_worker_mirrored", "between_graph")),
+        ("pytorch_ddp", "torch_image"),
+    ],
+)
+def test_cluster_of_containers_trains_by_names(
+    containers: Containers, request: pytest.FixtureRequest, example: str, image: str
+) -> None:
     """Over two agents; the programs fail with a low accuracy."""
     folder = EXAMPLES / example
     options: dict[str, Any] = json.loads((folder / "options.json").read_text())
@@ -153,7 +173,8 @@ def test_cluster_of_containers_trains_by_names(containers: Containers, tensorflo
         "job_url": str(folder / "train.py"),
         "virtual_network_enabled": True,
         "addressing": "named",
-        "tf_image": tensorflow_image,
+        "tf_image": request.getfixturevalue(image),
+        "python": "",
     }
     options["placement"] = {"strategy": "spread"}
 
