@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kit.commands import ENVIRONMENT, Response, request, run_command
+from kit.waiting import PATIENCE
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.images import Image, read_python, write_image
@@ -46,7 +47,9 @@ class Containers:
             write_image(name, image)
 
     def command(self, *arguments: object, **variables: str) -> Any:
-        return run_command(*arguments, env=self.environment | variables, cwd=self.folder)
+        """Run a command; agents unpack images of a gigabyte meanwhile, so that a training takes minutes."""
+        environment = self.environment | variables
+        return run_command(*arguments, env=environment, cwd=self.folder, timeout=3 * PATIENCE)
 
     def run(self, options: Mapping[str, Any], **variables: str) -> dict[str, Any]:
         """Run a job to its end; return the report of `local run --json`."""

@@ -29,7 +29,7 @@ def run_command(*arguments: object, **settings: Any) -> subprocess.CompletedProc
     """Run `dcos-tensorflow ARGUMENTS` to its end, without standard input."""
     command = [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
     defaults: dict[str, Any] = {"env": ENVIRONMENT, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    return subprocess.run(command, timeout=PATIENCE, check=False, **{**defaults, **settings})
+    return subprocess.run(command, check=False, **{**defaults, "timeout": PATIENCE, **settings})
 
 
 class Response(NamedTuple):
