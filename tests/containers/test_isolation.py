@@ -32,6 +32,17 @@ def test_task_over_its_memory_is_killed_and_named(containers: Containers, image:
     assert report["memory_enforced"]
 
 
+def test_run_uses_the_containers_of_its_folder(containers: Containers, tmp_path: Path) -> None:
+    """The default folder may have another cluster, or none."""
+    options = job("elsewhere", "true", {"image": PLAIN})
+
+    report = replace(containers, state=tmp_path).run(options, "--dir", containers.cluster.directory)
+    refused = containers.command("local", "run", containers.folder / "elsewhere.json", "--dir", tmp_path / "none")
+
+    assert ("succeeded", True) == (report["state"], report["memory_enforced"]), report
+    assert f"worker.image: `{PLAIN}`: needs a local cluster with containers" in refused.stderr
+
+
 def test_container_has_processes_and_memory_of_its_own(containers: Containers) -> None:
     command = "ls /proc | grep -c '^[0-9]'; ls /dev/shm; touch /dev/shm/mine; hostname -i"
 

@@ -61,7 +61,7 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     cluster = find_cluster(directory)
     document: dict[str, Any] = {}
     if options is not None:
-        spec = load_options(options)  # raises OptionsError
+        spec = load_options(options, containers=cluster.has_containers)  # raises OptionsError
         notice_of_gpus(spec, cluster.specs)
         document = dict(adapt_sizes(load_document(options), spec, cluster.specs)[0])
     name = (app_id or document.get("service", {}).get("name", DEFAULT_SERVICE)).strip("/")

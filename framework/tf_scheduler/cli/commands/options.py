@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from dcos_command.command import with_settings
 from dcos_command.main import Group, IntRange
-from tf_scheduler.cli.common.folders import UserPath, folder_problem, program_sources, read_bytes
+from tf_scheduler.cli.common.folders import UserPath, folder_problem, has_containers, program_sources, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     check_options,
@@ -470,7 +470,7 @@ def try_(
             raise OptionsError(missing)
         _print_notices(made.notices)
         problems = [*(Problem(*each) for each in wrong), *syntax_problems(program, service.get("python", ""))]
-        spec = to_spec(check_options(document, Path(), problems))
+        spec = to_spec(check_options(document, Path(), problems, containers=has_containers()))
         if not fit:
             check_feasible(spec, own_agents())
     if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:

@@ -316,7 +316,7 @@ def run(
         first_port = 0 if running else stack.enter_context(port_block())
         problems: list[str] = []
         with _collect(problems):
-            spec = load_options(options, settings)
+            spec = load_options(options, settings, containers=running is not None and running.has_containers)
             _check_followed(followed, spec)
         with _collect(problems):
             specs = _agents(agents, running, first_port)

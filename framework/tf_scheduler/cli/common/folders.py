@@ -334,12 +334,12 @@ def program_folder(program: Path) -> Iterator[Path]:
         yield Path(home) if is_extracted else program if program.is_dir() else program.parent
 
 
-def has_containers() -> bool:
-    """Return whether the local cluster that runs enforces limits and runs images."""
+def has_containers(directory: Path | None = None) -> bool:
+    """Return whether the cluster in a folder runs containers; default: of `local up`."""
     from mesos_local.cluster import LocalCluster  # not in the bundle of the scheduler, which imports this module
     from mesos_local.host.errors import MesosLocalError
 
     with suppress(MesosLocalError):  # a damaged cluster, reported by the run
-        running = LocalCluster.running(state_home() / "local")
+        running = LocalCluster.running(directory or state_home() / "local")
         return running is not None and running.has_containers
     return False

@@ -25,7 +25,6 @@ from dcos_command.command import with_settings
 from mesos_local.images import unknown_image
 from tf_scheduler.cli.common.folders import (
     folder_problem,
-    has_containers,
     missing_modules,
     pack_folder,
     program_files,
@@ -157,20 +156,22 @@ def _local_path(url: str, folder: Path) -> Path | None:
     return folder / Path(url).expanduser() if url and "://" not in url else None
 
 
-def load_options(path: Path, settings: Collection[str] = ()) -> ServiceSpec:
+def load_options(path: Path, settings: Collection[str] = (), *, containers: bool = False) -> ServiceSpec:
     """Return the spec of an options file, changed by `settings` (--set).
 
     Raises OptionsError with all problems. Default user and interpreter are those of this process. Paths are relative to
-    the file. Prints notices on standard error.
+    the file. `containers`: whether the cluster has them. Prints notices on standard error.
     """
     document, wrong = with_settings(parse(read_bytes(path), str(path)), settings)
-    options = check_options(document, path.parent, [Problem(*each) for each in wrong])
+    options = check_options(document, path.parent, [Problem(*each) for each in wrong], containers=containers)
     for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
         click.echo(f"notice: {notice}", err=True)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
 
 
-def check_options(document: Options, folder: Path, wrong: Collection[Problem] = ()) -> Options:
+def check_options(
+    document: Options, folder: Path, wrong: Collection[Problem] = (), *, containers: bool = False
+) -> Options:
     """Resolve options for this machine. Raises OptionsError with all problems."""
     rules = (
         lambda _: iter(wrong),
@@ -178,22 +179,22 @@ def check_options(document: Options, folder: Path, wrong: Collection[Problem] = 
         _missing_programs,
         lambda options: _missing_commands(options, folder),
         _invalid_user,
-        _unsupported_isolation,
+        lambda options: _unsupported_isolation(options, containers),
     )
-    return resolve(_for_this_machine(document), _local_defaults(document), rules)
+    return resolve(_for_this_machine(document), _local_defaults(document, containers), rules)
 
 
-def scheduler_defaults(document: Options) -> dict[str, Any]:
+def scheduler_defaults(document: Options, *, containers: bool) -> dict[str, Any]:
     """Return this machine's defaults for a document, by path, except executor.url."""
-    defaults = _local_defaults(document)
+    defaults = _local_defaults(document, containers)
     return {f"{part}.{name}": value for part in defaults for name, value in defaults[part].items() if name != "url"}
 
 
-def _local_defaults(document: Options) -> Mapping[str, Mapping[str, Any]]:
+def _local_defaults(document: Options, containers: bool) -> Mapping[str, Mapping[str, Any]]:
     """Return this machine's defaults; with a check job if no program is named."""
     program, small = ({}, {}) if names_program(document) else (_check_job(), _SMALL_TASK)
     user, gpus = {"user": getpass.getuser()}, {} if can_check_gpus() else {"gpu_check": False}
-    python, volumes = {"python": sys.executable}, {} if has_containers() else {"volumes": LINK}
+    python, volumes = {"python": sys.executable}, {} if containers else {"volumes": LINK}
     images = jobs_with_image(document)
     everywhere = {} if images else python  # an image has an interpreter of its own
     return {
@@ -360,9 +361,9 @@ _NO_REGISTRY = (
 )
 
 
-def _unsupported_isolation(options: Options) -> Iterator[Problem]:
+def _unsupported_isolation(options: Options, containers: bool) -> Iterator[Problem]:
     """Reject images and networks that the local cluster does not have."""
-    service, containers = options["service"], has_containers()
+    service = options["service"]
     has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
     for section, gpus in has_gpus.items():
         image = image_of(service, options[section]["image"], gpus)

@@ -186,7 +186,7 @@ def prepare_launch(
         state: Address of the state store; empty: in the run's folder.
         notify: Called with a notice for each option that a local run replaces.
     """
-    defaults = scheduler_defaults(document)
+    defaults = scheduler_defaults(document, containers=cluster.has_containers)
     own = {
         "mesos.master": cluster.scheduler_master,
         "scheduler.state": state or folder.store.as_uri(),

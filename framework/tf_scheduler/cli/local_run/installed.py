@@ -35,7 +35,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId
 from tf_scheduler import __version__
-from tf_scheduler.cli.common.folders import write_private
+from tf_scheduler.cli.common.folders import has_containers, write_private
 from tf_scheduler.cli.common.options_file import check_options, localized, scheduler_defaults
 from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
@@ -125,12 +125,13 @@ class InstalledService:
 
     def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of the scheduler: with defaults of this machine."""
-        defaults = scheduler_defaults(options)
-        del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
         cluster = LocalCluster.running(self.cluster)
+        containers = cluster is not None and cluster.has_containers
+        defaults = scheduler_defaults(options, containers=containers)
+        del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
         master = {} if cluster is None else {"mesos.master": cluster.scheduler_master}
         own = {"scheduler.state": (self.folder / "state.db").as_uri(), "scheduler.containerized": False}
-        if cluster is not None and cluster.has_containers:  # only this machine and its containers reach the API
+        if containers:  # only this machine and its containers reach the API
             own["api.authentication"] = "none"
         completed = with_values(options, {**defaults, **own, **master})
         return with_checkpoint_volume(completed, cluster, self._checkpoints)
@@ -245,7 +246,8 @@ class LocalInstallation:
 
     def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
         try:
-            check_options(options if replace_all else merge_options(self._options(), options), folder)
+            new = options if replace_all else merge_options(self._options(), options)
+            check_options(new, folder, containers=has_containers(self.service.cluster))
             local = localized(options, folder)
         except OptionsError as error:
             raise CommandError(str(error)) from error

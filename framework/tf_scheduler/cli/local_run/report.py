@@ -25,7 +25,6 @@ from tf_scheduler.cli.common.folders import (
     LOG_FILES,
     LOST_REASON,
     RunFolder,
-    has_containers,
     history_file,
     short_path,
 )
@@ -237,7 +236,7 @@ def build_report(
         "leader": overview.leader if overview is not None else None,
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "written": written,
-        "memory_enforced": spec.executor.enforces_memory or has_containers(),
+        "memory_enforced": spec.executor.enforces_memory or cluster.has_containers,
         "untrained": not written and _seems_untrained(overview, cluster, recorded, folder.recording),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
     }
