@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .host.errors import MesosLocalError
+from .host.errors import MesosLocalError, explain_os_errors
 
 GATEWAY = "10.88.0.1"
 #: Agents have the last numbers 2 to 254.
@@ -195,7 +195,8 @@ def _bound(port: int) -> socket.socket:
     """Return a socket at a port of 127.0.0.1, which stays in this network namespace."""
     own = socket.socket()
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    own.bind(("127.0.0.1", port))
+    with explain_os_errors("port", Path(f"127.0.0.1:{port}")):
+        own.bind(("127.0.0.1", port))
     return own
 
 

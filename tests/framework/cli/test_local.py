@@ -18,6 +18,8 @@ from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId
 from mesos_local.node import is_listening
 from mesos_local.record import NAME, read_record
+from tf_scheduler.cli.commands.local import MASTER_PORT
+from tf_scheduler.cli.local_run.ports import claimed_port
 
 MAIN = [sys.executable, "-m", "tf_scheduler", "local"]
 AGENT = {"hostname": "only", "resources": {"cpus": 1, "mem": 512, "ports": "[31980-31989]"}, "attributes": "rack:a"}
@@ -95,6 +97,17 @@ def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> 
     assert set() == find_orphans(folder)
     assert not is_listening(status["master"])
     assert 3 == local("status").returncode
+
+
+@pytest.mark.mesos
+def test_cluster_beside_a_starting_one_has_other_ports(local: Command, folder: Path, agents_file: str) -> None:
+    with claimed_port([MASTER_PORT]):
+        up = local("up", "--agents", agents_file)
+
+    record = read_record(folder)
+    assert (0, "") == (up.returncode, up.stderr)
+    assert record is not None
+    assert not record.nodes["master"].address.endswith(f":{MASTER_PORT}")
 
 
 @pytest.mark.mesos

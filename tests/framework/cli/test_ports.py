@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.cli.local_run.ports import claim_ports, port_block
+from tf_scheduler.cli.local_run.ports import claim_ports, claimed_port, port_block
 from tf_scheduler.errors import JobError
 
 
@@ -23,6 +23,15 @@ def test_block_with_used_first_port_is_skipped() -> None:
         pass
     with socket.create_server(("127.0.0.1", first)), port_block() as other:
         assert first != other
+
+
+def test_port_is_claimed_by_one_process_only() -> None:
+    """Before anything listens there, as while a cluster starts."""
+    with port_block() as first:
+        with claimed_port([first]) as port:
+            assert port is None
+        with claimed_port([first, first + 1]) as port:
+            assert port == first + 1
 
 
 @pytest.fixture

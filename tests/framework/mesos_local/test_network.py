@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import subprocess
+from pathlib import Path
 from typing import Any
 
 from mesos_local.network import _relay, task_names
+from mesos_local.node import node_command
 
 
 def task(name: str, state: str, *statuses: list[dict[str, Any]]) -> dict[str, Any]:
@@ -56,3 +59,13 @@ async def _ask_through_a_relay() -> bytes:
         writer.close()
         target.close()
         relay.cancel()
+
+
+def test_used_port_is_named_in_one_sentence(tmp_path: Path) -> None:
+    """Another program may take a port between its choice and the start of the relay."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        command = node_command("network", str(tmp_path), "1", f"master={port}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (1, f"port 127.0.0.1:{port} cannot be used: Address already in use\n") == (done.returncode, done.stderr)

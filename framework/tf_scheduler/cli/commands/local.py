@@ -20,7 +20,6 @@ from dcos_command.output import Table, confirm
 from mesos_local.agents import AgentSpec, default_agents, load_agents, port_spans, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError, NodeDiedError
-from mesos_local.host.process import is_free
 from mesos_local.libmesos.download import check_platform
 from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, MasterUnavailableError
 from mesos_local.network import missing_requirements
@@ -28,7 +27,7 @@ from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import UserPath, state_home
 from tf_scheduler.cli.common.groups import LazyGroup, examples
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
-from tf_scheduler.cli.local_run.ports import claim_ports
+from tf_scheduler.cli.local_run.ports import claim_ports, claimed_port
 from tf_scheduler.cli.local_run.process import advertisements
 from tf_scheduler.errors import NotRunningError
 from tf_scheduler.logging_setup import handle_signals
@@ -124,8 +123,7 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
         containers = False
         click.echo(f"notice: no containers, because this machine lacks {', '.join(missing)}", err=True)
     agents, notice = _persistent_agents(agents_file, directory)
-    with clean_up_on_signals():
-        port = MASTER_PORT if is_free(MASTER_PORT) else None
+    with clean_up_on_signals(), claimed_port([MASTER_PORT]) as port:
         cluster = LocalCluster(
             agents,
             directory,

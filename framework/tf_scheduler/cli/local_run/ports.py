@@ -6,7 +6,7 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -30,16 +30,26 @@ def port_block() -> Iterator[int]:
 
     Unique among the runs of this user. A block whose first port is in use is skipped. Raises JobError if none is free.
     """
+    with claimed_port(_RUN_BLOCKS) as first:
+        if first is None:
+            raise JobError(f"cannot start another local run: all {len(_RUN_BLOCKS)} port blocks are in use")
+        yield first
+
+
+@contextmanager
+def claimed_port(ports: Iterable[int]) -> Iterator[int | None]:
+    """Yield the first port that is free and that no process of this user has claimed."""
     folder = _claims_folder()
-    for first in filter(is_free, _RUN_BLOCKS):
-        with _open_claim(folder / str(first)) as lock:
+    for port in ports:
+        with _open_claim(folder / str(port)) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            yield first
-            return
-    raise JobError(f"cannot start another local run: all {len(_RUN_BLOCKS)} port blocks are in use")
+            if is_free(port):
+                yield port
+                return
+    yield None
 
 
 def claim_ports(directory: Path) -> tuple[int, Path | None]:
