@@ -237,7 +237,7 @@ class LocalCluster:
         library = ensure_library()
         directory = make_directory(self._requested_directory)
         with explain_os_errors("folder", directory), locked(directory / LOCK):
-            clear_directory(directory)
+            clear_directory(directory, self._settings.containers)
             self._directory = directory
             try:
                 write_helpers(directory, library)
@@ -339,7 +339,8 @@ class LocalCluster:
 
     def state(self) -> ClusterStatus:
         """Return the cluster's state from the master. Raises MasterUnavailableError."""
-        return read_status(self.master.address, self.zookeeper.address if self._settings.zookeeper else None)
+        zookeeper = self.zookeeper.address if self._settings.zookeeper else None
+        return replace(read_status(self.master.address, zookeeper), containers=self.has_containers)
 
     def sandbox(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
         """Return the folder of an executor's latest run, with its stdout and stderr."""

@@ -100,13 +100,17 @@ class FrameworkStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """Snapshot of a cluster. Agents sorted by hostname; addresses are "IP:PORT"."""
+    """Snapshot of a cluster. Agents sorted by hostname; addresses are "IP:PORT".
+
+    `containers`: see LocalCluster.
+    """
 
     master: str
     zookeeper: str | None
     agents: tuple[AgentStatus, ...]
     tasks: tuple[LocalTaskStatus, ...]
     frameworks: tuple[FrameworkStatus, ...]
+    containers: bool = False
 
 
 def read_status(master: str, zookeeper: str | None = None) -> ClusterStatus:

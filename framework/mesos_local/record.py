@@ -187,28 +187,30 @@ def has_been_used(directory: Path) -> bool:
     return (directory / _LAST).exists() or (directory / NAME).exists()
 
 
-def clear_directory(directory: Path) -> None:
+def clear_directory(directory: Path, containers: bool = False) -> None:
     """Remove an earlier cluster's files, create `logs`; requires the folder's LOCK.
 
-    Raises MesosLocalError if a cluster is running there, or for files of another program.
+    Raises MesosLocalError if a cluster is running there, or for files of another program. `containers`: of the new one.
     """
     with explain_os_errors("folder", directory):
         if not has_been_used(directory) and any(entry.name != LOCK for entry in directory.iterdir()):
             raise MesosLocalError(f"{directory} is not empty, and its files are not from a local cluster")
         record = read_record(directory)
         if record and record.any_alive():
-            raise _occupied(directory, record)
+            raise _occupied(directory, record, containers)
         remove_helpers(directory)
         for name in _FOLDERS:
             shutil.rmtree(directory / name, ignore_errors=True)
         (directory / "logs").mkdir(mode=0o700)
 
 
-def _occupied(directory: Path, record: ClusterRecord) -> MesosLocalError:
+def _occupied(directory: Path, record: ClusterRecord, containers: bool) -> MesosLocalError:
     if record.ended():
         return NodeDiedError(record.broken(directory))
     master = record.nodes["master"].address
-    return MesosLocalError(f"a local cluster already runs in {directory} (master {master})")
+    lacks = containers and not record.settings.containers
+    remedy = f"; it has no containers; stop it first: {down_command(directory)}" if lacks else ""
+    return MesosLocalError(f"a local cluster already runs in {directory} (master {master}){remedy}")
 
 
 def release_directory(directory: Path, temporary: bool) -> None:

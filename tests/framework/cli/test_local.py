@@ -14,6 +14,7 @@ import pytest
 
 from kit.commands import ENVIRONMENT, run_command
 from mesos_local.cluster import LocalCluster
+from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId
 from mesos_local.node import is_listening
@@ -85,14 +86,18 @@ def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> 
     assert (0, "") == (up.returncode, up.stderr)
     assert "only" in up.stdout
     assert "31980-31989" in up.stdout
+    assert "Containers    no" in up.stdout.splitlines()
     status: dict[str, Any] = json.loads(local("status", "--json").stdout)
     assert [("only", {"rack": "a"})] == [(agent["hostname"], agent["attributes"]) for agent in status["agents"]]
+    assert not status["containers"]
     assert is_listening(status["master"])
     assert "Registered" in local("logs", "only").stdout
     assert 1 == local("logs", "none").returncode
     again = local("up")
     assert 1 == again.returncode
-    assert f"already runs in {folder} (master {status['master']})" in again.stderr
+    assert f"already runs in {folder} (master {status['master']})\n" in again.stderr
+    with pytest.raises(MesosLocalError, match=f"it has no containers; stop it first: .* local down --dir {folder}$"):
+        LocalCluster(directory=folder, containers=True).start()
     assert 0 == local("down").returncode
     assert set() == find_orphans(folder)
     assert not is_listening(status["master"])

@@ -259,6 +259,7 @@ def print_status(snapshot: ClusterStatus, notice: str = "") -> None:
     screen().show(
         [
             *(f"{name}{address}" for name, address in addresses if address),
+            f"Containers    {'yes' if snapshot.containers else 'no'}",
             Table(columns, [_agent_row(agent, snapshot) for agent in snapshot.agents]),
             "cpus, mem, gpus: used/offered",
             *([Table(("task", "state", "agent", "framework"), tasks)] if tasks else []),
