@@ -152,11 +152,14 @@ class LocalCluster:
 
     @classmethod
     def running(cls, directory: Path) -> LocalCluster | None:
-        """Return the cluster; None if no node lives. Raises NodeDiedError without master."""
+        """Return the cluster; None if no node lives.
+
+        Raises NodeDiedError if the master, or what it needs, has exited.
+        """
         record = read_record(directory)
         if record is None or not record.any_alive():
             return None
-        if not {"master", "zookeeper"}.isdisjoint(record.ended()):
+        if not {"master", "network", "zookeeper"}.isdisjoint(record.ended()):
             raise NodeDiedError(record.broken(directory))
         return cls.attach(directory)
 

@@ -177,9 +177,13 @@ def test_nothing_is_left_after_sigkill(containers: Containers, tmp_path: Path) -
         run.kill()
         for node in ("network", "agent-1"):
             os.kill(nodes[node]["process"]["pid"], signal.SIGKILL)
+    status = own.command("local", "status")
 
     done = own.command("local", "down", "--yes")
 
+    assert 3 == status.returncode
+    assert "is incomplete: exited: network, agent-1; running: master, agent-2" in status.stderr
+    assert "; stop it first: dcos-tensorflow local down" in status.stderr
     assert 0 == done.returncode, done.stderr
     assert [] == list(Path("/sys/fs/cgroup").glob(f"*/{name}"))
     assert set() == find_orphans(directory)
