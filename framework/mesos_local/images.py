@@ -55,10 +55,11 @@ def _split(name: str) -> Sequence[str]:
     raise MesosLocalError(f"image `{name}`: must be NAME, FOLDER/NAME or NAME:TAG, in lower-case letters")
 
 
-def image_names() -> list[str]:
-    """Return the names of all images."""
+def image_names(*, valid: bool = True) -> list[str]:
+    """Return the names of all images, or of the files that are not images."""
     folder = image_folder()
-    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("[!.]*.tar"))
+    names = (str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("[!.]*.tar"))
+    return sorted(name for name in names if valid == bool(_NAME.fullmatch(name)) and not name.startswith("."))
 
 
 def unknown_image(name: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.commands import ENVIRONMENT, run_command
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.images import (
     Image,
@@ -67,6 +68,20 @@ def test_archive_has_the_format_of_the_local_puller(tmp_path: Path, name: str, r
 def test_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(MesosLocalError, match="must be NAME, FOLDER/NAME or NAME:TAG"):
         image_path(name)
+
+
+def test_file_with_another_name_is_not_an_image(tmp_path: Path) -> None:
+    """It must not stop the start of agents; `local image list` reports it."""
+    path = write_image("one", Image(layers(tmp_path, "text")))
+    path.with_name("Zero.tar").touch()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "storedImages").touch()
+
+    forget_old_images(tmp_path / "store")
+
+    listed = run_command("local", "image", "list", env=ENVIRONMENT | {"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert "one\n" == listed.stdout
+    assert f"notice: {path.with_name('Zero.tar')} is ignored: its name is not that of an image\n" == listed.stderr
 
 
 def archive_of(path: Path, files: dict[str, str]) -> Path:

@@ -128,6 +128,8 @@ def _source_image(source: str, scratch: Path) -> images.Image:
 def list_images(as_json: bool) -> None:
     """List the images that were built."""
     names = images.image_names()
+    for name in images.image_names(valid=False):
+        click.echo(f"notice: {images.image_folder() / name}.tar is ignored: its name is not that of an image", err=True)
     if as_json:
         echo_json(names)
         return
