@@ -6,6 +6,7 @@ format of `docker save` before Docker 1.10: `repositories`, and for each layer `
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,7 +34,9 @@ _NAME = re.compile(
     r"(?::([A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?"
 )
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_FORM = "neither an archive of `docker save` nor an OCI archive"
+_FORM = "neither an archive of `docker save` nor an OCI archive, or damaged"
+#: What a damaged archive raises; EOFError and zlib.error: a compressed one.
+_MALFORMED = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, LookupError, TypeError, AttributeError)
 
 
 def image_folder() -> Path:
@@ -149,11 +153,23 @@ def read_archive(path: Path, scratch: Path) -> Image:
     try:
         with tarfile.open(path) as archive:
             archive.extractall(scratch, filter="data")
-        return _read_oci(scratch) if (scratch / "index.json").exists() else _read_docker(scratch)
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise MesosLocalError(f"{path}: {_FORM}: {error}") from error
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        image = _read_oci(scratch) if (scratch / "index.json").exists() else _read_docker(scratch)
+    except _MALFORMED as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):  # such as a full disk
+            raise
         raise MesosLocalError(f"{path}: {_FORM}") from error
+    for layer in image.layers:
+        _check_layer(path, layer)
+    return image
+
+
+def _check_layer(path: Path, layer: Layer) -> None:
+    """Read a layer to its end, as agents will. `path`: of the image's archive."""
+    command = ["tar", "--list", "--file", str(layer.path)]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        problem = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise MesosLocalError(f"{path}: layer {layer.digest[:12]} is damaged: {problem}")
 
 
 def _read_docker(folder: Path) -> Image:
@@ -214,7 +230,9 @@ _ASK = "import sys, json, sysconfig; print(json.dumps([sys.prefix, sys.base_pref
 
 
 def read_folder(folder: Path, scratch: Path) -> Image:
-    """Return an image with the root file system `folder`."""
+    """Return an image with the root file system `folder`. Raises MesosLocalError."""
+    if not os.path.lexists(folder / "bin" / "sh"):
+        raise MesosLocalError(f"{folder}: bin/sh is missing; an image needs `sh`")
     layer = scratch / "layer.tar"
     with tarfile.open(layer, "w") as archive:
         archive.add(folder, ".")

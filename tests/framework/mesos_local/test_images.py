@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import resource
 import tarfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +35,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def layers(folder: Path, *texts: str) -> list[Layer]:
     for number, text in enumerate(texts):
-        (folder / f"{number}.tar").write_text(text)
+        archive_of(folder / f"{number}.tar", {text: text})
     return [Layer.of(folder / f"{number}.tar") for number in range(len(texts))]
 
 
@@ -59,7 +64,8 @@ def test_archive_has_the_format_of_the_local_puller(tmp_path: Path, name: str, r
     ((actual, tags),) = json.loads(files["repositories"]).items()
     assert (repository, [tag]) == (actual, list(tags))
     top = json.loads(files[f"{tags[tag]}/json"])
-    assert (b"top", b"below") == (files[f"{top['id']}/layer.tar"], files[f"{top['parent']}/layer.tar"])
+    expected = [layer.path.read_bytes() for layer in reversed(image.layers)]
+    assert expected == [files[f"{top['id']}/layer.tar"], files[f"{top['parent']}/layer.tar"]]
     assert {"Env": ["A=1"]} == top["config"]
     assert b"1.0" == files[f"{top['parent']}/VERSION"]
 
@@ -84,25 +90,31 @@ def test_file_with_another_name_is_not_an_image(tmp_path: Path) -> None:
     assert f"notice: {path.with_name('Zero.tar')} is ignored: its name is not that of an image\n" == listed.stderr
 
 
-def archive_of(path: Path, files: dict[str, str]) -> Path:
+def archive_of(path: Path, files: Mapping[str, str | bytes]) -> Path:
     with tarfile.open(path, "w") as archive:
         for name, text in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
+            member, content = tarfile.TarInfo(name), text.encode() if isinstance(text, str) else text
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
     return path
 
 
-def test_archive_of_docker_save_is_read(tmp_path: Path) -> None:
-    manifest = [{"Config": "c.json", "Layers": ["a/layer.tar", "b/layer.tar"]}]
+def saved_archive(path: Path, *layers: bytes) -> Path:
+    """Write an archive of `docker save`."""
+    names = [f"{number}/layer.tar" for number in range(len(layers))]
     config = {"architecture": "amd64", "config": {"Env": ["A=1"]}}
+    manifest = [{"Config": "c.json", "Layers": names}]
     files = {"manifest.json": json.dumps(manifest), "c.json": json.dumps(config)}
-    path = archive_of(tmp_path / "saved.tar", {**files, "a/layer.tar": "below", "b/layer.tar": "top"})
+    return archive_of(path, {**files, **dict(zip(names, layers, strict=True))})
 
-    image = read_archive(path, tmp_path / "scratch")
 
-    assert (["below", "top"], {"Env": ["A=1"]}, "amd64") == (
-        [layer.path.read_text() for layer in image.layers],
+def test_archive_of_docker_save_is_read(tmp_path: Path) -> None:
+    expected = [layer.path.read_bytes() for layer in layers(tmp_path, "below", "top")]
+
+    image = read_archive(saved_archive(tmp_path / "saved.tar", *expected), tmp_path / "scratch")
+
+    assert (expected, {"Env": ["A=1"]}, "amd64") == (
+        [layer.path.read_bytes() for layer in image.layers],
         image.config,
         image.architecture,
     )
@@ -124,6 +136,56 @@ def test_archive_without_an_image_is_refused(tmp_path: Path, files: dict[str, st
         read_archive(archive_of(tmp_path / "bad.tar", files), tmp_path / "scratch")
 
 
+@pytest.mark.parametrize("text", [b"", b"text", gzip.compress(bytes(1000))[:-20]])
+def test_file_that_is_not_an_archive_is_refused(tmp_path: Path, text: bytes) -> None:
+    """In one line, which names the file."""
+    path = tmp_path / "bad.tar"
+    path.write_bytes(text)
+
+    with pytest.raises(MesosLocalError) as caught:
+        read_archive(path, tmp_path / "scratch")
+
+    expected = f"{path}: neither an archive of `docker save` nor an OCI archive, or damaged"
+    assert expected == str(caught.value)
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_incomplete_layer_is_refused(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    """Its archive is complete, but each launch would fail."""
+    layer = compress(layers(tmp_path, "text" * 1000)[0].path.read_bytes())
+    path = saved_archive(tmp_path / "saved.tar", layer[: len(layer) // 2])
+
+    with pytest.raises(MesosLocalError, match=rf"{path}: layer [0-9a-f]+ is damaged: .*[Uu]nexpected"):
+        read_archive(path, tmp_path / "scratch")
+
+
+def build(folder: Path, source: Path, **settings: Any) -> str:
+    """Run `local image build one` without success; return its error output."""
+    environment = ENVIRONMENT | {"XDG_DATA_HOME": str(folder / "data")}
+    done = run_command("local", "image", "build", "one", "--from", source, env=environment, **settings)
+    assert (1, "") == (done.returncode, done.stdout)
+    return str(done.stderr)
+
+
+def test_unknown_source_is_named_with_its_kinds(tmp_path: Path) -> None:
+    source = tmp_path / "missing"
+    expected = f"--from {source}: neither a folder nor an archive; unknown runtime `{source}`; valid names: "
+    assert build(tmp_path, source).startswith(expected)
+
+
+def test_folder_without_shell_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    assert f"{tmp_path / 'root'}: bin/sh is missing; an image needs `sh`\n" == build(tmp_path, tmp_path / "root")
+
+
+def test_full_disk_is_named_with_the_folder_of_images(tmp_path: Path) -> None:
+    """A limit for the size of files stands for the disk."""
+    source = saved_archive(tmp_path / "saved.tar", bytes(3 << 20))
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
+    expected = f"folder {tmp_path / 'data/dcos-tensorflow/images'} cannot be used: File too large\n"
+    assert expected == build(tmp_path, source, preexec_fn=limit)
+
+
 def test_damaged_blob_is_refused(tmp_path: Path) -> None:
     digest = "0" * 64
     index = json.dumps({"manifests": [{"digest": f"sha256:{digest}"}]})
@@ -142,7 +204,8 @@ def test_layers_are_forgotten_after_an_image_has_changed(tmp_path: Path) -> None
     forget_old_images(store)
     assert store.exists()
 
-    (tmp_path / "root").mkdir()
+    (tmp_path / "root/bin").mkdir(parents=True)
+    (tmp_path / "root/bin/sh").symlink_to("/missing")
     path = write_image("one", read_folder(tmp_path / "root", tmp_path))
     path.touch()
     forget_old_images(store)

@@ -11,6 +11,7 @@ import click
 
 from dcos_command.main import Group
 from mesos_local import images
+from mesos_local.host.errors import explain_os_errors
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
 from tf_scheduler.errors import JobError
@@ -106,7 +107,10 @@ def build(name: str, source: str, as_json: bool) -> None:
     """
     path = images.image_path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
+    with (
+        explain_os_errors("folder", path.parent),
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch,
+    ):
         images.write_image(name, _source_image(source, Path(scratch)))
     size = path.stat().st_size
     result = {"name": name, "path": str(path), "bytes": size}
@@ -119,7 +123,11 @@ def _source_image(source: str, scratch: Path) -> images.Image:
         return images.read_folder(path, scratch)
     if source and path.is_file():
         return images.read_archive(path, scratch)
-    return images.read_python(Path(runtimes.find_runtime(source).python if source else sys.executable), scratch)
+    try:
+        python = runtimes.find_runtime(source).python if source else sys.executable
+    except JobError as error:
+        raise JobError(f"--from {source}: neither a folder nor an archive; {error}") from error
+    return images.read_python(Path(python), scratch)
 
 
 @image.command("list")
