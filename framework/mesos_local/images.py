@@ -19,12 +19,14 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .host.errors import MesosLocalError
+from .host.errors import MesosLocalError, explain_os_errors
+from .host.process import ProcessId
 from .libmesos.download import digest_of
 from .network import SYSTEM_PATH
 
@@ -73,6 +75,35 @@ def unknown_image(name: str) -> str:
     return "" if name in names else f"unknown image; {known}"
 
 
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a temporary folder next to the images. Raises MesosLocalError."""
+    folder, own = image_folder(), ProcessId.current()
+    with explain_os_errors("folder", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_abandoned()
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f".{own.pid}-{own.start_time}-") as scratch:
+            yield Path(scratch)
+
+
+def remove_abandoned() -> None:
+    """Remove the temporary folders of builds that were killed."""
+    for folder in image_folder().glob(".*-*-*"):
+        with suppress(ValueError):
+            pid, start_time, _ = folder.name[1:].split("-")
+            if not ProcessId(int(pid), int(start_time)).alive():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_image(name: str) -> None:
+    """Remove an image, and its folder in that of the images if it is empty then."""
+    path = image_path(name)
+    path.unlink()
+    with suppress(OSError):  # not empty
+        for folder in islice(path.parents, name.count("/")):
+            folder.rmdir()
+
+
 def forget_old_images(layers: Path) -> None:
     """Remove an agent's unpacked layers if an image has changed since."""
     index = layers / "storedImages"
@@ -108,13 +139,13 @@ def write_image(name: str, image: Image) -> Path:
     path, own = image_path(name), Image(()).architecture
     if image.architecture != own:
         raise MesosLocalError(f"image `{name}` is for {image.architecture}; this machine is {own}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     repository, tag = _split(name)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
-        temporary = Path(scratch) / "image.tar"
+    with scratch_folder() as scratch:
+        temporary = scratch / "image.tar"
         with tarfile.open(temporary, mode="w") as archive:
             top = _write_layers(archive, image)
             _add_text(archive, "repositories", json.dumps({repository: {tag: top}}))
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.replace(path)
     return path
 

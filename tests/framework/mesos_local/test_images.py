@@ -20,10 +20,13 @@ from mesos_local.images import (
     Image,
     Layer,
     forget_old_images,
+    image_folder,
     image_names,
     image_path,
     read_archive,
     read_folder,
+    remove_image,
+    scratch_folder,
     write_image,
 )
 
@@ -80,6 +83,7 @@ def test_file_with_another_name_is_not_an_image(tmp_path: Path) -> None:
     """It must not stop the start of agents; `local image list` reports it."""
     path = write_image("one", Image(layers(tmp_path, "text")))
     path.with_name("Zero.tar").touch()
+    path.with_name(KILLED).mkdir()
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "storedImages").touch()
 
@@ -87,7 +91,35 @@ def test_file_with_another_name_is_not_an_image(tmp_path: Path) -> None:
 
     listed = run_command("local", "image", "list", env=ENVIRONMENT | {"XDG_DATA_HOME": str(tmp_path / "data")})
     assert "one\n" == listed.stdout
+    assert not path.with_name(KILLED).exists()
     assert f"notice: {path.with_name('Zero.tar')} is ignored: its name is not that of an image\n" == listed.stderr
+
+
+#: Temporary folder of a process that started at another time.
+KILLED = ".1-999999999-abc"
+
+
+def test_folder_of_a_killed_build_is_removed() -> None:
+    """By the next build; that of a running one stays."""
+    with scratch_folder() as own:
+        (own.with_name(KILLED) / "content").mkdir(parents=True)
+        with scratch_folder() as other:
+            assert sorted([own, other]) == sorted(image_folder().iterdir())
+
+    assert [] == list(image_folder().iterdir())
+
+
+def test_removed_image_leaves_no_empty_folder(tmp_path: Path) -> None:
+    image = Image(layers(tmp_path, "text"))
+    for name in ("team/one", "team/deep/two"):
+        write_image(name, image)
+
+    remove_image("team/deep/two")
+    assert ["team"] == [path.name for path in image_folder().iterdir()]
+    assert ["one.tar"] == [path.name for path in (image_folder() / "team").iterdir()]
+
+    remove_image("team/one")
+    assert [] == list(image_folder().iterdir())
 
 
 def archive_of(path: Path, files: Mapping[str, str | bytes]) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import click
 
 from dcos_command.main import Group
 from mesos_local import images
-from mesos_local.host.errors import explain_os_errors
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
 from tf_scheduler.errors import JobError
@@ -106,12 +104,8 @@ def build(name: str, source: str, as_json: bool) -> None:
     tools of this machine. Agents unpack a replaced image after the next `local up`.
     """
     path = images.image_path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        explain_os_errors("folder", path.parent),
-        tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as scratch,
-    ):
-        images.write_image(name, _source_image(source, Path(scratch)))
+    with images.scratch_folder() as scratch:
+        images.write_image(name, _source_image(source, scratch))
     size = path.stat().st_size
     result = {"name": name, "path": str(path), "bytes": size}
     echo_result(result, f'{name} is built: {size / 1e6:.0f} MB\nin options: "image": "{name}"', as_json)
@@ -135,6 +129,7 @@ def _source_image(source: str, scratch: Path) -> images.Image:
 @json_option
 def list_images(as_json: bool) -> None:
     """List the images that were built."""
+    images.remove_abandoned()
     names = images.image_names()
     for name in images.image_names(valid=False):
         click.echo(f"notice: {images.image_folder() / name}.tar is ignored: its name is not that of an image", err=True)
@@ -151,5 +146,5 @@ def remove_image(name: str) -> None:
     """Remove the image NAME."""
     if why := images.unknown_image(name):
         raise JobError(f"`{name}`: {why}")
-    images.image_path(name).unlink()
+    images.remove_image(name)
     click.echo(f"{name} is removed")
