@@ -77,8 +77,8 @@ def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> 
 
 def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) -> Step:
     """Kill leftovers of earlier stages. A program that did not start has not run."""
-    if event.cannot_start:
-        state = replace(state, ending=EndReport(exit_code=127, error="no interpreter", cannot_start=True))
+    if event.error:
+        state = replace(state, ending=EndReport(exit_code=127, error=event.error, cannot_start=True))
     state = state.with_failure(event.reason)
     return _sweep(replace(state, stage=None) if _is_program(state) else state, now)
 

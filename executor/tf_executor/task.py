@@ -29,7 +29,7 @@ from .process.freezing import ProcessSample, sample_processes
 from .process.last_output import ProgramError, output_excerpt, program_error
 from .process.memory import is_port_held_by_others, is_port_still_held_by_others
 from .process.output import TAIL_BYTES, Output
-from .process.supervisor import CommandContext, SpawnError, Supervisor
+from .process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
 from .process.temporary import TemporaryFolder
 from .process.tree import descendants
 from .process.watchdog import WatchedProcesses
@@ -97,9 +97,12 @@ class TaskProcess:
             with suppress(OSError):  # without the watchdog
                 self._watch_entry(session_entry(pid))
         except InterpreterError as error:
-            return events.SpawnFailed(str(error), cannot_start=True)
+            return events.SpawnFailed(str(error), "no interpreter")
+        except LimitsError as error:
+            return events.SpawnFailed(str(error), "no such user or limit")
         except (OSError, ValueError, SpawnError) as error:
-            return events.SpawnFailed(f"cannot start the {stage.value}: {error}")
+            what = "prepare the task" if self._paths is None else f"start the {stage.value}"
+            return events.SpawnFailed(f"cannot {what}: {error}")
         log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)
         if stage is Stage.PROGRAM:
             self._watch()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import os
 import pwd
 import resource
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tf_executor.contract.reports import EndReport
 from tf_executor.process.supervisor import LimitsError, resolve_limits
 
 SYSTEM_SAYS = "cannot set user, nice or ulimits: "
@@ -95,13 +97,17 @@ def test_set_user_id_program_gains_nothing_by_default(executor: Any, allowed: bo
         ({"ulimits": {"files": [1, 1]}}, "option ulimits: `files`: unknown limit; expected one of as, core,"),
         ({"ulimits": {"nofile": [10, 5]}}, "ulimit nofile: soft limit 10 exceeds hard limit 5"),
         ({"ulimits": {"nofile": [-1, -1]}}, SYSTEM_SAYS if os.geteuid() == 0 else "ulimit nofile: -1 exceeds this"),
-        pytest.param({"user": "no-such-user"}, "option user: `no-such-user`: user does not exist", marks=is_root),
+        pytest.param({"user": "no-such-user"}, "service.user: `no-such-user`: user does not exist", marks=is_root),
     ],
 )
 def test_unavailable_limits_fail_task(executor: Any, fields: dict[str, Any], reason: str) -> None:
+    """Each launch would fail; a loss is relaunched without limit."""
     executor.launch("true", **fields)
-    message = executor.states("TASK_STARTING", "TASK_FAILED")["message"]
-    assert message.startswith(f"cannot start the program: {reason}"), message
+    status = executor.states("TASK_STARTING", "TASK_FAILED")
+    by_system = reason == SYSTEM_SAYS
+    assert status["message"].startswith(f"cannot start the program: {reason}" if by_system else reason)
+    end = EndReport.decode(base64.b64decode(status.get("data", "")), pytest.fail)
+    assert (None if by_system else 127, not by_system) == (end.exit_code, bool(end.cannot_start))
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ class SpawnFailed(Event):
     """The system could not start the stage."""
 
     reason: str
-    #: Whether no launch on this agent could: a shell's exit code 127.
-    cannot_start: bool = False
+    #: Set if no launch on this agent could: the program's error, with a shell's exit code 127.
+    error: str = ""
 
 
 @dataclass(frozen=True)

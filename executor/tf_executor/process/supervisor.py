@@ -101,7 +101,7 @@ def _identity(user: str) -> tuple[int, int, tuple[int, ...]] | None:
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
-        raise LimitsError(f"option user: `{user}`: user does not exist on this agent") from None
+        raise LimitsError(f"service.user: `{user}`: user does not exist on this agent or in the image") from None
     if entry.pw_uid == 0:
         return None
     return entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(user, entry.pw_gid))
