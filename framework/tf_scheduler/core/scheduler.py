@@ -245,7 +245,7 @@ def _stages(event: events.Event) -> tuple[DecisionStage, ...]:
         own = (forget_windows, DecisionStage(_reaction(event)))
     else:
         own = (DecisionStage(_reaction(event)),)
-    if isinstance(event, events.ExecutorFailed) and event.has_wrong_digest:
+    if isinstance(event, events.ExecutorFailed) and (event.has_wrong_digest or event.has_no_interpreter):
         own = (DecisionStage(lambda state, ctx: recover.on_executor_refused(state, event, ctx.now)),)
     elif isinstance(event, _ALONE):
         return own

@@ -262,7 +262,7 @@ def _addresses(container: Json) -> tuple[str, ...]:
     return tuple(str(address) for address in addresses if address)
 
 
-_LAUNCH = "Failed to launch container: "
+_LAUNCH = "Failed to launch container: (?:Collect failed: )?"
 #: Messages of Mesos' provisioner (src/slave/containerizer/mesos/provisioner) for images that no launch can use.
 _IMAGE_PROBLEMS = {
     re.compile(
@@ -286,8 +286,7 @@ def _message(raw: Json) -> str:
         why = status.partition(": ")[2] or "no reason given"
         return f"the agent cannot fetch the task's files: {why}; hint: its stderr names the file and the cause"
     if text == "Executor terminated":
-        needs = "an image needs `sh`, `sha256sum` and Python 3.8 or newer"
-        return f"the executor was killed, or could not start; hint: stderr of the task names the cause; {needs}"
+        return "the executor was killed, or could not start; hint: stderr of the task names the cause"
     return explain_acl_error(text) if raw.get("reason") == "REASON_TASK_UNAUTHORIZED" else text
 
 

@@ -177,6 +177,11 @@ class ExecutorFailed(Kinded):
         """Whether the command of the executor refused the bundle (`digests.digest_check`)."""
         return self.wait_status == WRONG_DIGEST << 8
 
+    @property
+    def has_no_interpreter(self) -> bool:
+        """Whether the shell could not start the interpreter (exit codes 126 and 127)."""
+        return self.wait_status in (126 << 8, 127 << 8)
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressReported(Kinded):

@@ -433,6 +433,19 @@ def test_executor_with_wrong_digest_fails_job() -> None:
     assert not again.outcomes
 
 
+@pytest.mark.parametrize(("image", "has_failed"), [("tf", True), ("", False)])
+def test_image_without_interpreter_fails_job(image: str, has_failed: bool) -> None:
+    """An image is the same on each agent; agents themselves may differ."""
+    jobs = tuple(replace(job, image=image) for job in a_spec().jobs)
+    world = EventSender(replace(a_spec(), jobs=jobs)).deployed()
+
+    world.send(ExecutorFailed("agent-1-id", world.state.stored.tasks["worker-0"].id, 127 << 8))
+
+    result = world.state.stored.result
+    assert has_failed is (result is not None)
+    assert not has_failed or "executor.python: `python3`: cannot be started in the image `tf`" in result.reason
+
+
 def test_unknown_event_raises_error() -> None:
     """The set of events is closed."""
     with pytest.raises(TypeError):

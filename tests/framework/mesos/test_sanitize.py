@@ -95,6 +95,15 @@ def test_missing_image_is_explained_and_no_launch_can_succeed() -> None:
     assert ("the agent has no image `tf`: no file /images/tf.tar", True) == (explained.message, explained.cannot_start)
 
 
+def test_damaged_layer_is_explained_and_no_launch_can_succeed() -> None:
+    """Mesos unpacks the layers of an image together."""
+    tar = "Subprocess 'tar, tar, -x, -f, /layers/1/layer.tar, -C, /layers/1/rootfs' failed: tar: Unexpected EOF"
+
+    explained = updated(message=f"Failed to launch container: Collect failed: {tar}")
+
+    assert ("damaged image /layers/1/layer.tar: Unexpected EOF", True) == (explained.message, explained.cannot_start)
+
+
 def test_end_of_an_executor_is_explained() -> None:
     assert updated(message="Executor terminated").message.startswith("the executor was killed, or could not start; ")
 

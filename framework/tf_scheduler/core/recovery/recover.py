@@ -144,15 +144,24 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
 
 
 def on_executor_refused(state: SchedulerState, event: events.ExecutorFailed, now: float) -> Decision:
-    """Fail the job if the agent has fetched another executor than the options name."""
+    """Fail the job if the executor is not the one of the options, or cannot start."""
     record, executor = state.stored.tasks.get(name_of(TaskId(event.executor_id))), state.spec.executor
     if record is None or executor_of(record.id) != event.executor_id or state.stored.result is not None:
         return decide(state)
-    why = (
-        f"{record.name} on {record.hostname} failed: {executor.uri}: wrong SHA-256 digest; expected {executor.sha256}; "
-        f"stderr of the task has the digest of the fetched file"
-    )
-    return _failed(state, why, record, now)
+    job = state.spec.job_of(record.job, record.index)
+    if event.has_wrong_digest:
+        problem = (
+            f"{executor.uri}: wrong SHA-256 digest; expected {executor.sha256}; "
+            f"stderr of the task has the digest of the fetched file"
+        )
+    elif job is not None and job.image:
+        problem = (
+            f"executor.python: `{executor.python}`: cannot be started in the image `{job.image}`; "
+            f"name a Python of the image, 3.8 or newer"
+        )
+    else:
+        return decide(state)  # another agent may have the interpreter
+    return _failed(state, f"{record.name} on {record.hostname} failed: {problem}", record, now)
 
 
 def _names_cause(status: TaskStatus) -> bool:

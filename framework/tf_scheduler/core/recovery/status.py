@@ -14,7 +14,7 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
-from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.spec import JobKind, JobSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
@@ -63,6 +63,7 @@ def _on_update(
     if stored is not None and stored.state is status.state and not status.uuid:
         return decide(state)
     status = _completed(status, stored, record, now)
+    status = _with_image_problem(status, stored, state.spec.job_of(record.job, record.index))
     changes: list[effects.Change] = [effects.StatusStored(status)]
     if (
         reaction is Reaction.FINISH
@@ -92,6 +93,19 @@ def _completed(status: TaskStatus, stored: TaskStatus | None, record: TaskRecord
     if status.state is TaskState.RUNNING and status.healthy is None:
         status = startup_timeout.with_start_time(status, stored, now)
     return status
+
+
+def _with_image_problem(status: TaskStatus, stored: TaskStatus | None, job: JobSpec | None) -> TaskStatus:
+    """Mark the status of an executor that never reported as one that cannot start.
+
+    Only in images: on the agent itself, another agent may differ.
+    """
+    has_started = stored is not None and stored.state is not TaskState.STAGING
+    if has_started or status.reason != "REASON_EXECUTOR_TERMINATED" or job is None or not job.image:
+        return status
+    problem = f"the executor did not start in the image `{job.image}`"
+    needs = "stderr of the task names the cause; the image needs `sh`, `sha256sum` and Python 3.8 (executor.python)"
+    return replace(status, message=f"{problem}; hint: {needs}", error=problem, cannot_start=True)
 
 
 def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:

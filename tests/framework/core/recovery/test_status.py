@@ -149,6 +149,19 @@ def test_out_of_memory_message_names_option() -> None:
         assert expected == after.stored.statuses["worker-0__1"].message
 
 
+def test_executor_that_never_reported_cannot_start_in_image() -> None:
+    """After it has reported, another cause has ended it."""
+    spec = replace(SPEC, jobs=tuple(replace(job, image="tf") for job in SPEC.jobs))
+    unstarted = apply(a_running_state(spec), TaskLaunched(a_record(spec, "worker-0", "2")))
+    end = {"task_state": TaskState.FAILED, "reason": "REASON_EXECUTOR_TERMINATED", "message": "killed"}
+
+    first = update(unstarted, "worker-0__2", **end).state.stored.statuses["worker-0__2"]
+    later = update(a_running_state(spec), **end).state.stored.statuses["worker-0__1"]
+
+    assert (True, "the executor did not start in the image `tf`") == (first.cannot_start, first.error)
+    assert (False, "killed") == (later.cannot_start, later.message)
+
+
 def test_late_success_cancels_relaunch_of_independent_task() -> None:
     """The task is done; one that trains with others restarts with them."""
     for strategy, expected in ((Strategy.INDEPENDENT, ""), (Strategy.MULTI_WORKER_MIRRORED, "worker-0__1")):
