@@ -257,7 +257,7 @@ TRIALS: Mapping[str, Sequence[Trial]] = {
             "a worker whose container has a memory limit",
             small(1, _HUNGRY, restart={"max_failures": 2}, recovery={"avoid_after": 2}),
             until_over,
-            words=("worker-0", "96", "MB; raise worker.mem"),
+            words=("worker-0", "96", "; raise worker.mem"),
             launches=3,
             flags=memory_limits,
         ),

@@ -28,7 +28,8 @@ def test_task_over_its_memory_is_killed_and_named(containers: Containers, image:
     report = containers.run(job("hungry", EAT, {"image": image, "max_failures": 0}))
 
     assert "failed" == report["state"], report
-    assert "Memory limit exceeded: Requested: 192MB Maximum Used: 192MB; raise worker.mem" in report["reason"]
+    assert "Memory limit exceeded: Requested: 192MB Maximum Used: 192MB; allowed 192 MB = " in report["reason"]
+    assert "allowed 192 MB = worker.mem 128 + executor.mem 64; raise worker.mem" in report["reason"]
     assert report["memory_enforced"]
 
 

@@ -14,6 +14,7 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
+from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
@@ -62,7 +63,7 @@ def _on_update(
         return decide(state, calls=_acknowledge(status), outcomes=_late_success(status, stored))
     if stored is not None and stored.state is status.state and not status.uuid:
         return decide(state)
-    status = _completed(status, stored, record, now)
+    status = _completed(state, status, stored, record, now)
     status = _with_image_problem(status, stored, state.spec.job_of(record.job, record.index))
     changes: list[effects.Change] = [effects.StatusStored(status)]
     if (
@@ -80,19 +81,29 @@ def _on_update(
     return decision
 
 
-def _completed(status: TaskStatus, stored: TaskStatus | None, record: TaskRecord, now: float) -> TaskStatus:
+def _completed(
+    state: SchedulerState, status: TaskStatus, stored: TaskStatus | None, record: TaskRecord, now: float
+) -> TaskStatus:
     """Return the status as it is stored, with what is known from the previous one."""
     if status.state.is_silent:
         # By the scheduler's clock: the master sends a new time with each answer.
         since = stored.timestamp if stored is not None and stored.state.is_silent else now
         status = replace(status, timestamp=since)
     if status.out_of_memory and status.state is TaskState.FAILED:
-        status = replace(status, message=f"{status.message or 'out of memory'}; raise {record.group}.mem")
+        allowed = _allowed_memory(state, record) if status.reason == "REASON_CONTAINER_LIMITATION_MEMORY" else ""
+        status = replace(status, message=f"{status.message or 'out of memory'}{allowed}; raise {record.group}.mem")
     if stored is not None and not status.addresses:
         status = replace(status, addresses=stored.addresses)
     if status.state is TaskState.RUNNING and status.healthy is None:
         status = startup_timeout.with_start_time(status, stored, now)
     return status
+
+
+def _allowed_memory(state: SchedulerState, record: TaskRecord) -> str:
+    """Return the limit of a container in terms of the options."""
+    total = sum(item.value for item in record.resources if item.name == "mem" and isinstance(item.value, int)) // UNIT
+    executor = state.spec.executor.needs.mem // UNIT
+    return f"; allowed {total} MB = {record.group}.mem {total - executor} + executor.mem {executor}"
 
 
 def _with_image_problem(status: TaskStatus, stored: TaskStatus | None, job: JobSpec | None) -> TaskStatus:

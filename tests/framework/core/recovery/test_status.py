@@ -22,6 +22,7 @@ from tf_scheduler.model.effects import (
     TaskLaunched,
 )
 from tf_scheduler.model.events import OffersReceived
+from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import RecoveryPolicy, Strategy
 from tf_scheduler.model.state import Result, Verdict
 from tf_scheduler.model.task import TaskState
@@ -84,6 +85,18 @@ def test_out_of_memory_names_option() -> None:
     failed = update(STATE, task_state=TaskState.FAILED, signal=9, message="killed by signal 9", out_of_memory=True)
 
     assert "killed by signal 9; raise worker.mem" == failed.state.stored.statuses["worker-0__1"].message
+
+
+def test_memory_limit_of_container_names_its_parts() -> None:
+    """The kernel's limit includes the executor, so it appears in no option."""
+    resources = (Resource("mem", 32_000), Resource("cpus", 100), Resource("mem", 64_000))
+    state = apply(STATE, TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), resources=resources)))
+    limit = {"reason": "REASON_CONTAINER_LIMITATION_MEMORY", "message": "limit exceeded", "out_of_memory": True}
+
+    after = update(state, "worker-0__2", TaskState.FAILED, **limit).state
+
+    expected = "limit exceeded; allowed 96 MB = worker.mem 32 + executor.mem 64; raise worker.mem"
+    assert expected == after.stored.statuses["worker-0__2"].message
 
 
 def test_exited_placeholder_has_failed() -> None:
