@@ -51,11 +51,11 @@ class Containers:
         environment = self.environment | variables
         return run_command(*arguments, env=environment, cwd=self.folder, timeout=3 * PATIENCE)
 
-    def run(self, options: Mapping[str, Any], **variables: str) -> dict[str, Any]:
+    def run(self, options: Mapping[str, Any], *arguments: object, **variables: str) -> dict[str, Any]:
         """Run a job to its end; return the report of `local run --json`."""
         path = self.folder / f"{options['service']['name']}.json"
         path.write_text(json.dumps(options))
-        done = self.command("local", "run", path, "--json", **variables)
+        done = self.command("local", "run", path, "--json", *arguments, **variables)
         report: dict[str, Any] = json.loads(done.stdout)
         assert "state" in report, report
         return report

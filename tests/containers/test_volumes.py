@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytestmark = pytest.mark.mesos
 #: Uses two volumes, and meets other tasks in the checkpoint folder.
 USE = """
 import ctypes, errno, os, sys, time
+import json
 from pathlib import Path
 own, (data, results, *peers) = os.environ["TASK_NAME"], sys.argv[1:]
 print(Path(data, "input").read_text())
@@ -78,3 +80,14 @@ def test_tasks_on_two_agents_share_volumes_and_checkpoints(containers: Container
         assert ["17", "EROFS"] == containers.output(report, task).splitlines()
         assert task == (tmp_path / "results" / task).read_text() == (Path(report["checkpoints"]) / task).read_text()
     assert [tmp_path / "data" / "input"] == list((tmp_path / "data").iterdir())
+
+
+def test_missing_mount_point_is_refused_before_launch(containers: Containers, tmp_path: Path) -> None:
+    """Mesos creates mount points only in images and below the working directory."""
+    options = job("unmounted", "true") | {"volumes": [{"host_path": str(tmp_path), "container_path": "/no-such"}]}
+    (tmp_path / "options.json").write_text(json.dumps(options))
+
+    done = containers.command("local", "run", tmp_path / "options.json")
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith("volumes.0.container_path: `/no-such`: must exist on this machine, because worker")

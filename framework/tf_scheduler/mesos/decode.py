@@ -263,12 +263,16 @@ def _addresses(container: Json) -> tuple[str, ...]:
 
 
 _LAUNCH = "Failed to launch container: (?:Collect failed: )?"
-#: Messages of Mesos' provisioner (src/slave/containerizer/mesos/provisioner) for images that no launch can use.
+#: Messages of Mesos' provisioner (src/slave/containerizer/mesos/provisioner) for images that no launch can use, and of
+#: its isolator filesystem/linux for volumes.
 _IMAGE_PROBLEMS = {
     re.compile(
         f"{_LAUNCH}Failed to find archive for image '(.+?)' at '(.+?)'"
     ): "the agent has no image `{}`: no file {}",
     re.compile(f"{_LAUNCH}Subprocess 'tar, tar, -x, -f, (.+?), -C, .+?' failed: tar: (.+)"): "damaged image {}: {}",
+    re.compile(f"{_LAUNCH}.*Mount point '(.+?)' is an absolute path. It must exist"): (
+        "volumes: container_path `{}`: does not exist on the agent; create it, use a relative path, or set an image"
+    ),
 }
 
 

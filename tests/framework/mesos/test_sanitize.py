@@ -104,6 +104,16 @@ def test_damaged_layer_is_explained_and_no_launch_can_succeed() -> None:
     assert ("damaged image /layers/1/layer.tar: Unexpected EOF", True) == (explained.message, explained.cannot_start)
 
 
+def test_missing_mount_point_names_option() -> None:
+    """The text of Mesos names no option."""
+    text = "Mount point '/vol' is an absolute path. It must exist if the container shares the host filesystem"
+
+    explained = updated(message=f"Failed to launch container: {text}")
+
+    assert explained.message.startswith("volumes: container_path `/vol`: does not exist on the agent; create it, ")
+    assert explained.cannot_start
+
+
 def test_end_of_an_executor_is_explained() -> None:
     assert updated(message="Executor terminated").message.startswith("the executor was killed, or could not start; ")
 

@@ -279,6 +279,10 @@ def test_rule_reports_broken_document(rule) -> None:
             "volumes.0.container_path: must be a path without '.' and '..', either absolute or below",
         ),
         (
+            {"volumes": [{"host_path": "/a", "container_path": "/etc/"}]},
+            'volumes.0.container_path: must not be "/etc/": the task would lose the programs or users',
+        ),
+        (
             {"worker": {"count": 1, "ports": 2}, "service": {"command": "true", "virtual_network_enabled": True}},
             "worker.ports: must be 1 with service.virtual_network_enabled: tasks with addresses of their own",
         ),

@@ -51,6 +51,7 @@ from tf_scheduler.options.schema.document import is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.scheduler import LINK
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
+from tf_scheduler.options.schema.values import split_names
 from tf_scheduler.options.spec import image_of, jobs_with_image, to_spec
 from tf_scheduler.options.warnings import find_local_warnings
 from tf_scheduler.package.sources import PACKAGE_FOLDER
@@ -346,12 +347,10 @@ def _command_problem(command: str, path: str) -> str:
 def _invalid_user(options: Options) -> Iterator[Problem]:
     user = options["service"]["user"]
     try:
-        other = pwd.getpwnam(user).pw_uid != os.geteuid()
+        if os.geteuid() not in (0, pwd.getpwnam(user).pw_uid):
+            yield Problem("service.user", f"`{user}`: only root can run tasks as another user; omit this option")
     except KeyError:
         yield Problem("service.user", f"user `{user}` does not exist on this machine")
-        return
-    if other and os.geteuid() != 0:
-        yield Problem("service.user", f"`{user}`: only root can run tasks as another user; omit this option")
 
 
 _NEEDS_CONTAINERS = "needs a local cluster with containers: dcos-tensorflow local up --containers"
@@ -362,13 +361,17 @@ _NO_REGISTRY = (
 
 
 def _unsupported_isolation(options: Options, containers: bool) -> Iterator[Problem]:
-    """Reject images and networks that the local cluster does not have."""
+    """Reject images, networks and mount points that the local cluster does not have."""
     service = options["service"]
-    has_gpus = {section: options[section]["gpus"] > 0 for section in JOBS if options[section]["count"]}
-    for section, gpus in has_gpus.items():
-        image = image_of(service, options[section]["image"], gpus)
+    for section in (name for name in JOBS if options[name]["count"]):
+        image = image_of(service, options[section]["image"], options[section]["gpus"] > 0)
         if image and (why := unknown_image(image) if containers else _NEEDS_CONTAINERS):
             yield Problem(f"{section}.image", f"`{image}`: {why}{_NO_REGISTRY.format(image) if containers else ''}")
+        for index, record in enumerate(() if image or not containers else options["volumes"]):
+            path, jobs = record["container_path"], split_names(record["jobs"])
+            if path.startswith("/") and not Path(path).exists() and section in (jobs or [section]):
+                why = f"`{path}`: must exist on this machine, because {section} has no image; or use a relative path"
+                yield Problem(f"volumes.{index}.container_path", why)
     if service["virtual_network_enabled"] and not containers:
         yield Problem("service.virtual_network_enabled", _NEEDS_CONTAINERS)
 

@@ -20,6 +20,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CREDENTIALS = {"vault": ("token", "secret_id"), "mesos": ("secret",), "api": ("read_token", "write_token")}
 #: Names in the working directory that agent and executor use; also for `service.data`.
 RESERVED_NAME = re.compile(r"(stdout|stderr|executor\.log)(\..*)?|\.tf_executor|\.python|.*\.pyz", re.DOTALL)
+#: Folders without which no task can start, relative to the root.
+_SYSTEM_FOLDERS = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "usr"})
 #: Sections whose tasks may have volumes.
 _SECTIONS = (*JOBS, "tensorboard", "data_service")
 #: Folder for the output of programs.
@@ -154,6 +156,9 @@ def volume_paths_are_valid(options: Document) -> Iterator[Problem]:
         if {".", ".."} & set(path.split("/")) or not path.strip("/"):
             expected = "a path without '.' and '..', either absolute or below the working directory"
             yield Problem(f"volumes.{index}.container_path", f"must be {expected}, not {json_excerpt(path)}")
+        elif path.startswith("/") and path.strip("/") in _SYSTEM_FOLDERS:
+            message = f"must not be {json_excerpt(path)}: the task would lose the programs or users of its system"
+            yield Problem(f"volumes.{index}.container_path", message)
 
 
 def linked_volumes_are_valid(options: Document) -> Iterator[Problem]:
