@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from containers.conftest import AGENTS, PLAIN, Containers, bare_python, job
+from mesos_local.images import Image, Layer
 
 pytestmark = pytest.mark.mesos
 OLDEST, NEWEST = 8, 13
@@ -130,7 +131,10 @@ def test_image_that_cannot_run_executor_fails_job_early(
     for folder in (root / sys.base_prefix[1:] / "bin", root / "usr/bin", root / "bin"):
         for path in (path for pattern in (f"{lacks}", f"{lacks}3*") for path in folder.glob(pattern)):
             path.unlink(missing_ok=True)
-    containers.command("local", "image", "build", image, "--from", root)
+    # `local image build` reads a folder only with a shell.
+    with tarfile.open(tmp_path / "layer.tar", "w") as archive:
+        archive.add(root, ".")
+    containers.build(image, Image([Layer.of(tmp_path / "layer.tar")]))
 
     report = containers.run(job(image, "true", {"image": image}))
 
