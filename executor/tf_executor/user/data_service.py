@@ -30,6 +30,6 @@ if __name__ == "__main__":
     import tensorflow as tf
 
     module = getattr(tf.data.experimental, "service", None)
-    if module is None:
-        sys.exit("TensorFlow " + tf.__version__ + " does not support the data service; install TensorFlow 2.3 or later")
+    if not hasattr(module, "DispatcherConfig"):
+        sys.exit("TensorFlow " + tf.__version__ + " does not support the data service; install TensorFlow 2.4 or later")
     server(module, os.environ).join()
