@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from builders import a_job, a_spec, needs
+import pytest
+
+from builders import a_job, a_spec, needs, with_fields
 from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.payload import Payload
+from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.task import TaskState
 
@@ -17,14 +22,24 @@ KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
 TRAINERS = ("ps-0", "worker-0", "worker-1", "chief-0")
 
 
-def spec(*more: Any, strategy: Strategy = Strategy.PARAMETER_SERVER) -> ServiceSpec:
+DISPATCHER = "data-dispatcher-0"
+READERS = ("worker-0", "worker-1", "chief-0", "data-worker-0", "data-worker-1")
+
+
+def spec(*more: Any, **options: Any) -> ServiceSpec:
     jobs = (a_job(JobKind.PS), a_job(JobKind.WORKER, 2), a_job(JobKind.CHIEF))
-    return a_spec(strategy=strategy, jobs=(*jobs, *more))
+    return a_spec(**{"strategy": Strategy.PARAMETER_SERVER, "jobs": (*jobs, *more), **options})
 
 
-def fed() -> ServiceSpec:
+def fed(checkpoint_dir: str = "") -> ServiceSpec:
     """With a data service of two workers."""
-    return spec(a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
+    jobs = (a_job(JobKind.DISPATCHER, section="data_dispatcher"), a_job(JobKind.DATA_WORKER, 2))
+    return spec(*jobs, checkpoint_dir=checkpoint_dir)
+
+
+def journal_of(world: World) -> str:
+    launch = world.mesos.tasks[world.id_of(DISPATCHER)].launch
+    return Payload.decode(launch.payload).environment["DATA_SERVICE_JOURNAL"]
 
 
 def test_training_does_not_wait_for_tensorboard() -> None:
@@ -79,19 +94,64 @@ def test_every_task_knows_the_dispatcher() -> None:
     play(world, expect.cluster("chief-0", ps=1, worker=2, chief=1))
 
 
-def test_lost_dispatcher_restarts_its_readers() -> None:
-    """A new dispatcher lacks the data sets; the parameter server keeps its variables."""
-    world = deployed(fed())
-    readers = ("worker-0", "worker-1", "chief-0", "data-worker-0", "data-worker-1")
+@pytest.mark.parametrize("folder", ["", "checkpoints", "gs://bucket/run"])
+def test_lost_dispatcher_restarts_its_readers(folder: str) -> None:
+    """Without a path for its journal; the parameter server keeps its variables."""
+    world = deployed(fed(folder))
 
-    play(world, send.status("data-dispatcher-0", FAILED, **KILLED_HARD), expect.killed(*readers), send.offers())
-    play(
-        world,
-        send.running(),
-        send.offers(),
-        send.running(),
-        expect.alive(*TRAINERS, "data-dispatcher-0", "data-worker-0", "data-worker-1"),
-    )
+    play(world, send.status(DISPATCHER, FAILED, **KILLED_HARD), expect.killed(*READERS), send.offers())
+    play(world, *[send.running(), send.offers()] * 2, send.running())
+    play(world, expect.alive(*TRAINERS, DISPATCHER, "data-worker-0", "data-worker-1"))
+
+
+def test_dispatcher_with_journal_restarts_alone() -> None:
+    """At its address, each time; the folder is hidden, and of this service only."""
+    world = deployed(fed("/mnt/run/"))
+    journal = journal_of(world)
+
+    for _ in range(2):
+        play(world, send.status(DISPATCHER, FAILED, **KILLED_HARD), expect.killed(), send.offers(), send.wait(30.0))
+        play(world, send.offers(), send.running(), expect.killed(), expect.alive(*TRAINERS, *READERS, DISPATCHER))
+        assert journal == journal_of(world)
+
+    name = world.state.spec.name
+    assert journal.startswith(f"/mnt/run/.dcos-tensorflow/{name}.journals/data-dispatcher-0")
+
+
+def test_moved_dispatcher_restarts_its_readers() -> None:
+    """They know the old address, and another dispatcher may use the journal."""
+    world = deployed(fed("/mnt/run"))
+    journal = journal_of(world)
+    port = int(world.state.stored.tasks[DISPATCHER].address.rpartition(":")[2])
+    host = world.state.stored.tasks[DISPATCHER].hostname
+
+    play(world, send.status(DISPATCHER, FAILED, **KILLED_HARD), send.ports_taken(host, (port, port)), expect.killed())
+    play(world, send.offers(), expect.killed(), send.wait(30.0), expect.killed(*READERS), send.offers())
+    play(world, *[send.offers(), send.running()] * 3, expect.alive(*TRAINERS, *READERS, DISPATCHER))
+
+    assert journal != journal_of(world)
+    address = f"grpc://{world.state.stored.tasks[DISPATCHER].address}"
+    play(world, expect.environment("worker-0", DATA_SERVICE_ADDRESS=address))
+
+
+def test_restarted_job_gets_new_journal() -> None:
+    """With the old one, the data sets of a named job would count as read."""
+    world = deployed(fed("/mnt/run"))
+    journal = journal_of(world)
+
+    play(world, send.command(Verb.RESTART, "deploy"), *[send.offers(), send.wait(30.0), send.running()] * 4)
+
+    play(world, expect.alive(*TRAINERS, *READERS, DISPATCHER))
+    assert journal != journal_of(world)
+
+
+def test_dispatcher_of_older_scheduler_has_no_journal() -> None:
+    """It was launched without one, so its readers have to register again."""
+    world = deployed(fed("/mnt/run"))
+    record = replace(world.state.stored.tasks[DISPATCHER], journal="")
+    world.state = with_fields(world.state, tasks={**world.state.stored.tasks, DISPATCHER: record})
+
+    play(world, send.status(DISPATCHER, FAILED, **KILLED_HARD), send.offers(), expect.killed(*READERS))
 
 
 def test_lost_data_worker_restarts_alone() -> None:

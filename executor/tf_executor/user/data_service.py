@@ -2,12 +2,15 @@
 
 `python -m tf_executor.data_service`, Python 3.6.
 The dispatcher distributes data sets to the workers, which register with the dispatcher. Programs connect to
-DATA_SERVICE_ADDRESS with `tf.data.experimental.service.distribute`.
+DATA_SERVICE_ADDRESS with `tf.data.experimental.service.distribute`. A dispatcher that starts again with its journal
+knows the data sets, and which elements it has handed out; programs and workers wait for it.
 """
 
 import os
+import shutil
 import sys
-from typing import Any, Mapping
+from pathlib import Path
+from typing import Any, Dict, Mapping
 
 DISPATCHER = "data-dispatcher"
 
@@ -16,7 +19,15 @@ def server(service: Any, environ: Mapping[str, str]) -> Any:
     """Start the dispatcher or worker of `service` (tf.data.experimental.service)."""
     port = int(environ["TASK_PORT"])
     if environ["JOB_NAME"] == DISPATCHER:
-        return service.DispatchServer(service.DispatcherConfig(port=port, protocol="grpc"))
+        journal = journal_settings(environ.get("DATA_SERVICE_JOURNAL", ""))
+        try:
+            return service.DispatchServer(service.DispatcherConfig(port=port, protocol="grpc", **journal))
+        except RuntimeError as error:
+            if not (journal and "truncated record" in str(error)):
+                raise
+            # As after a write to a full disk: no launch could read it.
+            shutil.rmtree(journal["work_dir"])
+            sys.exit("journal removed, the data sets have to be registered again: " + str(error))
     config = service.WorkerConfig(
         dispatcher_address=environ["DATA_SERVICE_ADDRESS"].partition("://")[2],
         worker_address=environ["TASK_ADDRESS"],
@@ -24,6 +35,33 @@ def server(service: Any, environ: Mapping[str, str]) -> Any:
         protocol="grpc",
     )
     return service.WorkerServer(config)
+
+
+def journal_settings(journal: str) -> Dict[str, Any]:
+    """Make the folder of the journal, and remove those of earlier runs.
+
+    Return the settings of the dispatcher; none without a folder.
+    """
+    if not journal:
+        return {}
+    folder = Path(journal)
+    hidden = folder.parent.parent
+    try:
+        if not hidden.is_dir():
+            hidden.mkdir(parents=True)
+            # Everyone who may write checkpoints may write here, as the executor has it.
+            hidden.chmod(hidden.parent.stat().st_mode & 0o7777)
+        folder.mkdir(parents=True, exist_ok=True)
+        for other in folder.parent.iterdir():
+            if other != folder:
+                shutil.rmtree(str(other), ignore_errors=True)
+    except OSError as error:
+        sys.stderr.write(
+            "the data service has no journal: " + str(error) + "; tasks that read from it fail when this dispatcher is "
+            "lost; make checkpoint_dir a folder that it can write to\n"
+        )
+        return {}
+    return {"work_dir": journal, "fault_tolerant_mode": True}
 
 
 if __name__ == "__main__":

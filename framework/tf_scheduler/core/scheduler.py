@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import ComputedPlans, Decision, FrameworkRegistered, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
 from tf_scheduler.model.task import Progress
 
@@ -36,11 +37,13 @@ from .recovery import (
     operator_commands,
     reconcile,
     recover,
+    replacement,
     startup_timeout,
     status,
 )
 from .state import after_job
 from .state.reducer import assert_never, copy_of, decide
+from .state.spec_index import index_of
 
 # --- Training progress
 
@@ -192,6 +195,10 @@ _TICK: tuple[DecisionStage, ...] = (
 )
 #: Consequences of the new state, after every event.
 _FOLLOW_UP: tuple[DecisionStage, ...] = (
+    DecisionStage(
+        lambda state, ctx: replacement.restart_readers(state, ctx.before, ctx.now),
+        lambda state: JobKind.DISPATCHER in index_of(state.spec).by_kind,
+    ),
     DecisionStage(
         lambda state, ctx: operator_commands.resume_dependents(state, ctx.now), lambda state: state.derived.idle_tasks
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from .ids import TaskName, task_name
 from .placement import REGION, Constraint, GangSpec, PlacementSpec
@@ -372,6 +372,13 @@ class ServiceSpec:
     network: VirtualNetwork | None = None
     #: User plans, and custom strategies of `deploy` and `update`, by name.
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
+
+    @property
+    def journals(self) -> str:
+        """Folder for journals of the tf.data dispatcher; empty without a shared path."""
+        # Hidden, and not searched for new checkpoints (tf_executor.around.fencing).
+        name = f".dcos-tensorflow/{quote(self.name, safe='')}.journals"
+        return f"{self.checkpoint_dir.rstrip('/')}/{name}" if self.checkpoint_dir.startswith("/") else ""
 
     @property
     def task_count(self) -> int:

@@ -121,6 +121,8 @@ class TaskRecord:
     #: Number of restarts for its own cause, and last earlier launches, oldest first. Placeholders do not count.
     restarts: int = 0
     earlier: tuple[EarlierLaunch, ...] = ()
+    #: Folder with the journal of a tf.data dispatcher; empty: its data sets are lost with it.
+    journal: str = ""
 
     @property
     def more_ports(self) -> tuple[int, ...]:

@@ -31,12 +31,15 @@ from . import cluster_spec, secret_tokens
 _DATA_SERVICE = (JobKind.DISPATCHER, JobKind.DATA_WORKER)
 #: Variable with the service's checkpoint directory.
 CHECKPOINT_DIR = "CHECKPOINT_DIR"
+#: Variable with the journal of the dispatcher (tf_executor.user.data_service).
+_JOURNAL = "DATA_SERVICE_JOURNAL"
 
 
 def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster) -> payload.Payload:
     """Return the executor's payload for a task, without secrets and plan parameters."""
     config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
     folder = {CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
+    folder |= {_JOURNAL: record.journal} if record.journal else {}
     return payload.Payload(
         task=record.name,
         job=record.job.value,
@@ -195,6 +198,7 @@ def plan_launches(
         )
         for placement in placements
     ]
+    records = [replace(record, journal=_journal(state, record)) for record in records]
     tokens = secret_tokens.issue(state.spec, (record for record in records if not record.is_placeholder), new_id)
     records = cluster_spec.with_generation(
         state.stored.tasks, [secret_tokens.with_digest(record, tokens) for record in records]
@@ -248,6 +252,24 @@ def _earlier(state: SchedulerState, name: TaskName) -> dict[str, Any]:
     launch = EarlierLaunch(last.id, last.agent_id, last.hostname, last.launched_at)
     is_restart = recovery is not None and recovery.launch == last.id and is_own_cause(recovery.why)
     return {"restarts": last.restarts + is_restart, "earlier": (*last.earlier, launch)[-_MAX_EARLIER:]}
+
+
+def _journal(state: SchedulerState, record: TaskRecord) -> str:
+    """Return a dispatcher's journal: the last one, while a task that reads goes on.
+
+    Without such a task, a named job of the journal would count as read. A dispatcher at another address may still
+    write to the journal there.
+    """
+    folder, last = state.spec.journals, state.stored.tasks.get(record.name)
+    if record.job is not JobKind.DISPATCHER or not folder:
+        return ""
+    is_same = last is not None and last.address == record.address and last.journal.startswith(f"{folder}/")
+    goes_on = any(
+        state.is_live(other) and not state.is_replaced(other) and other.id not in state.stored.retired
+        for other in state.stored.tasks.values()
+        if other.job in (JobKind.CHIEF, JobKind.WORKER)
+    )
+    return last.journal if last is not None and is_same and goes_on else f"{folder}/{record.id}"
 
 
 def _launch(

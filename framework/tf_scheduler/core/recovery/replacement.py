@@ -18,7 +18,7 @@ from tf_scheduler.model.effects import (
     ResultDecided,
 )
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import RestartPolicy, RestartWhen, ServiceSpec
+from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, ServiceSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import RESTARTS_WITH, AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
@@ -99,6 +99,19 @@ def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:
     record = state.stored.tasks.get(name)
     status = None if record is None else state.stored.statuses.get(record.id)
     return status is not None and status.state in _AGENT_GONE
+
+
+def restart_readers(state: SchedulerState, before: SchedulerState, now: float) -> Decision:
+    """Restart the tasks that read from a dispatcher with another journal."""
+    tasks, old = state.stored.tasks, before.stored.tasks
+    dispatchers = index_of(state.spec).by_kind.get(JobKind.DISPATCHER, frozenset())
+    names = [name for name in dispatchers & tasks.keys() & old.keys() if tasks[name].journal != old[name].journal]
+    group = restart_group(before, names, now, moved=True)
+    # The others are launched together with the dispatcher.
+    items = [item for item in group if tasks[item.task].id == item.launch]
+    message = "{0.task} is launched again: {0.why}"
+    outcomes = (Outcome("TaskRecovers", message.format(item), item.task, warning=True) for item in items)
+    return decide(state, *map(RecoveryDecided, items), outcomes=tuple(outcomes))
 
 
 def failures_alike(state: SchedulerState, recovery: Recovery) -> list[float]:

@@ -2,7 +2,8 @@
 
 Measured with TensorFlow 2.21. Addresses are fixed within one chief process: a worker or ps at a new address is
 invisible to it, one at its previous address joins again. A lost ps ends the chief within a second. Collective training
-ends as a whole. Between-graph workers recover alone, but a ps dials the addresses that it was started with.
+ends as a whole. Between-graph workers recover alone, but a ps dials the addresses that it was started with. Readers of
+tf.data service wait for a dispatcher that restarts with its journal, and fail without it: the data sets are unknown.
 """
 
 from __future__ import annotations
@@ -63,7 +64,13 @@ RESTART_RULES: tuple[RestartRule, ...] = (
     RestartRule(_DDP, _CHIEF, _ALL, _ALL, "the chief coordinates the workers"),
     RestartRule(_HOROVOD, _WORKER, _ALL, _ALL, "same as for pytorch_ddp"),
     RestartRule(_HOROVOD, _CHIEF, _ALL, _ALL, "same as for pytorch_ddp"),
-    RestartRule(None, JobKind.DISPATCHER, _READERS, _READERS, "the dispatcher loses its registered data sets"),
+    RestartRule(
+        None,
+        JobKind.DISPATCHER,
+        _ALONE,
+        _READERS,
+        "its journal in `checkpoint_dir` has the data sets; without a path there, its readers restart, too",
+    ),
     RestartRule(None, JobKind.DATA_WORKER, _ALONE, _ALONE, "the new data-worker registers with the dispatcher"),
 )
 _TABLE: Mapping[tuple[Strategy | None, JobKind], RestartRule] = {(row.strategy, row.job): row for row in RESTART_RULES}
@@ -72,9 +79,14 @@ _TABLE: Mapping[tuple[Strategy | None, JobKind], RestartRule] = {(row.strategy, 
 Jobs = Mapping[JobKind, AbstractSet[TaskName]]
 
 
-def restart_peers(strategy: Strategy, jobs: Jobs, lost: JobKind, *, moved: bool) -> frozenset[TaskName]:
-    """Return the tasks that must restart when a task of job `lost` is lost."""
-    scope = _scope(strategy, lost, moved)
+def restart_peers(
+    strategy: Strategy, jobs: Jobs, lost: JobKind, *, moved: bool, has_journal: bool
+) -> frozenset[TaskName]:
+    """Return the tasks that must restart when a task of job `lost` is lost.
+
+    `has_journal`: the dispatcher of the tf.data service has one at each address.
+    """
+    scope = _scope(strategy, lost, moved or (lost is JobKind.DISPATCHER and not has_journal))
     return frozenset().union(*(tasks for kind, tasks in jobs.items() if _is_in(kind, scope)))
 
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tf_scheduler.core.state.restart_units import restart_peers
@@ -82,6 +83,7 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
     jobs: dict[JobKind, set[TaskName]] = {}
     for name, task in tasks.items():
         jobs.setdefault(task.job.kind, set()).add(name)
+    peers = partial(restart_peers, spec.strategy, jobs, has_journal=bool(spec.journals))
     return SpecIndex(
         tasks=tasks,
         positions={name: number for number, name in enumerate(tasks)},
@@ -92,8 +94,8 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
         trainers=frozenset(name for name in deployed if tasks[name].job.kind in TRAINERS),
         cluster_members=frozenset(name for name in deployed if tasks[name].job.kind not in OUTSIDE_CLUSTER_SPEC),
         address_dependents=frozenset().union(*(jobs[kind] for kind in jobs.keys() & ADDRESS_DEPENDENTS[spec.strategy])),
-        restart_peers={kind: restart_peers(spec.strategy, jobs, kind, moved=False) for kind in jobs},
-        moved_restart_peers={kind: restart_peers(spec.strategy, jobs, kind, moved=True) for kind in jobs},
+        restart_peers={kind: peers(kind, moved=False) for kind in jobs},
+        moved_restart_peers={kind: peers(kind, moved=True) for kind in jobs},
         launch_plans=_launch_plans(spec),
     )
 
