@@ -213,6 +213,35 @@ def test_known_cause_has_hint(text: str, hint: str) -> None:
     assert error.message("exit code 1", "; stderr: x").startswith(f"{shown} (train.py:3), exit code 1")
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "missing/ckpt-1_temp; No such file or directory\n\t [[{{node SaveV2_1}}]]",
+        "allow_missing_files was set to false and c/ckpt-1_temp/part-00000-of-00003 did not exist.NOT_FOUND: "
+        "c/ckpt-1_temp/part-00000-of-00003 not found\n\t [[{{node MergeV2Checkpoints}}]]",
+        "Unsuccessful TensorSliceReader constructor: Failed to find any matching files for c/ckpt-1\n"
+        "\t [[{{node RestoreV2}}]]",
+    ],
+)
+def test_checkpoint_in_pieces_has_hint(reason: str) -> None:
+    """As TensorFlow 2.21 writes it, if chief and ps do not share the folder."""
+    text = f"""tensorflow.python.framework.errors_impl.NotFoundError: Graph execution error:
+
+Detected at node SaveV2_1 defined at (most recent call last):
+  File "/sandbox/train.py", line 12, in a
+
+  File "/venv/lib/python3.11/site-packages/tensorflow/python/checkpoint/functional_saver.py", line 557, in tf_save
+
+{reason}
+Additional GRPC error information from remote target /job:ps/replica:0/task:1/device:CPU:0 while calling /tensorflow.x:
+:UNKNOWN:Error received from peer  {{grpc_message:" x", grpc_status:5}} [Op:__inference_tf_function_save_79]
+"""
+
+    error = error_of(f"{HEADER}{TRAIN}{text}")
+
+    assert "experimental_io_device='/job:chief/replica:0/task:0/device:CPU:0'" in error.hint
+
+
 def test_exception_has_no_module_and_no_operation() -> None:
     """They would hide the first words of the reason at the end of a run."""
     text = "tensorflow.python.framework.errors_impl.UnavailableError: {{function_node __wrapped__X}} Collective ops"

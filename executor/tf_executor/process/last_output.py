@@ -201,6 +201,11 @@ _HINTS = (
     (r"URL fetch failure on|Name or service not known|Temporary failure in name resolution",
      "the task cannot reach this address: give the file in service.data, data of Keras with the path "
      ".keras/datasets/NAME"),
+    (r"_temp; No such file or directory\s+\[\[\{\{node SaveV2|did not exist.*\s+\[\[\{\{node MergeV2Checkpoints|"
+     r"Failed to find any matching files for .*\s+\[\[\{\{node RestoreV2.*\s.*/job:ps/",
+     "each ps reads and writes its part of a checkpoint: set service.checkpoint_dir to a folder that chief and ps "
+     "share, or save and restore with tf.train.CheckpointOptions(experimental_io_device='/job:chief/replica:0/task:0/"
+     "device:CPU:0')"),
     (r"No space left on device|Disk quota exceeded", "a disk is full: free space, or write less to the sandbox"),
     (r"\bMemoryError\b|bad_alloc|Cannot allocate memory|Unable to allocate|OOM when allocating|CUDA out of memory",
      "memory is exhausted: use smaller batches or a larger `mem`, or, on GPUs, a GPU with more memory"),
