@@ -27,13 +27,15 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 BATCH = 32  # images per step
+# The chief writes and reads the variables of the ps. Otherwise each ps does, in a folder that has to be the same.
+ON_CHIEF = tf.train.CheckpointOptions(experimental_io_device="/job:chief/replica:0/task:0/device:CPU:0")
 
 
 def main() -> int:
     """Run the task that TF_CONFIG names and return its exit status. A ps or a worker serves until it is ended."""
     parser = argparse.ArgumentParser(description="Train a digits classifier on the cluster that TF_CONFIG describes.")
     default = os.environ.get("CHECKPOINT_DIR", "checkpoints")
-    parser.add_argument("--model-dir", type=Path, default=default, help="folder for checkpoints, that all share")
+    parser.add_argument("--model-dir", type=Path, default=default, help="folder for the chief's checkpoints")
     parser.add_argument("--epochs", type=int, default=15, help="passes over the training data (default: %(default)s)")
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")
     options = parser.parse_args()
@@ -72,7 +74,8 @@ def train(cluster: Any, data: Any, model_dir: Path, epochs: int) -> tf.keras.Mod
     epoch = tf.Variable(0, dtype=tf.int64)  # the chief's own: a step that is done twice does not count twice
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, epoch=epoch)
     saver = tf.train.CheckpointManager(checkpoint, str(model_dir / "checkpoints"), max_to_keep=2)
-    if saver.restore_or_initialize():
+    if saver.latest_checkpoint:
+        checkpoint.restore(saver.latest_checkpoint, options=ON_CHIEF)
         print(f"resumed after epoch {int(epoch)}", flush=True)
 
     step = make_step(strategy, model, optimizer)
@@ -83,7 +86,7 @@ def train(cluster: Any, data: Any, model_dir: Path, epochs: int) -> tf.keras.Mod
         coordinator.join()  # raises what a step raised, and when a ps is lost
         loss = sum(float(loss) for loss in coordinator.fetch(losses)) / steps
         epoch.assign_add(1)
-        saver.save()
+        saver.save(options=ON_CHIEF)
         print(f"epoch {int(epoch)}: loss {loss:.4f}", flush=True)
         with curve.as_default(step=int(epoch) * steps):  # for TensorBoard
             tf.summary.scalar("loss", loss)

@@ -42,20 +42,29 @@ class Cluster:
         return self.folder / "model"
 
     def start(self, job: str, index: int, *arguments: str) -> subprocess.Popen[str]:
-        """Start one task. Its stdout is a pipe, its stderr the file `<job>-<index>.err`."""
+        """Start one task in a folder of its own.
+
+        Its stdout is a pipe, its stderr the file `<job>-<index>.err`.
+        """
         task = {"cluster": self.spec, "task": {"type": job, "index": index}}
         quick = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}  # as the examples' options have it
         environment = {**os.environ, "TF_CONFIG": json.dumps(task), **quick}
+        self.folder_of(job, index).mkdir(exist_ok=True)
         with self.stderr_of(job, index).open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, str(self.script), "--model-dir", str(self.model_dir), *arguments],
                 env=environment,
+                cwd=self.folder_of(job, index),
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
             )
         self.stack.callback(end, process)
         return process
+
+    def folder_of(self, job: str, index: int) -> Path:
+        """The working directory of a task."""
+        return self.folder / f"{job}-{index}"
 
     def stderr_of(self, job: str, index: int) -> Path:
         """The file that has what the task wrote on stderr."""

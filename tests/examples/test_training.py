@@ -46,6 +46,21 @@ def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: C
     assert [server.poll() for server in servers] == [None, None, None]
 
 
+def test_coordinator_has_checkpoints_of_the_chief_alone(make_cluster: Callable[..., Any]) -> None:
+    """A relative folder is that of each task; TensorFlow would write parts on the ps."""
+    cluster = make_cluster("coordinator", {"chief": 1, "ps": 1, "worker": 1})
+    servers = [cluster.start("ps", 0), cluster.start("worker", 0)]
+    options = ("--model-dir", "model", "--target", "0")
+    first, _ = cluster.start("chief", 0, *options, "--epochs", "2").communicate()
+    second, _ = cluster.start("chief", 0, *options, "--epochs", "3").communicate()
+
+    assert [1, 2] == epochs(first), cluster.stderr_of("chief", 0).read_text()
+    assert [3] == epochs(second), cluster.stderr_of("chief", 0).read_text()
+    assert "resumed after epoch 2\n" in second
+    assert [] == list(cluster.folder_of("ps", 0).iterdir())
+    assert [None, None] == [server.poll() for server in servers]
+
+
 def accuracy(output: str) -> float:
     """The test accuracy that a task printed, 0 to 1."""
     return float(re.search(r"^test accuracy ([\d.]+)\b", output, re.MULTILINE)[1].rstrip("."))
