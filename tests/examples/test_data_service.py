@@ -65,12 +65,18 @@ class Run:
 
     def kill_at(self, element: int, task: str, *, executor: bool = False) -> None:
         """Kill a task's program, or its executor, at an element of the reader."""
-        wait_until(lambda: (self._folder / f"at-{element}").exists() or self._process.poll() is not None)
+        self._await(element)
         (program,) = self._programs(task)
         parent = read_stat(program)
         assert parent is not None
         os.kill(parent.parent if executor else program, signal.SIGKILL)
         (self._folder / f"go-{element}").touch()
+
+    def move_at(self, element: int, task: str) -> None:
+        """Let an operator move a task to another agent, at an element of the reader."""
+        self._await(element)
+        command = [sys.executable, "-m", "tf_scheduler", "pod", "replace", task, "--yes"]
+        subprocess.run(command, env={**os.environ, "XDG_STATE_HOME": str(self._folder)}, check=True)
 
     def go(self) -> None:
         """Let the reader go on at each element."""
@@ -84,6 +90,9 @@ class Run:
         (out,) = self._folder.glob("dcos-tensorflow/runs/*/logs/worker-0/stdout")
         (stored,) = RunDatabase(self._folder / "dcos-tensorflow" / "history.db").runs()
         return out.read_text().splitlines(), Counter(launch.task for launch in stored.launches)
+
+    def _await(self, element: int) -> None:
+        wait_until(lambda: (self._folder / f"at-{element}").exists() or self._process.poll() is not None)
 
     def _programs(self, task: str) -> Iterator[int]:
         for process in Path("/proc").glob("[0-9]*"):
@@ -144,3 +153,14 @@ def test_lost_data_worker_costs_only_what_it_had(start: Callable[..., Run]) -> N
     assert read == distinct
     assert COUNT - 100 <= int(read) <= COUNT
     assert {"worker-0": 1, "data-worker-0": 2, "data-dispatcher-0": 1} == launches
+
+
+def test_moved_data_worker_restarts_readers(start: Callable[..., Run]) -> None:
+    """A reader would wait forever for the worker at the old address."""
+    run = start("run", workers=2)
+    run.move_at(1000, "data-worker-0")
+    run.go()
+    lines, launches = run.end()
+
+    assert f"read {COUNT} {COUNT}" == lines[-1]
+    assert (2, 2) == (launches["worker-0"], launches["data-dispatcher-0"])

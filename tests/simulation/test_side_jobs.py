@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -152,6 +153,23 @@ def test_dispatcher_of_older_scheduler_has_no_journal() -> None:
     world.state = with_fields(world.state, tasks={**world.state.stored.tasks, DISPATCHER: record})
 
     play(world, send.status(DISPATCHER, FAILED, **KILLED_HARD), send.offers(), expect.killed(*READERS))
+
+
+@pytest.mark.parametrize("folder", ["", "/mnt/run"])
+def test_moved_data_workers_restart_data_service_once(folder: str) -> None:
+    """A reader would wait for the lost ones at the end of its pass, forever."""
+    world = World(fed(folder), *(an_agent(f"agent-{number}", cpus=1.2) for number in range(1, 7)))
+    play(world, send.register(), send.offers(), send.running())
+    before = world.state.stored.tasks
+
+    play(
+        world, send.agent_lost(before["data-worker-0"].hostname), *[send.offers(), send.wait(30.0), send.running()] * 8
+    )
+
+    play(world, expect.alive(*TRAINERS, *READERS, DISPATCHER))
+    assert world.state.stored.tasks["data-worker-0"].address != before["data-worker-0"].address
+    launches = Counter(task.launch.record.name for task in world.mesos.tasks.values())
+    assert {2} == {launches[name] for name in ("worker-0", "worker-1", "chief-0", DISPATCHER)}
 
 
 def test_lost_data_worker_restarts_alone() -> None:

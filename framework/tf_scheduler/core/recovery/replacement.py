@@ -102,16 +102,30 @@ def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:
 
 
 def restart_readers(state: SchedulerState, before: SchedulerState, now: float) -> Decision:
-    """Restart the tasks that read from a dispatcher with another journal."""
+    """Restart the tasks that read from a dispatcher or data-worker that has changed."""
     tasks, old = state.stored.tasks, before.stored.tasks
-    dispatchers = index_of(state.spec).by_kind.get(JobKind.DISPATCHER, frozenset())
-    names = [name for name in dispatchers & tasks.keys() & old.keys() if tasks[name].journal != old[name].journal]
-    group = restart_group(before, names, now, moved=True)
-    # The others are launched together with the dispatcher.
+    if tasks is old:
+        return decide(state)
+    new = [record for name, record in tasks.items() if name in old and old[name].id != record.id]
+    changed = [record.name for record in new if _is_unknown_to_readers(state, record, old[record.name])]
+    group = restart_group(before, changed, now, moved=True)
+    # The others are launched together with it.
     items = [item for item in group if tasks[item.task].id == item.launch]
     message = "{0.task} is launched again: {0.why}"
     outcomes = (Outcome("TaskRecovers", message.format(item), item.task, warning=True) for item in items)
     return decide(state, *map(RecoveryDecided, items), outcomes=tuple(outcomes))
+
+
+def _is_unknown_to_readers(state: SchedulerState, record: TaskRecord, last: TaskRecord) -> bool:
+    """Return whether readers wait for the last launch of a task of the data service."""
+    if record.job is JobKind.DISPATCHER:
+        return record.journal != last.journal
+    if record.job is not JobKind.DATA_WORKER or record.address == last.address:
+        return False
+    dispatchers = index_of(state.spec).by_kind.get(JobKind.DISPATCHER, frozenset())
+    current = [state.stored.tasks[name] for name in dispatchers & state.stored.tasks.keys()]
+    # A dispatcher that has started since then, with an empty journal or none, has not known the last launch.
+    return any(item.serial <= last.serial or item.journal.rpartition("/")[2] not in ("", item.id) for item in current)
 
 
 def failures_alike(state: SchedulerState, recovery: Recovery) -> list[float]:

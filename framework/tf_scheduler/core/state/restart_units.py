@@ -4,6 +4,7 @@ Measured with TensorFlow 2.21. Addresses are fixed within one chief process: a w
 invisible to it, one at its previous address joins again. A lost ps ends the chief within a second. Collective training
 ends as a whole. Between-graph workers recover alone, but a ps dials the addresses that it was started with. Readers of
 tf.data service wait for a dispatcher that restarts with its journal, and fail without it: the data sets are unknown.
+They wait forever for a data-worker that restarts at another address: the dispatcher does not forget the lost one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class RestartScope(Enum):
     ALONE = "that task"
     WITH_CHIEF = "that task and the chief"
     ALL = "every task of the cluster"
-    READERS = "that task, and all tasks that read from it"
+    READERS = "the data service, and all tasks that read from it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,13 @@ RESTART_RULES: tuple[RestartRule, ...] = (
         _READERS,
         "its journal in `checkpoint_dir` has the data sets; without a path there, its readers restart, too",
     ),
-    RestartRule(None, JobKind.DATA_WORKER, _ALONE, _ALONE, "the new data-worker registers with the dispatcher"),
+    RestartRule(
+        None,
+        JobKind.DATA_WORKER,
+        _ALONE,
+        _READERS,
+        "a pass over the data does not end without a worker at each address",
+    ),
 )
 _TABLE: Mapping[tuple[Strategy | None, JobKind], RestartRule] = {(row.strategy, row.job): row for row in RESTART_RULES}
 
@@ -106,5 +113,5 @@ def _is_in(kind: JobKind, scope: RestartScope) -> bool:
     if scope is RestartScope.WITH_CHIEF:
         return kind is JobKind.CHIEF
     if scope is RestartScope.READERS:
-        return kind in DATA_READERS
+        return kind is JobKind.DISPATCHER or kind in DATA_READERS
     return scope is RestartScope.ALL and kind.in_cluster

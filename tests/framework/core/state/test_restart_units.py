@@ -10,6 +10,7 @@ from tf_scheduler.model.spec import JobKind, Strategy
 
 PSS, MWMS, BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
 WITH_PS = (PSS, BETWEEN)
+WITH_DATA = (JobKind.WORKER, JobKind.CHIEF, JobKind.DISPATCHER, JobKind.DATA_WORKER)
 EVERY = {"ps-0", "ps-1", "worker-0", "worker-1", "chief-0"}
 
 
@@ -36,6 +37,20 @@ def test_lost_task_restarts_minimal_set(strategy, lost, same, moved):
     """As measured with TensorFlow, per strategy, at the same address and at a new one."""
     assert same == index_of(spec(strategy)).restarts([lost], moved=False)
     assert moved == index_of(spec(strategy)).restarts([lost], moved=True)
+
+
+@pytest.mark.parametrize(
+    ("folder", "lost", "same"),
+    [("", "data-dispatcher-0", False), ("/mnt/run", "data-dispatcher-0", True), ("", "data-worker-0", True)],
+)
+def test_data_service_restarts_alone_at_its_address(folder: str, lost: str, same: bool) -> None:
+    """A dispatcher needs a path for its journal; a ps and an evaluator do not read."""
+    jobs = tuple(a_job(kind, 1) for kind in (*WITH_DATA, JobKind.PS, JobKind.EVALUATOR))
+    index = index_of(a_spec(jobs=jobs, checkpoint_dir=folder))
+    everything = {f"{kind.value}-0" for kind in WITH_DATA}
+
+    assert ({lost} if same else everything) == index.restarts([TaskName(lost)], moved=False)
+    assert everything == index.restarts([TaskName(lost)], moved=True)
 
 
 def test_several_losses_are_one_recovery():
