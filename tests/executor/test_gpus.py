@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 
 from tf_executor.around import gpus
+from tf_executor.around.environment import stage_command
 from tf_executor.around.gpus import GpuError
-from tf_executor.user import gpu_check
-from tf_executor.user.devices import get_num_gpus
+from tf_executor.contract.events import Stage
+from tf_executor.contract.payload import Payload
+from tf_executor.user import devices
 
 UUIDS = ("GPU-aaaa", "GPU-bbbb", "GPU-cccc")
 
@@ -155,15 +157,19 @@ def test_gpu_count_supports_both_tensorflow_apis() -> None:
         class config:  # noqa: N801
             list_physical_devices = staticmethod(lambda kind: [kind])
 
-    assert 1 == gpu_check.count(New)
+    assert 1 == devices.count_gpus(New)
 
 
 @pytest.mark.tensorflow
 def test_gpu_check_with_real_tensorflow() -> None:
-    command = [sys.executable, "-m", "tf_executor.gpu_check"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(gpu_check.__file__).parents[2])}
-    good = subprocess.run([*command, "0"], env=environment, capture_output=True, text=True, check=False)
-    bad = subprocess.run([*command, "1"], env=environment, capture_output=True, text=True, check=False)
+    folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PYTHONPATH": str(Path(devices.__file__).parents[2]), "PATH": ":".join(folders)}
+
+    def check(gpus: int) -> subprocess.CompletedProcess[str]:
+        line = stage_command(Stage.GPU_CHECK, Payload("worker-0", "worker", 0, "true", {}, gpus=gpus), "")
+        return subprocess.run(["/bin/sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
+
+    good, bad = check(0), check(1)
     assert [0, 1] == [good.returncode, bad.returncode]
     assert re.search(r"TensorFlow 2\.\d+\.\d+ sees 0 GPUs, expected 1", bad.stderr)
 
@@ -173,7 +179,7 @@ def test_get_num_gpus_returns_count(variables: dict[str, str], expected: int, mo
     monkeypatch.delenv("TF_EXECUTOR_GPUS", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert expected == get_num_gpus()
+    assert expected == devices.get_num_gpus()
 
 
 # Locks.

@@ -223,7 +223,8 @@ def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
     if stage is Stage.FETCH:
         return _fetch(payload, sandbox)
     if stage is Stage.GPU_CHECK:
-        return f"exec python -m tf_executor.gpu_check {payload.gpus}"
+        check = f"import sys; from tf_executor import devices; sys.exit(devices.check_gpus({payload.gpus}))"
+        return f"exec python -c {shlex.quote(check)}"
     if stage is Stage.PROGRAM:
         return _program(payload, sandbox)
     return fill_placeholders(payload.pre if stage is Stage.PRE else payload.post, payload, sandbox)

@@ -1,7 +1,9 @@
-"""Return the task's GPU count and log folder to user programs. Python 3.6."""
+"""Return and check the task's GPUs, and return its log folder. Python 3.6."""
 
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 #: Environment variable with the number of the task's GPUs, set by the executor.
 GPU_COUNT_VARIABLE = "TF_EXECUTOR_GPUS"
@@ -24,3 +26,36 @@ def logdir() -> str:
     if "://" not in folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def check_gpus(expected: int) -> int:
+    """Check that TensorFlow sees the task's GPUs, before the program starts; return the exit code.
+
+    0 without TensorFlow, which the program may not use.
+    """
+    try:
+        import tensorflow
+    except ImportError as error:
+        sys.stderr.write(f"GPU check skipped: cannot import TensorFlow: {error}\n")
+        return 0
+    seen = count_gpus(tensorflow)
+    if seen == expected:
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    numbers = f"TensorFlow {tensorflow.__version__} sees {seen} GPUs, expected {expected}"
+    sys.stderr.write(f"{numbers} (CUDA_VISIBLE_DEVICES={visible!r}); {_hint(tensorflow)}\n")
+    return 1
+
+
+def count_gpus(tensorflow: Any) -> int:
+    """Return the number of GPUs that TensorFlow 1.14 or later sees."""
+    config = tensorflow.config
+    listed = getattr(config, "list_physical_devices", None) or config.experimental.list_physical_devices
+    return len(listed("GPU"))
+
+
+def _hint(tensorflow: Any) -> str:
+    """Return the likely reason."""
+    if not tensorflow.test.is_built_with_cuda():
+        return "this TensorFlow is built without CUDA"
+    return "see the messages of CUDA above; set the option gpu_check to false to skip this check"
