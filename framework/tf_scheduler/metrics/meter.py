@@ -17,8 +17,7 @@ from tf_scheduler.store.interface import StateStore, StoreError, Write
 from tf_scheduler.store.retrying import SharedStore
 
 from .prometheus import EventCounter, MetricFamilies, PlanStatusTimes, StateCollector
-from .sdk import SdkMetrics, gauges
-from .statsd import StatsdSender, StatsdTarget
+from .statsd import SdkMetrics, StatsdSender, StatsdTarget, gauges
 
 #: Version of Dropwizard's metrics format that the SDK uses.
 _VERSION = "3.1.3"

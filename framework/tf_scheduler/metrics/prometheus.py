@@ -31,7 +31,7 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, TaskRecord, TaskState, TaskStatus
 
-from .sdk import SdkMetrics
+from .statsd import SdkMetrics
 
 # Disable the additional series with creation times.
 disable_created_metrics()  # type: ignore[no-untyped-call]
