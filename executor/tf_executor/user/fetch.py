@@ -113,11 +113,16 @@ def _open(url: str) -> Any:
     try:
         import fsspec
     except ImportError:
-        scheme = url.partition(":")[0]
-        packages = {"s3": "fsspec s3fs", "gs": "fsspec gcsfs", "hdfs": "fsspec pyarrow"}
-        wanted = packages.get(scheme, "fsspec")
-        raise FetchError(f"missing Python package; run: {sys.executable} -m pip install {wanted}") from None
+        raise FetchError(missing_package(url)) from None
     return fsspec.open(url, "rb")
+
+
+def missing_package(url: str) -> str:
+    """Return the message about the packages that read the URL."""
+    s3, gcs, azure = "fsspec s3fs", "fsspec gcsfs", "fsspec adlfs"
+    packages = {"s3": s3, "s3a": s3, "gs": gcs, "gcs": gcs, "abfs": azure, "abfss": azure, "az": azure}
+    wanted = {**packages, "hdfs": "fsspec pyarrow"}.get(url.partition(":")[0], "fsspec")
+    return f"missing Python package; run: {sys.executable} -m pip install {wanted}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,475 @@
+"""Carry checkpoints between a task's folder and object storage, with fsspec. Python 3.6.
+
+`python -m tf_executor.storage bring SETTINGS` restores the newest checkpoint before the program starts; `carry
+SETTINGS` uploads new ones while it runs. Below the service's URL:
+
+    .carried/NUMBER.LAUNCH/launch         written first; of two launches, the one with the higher number is newer
+    .carried/NUMBER.LAUNCH/SHA256         content of a file
+    .carried/NUMBER.LAUNCH/SEQUENCE.json  manifest of a checkpoint: names, sizes and digests; written last
+    PATH                                  event files and logs, and the files of a program that has succeeded
+
+A checkpoint without a manifest does not exist. No object is ever changed, so that a writer that was cut off cannot
+damage the checkpoint of a newer one.
+"""
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from .checkpoints import FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
+from .fetch import missing_package
+
+#: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
+LOCAL, WORK = Path("checkpoints"), Path(".storage")
+#: Prefix of all objects that only this module reads.
+_CARRIED = ".carried"
+#: Exit code if a newer launch writes to the same URL.
+SUPERSEDED = 3
+#: Tasks: `writer` stores checkpoints, `evaluator` gets them, `tensorboard` gets event files, `scratch` does neither.
+WRITER, EVALUATOR, TENSORBOARD, SCRATCH = "writer", "evaluator", "tensorboard", "scratch"
+#: Exit codes of a program that has closed its files: success, and the request for a restart.
+_SUCCESS = ["0"]
+_ORDERLY = (_SUCCESS, ["42"])
+#: Seconds between two looks at files that change, at the program's end, and at a storage that fails at the end.
+_SOON, _TICK, _RETRY = 2.0, 0.2, 1.0
+#: Seconds after which files that keep changing are reported.
+_LONG = 60.0
+_MANIFEST = re.compile(r"(\d{15})\.([^/]+)/(\d{9})\.json")
+_LAUNCH = re.compile(r"(\d{15})\.([^/]+)")
+#: File systems that need folders; in the others, making one could create a bucket.
+_WITH_FOLDERS = ("file", "local", "sftp", "ssh", "smb", "webhdfs")
+#: Minimum characters of a secret, and maximum of a message.
+_MIN_SECRET, _MAX_ERROR = 4, 300
+
+
+class StorageError(Exception):
+    """The storage cannot be used; the message says why."""
+
+
+class SupersededError(Exception):
+    """A newer launch writes to the same URL."""
+
+
+class Store:
+    """Objects below one URL. Any method raises what the file system raises."""
+
+    def __init__(self, url: str, options: Dict[str, Any]) -> None:
+        try:
+            import fsspec
+        except ImportError:
+            raise StorageError(missing_package(url)) from None
+        scheme = url.partition("://")[0]
+        own = {"auto_mkdir": True} if scheme in ("file", "local") else {}
+        try:
+            self.files, root = fsspec.core.url_to_fs(url, **own, **options)
+        except ImportError:
+            raise StorageError(missing_package(url)) from None
+        except ValueError as error:
+            raise StorageError(f"unknown scheme `{scheme}`: {error}") from None
+        self._root, self._has_folders = root.rstrip("/"), scheme in _WITH_FOLDERS
+
+    def path(self, name: str, carried: bool = True) -> str:
+        return f"{self._root}/{_CARRIED}/{name}" if carried else f"{self._root}/{name}"
+
+    def names(self, carried: bool = True) -> List[str]:
+        """Return the names of all objects, sorted."""
+        self.files.invalidate_cache()
+        folder = self.path("", carried)
+        with suppress(FileNotFoundError):
+            found = self.files.find(folder.rstrip("/"))
+            begin = self.files._strip_protocol(folder.rstrip("/"))
+            return sorted(path[len(begin) :].lstrip("/") for path in found)
+        return []
+
+    def manifests(self) -> List[str]:
+        """Return the names of all manifests, the oldest first."""
+        return [name for name in self.names() if _MANIFEST.match(name)]
+
+    def launches(self) -> List[str]:
+        """Return the folders of all launches, the oldest first."""
+        folders = {name.partition("/")[0] for name in self.names()}
+        return sorted(folder for folder in folders if _LAUNCH.match(folder))
+
+    def read(self, name: str, start: int = 0, carried: bool = True) -> bytes:
+        return bytes(self.files.cat_file(self.path(name, carried), start=start or None))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._make_folder(self.path(name))
+        self.files.pipe_file(self.path(name), data)
+
+    def upload(self, source: Path, name: str, carried: bool = True) -> None:
+        self._make_folder(self.path(name, carried))
+        self.files.put_file(str(source), self.path(name, carried))
+
+    def download(self, name: str, target: Path) -> None:
+        self.files.get_file(self.path(name), str(target))
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self.files.rm_file(self.path(name))
+
+    def _make_folder(self, path: str) -> None:
+        if self._has_folders:
+            self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
+
+
+# Before the program.
+
+
+def bring(settings: Dict[str, Any]) -> None:
+    """Prepare the program's folder. Raises StorageError, or what the file system raises."""
+    if settings["mode"] == "auto" and _has_scheme(settings["url"].partition("://")[0]):
+        say(f"direct: this TensorFlow writes to {settings['url']} itself")
+        return
+    shutil.rmtree(str(WORK), ignore_errors=True)
+    WORK.mkdir()
+    launch, restored, role = "", None, settings["role"]
+    if role != SCRATCH:
+        store = Store(settings["url"], settings["options"])
+        if role == WRITER:
+            launch = claim(store, settings)
+        if role == TENSORBOARD:
+            bring_events(store, LOCAL)
+        else:
+            restored = restore(store, LOCAL)
+    if restored is not None:
+        say(f"restored {restored.label}")
+    LOCAL.mkdir(exist_ok=True)
+    files = {} if restored is None else restored.digests
+    (WORK / "launch").write_text(json.dumps({"launch": launch, "files": files}))
+
+
+def _has_scheme(scheme: str) -> bool:
+    """Return whether the task's TensorFlow can write to the scheme by itself."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    try:
+        import tensorflow
+    except ImportError:
+        return False
+    known = getattr(tensorflow.io.gfile, "get_registered_schemes", None)
+    # TensorFlow 2.5 and older have no such function, but these file systems.
+    return scheme in (known() if known else ("file", "gs", "s3", "hdfs"))
+
+
+def claim(store: Store, settings: Dict[str, Any]) -> str:
+    """Make this launch the newest; return the name of its folder.
+
+    Its number is the time of the launch, which is right also if the storage lists new objects late, or one more than
+    the highest, which is right also if the clock was set back. The write also proves that checkpoints can be stored.
+    """
+    highest = max((int(name.partition(".")[0]) for name in store.launches()), default=0)
+    number = max(int(settings["launched_at"] * 1000), highest + 1)
+    launch = f"{number:015d}.{settings['task_id']}"
+    try:
+        store.write(f"{launch}/launch", b"{}")
+    except FileNotFoundError:
+        raise StorageError("the bucket or folder does not exist") from None
+    return launch
+
+
+def restore(store: Store, folder: Path, present: Optional[Dict[str, str]] = None) -> Optional[Manifest]:
+    """Put the newest complete checkpoint into the folder; return its manifest.
+
+    `present`: digests of files that the folder has already. None if there is no complete checkpoint.
+    """
+    before: List[str] = []
+    while True:
+        names = store.manifests()
+        if names == before:
+            return None
+        # A writer may have removed a checkpoint since the listing: then it has stored a newer one.
+        before = names
+        for name in reversed(names):
+            try:
+                manifest = Manifest.decode(name, store.read(name))
+                _download(store, manifest, folder, present or {})
+                return manifest
+            except (IncompleteError, FileNotFoundError) as error:
+                say(f"checkpoint {name} is skipped: {describe(error)}", error=True)
+
+
+def _download(store: Store, manifest: Manifest, folder: Path, present: Dict[str, str]) -> None:
+    """Download and verify all files before the first one gets into the folder."""
+    new = WORK / "new"
+    shutil.rmtree(str(new), ignore_errors=True)
+    wanted = [item for item in manifest.files if present.get(item["path"]) != item["sha256"]]
+    try:
+        for number, item in enumerate(wanted):
+            new.mkdir(parents=True, exist_ok=True)
+            target = new / str(number)
+            store.download(f"{manifest.launch}/{item['sha256']}", target)
+            if target.stat().st_size != item["size"] or digest_of(target) != item["sha256"]:
+                raise IncompleteError(f"{item['path']}: wrong size or digest")
+        # Programs look for these names, so they come last.
+        last = ("checkpoint", "saved_model.pb")
+        order = sorted(enumerate(wanted), key=lambda pair: Path(pair[1]["path"]).name in last)
+        for number, item in order:
+            path = folder / item["path"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (new / str(number)).replace(path)
+    finally:
+        shutil.rmtree(str(new), ignore_errors=True)
+
+
+def bring_events(store: Store, folder: Path) -> None:
+    """Append to event files what the storage has more: readers keep them open."""
+    for name in store.names(carried=False):
+        path = folder / name
+        if name.startswith(f"{_CARRIED}/") or ".." in Path(name).parts or not is_plain(name):
+            continue
+        have = path.stat().st_size if path.exists() else 0
+        if store.files.size(store.path(name, carried=False)) > have:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                file.write(store.read(name, have, carried=False))
+
+
+# Beside the program.
+
+
+class Carrier:
+    """Uploads, or brings, the files of one launch."""
+
+    def __init__(self, store: Store, settings: Dict[str, Any]) -> None:
+        self._store, self._settings = store, settings
+        work = json.loads((WORK / "launch").read_text())
+        self._launch = str(work["launch"])
+        #: Digests of the files that the folder had before the program started.
+        self._brought: Dict[str, str] = dict(work["files"])
+        self._former: Set[str] = set()
+        #: The last checkpoint that this process has stored, and its number; None: not known yet.
+        self._stored: Optional[Manifest] = None
+        self._sequence: Optional[int] = None
+        self._snapshot = FolderSnapshot(LOCAL, WORK / "copies")
+        self._uploaded: Set[str] = set()
+        self._waiting_since = 0.0
+        self._told: Set[str] = set()
+        self._plain: Dict[str, Tuple[int, int]] = {}
+
+    def round(self, program: "RunningProgram") -> bool:
+        """Bring or upload what is new; return whether the program is writing a checkpoint.
+
+        Raises SupersededError, and what the file system raises.
+        """
+        role, is_waiting = self._settings["role"], False
+        if role == TENSORBOARD:
+            bring_events(self._store, LOCAL)
+            return False
+        if role == WRITER:
+            is_waiting = self._save(program)
+        else:
+            self._bring()
+        self._save_plain(program.has_succeeded and role == WRITER)
+        return is_waiting
+
+    def _bring(self) -> None:
+        restored = restore(self._store, LOCAL, self._brought)
+        if restored is not None and restored.digests != self._brought:
+            # The evaluator may still read the files of the checkpoint before.
+            for name in self._former.difference(self._brought, restored.digests):
+                with suppress(OSError):
+                    (LOCAL / name).unlink()
+            self._former, self._brought = set(self._brought), restored.digests
+
+    @property
+    def last(self) -> str:
+        """The last checkpoint of this launch in the storage."""
+        return "no checkpoint of this launch" if self._stored is None else self._stored.label
+
+    def _save(self, program: "RunningProgram") -> bool:
+        self._check_newest()
+        try:
+            if self._snapshot.take(program.ended, program.is_orderly):
+                self._upload()
+            self._tell_waiting()
+            return bool(self._snapshot.waiting_for)
+        except IncompleteError:
+            return True  # the program has changed a file meanwhile
+        finally:
+            self._snapshot.release()
+
+    def _tell_waiting(self) -> None:
+        """Say once which file has been open or changing for a long time."""
+        names = self._snapshot.waiting_for
+        self._waiting_since = self._waiting_since or time.time() if names else 0.0
+        if names and time.time() > self._waiting_since + _LONG and names[0] not in self._told:
+            self._told.add(names[0])
+            say(f"{names[0]} keeps changing; the other files of its folder wait for it", error=True)
+
+    def _upload(self) -> None:
+        begun, size = time.time(), 0
+        copies = self._snapshot.copies
+        digests = {name: digest_of(copy) for name, copy in copies.items()}
+        if self._stored is None and digests == self._brought:
+            self._snapshot.ignore()  # the checkpoint that the program has started with
+            return
+        for name, copy in copies.items():
+            if digests[name] not in self._uploaded:
+                self._store.upload(copy, f"{self._launch}/{digests[name]}")
+                self._uploaded.add(digests[name])
+                size += copy.stat().st_size
+        self._snapshot.verify()
+        self._check_newest()
+        stored = [] if self._stored is None else self._stored.files
+        kept = [item for item in stored if self._snapshot.is_kept(item["path"])]
+        new = [{"path": name, "size": copy.stat().st_size, "sha256": digests[name]} for name, copy in copies.items()]
+        manifest = Manifest(self._launch, self._next_sequence(), self._snapshot.label, kept + new)
+        self._store.write(manifest.name, manifest.encode())
+        self._stored = manifest
+        self._snapshot.keep()
+        say(f"stored {manifest.label} ({size / 1e6:.1f} MB in {time.time() - begun:.1f} s)")
+        self._collect()
+
+    def _next_sequence(self) -> int:
+        if self._sequence is None:
+            own = [name for name in self._store.manifests() if name.startswith(f"{self._launch}/")]
+            self._sequence = Manifest.sequence_of(own[-1]) if own else 0
+        # Never used again, because a write that fails may still have arrived.
+        self._sequence += 1
+        return self._sequence
+
+    def _check_newest(self) -> None:
+        """Raise SupersededError if a newer launch writes to the same URL."""
+        newest = self._store.launches()[-1:]
+        if newest and newest[0] > self._launch:
+            raise SupersededError(newest[0].partition(".")[2])
+
+    def _collect(self) -> None:
+        """Remove all but the newest checkpoints, and what earlier launches have left."""
+        names = [name for name in self._store.names() if _LAUNCH.match(name) and name.partition("/")[0] <= self._launch]
+        needed, kept = {f"{self._launch}/launch"}, 0
+        for name in reversed([name for name in names if _MANIFEST.fullmatch(name)]):
+            with suppress(IncompleteError, FileNotFoundError):
+                manifest = Manifest.decode(name, self._store.read(name))
+                data = {f"{manifest.launch}/{digest}" for digest in manifest.digests.values()}
+                if kept < self._settings["keep"] and data.issubset(names):
+                    kept += 1
+                    needed |= {name} | data
+        # Manifests first: a checkpoint that exists has all of its files.
+        for name in sorted(set(names) - needed, key=lambda name: not _MANIFEST.fullmatch(name)):
+            self._store.remove(name)
+        self._uploaded = {name.partition("/")[2] for name in needed if name.startswith(f"{self._launch}/")}
+
+    def _save_plain(self, with_models: bool) -> None:
+        """Upload event files and logs that have changed, and finally models, under their own names."""
+        paths = {str(path.relative_to(LOCAL)): path for path in sorted(LOCAL.rglob("*")) if not path.is_symlink()}
+        models = set(self._snapshot.models()) if with_models else set()
+        for name, path in paths.items():
+            if path.is_file() and (is_plain(name) or name in models):
+                status = path.stat()
+                if self._plain.get(name) != (status.st_size, status.st_mtime_ns):
+                    self._store.upload(path, name, carried=False)
+                    self._plain[name] = (status.st_size, status.st_mtime_ns)
+
+
+class RunningProgram:
+    """The program, as the executor reports it.
+
+    When it exits, the executor writes its process id and exit code to stdin, and closes stdin.
+    """
+
+    def __init__(self) -> None:
+        #: When it exited; None: it runs.
+        self.ended: Optional[float] = None
+        self.is_orderly = self.has_succeeded = self.is_stopping = False
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def _stop(self, *_: Any) -> None:
+        self.is_stopping = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the program exits or the task is stopped, but no longer."""
+        end, was_stopping = time.time() + seconds, self.is_stopping
+        while self.ended is None and time.time() < end and self.is_stopping is was_stopping:
+            if select.select([0], [], [], _TICK)[0]:
+                words = os.read(0, 100).decode().split()
+                while self.is_stopping and words and _is_session_busy(int(words[0])):
+                    time.sleep(_TICK)  # the shell may exit before the program, which is saving
+                self.is_orderly = words[1:] in _ORDERLY
+                self.has_succeeded = words[1:] == _SUCCESS
+                self.ended = time.time()
+
+
+def _is_session_busy(session: int) -> bool:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getsid(int(process.name)) == session:
+                return True
+    return False
+
+
+def carry(settings: Dict[str, Any]) -> None:
+    """Upload, or bring, until the program has ended. Raises SupersededError."""
+    program = RunningProgram()
+    carrier = Carrier(Store(settings["url"], settings["options"]), settings)
+    problem, since = "", 0.0
+    while True:
+        is_over, pause = program.ended is not None, settings["every"]
+        try:
+            if carrier.round(program):
+                pause = min(pause, _SOON)
+            if problem:
+                say("the storage works again")
+            problem = ""
+        except SupersededError:
+            raise
+        except Exception as error:  # file systems raise any exception, which must not stop the training
+            since = since if problem else time.time()
+            if describe(error) != problem:
+                problem = describe(error)
+                say(f"files are not stored: {problem}; retrying", error=True)
+        if is_over and problem and time.time() > max(since, program.ended or 0.0) + settings["grace"]:
+            say(f"gave up; the storage has {carrier.last}, later files are only in the sandbox", error=True)
+            return
+        if is_over and not problem:
+            return
+        pause = _RETRY if is_over or program.is_stopping else pause
+        time.sleep(pause) if is_over else program.wait(pause)
+
+
+# Messages.
+
+#: Names of variables and options whose values are not shown, and passwords in URLs.
+_SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|CONNECTION", re.IGNORECASE)
+_USER_INFO = re.compile(r"://[^/@\s]+@")
+
+
+def describe(error: BaseException) -> str:
+    """Return one line about an error, without credentials."""
+    text = " ".join(str(error).split())
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET:
+            text = text.replace(value, "***")
+    text = _USER_INFO.sub("://***@", text)[:_MAX_ERROR]
+    return text if isinstance(error, (StorageError, IncompleteError)) else f"{type(error).__name__}: {text}"
+
+
+def say(text: str, error: bool = False) -> None:
+    stream = sys.stderr if error else sys.stdout
+    stream.write(f"storage: {text}\n")
+    stream.flush()
+
+
+def main(mode: str, settings: Dict[str, Any]) -> int:
+    """Return the exit code."""
+    try:
+        (bring if mode == "bring" else carry)(settings)
+    except SupersededError as error:
+        say(f"{settings['url']}: used by the newer launch {error}", error=True)
+        return SUPERSEDED
+    except Exception as error:  # file systems raise any exception
+        say(f"{_USER_INFO.sub('://***@', settings['url'])}: {describe(error)}", error=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], json.loads(sys.argv[2])))

@@ -1,0 +1,404 @@
+"""Carried checkpoints: a local file system stands for the bucket, and fails at any operation."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.waiting import wait_until
+from tf_executor.user import storage
+from tf_executor.user.storage import Carrier, RunningProgram, Store, bring, restore
+
+pytest.importorskip("fsspec")
+
+SETTINGS = {"mode": "carried", "role": "writer", "every": 0.1, "keep": 2, "grace": 1.0, "options": {}}
+
+
+class Task:
+    """The sandbox of one launch, with its settings; `enter` makes it the working directory."""
+
+    def __init__(self, tmp_path: Path, name: str, **settings: Any) -> None:
+        self.sandbox = tmp_path / name
+        self.sandbox.mkdir()
+        self.settings = {
+            **SETTINGS,
+            "launched_at": 1.0,
+            "url": f"file://{tmp_path}/bucket/run",
+            "task_id": name,
+            **settings,
+        }
+        self.store = Store(self.settings["url"], {})
+        self.program = RunningProgram.__new__(RunningProgram)
+        self.program.ended, self.program.is_orderly, self.program.has_succeeded = None, False, False
+        self.enter()
+        bring(self.settings)
+        self.carrier = Carrier(self.store, self.settings)
+
+    def enter(self) -> None:
+        os.chdir(self.sandbox)
+
+    def save(self, number: int) -> None:
+        """Write a checkpoint as tf.train.CheckpointManager with max_to_keep=1 does."""
+        folder = self.sandbox / "checkpoints"
+        old = list(folder.glob("ckpt-*"))
+        for name in ("data-00000-of-00002", "data-00001-of-00002", "index"):
+            (folder / f"ckpt-{number}.{name}").write_text(f"{name} of {number}")
+        (folder / "checkpoint").write_text(f'model_checkpoint_path: "ckpt-{number}"\n')
+        for path in old:
+            path.unlink()
+
+    def round(self) -> bool:
+        self.enter()
+        return self.carrier.round(self.program)
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Task]:
+    monkeypatch.chdir(tmp_path)
+    return lambda name, **settings: Task(tmp_path, name, **settings)
+
+
+def content(folder: Path) -> dict[str, str]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in paths}
+
+
+def checkpoint(number: int) -> dict[str, str]:
+    names = ("data-00000-of-00002", "data-00001-of-00002", "index")
+    state = f'model_checkpoint_path: "ckpt-{number}"\nall_model_checkpoint_paths: "ckpt-{number}"\n'
+    return {"checkpoint": state, **{f"ckpt-{number}.{name}": f"{name} of {number}" for name in names}}
+
+
+def test_next_launch_gets_newest_checkpoint(task: Any) -> None:
+    first = task("first")
+    for number in (1, 2, 3):
+        first.save(number)
+        first.round()
+    assert checkpoint(3) == content(task("second").sandbox / "checkpoints")
+
+
+def test_storage_keeps_only_newest_checkpoints(task: Any, tmp_path: Path) -> None:
+    """Also over launches: the files of the one before go with its last checkpoint."""
+    first = task("first")
+    for number in (1, 2, 3):
+        first.save(number)
+        first.round()
+    assert 2 == len(first.store.manifests())
+    second = task("second")
+    second.save(4)
+    second.round()
+    assert ["first", "second"] == [name.partition("/")[0][16:] for name in second.store.manifests()]
+    second.save(5)
+    second.round()
+    assert {"second"} == {name.partition("/")[0][16:] for name in second.store.names()}
+    # Four files of two checkpoints each, two manifests, and the mark of the launch.
+    assert 11 == len(second.store.names())
+
+
+class FailingFiles:
+    """A file system whose operation number `fails_at` fails, before or in the middle of it."""
+
+    def __init__(self, files: Any, fails_at: int, error: Exception) -> None:
+        self._files, self._left, self._error = files, fails_at, error
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._files, name)
+        if name not in ("put_file", "pipe_file", "rm_file", "find", "cat_file"):
+            return method
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._left -= 1
+            if self._left:
+                return method(*args, **kwargs)
+            if name in ("put_file", "pipe_file"):  # half of it arrives
+                data = args[1] if name == "pipe_file" else Path(args[0]).read_bytes()
+                target = Path(args[0] if name == "pipe_file" else args[1])
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data[: len(data) // 2])
+            raise self._error
+
+        return call
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), SystemExit(9)])
+def test_upload_cut_anywhere_leaves_a_complete_checkpoint(task: Any, tmp_path: Path, error: Exception) -> None:
+    """Whatever operation fails or does not return, and whether or not the carrier goes on."""
+    cuts = 0
+    while True:
+        shutil.rmtree(tmp_path / "bucket", ignore_errors=True)
+        cuts += 1
+        writer = task(f"writer-{cuts}")
+        for number in (1, 2):
+            writer.save(number)
+            writer.round()
+        writer.save(3)
+        failing = FailingFiles(writer.store.files, cuts, error)
+        writer.carrier._store.files = failing
+        try:
+            writer.round()
+        except (OSError, SystemExit):
+            writer.carrier._store.files = failing._files
+        if failing._left > 0:
+            break
+        assert content(task(f"reader-{cuts}").sandbox / "checkpoints") in (checkpoint(2), checkpoint(3))
+        if isinstance(error, OSError):
+            # The next launch is newer now, so this round goes on only up to there.
+            with pytest.raises(storage.SupersededError):
+                writer.round()
+    assert cuts > 10
+
+
+def test_failed_upload_is_repeated(task: Any) -> None:
+    """A storage that is away costs time, not the checkpoint."""
+    writer = task("writer")
+    writer.save(1)
+    files = writer.store.files
+    cuts = 0
+    while True:
+        writer.store.files = FailingFiles(files, cuts + 1, OSError("away"))
+        try:
+            writer.round()
+            break
+        except OSError:
+            cuts += 1
+        finally:
+            writer.store.files = files
+    assert cuts > 3
+    assert checkpoint(1) == content(task("reader").sandbox / "checkpoints")
+
+
+@pytest.mark.parametrize("damage", [b"", b"other content", None])
+def test_damaged_checkpoint_falls_back_to_the_one_before(
+    task: Any, tmp_path: Path, damage: bytes | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody may have deleted or overwritten objects in the bucket."""
+    writer = task("writer")
+    for number in (1, 2):
+        writer.save(number)
+        writer.round()
+    newest = json.loads(writer.store.read(writer.store.manifests()[-1]))["files"][-1]
+    path = Path(writer.store.path(f"{writer.carrier._launch}/{newest['sha256']}"))
+    path.unlink() if damage is None else path.write_bytes(damage)
+    assert checkpoint(1) == content(task("reader").sandbox / "checkpoints")
+    assert "is skipped" in capfd.readouterr().err
+
+
+def test_older_of_two_writers_stops(task: Any) -> None:
+    """A launch on an agent that was cut off may still run; its number is lower."""
+    old = task("old")
+    old.save(1)
+    old.round()
+    new = task("new")
+    new.save(2)
+    new.round()
+    old.save(9)
+    with pytest.raises(storage.SupersededError, match="new"):
+        old.round()
+    assert checkpoint(2) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_older_writer_in_the_middle_of_an_upload_does_no_harm(task: Any) -> None:
+    """It notices the newer launch before its manifest; files of the newer one stay."""
+    old = task("old")
+    old.save(1)
+    old.round()
+    old.save(9)
+    upload = old.store.upload
+    launched: list[Task] = []
+
+    def slow_upload(*args: Any, **kwargs: Any) -> None:
+        if not launched:
+            launched.append(task("new"))
+            launched[0].save(2)
+            launched[0].round()
+            old.enter()
+        upload(*args, **kwargs)
+
+    old.store.upload = slow_upload
+    with pytest.raises(storage.SupersededError):
+        old.round()
+    assert checkpoint(2) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_clock_set_back_keeps_the_order_of_launches(task: Any) -> None:
+    """The number of a launch is its time, but always more than that of the launch before."""
+    first = task("first", launched_at=2000.0)
+    first.save(1)
+    first.round()
+    second = task("second", launched_at=1000.0)
+    second.save(2)
+    second.round()
+    assert checkpoint(2) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_unchanged_restored_checkpoint_is_not_uploaded_again(task: Any) -> None:
+    first = task("first")
+    first.save(1)
+    first.round()
+    second = task("second")
+    second.round()
+    assert ["first"] == [name.partition("/")[0][16:] for name in second.store.manifests()]
+
+
+def test_evaluator_follows_and_uploads_its_events(task: Any, tmp_path: Path) -> None:
+    writer, evaluator = task("writer"), task("evaluator", role="evaluator")
+    for number in (1, 2, 3):
+        writer.save(number)
+        writer.round()
+        evaluator.round()
+    # The evaluator may still read the checkpoint before.
+    assert {**checkpoint(2), **checkpoint(3)} == content(evaluator.sandbox / "checkpoints")
+    events = evaluator.sandbox / "checkpoints" / "eval" / "events.out.tfevents.1.host"
+    events.parent.mkdir()
+    events.write_text("loss")
+    evaluator.round()
+    assert "loss" == (tmp_path / "bucket" / "run" / "eval" / events.name).read_text()
+
+
+def test_tensorboard_reads_on_in_growing_event_files(task: Any) -> None:
+    """TensorBoard keeps the file open, so that a replaced one would not grow for it."""
+    writer, board = task("writer"), task("tensorboard", role="tensorboard")
+    events = writer.sandbox / "checkpoints" / "events.out.tfevents.1.host"
+    events.write_text("one")
+    writer.round()
+    board.round()
+    with (board.sandbox / "checkpoints" / events.name).open() as reader:
+        assert "one" == reader.read()
+        events.write_text("one, two")
+        writer.round()
+        board.round()
+        assert ", two" == reader.read()
+
+
+def test_models_of_a_successful_program_have_their_own_names(task: Any, tmp_path: Path) -> None:
+    writer = task("writer")
+    writer.save(1)
+    (writer.sandbox / "checkpoints" / "model.h5").write_text("weights")
+    writer.program.ended, writer.program.is_orderly, writer.program.has_succeeded = 1.0, True, True
+    writer.round()
+    names = {path.name for path in (tmp_path / "bucket" / "run").iterdir()}
+    assert {".carried", "model.h5"} == names
+
+
+# The processes as the executor starts them.
+
+
+def run(mode: str, settings: dict[str, Any], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tf_executor.storage", mode, json.dumps(settings)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2]), **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("what://bucket/run", "unknown scheme `what`"),
+        ("hdfs://host/run", "missing Python package; run: "),
+        ("file:///proc/none/run", "/proc/none"),
+    ],
+)
+def test_bring_explains_what_is_wrong(tmp_path: Path, url: str, message: str) -> None:
+    """One line, in the first seconds of the task."""
+    result = run("bring", {**SETTINGS, "url": url, "task_id": "a", "launched_at": 1.0}, tmp_path)
+    assert (1, 1) == (result.returncode, len(result.stderr.splitlines()))
+    assert result.stderr.startswith(f"storage: {url}: ")
+    assert message in result.stderr
+
+
+def test_messages_hide_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-1")
+    error = OSError("no canary-1 at s3://user:canary-2@host/x")
+    assert "OSError: no *** at s3://***@host/x" == storage.describe(error)
+
+
+@pytest.fixture
+def carrying(task: Any) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `carry` of a task, as the executor does."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(owner: Task) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tf_executor.storage", "carry", json.dumps(owner.settings)]
+        process = subprocess.Popen(
+            command,
+            cwd=owner.sandbox,
+            env={**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_carry_uploads_while_the_program_runs_and_at_its_end(task: Any, carrying: Any) -> None:
+    writer = task("writer")
+    process = carrying(writer)
+    writer.save(1)
+    wait_until(lambda: writer.store.manifests(), 30)
+    writer.save(2)
+    output = process.communicate("123 0\n", timeout=30)
+    assert (0, "") == (process.returncode, output[1])
+    assert checkpoint(2) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_carry_waits_for_a_program_that_saves_at_its_stop(task: Any, carrying: Any) -> None:
+    """The shell of the program exits at once, the program saves its checkpoint."""
+    writer = task("writer")
+    process = carrying(writer)
+    writer.save(1)
+    wait_until(lambda: writer.store.manifests(), 30)
+    program = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        process.send_signal(signal.SIGTERM)
+        process.stdin.write(f"{program.pid} -15\n")
+        process.stdin.flush()
+        writer.save(2)
+        assert process.poll() is None
+    finally:
+        program.kill()
+        program.wait()
+    assert "" == process.communicate(timeout=30)[1]
+    assert checkpoint(2) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_carry_of_older_launch_ends_with_its_own_exit_code(task: Any, carrying: Any) -> None:
+    writer = task("writer")
+    process = carrying(writer)
+    task("newer")
+    assert storage.SUPERSEDED == process.wait(30)
+    assert "used by the newer launch newer" in process.stderr.read()
+
+
+def test_storage_that_stays_away_costs_checkpoints_only(task: Any, carrying: Any, tmp_path: Path) -> None:
+    """The carrier says so once, gives up at the end, and succeeds: the training is not to blame."""
+    writer = task("writer")
+    (tmp_path / "bucket" / "run").rename(tmp_path / "away")
+    (tmp_path / "bucket" / "run").write_text("no folder")
+    writer.save(1)
+    process = carrying(writer)
+    errors = process.communicate("123 0\n", timeout=60)[1].splitlines()
+    assert (0, 2) == (process.returncode, len(errors)), errors
+    assert errors[0].startswith("storage: files are not stored: ")
+    assert "gave up" in errors[1]
+
+
+def test_restore_without_checkpoints_starts_empty(task: Any) -> None:
+    reader = task("reader")
+    assert restore(reader.store, reader.sandbox) is None
+    assert {} == content(reader.sandbox / "checkpoints")
