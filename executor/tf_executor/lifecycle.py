@@ -48,8 +48,8 @@ def _next_stage(state: LifecycleState) -> Step:
 
 def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step:  # noqa: ARG001
     timeout = state.launch.hook_timeout
-    # The check of CHECKPOINT_DIR has its own limit, after which the program starts.
-    is_unlimited = state.stage in (Stage.PROGRAM, Stage.FENCE)
+    # The check of CHECKPOINT_DIR and the upload have their own limits, after which the task goes on.
+    is_unlimited = state.stage in (Stage.PROGRAM, Stage.FENCE, Stage.SAVE)
     limits = [state.time_limit, None if is_unlimited or timeout is None else now + timeout]
     deadline = min((limit for limit in limits if limit is not None), default=None)
     return state.entered(TaskPhase.RUNNING, deadline), _announcement(state)
@@ -59,9 +59,9 @@ def _announcement(state: LifecycleState) -> tuple[events.Action, ...]:
     """Report TASK_RUNNING for the program, the unchanged state for other stages."""
     if _is_program(state):
         return (SendReport("TASK_RUNNING"),)
-    if state.stage in (Stage.FETCH, Stage.PRE):
+    if state.stage in (Stage.STORAGE, Stage.FETCH, Stage.PRE):
         return (SendReport("TASK_STARTING", f"{events.NOUNS[state.stage]} runs"),)
-    if state.stage is Stage.POST:
+    if state.stage in (Stage.SAVE, Stage.POST):
         text = f"{events.describe_end(state.ending)}; {events.NOUNS[state.stage]} runs"
         return (SendReport("TASK_RUNNING", text, healthy=state.healthy),)
     return ()
@@ -97,7 +97,9 @@ def _exited(state: LifecycleState, event: events.Exited, now: float) -> Step:
 
 
 def _prepared(state: LifecycleState, event: events.Prepared, now: float) -> Step:
-    return _sweep(state.with_failure(event.reason), now) if event.reason else _next_stage(state)
+    if event.reason:
+        return _sweep(state.with_failure(event.reason), now)
+    return _next_stage(state) if state.ahead else _sweep(state, now)
 
 
 def _sweep(state: LifecycleState, now: float) -> Step:

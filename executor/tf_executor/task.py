@@ -34,6 +34,7 @@ from .process.temporary import TemporaryFolder
 from .process.tree import descendants
 from .process.watchdog import WatchedProcesses
 from .process.watchdog_process import session_entry
+from .user import storage
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
@@ -41,6 +42,50 @@ SETTLE_TIMEOUT = 2.0
 PEAK_TIMEOUT = 0.5
 
 log = logging.getLogger(__name__)
+
+
+#: Seconds until a carrier that has failed is started again.
+_CARRIER_PAUSE = 5.0
+
+
+class _CheckpointCarrier:
+    """The process beside the program that stores its checkpoints (`user.storage`)."""
+
+    def __init__(self, run: Callable[[int], EndReport | None], put: Callable[[events.Event], None]) -> None:
+        """`run`: start it with a descriptor as stdin, and return how it ended."""
+        self._reader, self._writer = os.pipe()
+        self._run, self._put = run, put
+        #: Whether the task is stopped, so that the program may still save after its shell has exited.
+        self.is_stopping = False
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._carry, name="carrier", daemon=True)
+        self._thread.start()
+
+    def stop(self, session: int, ending: EndReport) -> None:
+        """Report how the program has ended; the carrier then stores what is left."""
+        if self._has_ended.is_set():
+            return
+        self._has_ended.set()
+        code = -(ending.signal or 0) if ending.exit_code is None else ending.exit_code
+        with suppress(OSError):
+            os.write(self._writer, f"{session} {code} {'stopped' if self.is_stopping else ''}\n".encode())
+        os.close(self._writer)
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def _carry(self) -> None:
+        ending = None
+        with suppress(SpawnError):  # the task is stopping
+            ending = self._run(self._reader)
+            while ending is not None and ending.exit_code not in (0, storage.SUPERSEDED):
+                log.warning("checkpoints are not stored: the carrier ended: %s", describe_end(ending))
+                if self._has_ended.wait(_CARRIER_PAUSE):
+                    break
+                ending = self._run(self._reader)
+        os.close(self._reader)
+        if ending is not None and ending.exit_code == storage.SUPERSEDED:
+            self._put(events.Superseded("CHECKPOINT_DIR is used by a newer launch of the task", is_final=False))
 
 
 class TaskProcess:
@@ -71,6 +116,7 @@ class TaskProcess:
         self._gpus = TaskGpus(payload, environ, sandbox, self._supervisor)
         self._progress: ProgressReader | None = None
         self._usage: memory.UsageReporter | None = None
+        self._carrier: _CheckpointCarrier | None = None
         self.secrets = TaskSecrets(payload, task_id, environ, sandbox, watch)
         self.commands = UserCommands(payload.exec_key, task_id, sandbox, self._run_command, self.secrets.values)
         self._rendezvous = ExitStack()
@@ -84,14 +130,14 @@ class TaskProcess:
         try:
             if self._paths is None:
                 self._paths = self._prepare()
-            if stage in (Stage.FENCE, Stage.DEVICES, Stage.SECRETS):
+            if stage in (Stage.FENCE, Stage.DEVICES, Stage.SECRETS, Stage.SAVE):
                 threading.Thread(target=self._prepare_stage, args=(stage,), name=stage.value, daemon=True).start()
                 return events.Spawned()
             self._session = 0
             self._sample(
                 is_stage_over=True
             )  # background processes of earlier stages, whose session the watchdog forgets
-            line = around_environment.stage_command(stage, self._payload, self._sandbox)
+            line = self._command(stage)
             pid = self._supervisor.spawn(line, self._context(ending, stage))
             self._session = pid
             with suppress(OSError):  # without the watchdog
@@ -105,11 +151,15 @@ class TaskProcess:
             return events.SpawnFailed(f"cannot {what}: {error}")
         log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)
         if stage is Stage.PROGRAM:
+            if self._is_carried:
+                self._carrier = _CheckpointCarrier(self._run_carrier, self._put)
             self._watch()
         return events.Spawned()
 
     def terminate(self) -> None:
         self._checks.stop()
+        if self._carrier is not None:
+            self._carrier.is_stopping = True
         self._supervisor.terminate()
 
     def kill(self) -> None:
@@ -118,6 +168,8 @@ class TaskProcess:
 
     def with_evidence(self, event: events.Exited) -> events.Exited:
         """Return `event`; if the program failed, with evidence for its cause."""
+        if self._carrier is not None:
+            self._carrier.stop(self._session, event.ending)
         if event.ending.exit_code == 0:
             return event
         oom, message = memory.read_oom_kills().since(self._memory_before)
@@ -204,9 +256,29 @@ class TaskProcess:
             error = self._gpus.choose()
         elif stage is Stage.SECRETS:
             error = self.secrets.fetch(self._limits.owner)
+        elif stage is Stage.SAVE:
+            if self._carrier is not None:
+                self._carrier.join(self._payload.hook_timeout)
         elif self._fence is not None:
             self._fence.start(self._limits.identity)
         self._put(events.Prepared(error))
+
+    @property
+    def _is_carried(self) -> bool:
+        """Whether the stage STORAGE has found that checkpoints are carried."""
+        return bool(self._payload.storage) and (Path(self._sandbox) / storage.WORK).is_dir()
+
+    def _command(self, stage: Stage) -> str:
+        if stage is Stage.STORAGE:
+            return around_environment.storage_command("bring", self._payload, self._task_id)
+        if self._is_carried:
+            self._payload = around_environment.with_local_folder(self._payload, self._sandbox)
+        return around_environment.stage_command(stage, self._payload, self._sandbox)
+
+    def _run_carrier(self, stdin: int) -> EndReport | None:
+        context = replace(self._context(stage=Stage.STORAGE), stdin=stdin)
+        line = around_environment.storage_command("carry", self._payload, self._task_id)
+        return self._supervisor.run(line, context, None, has_grace=True)
 
     def _watch(self) -> None:
         started = time.monotonic()

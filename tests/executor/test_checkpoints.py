@@ -131,7 +131,7 @@ def test_drafts_and_event_files_belong_to_no_checkpoint(snapshot: FolderSnapshot
 
 
 def test_copy_survives_removal_but_not_a_change(snapshot: FolderSnapshot, tmp_path: Path) -> None:
-    """CheckpointManager removes old checkpoints while they are uploaded; h5py writes into existing files."""
+    """CheckpointManager removes old checkpoints, h5py writes into existing files."""
     path = write(tmp_path / "run" / "w.h5")
     taken(snapshot)
     path.unlink()

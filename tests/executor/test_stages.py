@@ -46,6 +46,7 @@ def ending(status: dict[str, Any]) -> EndReport:
     [
         ({}, [Stage.PROGRAM]),
         ({"pre": "a", "post": "b"}, [Stage.PRE, Stage.PROGRAM, Stage.POST]),
+        ({"storage": {"url": "s3://x"}, "post": "b"}, [Stage.STORAGE, Stage.PROGRAM, Stage.SAVE, Stage.POST]),
         ({"gpus": 1, "gpu_check": False}, [Stage.DEVICES, Stage.PROGRAM]),
         ({"gpus": 1, "fetch": ["s3://x"]}, [Stage.DEVICES, Stage.FETCH, Stage.GPU_CHECK, Stage.PROGRAM]),
     ],

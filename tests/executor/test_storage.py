@@ -1,7 +1,8 @@
-"""Carried checkpoints: a local file system stands for the bucket, and fails at any operation."""
+"""Carried checkpoints; a local file system, which may fail, replaces a bucket."""
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
 import os
@@ -25,7 +26,7 @@ SETTINGS = {"mode": "carried", "role": "writer", "every": 0.1, "keep": 2, "grace
 
 
 class Task:
-    """The sandbox of one launch, with its settings; `enter` makes it the working directory."""
+    """The sandbox and settings of one launch."""
 
     def __init__(self, tmp_path: Path, name: str, **settings: Any) -> None:
         self.sandbox = tmp_path / name
@@ -106,7 +107,7 @@ def test_storage_keeps_only_newest_checkpoints(task: Any, tmp_path: Path) -> Non
 
 
 class FailingFiles:
-    """A file system whose operation number `fails_at` fails, before or in the middle of it."""
+    """A file system whose operation number `fails_at` fails in the middle."""
 
     def __init__(self, files: Any, fails_at: int, error: Exception) -> None:
         self._files, self._left, self._error = files, fails_at, error
@@ -132,7 +133,7 @@ class FailingFiles:
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), SystemExit(9)])
 def test_upload_cut_anywhere_leaves_a_complete_checkpoint(task: Any, tmp_path: Path, error: Exception) -> None:
-    """Whatever operation fails or does not return, and whether or not the carrier goes on."""
+    """Whichever operation fails or is the last one."""
     cuts = 0
     while True:
         shutil.rmtree(tmp_path / "bucket", ignore_errors=True)
@@ -231,7 +232,7 @@ def test_older_writer_in_the_middle_of_an_upload_does_no_harm(task: Any) -> None
 
 
 def test_clock_set_back_keeps_the_order_of_launches(task: Any) -> None:
-    """The number of a launch is its time, but always more than that of the launch before."""
+    """The number of a launch is its time, or one more than that of the launch before."""
     first = task("first", launched_at=2000.0)
     first.save(1)
     first.round()
@@ -386,7 +387,7 @@ def test_carry_of_older_launch_ends_with_its_own_exit_code(task: Any, carrying: 
 
 
 def test_storage_that_stays_away_costs_checkpoints_only(task: Any, carrying: Any, tmp_path: Path) -> None:
-    """The carrier says so once, gives up at the end, and succeeds: the training is not to blame."""
+    """The carrier says so, gives up at the end, and succeeds, as the training did."""
     writer = task("writer")
     (tmp_path / "bucket" / "run").rename(tmp_path / "away")
     (tmp_path / "bucket" / "run").write_text("no folder")
@@ -402,3 +403,86 @@ def test_restore_without_checkpoints_starts_empty(task: Any) -> None:
     reader = task("reader")
     assert restore(reader.store, reader.sandbox) is None
     assert {} == content(reader.sandbox / "checkpoints")
+
+
+# The whole executor.
+
+SAVE = """
+import os, sys, time
+folder = os.environ["CHECKPOINT_DIR"]
+def save(number):
+    for name in ("data-00000-of-00002", "data-00001-of-00002", "index"):
+        open(folder + "/ckpt-%d.%s" % (number, name), "w").write("%s of %d" % (name, number))
+    open(folder + "/checkpoint", "w").write('model_checkpoint_path: "ckpt-%d"' % number)
+"""
+
+
+def carried(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    """Fields of a payload."""
+    storage_settings = {**SETTINGS, "url": f"file://{tmp_path}/bucket/run", **changes}
+    return {"storage": storage_settings, "environment": {"CHECKPOINT_DIR": "file:///bucket"}, "kill_grace": 10.0}
+
+
+def test_task_stores_its_last_checkpoint_before_it_finishes(start: Any, tmp_path: Path, task: Any) -> None:
+    executor = start("task")
+    program = f"{SAVE}\nsave(5); assert folder == os.environ['LOG_DIR'] == os.path.abspath('checkpoints')"
+    executor.launch('python -c "$CODE"', **with_code(carried(tmp_path), program))
+    status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
+    assert "exit code 0" == status["message"]
+    assert checkpoint(5) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_task_stores_what_a_stopped_program_saves(start: Any, tmp_path: Path, task: Any) -> None:
+    """The program saves in its grace period, while its shell is gone."""
+    executor = start("task")
+    program = f"{SAVE}\nimport signal\nsignal.signal(15, lambda *_: (time.sleep(1), save(6), os._exit(143)))"
+    program += "\nopen('ready', 'w').write('1')\nwhile True: time.sleep(1)"
+    executor.launch('python -c "$CODE"; true', **with_code(carried(tmp_path, every=60), program))
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    executor.await_file("ready")
+    wait_until(lambda: b"tf_executor.storage" in processes(executor), 30)
+    executor.kill(grace=30)
+    executor.states("TASK_KILLING", "TASK_KILLED")
+    assert checkpoint(6) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_killed_program_leaves_its_last_whole_checkpoint(start: Any, tmp_path: Path, task: Any) -> None:
+    """As the kernel does without memory."""
+    executor = start("task")
+    program = f"{SAVE}\nsave(7); open(folder + '/half.h5', 'w').write('half'); os.kill(os.getpid(), 9)"
+    executor.launch('exec python -c "$CODE"', **with_code(carried(tmp_path), program))
+    status = executor.end("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING")
+    assert "TASK_FAILED" == status["state"]
+    assert checkpoint(7) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_task_fails_before_its_program_without_storage(start: Any, tmp_path: Path) -> None:
+    executor = start("task")
+    executor.launch("echo started > started", **carried(tmp_path, url="what://bucket/run"))
+    status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
+    expected = (
+        "the restore of checkpoints failed: exit code 1; stderr: storage: what://bucket/run: unknown scheme `what`"
+    )
+    assert status["message"].startswith(expected)
+    assert "storage" == json.loads(base64.b64decode(status["data"]))["failed_stage"]
+    assert not (tmp_path / "task" / "started").exists()
+
+
+def test_newer_launch_ends_the_task(start: Any, tmp_path: Path, task: Any) -> None:
+    """Two launches of a task run at once if an agent was cut off."""
+    executor = start("task")
+    executor.launch("sleep 3600", **carried(tmp_path))
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    task("newer")
+    status = executor.end("TASK_KILLING")
+    assert "TASK_FAILED" == status["state"]
+    assert status["message"].startswith("CHECKPOINT_DIR is used by a newer launch of the task")
+
+
+def with_code(fields: dict[str, Any], program: str) -> dict[str, Any]:
+    return {**fields, "environment": {**fields["environment"], "CODE": program}, "python": sys.executable}
+
+
+def processes(executor: Any) -> bytes:
+    """Command lines of the task's processes."""
+    return b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in executor.processes())

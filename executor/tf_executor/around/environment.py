@@ -10,14 +10,14 @@ import re
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from tf_executor import user
 from tf_executor.contract.events import Stage
 from tf_executor.contract.payload import Payload
-from tf_executor.user import devices, fetch, reporting
+from tf_executor.user import devices, fetch, reporting, storage
 
 # Interpreter.
 
@@ -87,6 +87,8 @@ PUBLIC_MESOS_VARIABLES = frozenset(
 )
 #: The agent's default PATH (its `executorEnvironment`).
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Variable with the folder or URL for checkpoints.
+CHECKPOINT_DIR = "CHECKPOINT_DIR"
 #: Default folder in the sandbox for logs and checkpoints.
 LOG_FOLDER = "logs"
 #: Variable with the folder for temporary files (POSIX, 8.3).
@@ -209,10 +211,12 @@ def stages_of(payload: Payload) -> tuple[Stage, ...]:
         Stage.FENCE: bool(payload.fenced_folder),
         Stage.SECRETS: bool(payload.secrets_url),
         Stage.DEVICES: payload.gpus > 0,
+        Stage.STORAGE: bool(payload.storage),
         Stage.FETCH: bool(payload.fetch or payload.links or payload.digests or _archives(payload)),
         Stage.PRE: bool(payload.pre),
         Stage.GPU_CHECK: payload.gpus > 0 and payload.gpu_check,
         Stage.PROGRAM: True,
+        Stage.SAVE: bool(payload.storage),
         Stage.POST: bool(payload.post),
     }
     return tuple(stage for stage, is_needed in needed.items() if is_needed)
@@ -228,6 +232,20 @@ def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
     if stage is Stage.PROGRAM:
         return _program(payload, sandbox)
     return fill_placeholders(payload.pre if stage is Stage.PRE else payload.post, payload, sandbox)
+
+
+def storage_command(mode: str, payload: Payload, task_id: str) -> str:
+    """Return the command line that restores (`bring`) or stores checkpoints (`carry`)."""
+    own = {"task_id": task_id, "launched_at": payload.launched_at, "grace": payload.kill_grace}
+    # A stop must not end the carrier while its Python starts.
+    start = "trap '' TERM; exec" if mode == "carry" else "exec"
+    return f"{start} python -m tf_executor.storage {mode} {shlex.quote(json.dumps({**payload.storage, **own}))}"
+
+
+def with_local_folder(payload: Payload, sandbox: str) -> Payload:
+    """Return the payload of a task whose checkpoints are carried."""
+    folder = str(Path(sandbox).absolute() / storage.LOCAL)
+    return replace(payload, log_dir=folder, environment={**payload.environment, CHECKPOINT_DIR: folder})
 
 
 #: Imports nothing from the sandbox but the user package: a fetched file may have the name of a module.

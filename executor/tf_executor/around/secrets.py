@@ -57,8 +57,8 @@ class SecretRequest:
 
 # The task's secrets.
 
-#: Stages that run the user's code; no other process gets a secret.
-STAGES = (Stage.FETCH, Stage.PRE, Stage.PROGRAM, Stage.POST)
+#: Stages that run the user's code or packages; no other process gets a secret.
+STAGES = (Stage.STORAGE, Stage.FETCH, Stage.PRE, Stage.PROGRAM, Stage.POST)
 _MAX_ERROR = 200
 #: Jitter factors of the reload interval, so that tasks that start together do not ask together.
 _MIN_JITTER, _MAX_JITTER = 0.75, 1.25

@@ -18,10 +18,14 @@ class Stage(Enum):
     SECRETS = "secrets"
     #: Chooses GPUs.
     DEVICES = "choice of GPUs"
+    #: Restores checkpoints from object storage.
+    STORAGE = "storage"
     FETCH = "fetch"
     PRE = "pre"
     GPU_CHECK = "GPU check"
     PROGRAM = "program"
+    #: Waits until the program's last checkpoint is stored.
+    SAVE = "upload of checkpoints"
     POST = "post"
 
 
@@ -236,10 +240,12 @@ NOUNS = {
     Stage.FENCE: "the check of CHECKPOINT_DIR",
     Stage.SECRETS: "the fetch of secrets",
     Stage.DEVICES: "the choice of GPUs",
+    Stage.STORAGE: "the restore of checkpoints",
     Stage.FETCH: "the fetch of files",
     Stage.PRE: "the pre command",
     Stage.GPU_CHECK: "the GPU check",
     Stage.PROGRAM: "the program",
+    Stage.SAVE: "the upload of checkpoints",
     Stage.POST: "the post command",
 }
 
@@ -376,7 +382,7 @@ class LifecycleState:
 
     @property
     def program_started(self) -> bool:
-        return self.stage in (Stage.PROGRAM, Stage.POST)
+        return self.stage in (Stage.PROGRAM, Stage.SAVE, Stage.POST)
 
     def entered(self, phase: TaskPhase, deadline: float | None = None) -> LifecycleState:
         """Return the state in another phase, with that phase's deadline."""

@@ -113,6 +113,9 @@ class Payload:
     #: Whether `--ps_hosts --worker_hosts --job_name --task_index` are appended to `command`.
     cluster_flags: bool = False
 
+    #: How a URL in CHECKPOINT_DIR is carried (`user.storage`): url, mode, role, every, keep, options; empty: it is not.
+    storage: Mapping[str, Any] = field(default_factory=dict)
+
     # -- other stages
 
     #: URLs to fetch into the sandbox that the agent's fetcher cannot (s3, gs, hdfs); archives are extracted.

@@ -149,6 +149,7 @@ class CommandContext:
     stdout: int
     stderr: int
     limits: ProcessLimits = ProcessLimits()
+    stdin: int = subprocess.DEVNULL
 
 
 class SpawnError(RuntimeError):
@@ -181,15 +182,18 @@ class Supervisor:
         self._leader = self._start(command, context, lambda ending: self._on_event(Exited(ending)))
         return self._leader
 
-    def run(self, command: str, context: CommandContext, timeout: float) -> EndReport | None:
+    def run(
+        self, command: str, context: CommandContext, timeout: float | None, *, has_grace: bool = False
+    ) -> EndReport | None:
         """Run a command; return None if it exceeds `timeout` seconds. Raises SpawnError.
 
-        Kills what it leaves in its session. `terminate` kills it without a grace period.
+        Kills what it leaves in its session. `terminate` kills it, unless it has the grace period of the program.
         """
         endings: SimpleQueue[EndReport | None] = SimpleQueue()
         with self._changed:
             leader = self._start(command, context, endings.put)
-            self._sessions.add(leader)
+            if not has_grace:
+                self._sessions.add(leader)
         try:
             with suppress(Empty):
                 return endings.get(timeout=timeout)
@@ -278,7 +282,7 @@ def _popen(command: str, context: CommandContext) -> int:
             ["/bin/sh", "-c", command],
             env=dict(context.environment),
             cwd=context.directory,
-            stdin=subprocess.DEVNULL,
+            stdin=context.stdin,
             stdout=context.stdout,
             stderr=context.stderr,
             # `close_descriptors_on_exec` does it: Python before 3.10 would list the child's descriptors, which the

@@ -1,6 +1,6 @@
-"""Describe complete checkpoints, and find them in a program's folder. Python 3.6, standard library only.
+"""Describe complete checkpoints, and find them in a program's folder.
 
-Files form groups, each of which is complete or not:
+Python 3.6, standard library only. Files form groups, each of which is complete or not:
 
 - TensorFlow: the files of the prefix that the file `checkpoint` names. TensorFlow writes that file last.
 - SavedModel: the folder with `saved_model.pb`, which TensorFlow writes after the variables.
@@ -54,7 +54,7 @@ class Manifest(NamedTuple):
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "Manifest":
-        """Raise IncompleteError for anything but a whole manifest with paths inside the folder."""
+        """Decode a manifest. Raises IncompleteError, also for paths outside the folder."""
         try:
             values = json.loads(data.decode())
             files: List[Dict[str, Any]] = [
@@ -173,7 +173,7 @@ def _tensorflow_group(root: Path, folder: Path, names: List[str]) -> Optional[Fi
 
 
 def state_of(prefix: str, state: str) -> bytes:
-    """Return the content of a file `checkpoint` that names only this prefix, relatively."""
+    """Return a file `checkpoint` that names only this prefix, as a relative path."""
     path = os.path.relpath(prefix, str(Path(state).parent))
     safe = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path.encode())
     escaped = "".join(safe)
@@ -237,7 +237,7 @@ class FolderSnapshot:
         self.label = Path(max(prefixes or self.copies or [""], key=_number_in)).name
 
     def verify(self) -> None:
-        """Raise IncompleteError if a copy has changed: some programs write into existing files."""
+        """Raise IncompleteError if a copy has changed, because a program wrote into it."""
         for name, copy in self.copies.items():
             if Path(name).name != _STATE and _fingerprint(copy) != self._taken[name]:
                 raise IncompleteError(f"{name} has changed")

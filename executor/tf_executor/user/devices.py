@@ -29,9 +29,9 @@ def logdir() -> str:
 
 
 def check_gpus(expected: int) -> int:
-    """Check that TensorFlow sees the task's GPUs, before the program starts; return the exit code.
+    """Check that TensorFlow sees the task's GPUs; return the exit code.
 
-    0 without TensorFlow, which the program may not use.
+    Called before the program starts. 0 without TensorFlow, which the program may not use.
     """
     try:
         import tensorflow

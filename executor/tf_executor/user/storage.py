@@ -1,4 +1,4 @@
-"""Carry checkpoints between a task's folder and object storage, with fsspec. Python 3.6.
+"""Carry checkpoints to and from object storage, with fsspec. Python 3.6.
 
 `python -m tf_executor.storage bring SETTINGS` restores the newest checkpoint before the program starts; `carry
 SETTINGS` uploads new ones while it runs. Below the service's URL:
@@ -36,8 +36,7 @@ SUPERSEDED = 3
 #: Tasks: `writer` stores checkpoints, `evaluator` gets them, `tensorboard` gets event files, `scratch` does neither.
 WRITER, EVALUATOR, TENSORBOARD, SCRATCH = "writer", "evaluator", "tensorboard", "scratch"
 #: Exit codes of a program that has closed its files: success, and the request for a restart.
-_SUCCESS = ["0"]
-_ORDERLY = (_SUCCESS, ["42"])
+_ORDERLY = (["0"], ["42"])
 #: Seconds between two looks at files that change, at the program's end, and at a storage that fails at the end.
 _SOON, _TICK, _RETRY = 2.0, 0.2, 1.0
 #: Seconds after which files that keep changing are reported.
@@ -125,7 +124,7 @@ class Store:
 
 
 def bring(settings: Dict[str, Any]) -> None:
-    """Prepare the program's folder. Raises StorageError, or what the file system raises."""
+    """Prepare the program's folder. Raises what the file system raises, too."""
     if settings["mode"] == "auto" and _has_scheme(settings["url"].partition("://")[0]):
         say(f"direct: this TensorFlow writes to {settings['url']} itself")
         return
@@ -178,7 +177,7 @@ def claim(store: Store, settings: Dict[str, Any]) -> str:
 def restore(store: Store, folder: Path, present: Optional[Dict[str, str]] = None) -> Optional[Manifest]:
     """Put the newest complete checkpoint into the folder; return its manifest.
 
-    `present`: digests of files that the folder has already. None if there is no complete checkpoint.
+    `present`: digests of files that the folder has already. None without a complete checkpoint.
     """
     before: List[str] = []
     while True:
@@ -251,7 +250,7 @@ class Carrier:
         self._snapshot = FolderSnapshot(LOCAL, WORK / "copies")
         self._uploaded: Set[str] = set()
         self._waiting_since = 0.0
-        self._told: Set[str] = set()
+        self._reported: Set[str] = set()
         self._plain: Dict[str, Tuple[int, int]] = {}
 
     def round(self, program: "RunningProgram") -> bool:
@@ -300,8 +299,8 @@ class Carrier:
         """Say once which file has been open or changing for a long time."""
         names = self._snapshot.waiting_for
         self._waiting_since = self._waiting_since or time.time() if names else 0.0
-        if names and time.time() > self._waiting_since + _LONG and names[0] not in self._told:
-            self._told.add(names[0])
+        if names and time.time() > self._waiting_since + _LONG and names[0] not in self._reported:
+            self._reported.add(names[0])
             say(f"{names[0]} keeps changing; the other files of its folder wait for it", error=True)
 
     def _upload(self) -> None:
@@ -359,7 +358,7 @@ class Carrier:
         self._uploaded = {name.partition("/")[2] for name in needed if name.startswith(f"{self._launch}/")}
 
     def _save_plain(self, with_models: bool) -> None:
-        """Upload event files and logs that have changed, and finally models, under their own names."""
+        """Upload changed event files and logs, and finally models, as plain files."""
         paths = {str(path.relative_to(LOCAL)): path for path in sorted(LOCAL.rglob("*")) if not path.is_symlink()}
         models = set(self._snapshot.models()) if with_models else set()
         for name, path in paths.items():
@@ -373,7 +372,7 @@ class Carrier:
 class RunningProgram:
     """The program, as the executor reports it.
 
-    When it exits, the executor writes its process id and exit code to stdin, and closes stdin.
+    When it exits, the executor writes its process id, its exit code and perhaps `stopped` to stdin, and closes stdin.
     """
 
     def __init__(self) -> None:
@@ -391,10 +390,11 @@ class RunningProgram:
         while self.ended is None and time.time() < end and self.is_stopping is was_stopping:
             if select.select([0], [], [], _TICK)[0]:
                 words = os.read(0, 100).decode().split()
+                self.is_stopping = self.is_stopping or "stopped" in words
                 while self.is_stopping and words and _is_session_busy(int(words[0])):
                     time.sleep(_TICK)  # the shell may exit before the program, which is saving
-                self.is_orderly = words[1:] in _ORDERLY
-                self.has_succeeded = words[1:] == _SUCCESS
+                self.has_succeeded = words[1:2] == ["0"]
+                self.is_orderly = words[1:2] in _ORDERLY
                 self.ended = time.time()
 
 

@@ -1,4 +1,4 @@
-"""Metrics as the SDK has them: StatsD, and `/v1/metrics` (dcos-commons, metrics/Metrics.java).
+"""Metrics as the SDK has them: StatsD and `/v1/metrics` (metrics/Metrics.java).
 
 Only gauges are sent to StatsD, like the SDK does: a lost packet loses nothing. DC/OS runs a server for each container
 and names it in STATSD_UDP_HOST and STATSD_UDP_PORT.
