@@ -17,7 +17,7 @@ from tf_scheduler.options.schema.fields import (
     String,
     parse_ulimits,
 )
-from tf_scheduler.options.schema.values import parse_constraints, parse_line_pattern
+from tf_scheduler.options.schema.values import parse_constraints, parse_line_pattern, parse_storage_options
 
 Document = dict[str, Any]
 
@@ -60,6 +60,7 @@ def _wholes(field: Any) -> st.SearchStrategy[int]:
 _PARSED = {
     parse_constraints: CONSTRAINT,
     parse_line_pattern: st.sampled_from(["", r"it (?P<step>\d+)"]),
+    parse_storage_options: st.sampled_from(["", '{"endpoint_url": "https://host/{{a}}"}']),
     parse_ulimits: st.sampled_from(["", "nofile=65536", "core=0:unlimited, nproc=1:2"]),
 }
 
@@ -170,6 +171,9 @@ def _fit_rest(document: Document) -> None:
     if worker.get("min_count"):
         alone = collective and not document.get("gpu_worker", {}).get("count")
         worker["min_count"] = min(worker["min_count"], worker.get("count", 3)) if alone else 0
+    if "mode" in document.get("storage", {}):
+        is_url = document["storage"]["mode"] in ("direct", "carried")
+        document["service"]["checkpoint_dir"] = "s3://bucket/run" if is_url else "/mnt/run"
     restart = document.get("restart", {})
     if restart:
         restart["backoff"] = min(restart.get("backoff", 1.0), restart.setdefault("max_backoff", 300.0))

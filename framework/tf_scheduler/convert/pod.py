@@ -183,7 +183,7 @@ ROWS = (
         _inside("volumeMounts"),
         ("volumes",),
         "hostPath volumes are converted; mount others on the agents and set the folder in volumes or "
-        "service.checkpoint_dir, or use gs://",
+        "service.checkpoint_dir, or use a URL, such as s3://",
         each(_convert_mount),
     ),
     Row(_inside("livenessProbe"), (), "use health.liveness, health.target and health.interval"),

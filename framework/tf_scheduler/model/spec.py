@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 from urllib.parse import quote, unquote
 
 from .ids import TaskName, task_name
@@ -79,6 +80,34 @@ class LivenessCheck:
     #: Time after the start in which failures do not count.
     grace: float = 300.0
     failures: int = 3
+
+
+# --- Checkpoints
+
+
+class StorageMode(str, Enum):
+    """How checkpoints get to checkpoint_dir."""
+
+    AUTO = "auto"
+    #: TensorFlow writes to the URL.
+    DIRECT = "direct"
+    #: The executor carries complete checkpoints between a local folder and the URL.
+    CARRIED = "carried"
+    #: checkpoint_dir is a path that all agents mount.
+    MOUNTED = "mounted"
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePolicy:
+    """How checkpoints are carried, if they are."""
+
+    mode: StorageMode = StorageMode.AUTO
+    #: Seconds between two looks for new checkpoints.
+    every: float = 60.0
+    #: Number of checkpoints in the storage.
+    keep: int = 3
+    #: Options of the file system in fsspec.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 # --- Policies for failed, lost and finished tasks (times in seconds)
@@ -358,6 +387,7 @@ class ServiceSpec:
     principal: str = ""
     #: Shared directory, passed to all tasks as CHECKPOINT_DIR.
     checkpoint_dir: str = ""
+    storage: StoragePolicy = field(default_factory=StoragePolicy)
     #: Seconds for which Mesos keeps the tasks of a disconnected scheduler (default: one week).
     failover_timeout: float = 604_800.0
     gang: GangSpec = field(default_factory=GangSpec)
@@ -395,6 +425,12 @@ class ServiceSpec:
         """Return the JobSpec that contains this task; `None` if the options have none."""
         jobs = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
         return next(jobs, None)
+
+    def is_leader(self, kind: JobKind, index: int) -> bool:
+        """Return whether the task is the chief, or else worker 0 (TensorFlow convention)."""
+        if any(job.kind is JobKind.CHIEF and job.count for job in self.jobs):
+            return kind is JobKind.CHIEF
+        return kind is JobKind.WORKER and index == 0
 
     def unreachable_timeout(self, kind: JobKind, index: int) -> float:
         """Return the seconds until an unreachable task counts as lost."""

@@ -17,7 +17,7 @@ from .schema.jobs import JOBS
 from .schema.placement import READ_ONLY
 from .schema.scheduler import LINK
 from .schema.service import ORIGINAL_IMAGES
-from .schema.values import Document, parse_constraints, split_names
+from .schema.values import Document, parse_constraints, parse_storage_options, split_names
 
 #: Plans of every service.
 _BUILT_IN = ("deploy", "update")
@@ -239,6 +239,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
         output=_output(options),
         principal=service["principal"] or service["service_account"],
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
+        storage=_storage(options["storage"]),
         failover_timeout=service["failover_timeout"],
         gang=GangSpec(gang["hold_seconds"], GangMode(gang["mode"]), gang["reserve_timeout"]),
         placement=_placement(options["placement"], service["region"]),
@@ -251,6 +252,11 @@ def to_spec(options: Document) -> model.ServiceSpec:
         network=_network(service),
         plans=to_plans(options["plans"]),
     )
+
+
+def _storage(storage: Document) -> model.StoragePolicy:
+    mode, file_system = model.StorageMode(storage["mode"]), parse_storage_options(storage["options"])
+    return model.StoragePolicy(mode, storage["every"], storage["keep"], file_system)
 
 
 def _executor(executor: Document) -> model.ExecutorSpec:

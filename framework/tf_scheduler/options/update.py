@@ -36,6 +36,7 @@ _WORDS = {
     "digests": "the fetched files",
     "program": "the program",
     "checkpoint_dir": "the checkpoint folder",
+    "storage": "the storage of checkpoints",
     "cluster": "the size of the cluster",
 }
 

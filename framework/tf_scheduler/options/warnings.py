@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.spec import AfterFinish, Strategy
+from tf_scheduler.model.spec import AfterFinish, StorageMode, Strategy
 
 from .load import data_has_addresses, job_url_has_address
 from .schema.document import OPTIONS
@@ -26,6 +26,13 @@ TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
 _ALONE = re.compile(r"--standalone\b|--nnodes[= ]1(:1)?(?=\s|$)")
 #: URL schemes that TensorFlow 2.18 and newer can read: tf.io.gfile.get_registered_schemes() of 2.21.
 _TENSORFLOW_SCHEMES = ("file", "gs", "ram")
+#: Packages that read and write other schemes.
+_PACKAGES = {
+    "s3": "fsspec and s3fs",
+    "hdfs": "fsspec and pyarrow",
+    "gs": "fsspec and gcsfs",
+    "abfs": "fsspec and adlfs",
+}
 
 
 def find_warnings(document: Document, options: Document) -> list[Problem]:
@@ -147,17 +154,27 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
         yield Problem("service.checkpoint_dir", message)
 
 
-def checkpoint_dir_has_other_scheme(_: Document, options: Document) -> Iterator[Problem]:
-    """The job would fail at its first checkpoint (tensorflow/io#2104)."""
-    service = options["service"]
+def checkpoints_are_carried(_: Document, options: Document) -> Iterator[Problem]:
+    """Return how checkpoints get to a URL, as far as the options tell."""
+    service, mode = options["service"], StorageMode(options["storage"]["mode"])
     name = next((name for name in ("checkpoint_dir", "shared_filesystem") if service[name]), "")
     scheme, separator, _rest = service.get(name, "").partition("://")
-    if separator and scheme not in _TENSORFLOW_SCHEMES and service["strategy"] != Strategy.PYTORCH_DDP.value:
-        yield Problem(
-            f"service.{name}",
-            f"TensorFlow 2.18 and newer cannot write to {scheme}://; use a shared folder or gs://, or import "
-            "tensorflow_io in the program (TensorFlow 2.6 to 2.17; up to 2.5, s3:// and hdfs:// need no plug-in)",
-        )
+    if not separator:
+        return
+    is_native, is_torch = scheme in _TENSORFLOW_SCHEMES, service["strategy"] == Strategy.PYTORCH_DDP.value
+    if mode is StorageMode.DIRECT:
+        if not (is_native or is_torch):
+            why = f"TensorFlow 2.18 and newer cannot write to {scheme}://; set storage.mode to auto or carried"
+            yield Problem(f"service.{name}", f"direct: {why}")
+        return
+    packages = f"the task's Python needs {_PACKAGES.get(scheme, 'fsspec')}"
+    if mode is StorageMode.CARRIED or is_torch:
+        yield Problem(f"service.{name}", f"carried by the executor; {packages}")
+    elif is_native:
+        yield Problem(f"service.{name}", f"direct if the task's TensorFlow has {scheme}://, otherwise carried")
+    else:
+        why = f"TensorFlow 2.6 and newer cannot write to {scheme}://"
+        yield Problem(f"service.{name}", f"carried by the executor, because {why}; {packages}")
 
 
 def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[Problem]:
@@ -225,7 +242,7 @@ _Rule = Callable[[Document, Document], Iterator[Problem]]
 _LOCAL_RULES: tuple[_Rule, ...] = (
     no_program_is_named,
     strategy_is_guessed,
-    checkpoint_dir_has_other_scheme,
+    checkpoints_are_carried,
     torchrun_trains_separate_models,
     linked_volumes_are_writable,
 )

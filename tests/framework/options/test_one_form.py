@@ -39,6 +39,8 @@ TEXTS = {
     "health.liveness": "http",
     "health.jobs": "worker",
     "progress.pattern": '"it" (?P<step>[0-9]{1,9}) {{x}}\\\\',
+    "storage.mode": "carried",
+    "storage.options": '{"endpoint_url": "https://host/?a={{b}}"}',
     "finish.success": "any_worker",
     "scheduler.python": "python3.13",
     "executor.sha256": DIGEST,
@@ -68,6 +70,7 @@ RECORDS: dict[str, list[dict[str, str]]] = {
 NEEDS: dict[str, dict[str, Any]] = {
     "plans.deploy": {"service": {"strategy": "independent"}, "parameter_server": {"count": 0}},
     "plans.update": {"service": {"strategy": "independent"}, "parameter_server": {"count": 0}},
+    "storage.mode": {"service": {"checkpoint_dir": "s3://bucket/run"}},
     "mesos.secret": {"service": {"principal": "someone"}},
     "service.strategy": {"parameter_server": {"count": 0}},
     "service.service_account_secret": {"service": {"service_account": "account"}},

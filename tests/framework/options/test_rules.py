@@ -109,6 +109,10 @@ BROKEN = {
         {"service": {"data": f"http://host/a#sha256={'A' * 64}"}, "executor": {"extract": "mesos"}},
         "executor.extract: must be `executor`, because service.job_sha256 or service.data has a digest",
     ),
+    "storage_mode_fits_folder": (
+        {"service": {"checkpoint_dir": "/mnt/run"}, "storage": {"mode": "carried"}},
+        'storage.mode: carried requires a URL in service.checkpoint_dir, such as s3://bucket/run, not "/mnt/run"',
+    ),
     "job_context_is_json_object": (
         {"service": {"job_context": "[1]"}},
         "service.job_context: must be a JSON object as text, not [1]",
@@ -420,3 +424,28 @@ def test_independent_tasks_may_start_one_by_one(order: str) -> None:
     """None waits for the address of another."""
     service = {"command": "x", "strategy": "independent"}
     resolve({"service": service, "parameter_server": {"count": 0}, "plans": {"deploy": order, "update": order}})
+
+
+def test_mounted_storage_refuses_url() -> None:
+    """Without its password."""
+    document = {"service": {"command": "x", "checkpoint_dir": "s3://me:canary@b/run"}, "storage": {"mode": "mounted"}}
+    with pytest.raises(OptionsError, match=r"storage.mode: mounted requires a path") as caught:
+        resolve(document)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1]", "must be a JSON object as text, not [1]"),
+        ("{", "must be a JSON object as text: "),
+        ('{"secret": "canary"}', "secret: credentials are secrets"),
+        ('{"sas_token": "canary"}', "sas_token: credentials are secrets"),
+    ],
+)
+def test_storage_options_are_an_object_without_keys(text: str, message: str) -> None:
+    """Options are visible in the Marathon app."""
+    with pytest.raises(OptionsError) as caught:
+        resolve({"service": {"command": "x"}, "storage": {"options": text}})
+    assert str(caught.value).startswith(f"storage.options: {message}")
+    assert "canary" not in str(caught.value)

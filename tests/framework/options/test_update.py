@@ -40,6 +40,7 @@ ALL_JOBS = {
 CHANGED = {
     "service.name": "changed",
     "service.job_context": '{"rate": 1}',
+    "storage.options": '{"anon": true}',
     "secrets": ({"source": "a", "env": "A", "file": "", "jobs": "", "reload": ""},),
     "volumes": ({"host_path": "/a", "container_path": "a", "mode": "RO", "jobs": ""},),
     "service.security.kerberos.kdc.port": 88,

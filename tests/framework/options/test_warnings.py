@@ -133,26 +133,31 @@ def test_secrets_on_agents_without_executor_login_warn(source: str, expected: in
     assert [] == warnings_of(accepted, user="games") == warnings_of(secrets, user="games")
 
 
-@pytest.mark.parametrize("folder", ["", "gs://bucket/models"])
-def test_shared_or_unused_folder_does_not_warn(folder: str) -> None:
-    assert [] == warnings_of(checkpoint_dir=folder)
+def test_unused_folder_does_not_warn() -> None:
+    assert [] == warnings_of(checkpoint_dir="")
 
 
 @pytest.mark.parametrize(
-    ("service", "expected"),
+    ("service", "mode", "expected"),
     [
-        ({"checkpoint_dir": "s3://bucket/models"}, ["service.checkpoint_dir: TensorFlow 2.18 and newer cannot"]),
-        ({"shared_filesystem": "hdfs://name/models"}, ["service.shared_filesystem: TensorFlow 2.18 and newer cannot"]),
-        ({"checkpoint_dir": "gs://bucket/a", "shared_filesystem": "hdfs://name/a"}, []),
-        ({"checkpoint_dir": "file:///mnt/models"}, []),
-        ({"checkpoint_dir": "s3://bucket/models", "strategy": "pytorch_ddp", "command": "a"}, []),
+        ({"checkpoint_dir": "s3://b/run"}, "auto", "checkpoint_dir: carried by the executor, because TensorFlow 2.6"),
+        ({"checkpoint_dir": "s3://b/run"}, "carried", "checkpoint_dir: carried by the executor; the task's Python"),
+        ({"checkpoint_dir": "s3://b/run"}, "direct", "checkpoint_dir: direct: TensorFlow 2.18 and newer cannot"),
+        ({"shared_filesystem": "gs://b/run"}, "auto", "shared_filesystem: direct if the task's TensorFlow has gs://"),
+        ({"checkpoint_dir": "gs://b/run"}, "direct", ""),
+        ({"checkpoint_dir": "gs://b/run", "shared_filesystem": "hdfs://name/a"}, "direct", ""),
+        (
+            {"checkpoint_dir": "gs://b/run", "strategy": "pytorch_ddp"},
+            "auto",
+            "checkpoint_dir: carried by the executor",
+        ),
     ],
 )
-def test_checkpoint_scheme_without_tensorflow_warns(service, expected: list[str]) -> None:
-    """The job would fail at its first checkpoint. PyTorch has libraries of its own."""
+def test_url_of_checkpoints_names_its_mode(service: dict[str, str], mode: str, expected: str) -> None:
+    """A direct job without the file system would fail at its first checkpoint."""
     counts = {"parameter_server": {"count": 0}} if "strategy" in service else {}
-
-    assert expected == [line[: len(expected[0])] if expected else line for line in warnings_of(counts, **service)]
+    notices = warnings_of({**counts, "storage": {"mode": mode}}, **service)
+    assert [f"service.{expected}"] * bool(expected) == [line[: len(f"service.{expected}")] for line in notices]
 
 
 @pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])

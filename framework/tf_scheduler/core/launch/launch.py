@@ -18,7 +18,16 @@ from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import NewId, OfferId, TaskName, task_id
 from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.spec import JobKind, JobSpec, LivenessCheck, OutputPolicy, Program, ServiceSpec
+from tf_scheduler.model.spec import (
+    JobKind,
+    JobSpec,
+    LivenessCheck,
+    OutputPolicy,
+    Program,
+    ServiceSpec,
+    StorageMode,
+    Strategy,
+)
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import EarlierLaunch, TaskRecord, is_own_cause
 
@@ -33,6 +42,8 @@ _DATA_SERVICE = (JobKind.DISPATCHER, JobKind.DATA_WORKER)
 CHECKPOINT_DIR = "CHECKPOINT_DIR"
 #: Variable with the journal of the dispatcher (tf_executor.user.data_service).
 _JOURNAL = "DATA_SERVICE_JOURNAL"
+#: Jobs that read carried checkpoints or event files.
+_STORAGE_ROLES = {JobKind.EVALUATOR: "evaluator", JobKind.TENSORBOARD: "tensorboard"}
 
 
 def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster) -> payload.Payload:
@@ -57,6 +68,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         more_ports=record.more_ports,
         **_program(spec.program),
         log_dir=spec.checkpoint_dir,
+        storage=_storage(spec, record),
         strategy=spec.strategy.value,
         cluster_flags=job.cluster_flags,
         **_files(spec, job),
@@ -83,6 +95,7 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
     return replace(
         original,
         command=command,
+        storage={},
         cluster_flags=False,
         python="",
         fetch=(),
@@ -135,6 +148,29 @@ def _limits(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         "memory_limit": job.needs.mem // UNIT if spec.executor.enforces_memory else 0,
         "gpus": job.needs.gpus // UNIT,
         "gpu_check": job.gpu_check,
+    }
+
+
+def _storage(spec: ServiceSpec, record: TaskRecord) -> dict[str, Any]:
+    """Return how the task carries checkpoints; empty if it does not."""
+    url, policy = spec.checkpoint_dir, spec.storage
+    if "://" not in url or policy.mode is StorageMode.DIRECT:
+        return {}
+    role = _STORAGE_ROLES.get(record.job, "scratch")
+    if spec.strategy is Strategy.INDEPENDENT and record.job in (JobKind.CHIEF, JobKind.WORKER):
+        role, url = "writer", f"{url.rstrip('/')}/{record.name}"
+    elif spec.is_leader(record.job, record.index):
+        role = "writer"
+    # PyTorch does not use the file systems of TensorFlow.
+    is_carried = policy.mode is StorageMode.CARRIED or spec.strategy is Strategy.PYTORCH_DDP
+    mode = StorageMode.CARRIED if is_carried else StorageMode.AUTO
+    return {
+        "url": url,
+        "mode": mode.value,
+        "role": role,
+        "every": policy.every,
+        "keep": policy.keep,
+        "options": dict(policy.options),
     }
 
 

@@ -29,7 +29,7 @@ _LIMITS = frozenset(
 )
 _NO_CONTAINER = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
 #: Stages of the executor that run what the user has configured (`tf_executor.contract.events.Stage`).
-_FETCH, _PRE = "fetch", "pre"
+_STORAGE, _FETCH, _PRE = "storage", "fetch", "pre"
 DRAIN_REASONS = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "REASON_CONTAINER_PREEMPTED"})
 
 
@@ -66,11 +66,11 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         lambda end, _: end.reason in _LIMITS or end.out_of_memory,
     ),
     CauseRule(
-        "its files could not be fetched, its pre command failed, or its executor could not be started",
+        "its files or checkpoints could not be fetched, its pre command failed, or its executor could not be started",
         Cause.USER_ERROR,
         lambda end, _: (
             end.reason in _NO_CONTAINER
-            or end.failed_stage in (_FETCH, _PRE)
+            or end.failed_stage in (_STORAGE, _FETCH, _PRE)
             or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.has_run)
         ),
     ),

@@ -35,10 +35,7 @@ def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _is_leader(state: SchedulerState, record: TaskRecord) -> bool:
-    """Return whether the task is the chief, or else worker 0 (TensorFlow convention)."""
-    if any(job.kind is JobKind.CHIEF and job.count for job in state.spec.jobs):
-        return record.job is JobKind.CHIEF
-    return _is_worker_0(state, record)
+    return state.spec.is_leader(record.job, record.index)
 
 
 def _is_worker_0(_state: SchedulerState, record: TaskRecord) -> bool:

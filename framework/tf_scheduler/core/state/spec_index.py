@@ -14,7 +14,18 @@ from tf_scheduler.core.state.restart_units import restart_peers
 from tf_scheduler.model import plan as plans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.resources import Needs, Volume
-from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind, JobSpec, Program, ServiceSpec, Strategy, TaskSpec, Uri
+from tf_scheduler.model.spec import (
+    ADDRESS_DEPENDENTS,
+    JobKind,
+    JobSpec,
+    Program,
+    ServiceSpec,
+    StorageMode,
+    StoragePolicy,
+    Strategy,
+    TaskSpec,
+    Uri,
+)
 
 #: Jobs whose completion may end the job: parameter servers never exit, side jobs do not train.
 TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
@@ -186,9 +197,17 @@ def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
         "digests": spec.digests,
         "program": spec.program,
         "checkpoint_dir": spec.checkpoint_dir,
+        "storage": _storage(spec.storage),
         "volumes": job.volumes,
         "cluster": _shape(spec) if job.kind in ADDRESS_DEPENDENTS[spec.strategy] or _is_shard(spec, job) else {},
     }
+
+
+def _storage(storage: StoragePolicy) -> Mapping[str, Any]:
+    """Return what differs from the defaults and concerns a running task."""
+    if (storage.mode, storage.options) == (StorageMode.AUTO, {}):
+        return {}
+    return {"mode": storage.mode.value, "options": dict(storage.options)}
 
 
 def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
@@ -198,7 +217,7 @@ def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:
     # Without these the digest is that of schedulers without their options, so an upgrade restarts no task.
-    new = ("volumes", "digests")
+    new = ("volumes", "digests", "storage")
     return _digest({k: _data(v) for k, v in launch_settings(spec, job).items() if v or k not in new})
 
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.digests import DataFile, split_data
-from tf_scheduler.model.spec import Uri
+from tf_scheduler.model.redaction import redact_text
+from tf_scheduler.model.spec import StorageMode, Uri
 from tf_scheduler.options.schema.fields import json_excerpt
 from tf_scheduler.options.schema.values import Document
 
@@ -118,6 +119,16 @@ def digests_need_extraction_by_executor(options: Document) -> Iterator[Problem]:
     if service["job_sha256"] or any(file.digest for file in files):
         why = "must be `executor`, because service.job_sha256 or service.data has a digest, which Mesos does not check"
         yield Problem("executor.extract", why)
+
+
+def storage_mode_fits_folder(options: Document) -> Iterator[Problem]:
+    service, mode = options["service"], options["storage"]["mode"]
+    folder = service["checkpoint_dir"] or service["shared_filesystem"]
+    if mode == StorageMode.MOUNTED.value and "://" in folder:
+        yield Problem("storage.mode", f"mounted requires a path in service.checkpoint_dir, not {redact_text(folder)}")
+    elif mode in (StorageMode.DIRECT.value, StorageMode.CARRIED.value) and "://" not in folder:
+        example = "a URL in service.checkpoint_dir, such as s3://bucket/run"
+        yield Problem("storage.mode", f"{mode} requires {example}, not {json_excerpt(folder)}")
 
 
 def job_context_is_json_object(options: Document) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 from . import jobs
 from .fields import Environment, OnUpdate, RecordList, Section, section
 from .placement import GangSection, PlacementSection, VolumeRecord
-from .policies import FinishSection, HealthSection, ProgressSection, RecoverySection, RestartSection
+from .policies import FinishSection, HealthSection, ProgressSection, RecoverySection, RestartSection, StorageSection
 from .scheduler import (
     ApiSection,
     ExecutorSection,
@@ -55,6 +55,7 @@ class Options(Section):
         "DC/OS and `local up --containers` enable.",
         update=OnUpdate.RESTART,
     )
+    storage = section(StorageSection, "Checkpoints in object storage (docs/how-to.md).", "Storage of checkpoints")
     finish = section(FinishSection, "End of the job, and actions after it.", "End of the job")
     restart = section(RestartSection, "Restarts of failed tasks.")
     recovery = section(RecoverySection, "Detection and replacement of lost tasks.")

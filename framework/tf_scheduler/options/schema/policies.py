@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, LivenessKind, SuccessPolicy
+from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, LivenessKind, StorageMode, SuccessPolicy
 
-from .fields import NEXT_LAUNCH_ONLY, Boolean, Integer, IntegerList, Seconds, Section, String, choice
-from .values import parse_line_pattern
+from .fields import NEXT_LAUNCH_ONLY, Boolean, Integer, IntegerList, OnUpdate, Seconds, Section, String, choice
+from .values import parse_line_pattern, parse_storage_options
 
 
 class RestartSection(Section):
@@ -136,6 +136,35 @@ class ProgressSection(Section):
         f"{NEXT_LAUNCH_ONLY}",
         parse=parse_line_pattern,
         examples=[r"iter (?P<step>\d+)/(?P<total>\d+): loss=(?P<loss>\S+)"],
+    )
+
+
+class StorageSection(Section):
+    mode = choice(
+        "How checkpoints get to service.checkpoint_dir. mounted: it is a path. direct: it is a URL to which the task's "
+        "TensorFlow writes. carried: it is a URL, tasks use a local folder, and complete checkpoints are stored by the "
+        "chief or, without a chief, worker 0. auto: mounted for a path; for a URL, direct if the task's TensorFlow can "
+        "write to it, otherwise carried.",
+        StorageMode.AUTO,
+        update=OnUpdate.RESTART,
+        title="Storage of checkpoints",
+    )
+    every = Seconds(
+        f"Time between two looks for new checkpoints to carry. {NEXT_LAUNCH_ONLY}",
+        60.0,
+        minimum=1.0,
+        title="Carry checkpoints every",
+    )
+    keep = Integer(
+        f"Number of checkpoints to keep in the storage. {NEXT_LAUNCH_ONLY}", 3, minimum=1, title="Stored checkpoints"
+    )
+    options = String(
+        "JSON object, as text: options of the file system in fsspec, for example the address of an S3-compatible "
+        "server. Credentials are secrets (docs/how-to.md). Empty: none.",
+        parse=parse_storage_options,
+        update=OnUpdate.RESTART,
+        title="Options of the file system",
+        examples=['{"endpoint_url": "https://s3.example.com"}'],
     )
 
 

@@ -194,8 +194,8 @@ class StorageOptions(Section):
     """Storage options of `service`."""
 
     checkpoint_dir = String(
-        "Shared folder of all tasks (CHECKPOINT_DIR): a path, or a gs:// URL. TensorFlow up to 2.17 also has s3:// and "
-        "hdfs://. Empty: service.shared_filesystem.",
+        "Folder for checkpoints (CHECKPOINT_DIR): a path that all agents share, or a URL, such as s3://bucket/run, "
+        "whose use storage.mode describes. Empty: service.shared_filesystem.",
         update=OnUpdate.RESTART,
     )
     shared_filesystem = String(

@@ -133,6 +133,27 @@ class ConstraintError(ValueError):
     """Invalid constraints; `args` has one message per error."""
 
 
+#: Names of credentials in the file systems of fsspec.
+_CREDENTIAL = re.compile("key|secret|token|password|credential|connection_string", re.IGNORECASE)
+
+
+def parse_storage_options(text: str) -> dict[str, Any]:
+    """Parse options of a file system, without credentials. Raises ValueError."""
+    try:
+        options = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"must be a JSON object as text: {error}") from error
+    if not isinstance(options, dict):
+        raise ValueError(f"must be a JSON object as text, not {text[:60]}")
+    wrong = [name for name in options if _CREDENTIAL.search(name)]
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]}: credentials are secrets: use the option secrets, for example for the variable "
+            "AWS_SECRET_ACCESS_KEY"
+        )
+    return options
+
+
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
     """Parse all constraints; empty text has none. Raises ConstraintError."""
     if not text.strip():

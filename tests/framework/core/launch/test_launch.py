@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -360,3 +361,48 @@ def test_output_is_read_for_progress_of_training_tasks() -> None:
     assert not placeholder_payload(payloads[0], "sleep 1").progress_from_output
     off = replace(spec, output=OutputPolicy(has_progress=False))
     assert not payload_of(off, a_job(JobKind.WORKER, 1), record(), CLUSTER).progress_from_output
+
+
+def storage_of(strategy: str, url: str = "s3://b/run", mode: str = "auto", **counts: int) -> dict[str, dict[str, Any]]:
+    """Return mode, role and URL of all tasks."""
+    sections = {name: {"count": count} for name, count in counts.items()}
+    service = {"command": "x", "strategy": strategy, "checkpoint_dir": url, "use_tensorboard": True}
+    spec = to_spec(resolve({"service": service, **sections, "storage": {"mode": mode, "keep": 5}}))
+    payloads = {
+        task.name: payload_of(
+            spec, task.job, replace(record(), name=task.name, job=task.job.kind, index=task.index), CLUSTER
+        )
+        for task in spec.tasks()
+    }
+    return {name: dict(item.storage) for name, item in payloads.items()}
+
+
+def test_chief_stores_and_others_read_carried_checkpoints() -> None:
+    """Without a chief, worker 0 is the chief, as in TensorFlow."""
+    jobs = {"parameter_server": 1, "worker": 1, "chief": 1, "evaluator": 1}
+    found = storage_of("parameter_server", **jobs)
+    roles = {"chief-0": "writer", "evaluator-0": "evaluator", "tensorboard-0": "tensorboard"}
+    assert {**roles, "ps-0": "scratch", "worker-0": "scratch"} == {name: item["role"] for name, item in found.items()}
+    assert {("s3://b/run", "auto", 60.0, 5)} == {
+        (item["url"], item["mode"], item["every"], item["keep"]) for item in found.values()
+    }
+    found = storage_of("multi_worker_mirrored", worker=2)
+    assert ["writer", "scratch"] == [found[name]["role"] for name in ("worker-0", "worker-1")]
+
+
+def test_independent_tasks_store_checkpoints_of_their_own() -> None:
+    found = storage_of("independent", worker=2)
+    assert [("s3://b/run/worker-0", "writer"), ("s3://b/run/worker-1", "writer")] == [
+        (found[name]["url"], found[name]["role"]) for name in ("worker-0", "worker-1")
+    ]
+    assert "s3://b/run" == found["tensorboard-0"]["url"]
+
+
+def test_paths_and_direct_storage_are_not_carried() -> None:
+    assert storage_of("independent", url="/mnt/run", worker=1)["worker-0"] == {}
+    assert storage_of("independent", mode="direct", worker=1)["worker-0"] == {}
+
+
+def test_pytorch_does_not_ask_tensorflow() -> None:
+    """The agents' Python may have both, and PyTorch cannot use file systems of TensorFlow."""
+    assert "carried" == storage_of("pytorch_ddp", url="gs://b/run", worker=2)["worker-0"]["mode"]

@@ -485,6 +485,7 @@ def test_out_of_memory_counts_as_failure_of_task_only() -> None:
     [
         ("pre", Cause.USER_ERROR, False),
         ("fetch", Cause.USER_ERROR, True),
+        ("storage", Cause.USER_ERROR, True),
         ("choice of GPUs", Cause.INFRASTRUCTURE, True),
     ],
 )
