@@ -45,6 +45,14 @@ _MANIFEST = re.compile(r"(\d{15})\.([^/]+)/(\d{9})\.json")
 _LAUNCH = re.compile(r"(\d{15})\.([^/]+)")
 #: File systems that need folders; in the others, making one could create a bucket.
 _WITH_FOLDERS = ("file", "local", "sftp", "ssh", "smb", "webhdfs")
+#: Options by scheme. s3fs holds 50 MB twice for each of its 10 connections; the memory is the task's.
+_S3 = {"max_concurrency": 1}
+_DEFAULTS: Dict[str, Dict[str, Any]] = {
+    "file": {"auto_mkdir": True},
+    "local": {"auto_mkdir": True},
+    "s3": _S3,
+    "s3a": _S3,
+}
 #: Minimum characters of a secret, and maximum of a message.
 _MIN_SECRET, _MAX_ERROR = 4, 300
 
@@ -66,9 +74,9 @@ class Store:
         except ImportError:
             raise StorageError(missing_package(url)) from None
         scheme = url.partition("://")[0]
-        own = {"auto_mkdir": True} if scheme in ("file", "local") else {}
+        own = _DEFAULTS.get(scheme, {})
         try:
-            self.files, root = fsspec.core.url_to_fs(url, **own, **options)
+            self.files, root = fsspec.core.url_to_fs(url, **{**own, **options})
         except ImportError:
             raise StorageError(missing_package(url)) from None
         except ValueError as error:
@@ -296,12 +304,12 @@ class Carrier:
             self._snapshot.release()
 
     def _tell_waiting(self) -> None:
-        """Say once which file has been open or changing for a long time."""
+        """Say once which file has been incomplete or changing for a long time."""
         names = self._snapshot.waiting_for
         self._waiting_since = self._waiting_since or time.time() if names else 0.0
         if names and time.time() > self._waiting_since + _LONG and names[0] not in self._reported:
             self._reported.add(names[0])
-            say(f"{names[0]} keeps changing; the other files of its folder wait for it", error=True)
+            say(f"{names[0]}: not stored yet, because it is incomplete or keeps changing", error=True)
 
     def _upload(self) -> None:
         begun, size = time.time(), 0
