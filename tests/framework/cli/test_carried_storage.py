@@ -1,0 +1,185 @@
+"""Checkpoints in an S3 bucket, while programs and agents are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import PATIENCE
+from kit.s3_server import BUCKET, S3Server, run_s3_server
+from kit.waiting import wait_until
+from mesos_local.agents import AgentSpec
+from mesos_local.cluster import LocalCluster
+
+pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
+
+#: The master gives up an agent within seconds.
+FLAGS = {"agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+#: Each step adds 1 to all weights: a mixture of two checkpoints would show.
+TRAIN = """
+import os, sys, time
+import tensorflow as tf
+folder = os.environ["CHECKPOINT_DIR"]
+step, weights = tf.Variable(0, dtype=tf.int64), [tf.Variable(tf.zeros([10000])) for _ in range(4)]
+manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step, weights=weights), folder, max_to_keep=1)
+manager.checkpoint.restore(manager.latest_checkpoint)
+started = int(step)
+assert all(bool(tf.reduce_all(item == float(started))) for item in weights)
+print("started at", started, "in", folder, flush=True)
+while not os.path.exists(sys.argv[1]) or int(step) < started + 3:
+    step.assign_add(1)
+    for item in weights:
+        item.assign_add(tf.ones_like(item))
+    manager.save(checkpoint_number=int(step))
+    time.sleep(0.1)
+tf.saved_model.save(tf.Module(), os.path.join(folder, "model"))
+print("finished at", int(step), flush=True)
+"""
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A server whose key is in the environment of `home`, as that of a user is."""
+    with run_s3_server() as server:
+        monkeypatch.setenv("MY_S3_KEY", server.key)
+        monkeypatch.setenv("MY_S3_SECRET", server.secret)
+        yield server
+
+
+@pytest.fixture
+def home(s3: S3Server, home: dict[str, str]) -> dict[str, str]:
+    return {**home, "MY_S3_KEY": s3.key, "MY_S3_SECRET": s3.secret}
+
+
+@pytest.fixture
+def cluster(home: dict[str, str]) -> Iterator[LocalCluster]:
+    """The local cluster that `local run` uses: two agents, each large enough."""
+    folder = Path(home["XDG_STATE_HOME"]) / "dcos-tensorflow" / "local"
+    agents = [AgentSpec(f"agent-{number}", "cpus:4;mem:8000;disk:9000") for number in (1, 2)]
+    with LocalCluster(agents, folder, FLAGS, die_with_parent=True) as cluster:
+        yield cluster
+
+
+def options(folder: Path, s3: S3Server, bucket: str = BUCKET) -> Path:
+    """A job with one worker; `folder/end` ends the training."""
+    (folder / "train.py").write_text(TRAIN)
+    small = {"cpus": 1, "mem": 3000, "disk": 0}
+    document = {
+        "service": {
+            "name": "carried",
+            "strategy": "multi_worker_mirrored",
+            "command": f"python train.py {folder}/end",
+            "job_url": "train.py",
+            "checkpoint_dir": f"s3://{bucket}/run",
+        },
+        "parameter_server": {"count": 0},
+        "worker": {"count": 1, **small},
+        "storage": {"every": 1, "keep": 2, "options": json.dumps({"endpoint_url": s3.address})},
+        "recovery": {"unreachable_timeout": 1},
+        "secrets": [
+            {"source": "env:MY_S3_KEY", "env": "AWS_ACCESS_KEY_ID"},
+            {"source": "env:MY_S3_SECRET", "env": "AWS_SECRET_ACCESS_KEY"},
+        ],
+    }
+    path = folder / "options.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def outputs(cluster: LocalCluster) -> dict[str, str]:
+    """Standard output of each launch by its path, the earliest first."""
+    paths = sorted(cluster.directory.glob("*/**/stdout"), key=lambda path: path.stat().st_ctime_ns)
+    own = (path for path in paths if "latest" not in path.parts and not path.is_symlink())
+    return {str(path.relative_to(cluster.directory)): path.read_text() for path in own}
+
+
+def starts(cluster: LocalCluster) -> list[int]:
+    """The step at which each launch has started."""
+    found = (re.search(r"^started at (\d+)", text, re.MULTILINE) for text in outputs(cluster).values())
+    return sorted(int(match[1]) for match in found if match)
+
+
+def programs(cluster: LocalCluster) -> dict[int, str]:
+    """Agent by process of the training."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            folder, line = str((process / "cwd").readlink()), (process / "cmdline").read_bytes()
+            if folder.startswith(str(cluster.directory)) and line.startswith(b"python\0train.py"):
+                found[int(process.name)] = Path(folder).relative_to(cluster.directory / "agents").parts[0]
+    return found
+
+
+def manifests(s3: S3Server) -> list[str]:
+    return [name for name in s3.names("run/.carried/") if name.endswith(".json")]
+
+
+def stored_step(s3: S3Server) -> int:
+    """Number of the newest checkpoint in the bucket."""
+    names = manifests(s3)
+    label = json.loads(s3.read(names[-1]))["label"] if names else "ckpt-0"
+    return int(label.rpartition("-")[2])
+
+
+def test_training_resumes_from_bucket_on_another_agent(start: Any, cluster: Any, s3: S3Server, tmp_path: Path) -> None:
+    """TensorFlow 2.21 cannot read s3://. The program is killed, then its agent."""
+    process = start("local", "run", options(tmp_path, s3))
+    wait_until(lambda: stored_step(s3) > 5)
+    (first,) = programs(cluster)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len(starts(cluster)) == 2)
+    assert 5 < starts(cluster)[1]
+    wait_until(lambda: stored_step(s3) > starts(cluster)[1] + 5)
+
+    # The program of the lost agent goes on, and so does its upload, until it sees the next launch.
+    ((second, agent),) = programs(cluster).items()
+    before = stored_step(s3)
+    cluster.agents[agent].kill()
+    wait_until(lambda: len(starts(cluster)) == 3)
+    wait_until(lambda: second not in programs(cluster))
+    assert starts(cluster)[2] >= before
+    (tmp_path / "end").touch()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert 0 == process.returncode, out + err
+
+    last = next(text for text in reversed(outputs(cluster).values()) if "finished at" in text)
+    assert f"finished at {stored_step(s3)}\n" in last, "the last checkpoint arrives before the task finishes"
+    assert 2 == len(manifests(s3))
+    assert "run/model/saved_model.pb" in s3.names()
+    assert [] == holders_of(s3.secret, tmp_path), "only the training process may have the key"
+
+
+def holders_of(secret: str, folder: Path) -> list[str]:
+    """Files that contain the secret."""
+    hits = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            if path.is_file() and not path.is_symlink() and secret.encode() in path.read_bytes():
+                hits.append(str(path))
+    return hits
+
+
+@pytest.mark.parametrize(
+    ("bucket", "secret", "message"),
+    [
+        ("missing", "", "the bucket or folder does not exist"),
+        (BUCKET, "canary-key-5c0f", "PermissionError: The request"),
+    ],
+)
+def test_wrong_bucket_or_key_ends_the_job_before_its_program(
+    start: Any, home: dict[str, str], cluster: Any, s3: S3Server, tmp_path: Path, bucket: str, secret: str, message: str
+) -> None:
+    home["MY_S3_SECRET"] = secret or s3.secret
+    out, err = start("local", "run", options(tmp_path, s3, bucket)).communicate(timeout=PATIENCE)
+    assert f"storage: s3://{bucket}/run: {message}" in out + err
+    assert [] == starts(cluster)
+    assert [] == holders_of(home["MY_S3_SECRET"], tmp_path)
+    assert home["MY_S3_SECRET"] not in out + err
