@@ -293,7 +293,8 @@ These limits apply:
 
 | case | effect |
 | --- | --- |
-| `hdfs://`, `gs://`, `s3://` and other URLs | not protected |
+| a URL, checkpoints are carried | protected by numbers in the storage ([how to](how-to.md#checkpoints-in-object-storage)) |
+| a URL, TensorFlow writes to it | not protected |
 | services with different names | not protected from each other |
 | the folder is empty or does not exist | the file is written within 5 s after another file appears; hidden files do not count |
 | a program removes the folder (`shutil.rmtree`) | the file is written again 5 to 10 s after the removal ends; until 5 s later, an older launch may still run |
