@@ -425,8 +425,7 @@ def summary_lines(report: Report) -> Iterator[str]:
             yield f"  {task['name']}: {task['state']} on {task['agent']}"
         yield from (f"    {task['name']} | {line}" for line in task["last_lines"])
     for name, reasons in report["pending"].items():
-        yield f"  {name} was pending:"
-        yield from (f"    {reason}" for reason in reasons)
+        yield from (f"  {name} was pending:", *(f"    {reason}" for reason in reasons))
     peaks = [(task["name"], task["memory_peak_mb"], task["memory_mb"]) for task in report["tasks"]]
     if used := [f"{name} {memory_text(peak, mem)}" for name, peak, mem in peaks if peak is not None]:
         enforced = report["memory_enforced"]
@@ -437,9 +436,10 @@ def summary_lines(report: Report) -> Iterator[str]:
         why = " (no longer needed)" if report["state"] == Verdict.SUCCEEDED.value else ""
         yield f"  stopped   {_listed(stopped)}{why}"
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
+    names = names or ["files"] * ("://" in report["checkpoints"])
     lost = "" if names else "; other files of the tasks are removed"
     yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {short_path(report['checkpoints'])}{lost}"
-    if not names and "://" not in report["checkpoints"] and any(item["step"] for item in report["restarts"]):
+    if not names and any(item["step"] for item in report["restarts"]):
         yield "  hint      restarts lost all steps: save checkpoints, docs/how-to.md#save-and-resume-checkpoints"
     yield from _places(report)
 
