@@ -1,0 +1,64 @@
+"""Carried checkpoints of a real Keras."""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.waiting import wait_until
+
+pytestmark = pytest.mark.tensorflow
+
+#: Trains five epochs; in an epoch it gets SIGKILL, some time after the last backup.
+TRAIN = """
+import os, time
+import keras, numpy
+folder = os.environ["CHECKPOINT_DIR"]
+class Killed(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        print("epoch", epoch, flush=True)
+        if epoch == int(os.environ["KILLED_IN"]):
+            while not os.path.exists(os.environ["STORED"]):
+                time.sleep(0.1)
+            os.kill(os.getpid(), 9)
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+backup = keras.callbacks.BackupAndRestore(folder + "/backup")
+model.fit(numpy.ones((8, 2)), numpy.ones(8), epochs=5, verbose=0, callbacks=[backup, Killed()])
+model.save(folder + "/model.keras")
+model.export(folder + "/exported")
+"""
+
+
+def launch(executor: Any, tmp_path: Path, killed_in: int) -> None:
+    url = f"file://{tmp_path}/bucket"
+    settings = {"url": url, "mode": "carried", "role": "writer", "every": 0.5, "keep": 2, "options": {}}
+    environment = {
+        "CHECKPOINT_DIR": url,
+        "CODE": TRAIN,
+        "KILLED_IN": str(killed_in),
+        "STORED": str(tmp_path / "stored"),
+        "KERAS_BACKEND": "tensorflow",
+    }
+    executor.launch('exec python -c "$CODE"', storage=settings, environment=environment, python=sys.executable)
+
+
+def test_model_fit_resumes_from_stored_backup(start: Any, tmp_path: Path) -> None:
+    """Keras writes its weights and their epoch to two files, in place."""
+    first, second = start("first"), start("second")
+    launch(first, tmp_path, killed_in=3)
+    first.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    wait_until(lambda: "storage: stored" in first.output().partition("epoch 3")[2])
+    (tmp_path / "stored").touch()
+    assert "TASK_FAILED" == first.end("TASK_RUNNING")["state"]
+
+    launch(second, tmp_path, killed_in=99)
+    second.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
+    assert ["3", "4"] == re.findall(r"^epoch (\d)$", second.output(), re.MULTILINE)
+    assert zipfile.is_zipfile(tmp_path / "bucket" / "model.keras")
+    assert (tmp_path / "bucket" / "exported" / "saved_model.pb").exists()
