@@ -35,7 +35,7 @@ def run(python: Path | str, library: Path, program: str, **environment: str) -> 
 def test_user_package_imports_on_every_python(library: Path, python: Path) -> None:
     """All modules work without Keras, except `keras`, which raises ImportError."""
     program = """
-import tf_executor, tf_executor.fetch, tf_executor.job, tf_executor.devices, tf_executor.reporting
+import tf_executor, tf_executor.fetch, tf_executor.job, tf_executor.storage, tf_executor.reporting
 tf_executor.report(step=1, total=2, loss=0.5, examples=3)
 print(tf_executor.devices.get_num_gpus())
 print(tf_executor.job.read_context('{"a": 1}'))
