@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 #: Markers of tests that start real processes, which may be late on a busy machine. Other tests never rerun.
-REAL_PROCESS = frozenset({"mesos", "zookeeper", "dcoscli", "browser", "tensorflow", "image", "release"})
+REAL_PROCESS = frozenset({"mesos", "zookeeper", "dcoscli", "browser", "tensorflow", "image", "release", "storage"})
 #: Maximum number of tests in one run that may need a rerun.
 LIMIT = 3
 
