@@ -294,9 +294,10 @@ def test_models_of_a_successful_program_have_their_own_names(task: Any, tmp_path
 # The processes as the executor starts them.
 
 
-def run(mode: str, settings: dict[str, Any], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tf_executor.storage", mode, json.dumps(settings)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2]), **variables}
+def run(mode: str, settings: dict[str, Any], folder: Path, limits: str = ":") -> subprocess.CompletedProcess[str]:
+    command = ["sh", "-c", f'{limits}; exec "$@"', "sh", sys.executable, "-m", "tf_executor.storage", mode]
+    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
+    command.append(json.dumps(settings))
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -314,6 +315,17 @@ def test_bring_explains_what_is_wrong(tmp_path: Path, url: str, message: str) ->
     assert (1, 1) == (result.returncode, len(result.stderr.splitlines()))
     assert result.stderr.startswith(f"storage: {url}: ")
     assert message in result.stderr
+
+
+def test_restore_without_room_fails_the_task(task: Any, tmp_path: Path) -> None:
+    """A program without its checkpoint would start again at step 0."""
+    first = task("first")
+    (first.sandbox / "checkpoints" / "weights.pt").write_bytes(bytes(1 << 20))
+    first.program.ended, first.program.is_orderly = 1.0, True
+    first.round()
+    result = run("bring", {**first.settings, "task_id": "next"}, tmp_path, "ulimit -f 100")
+    assert (1, False) == (result.returncode, (tmp_path / "checkpoints").exists())
+    assert "File too large" in result.stderr
 
 
 def test_messages_hide_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
