@@ -54,7 +54,9 @@ def parse_arguments() -> argparse.Namespace:
 def serve(cluster: Any) -> None:
     """Serve the chief. Never returns: a ps or a worker does not learn that training is over."""
     # Steps wait for variables on the ps; with fewer threads than waiting workers a small machine could stand still.
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=cluster.cluster_spec().num_tasks("worker") + 1)
+    # MAX_WORKERS is set where workers may join later.
+    workers = int(os.environ.get("MAX_WORKERS", cluster.cluster_spec().num_tasks("worker")))
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=workers + 1)
     server = tf.distribute.Server(cluster.cluster_spec(), cluster.task_type, cluster.task_id, "grpc", config)
     print(f"{cluster.task_type} {cluster.task_id} is ready", flush=True)
     server.join()

@@ -21,7 +21,7 @@ from tf_executor.lifecycle import step
 from .around import environment
 from .contract import events, wire
 from .contract.events import LifecycleState
-from .contract.payload import EXEC, RENEW_SECRETS, Payload, PayloadError
+from .contract.payload import EXEC, MEMBERS, RENEW_SECRETS, Payload, PayloadError
 from .contract.reports import NO_END
 from .process.last_output import ProgramError
 from .process.temporary import TemporaryFolder
@@ -171,6 +171,8 @@ class TaskRunner:
             self._task.secrets.reload()
         elif self._task is not None and data.startswith(EXEC):
             self._task.commands.receive(data)
+        elif self._task is not None and data.startswith(MEMBERS):
+            self._task.change_members(data)
 
     def _error(self, body: Mapping[str, Any]) -> None:
         log.error("error from the agent: %s", body.get("message", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from .around.progress import ProgressReader
 from .around.secrets import TaskSecrets
 from .contract import events
 from .contract.events import Stage, describe_end
-from .contract.payload import Liveness, Payload
+from .contract.payload import Liveness, Payload, PayloadError, WantedMembers
 from .contract.reports import EVENT_FILES, OUTPUT, EndReport
 from .process import memory, supervisor
 from .process.freezing import ProcessSample, sample_processes
@@ -222,6 +223,8 @@ class TaskProcess:
         user_package = around_environment.write_user_package(self._sandbox)
         owner = self._limits.owner
         paths = TaskPaths(self._sandbox, interpreter, str(user_package), self._open_progress(user_package))
+        if payload.members_key and paths.progress:
+            paths = replace(paths, members=str(around_environment.make_hook(user_package)))
         if owner is not None:
             supervisor.chown_sandbox(Path(self._sandbox), *owner)
         if payload.exec_key:
@@ -229,6 +232,18 @@ class TaskProcess:
         if TMPDIR in self._payload.environment:
             return paths
         return replace(paths, temporary=self._temporary.make(self._environ, owner))
+
+    def change_members(self, message: bytes) -> None:
+        """Tell the chief's program which workers to use (`user.members`)."""
+        try:
+            wanted = WantedMembers.decode(message, self._payload.members_key, self._task_id)
+        except PayloadError as error:
+            log.error("list of workers ignored: %s", error)
+            return
+        if self._paths is not None and self._paths.members:
+            draft = Path(self._paths.members + ".new")
+            draft.write_text(json.dumps({"version": wanted.version, "workers": wanted.workers}))
+            draft.replace(self._paths.members)
 
     def _open_progress(self, folder: Path) -> str:
         """Return the progress pipe's path; empty on failure, which the task survives."""

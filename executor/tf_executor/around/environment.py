@@ -17,7 +17,7 @@ from typing import Any, Mapping, Sequence
 from tf_executor import user
 from tf_executor.contract.events import Stage
 from tf_executor.contract.payload import Payload
-from tf_executor.user import devices, fetch, reporting, storage
+from tf_executor.user import devices, fetch, members, reporting, storage
 
 # Interpreter.
 
@@ -107,6 +107,8 @@ class TaskPaths:
     progress: str = ""
     #: Folder for temporary files; empty: the system's.
     temporary: str = ""
+    #: File with the wanted workers of a chief; empty: none.
+    members: str = ""
 
 
 def program_environment(
@@ -130,6 +132,8 @@ def program_environment(
     result.update(_gpu_variables(payload.gpus, gpus))
     if paths.progress:
         result[reporting.PIPE_VARIABLE] = paths.progress
+    if paths.members:
+        result[members.FILE_VARIABLE] = paths.members
     if paths.temporary:
         result[TMPDIR] = paths.temporary
     result.update(payload.environment)
@@ -193,10 +197,11 @@ def _gpu_variables(count: int, gpus: Sequence[str] | None) -> dict[str, str]:
 
 def _python_path(payload: Payload, paths: TaskPaths, inherited: str) -> str:
     """Return PYTHONPATH: the user's folders before the user package."""
+    hook = str(Path(paths.members).parent) if paths.members else ""
     job = paths.sandbox if payload.job_name else ""
     if payload.job_path:
         job = posixpath.join(paths.sandbox, payload.job_path)
-    return ":".join(folder for folder in (job, inherited, paths.user_package) if folder)
+    return ":".join(folder for folder in (hook, job, inherited, paths.user_package) if folder)
 
 
 # Command lines.
@@ -337,6 +342,30 @@ def write_user_package(sandbox: str) -> Path:
         assert source is not None, module
         (package / f"{module}.py").write_bytes(source)
     return folder
+
+
+#: Runs before the chief's program in its Python, and then the `sitecustomize` that this one hides, if any.
+_SITE_CUSTOMIZE = """import os
+import sys
+
+sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
+_own = sys.modules.pop("sitecustomize")
+try:
+    import sitecustomize
+except ImportError:
+    sys.modules["sitecustomize"] = _own
+from tf_executor import members
+
+members.watch()
+"""
+
+
+def make_hook(folder: Path) -> Path:
+    """Write the hook of `user.members`; return the path of its file. Raises OSError."""
+    hook = folder / "members"
+    hook.mkdir(exist_ok=True)
+    (hook / "sitecustomize.py").write_text(_SITE_CUSTOMIZE)
+    return hook / "wanted.json"
 
 
 def make_pipe(folder: Path) -> Path:

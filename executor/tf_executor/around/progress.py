@@ -62,6 +62,8 @@ class Tracker:
         self._estimated_total: int | None = None
         #: Step at the last checkpoint; None: unknown.
         self._saved_step: int | None = None
+        #: Answer of the chief to the last list of workers.
+        self._members: dict[str, Any] = {}
         #: Origin of the values; None: no values yet.
         self.source: str | None = None
         #: Time of the last report; None: none yet.
@@ -71,6 +73,8 @@ class Tracker:
         """Merge a report; return whether it contained a valid value."""
         if _SAVED in report:
             return self._note_checkpoint(reports.finite(report[_SAVED]))
+        if _MEMBERS in report:
+            return self._note_members(report)
         source = report["source"] if report.get("source") in (EVENT_FILES, OUTPUT) else REPORT
         values, metrics = _valid_values(report), _metrics(report)
         if not self._is_preferred(source, values.get("step")):
@@ -132,7 +136,8 @@ class Tracker:
     def message(self, now: float) -> ProgressReport:
         """Return the next message; `now` is Unix time."""
         self._sequence += 1
-        first, last = self._samples[0], self._samples[-1]
+        none = Sample(now, None, None)  # the answer of a chief that has reported no step
+        first, last = (self._samples[0], self._samples[-1]) if self._samples else (none, none)
         step, total = self._steps
         speed = _speed(first.time, last.time, first.step, last.step)
         values: dict[str, Any] = {
@@ -143,6 +148,7 @@ class Tracker:
             "examples_per_second": _speed(first.time, last.time, first.examples, last.examples),
             "left": self._seconds_left(last, total),
             "saved_step": self._saved_step,
+            **self._members,
         }
         return ProgressReport(
             self._task_id, self._sequence, now, **values, source=self.source, metrics=dict(self._metrics)
@@ -161,6 +167,13 @@ class Tracker:
         earlier = [item.step for item in self._samples if time is not None and item.time <= time + _TICK]
         before, self._saved_step = self._saved_step, earlier[-1] if earlier else None
         return self._saved_step != before
+
+    def _note_members(self, report: Mapping[str, Any]) -> bool:
+        """Keep the chief's answer, which is repeated: messages may get lost."""
+        error = report.get("members_error")
+        text = error[: reports.MAX_ERROR] if isinstance(error, str) else None
+        self._members = {_MEMBERS: reports.count(report[_MEMBERS]), "members_error": text or None}
+        return True
 
     def _forget_samples(self) -> None:
         """Start again with another training, or with steps of another unit."""
@@ -208,6 +221,8 @@ _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
 _FIELD_NAMES = frozenset(name for name, _, _ in _FIELDS) | {"source", "_time"}
 #: Key of the executor's own line: when the last checkpoint was written (monotonic time).
 _SAVED = "_saved"
+#: Key of a chief's answer to a list of workers, from `user.members`.
+_MEMBERS = "members"
 
 
 def _metrics(report: Mapping[str, Any]) -> dict[str, float]:

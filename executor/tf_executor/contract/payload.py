@@ -21,6 +21,8 @@ _READABLE = (3, 4, VERSION)
 RENEW_SECRETS = b"renew secrets"
 #: Prefix of a message with an `ExecRequest`.
 EXEC = b"exec "
+#: Start of the message that tells a chief's executor the wanted workers; JSON follows.
+MEMBERS = b"members "
 #: Folder in the sandbox with the results of commands; an executor that accepts commands creates it.
 EXEC_FOLDER = ".exec"
 #: Maximum bytes of a command in JSON, and maximum seconds that it may take.
@@ -93,6 +95,8 @@ class Payload:
     port: int = 0
     #: Further ports.
     more_ports: Sequence[int] = ()
+    #: Key of `WantedMembers` for this chief; empty: its workers are fixed.
+    members_key: str = field(default="", repr=False)
     #: Whether the executor runs Horovod's rendezvous server at `port`.
     rendezvous: bool = False
     #: Hosts of the ClusterSpec that it serves; empty: all.
@@ -242,24 +246,57 @@ class ExecRequest:
 
     def encode(self, key: str) -> bytes:
         """Return the bytes of a message (before base64): code, space, canonical JSON."""
-        body = json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
-        return EXEC + _code(key, body) + b" " + body
+        return _signed(EXEC, key, asdict(self))
 
     @classmethod
     def decode(cls, data: bytes, key: str, task_id: str) -> ExecRequest:
         """Decode a message for this launch. Raises PayloadError that quotes nothing."""
-        code, _, body = data[len(EXEC) :].partition(b" ")
-        # The body is parsed only if the scheduler has written it.
-        if not key or not hmac.compare_digest(code, _code(key, body)):
-            raise PayloadError("the message is not from the scheduler: its code is wrong")
-        request = cls(**json.loads(body))
+        request = cls(**_opened(EXEC, key, data))
         if request.task_id != task_id or not re.fullmatch(_EXEC_ID, request.id):
             raise PayloadError("the message is for another launch, or has an invalid id")
         return request
 
 
-def _code(key: str, body: bytes) -> bytes:
-    return hmac.new(key.encode(), EXEC + body, hashlib.sha256).hexdigest().encode()
+@dataclass(frozen=True)
+class WantedMembers:
+    """The workers that a chief shall use (`user.members`); a message as ExecRequest."""
+
+    #: Mesos id of the chief's launch.
+    task_id: str
+    #: Increases with each list of the launch.
+    version: int
+    #: Index, as text -> address.
+    workers: Mapping[str, str]
+
+    def encode(self, key: str) -> bytes:
+        """Return the bytes of a message (before base64)."""
+        return _signed(MEMBERS, key, asdict(self))
+
+    @classmethod
+    def decode(cls, data: bytes, key: str, task_id: str) -> WantedMembers:
+        """Decode a message for this launch. Raises PayloadError that quotes nothing."""
+        wanted = cls(**_opened(MEMBERS, key, data))
+        if wanted.task_id != task_id:
+            raise PayloadError("the message is for another launch")
+        return wanted
+
+
+def _signed(kind: bytes, key: str, values: Mapping[str, Any]) -> bytes:
+    body = json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+    return kind + _code(kind, key, body) + b" " + body
+
+
+def _opened(kind: bytes, key: str, data: bytes) -> dict[str, Any]:
+    """Return the content of a message, which is parsed only if the code is right."""
+    code, _, body = data[len(kind) :].partition(b" ")
+    if not key or not hmac.compare_digest(code, _code(kind, key, body)):
+        raise PayloadError("the message is not from the scheduler: its code is wrong")
+    values: dict[str, Any] = json.loads(body)
+    return values
+
+
+def _code(kind: bytes, key: str, body: bytes) -> bytes:
+    return hmac.new(key.encode(), kind + body, hashlib.sha256).hexdigest().encode()
 
 
 def _known(whole: type[Payload] | type[Liveness], values: Mapping[str, Any]) -> dict[str, Any]:

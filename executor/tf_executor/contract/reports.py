@@ -19,7 +19,9 @@ MAX_EXEC_OUTPUT = 1 << 19
 MAX_EXEC_FILE = 12 * MAX_EXEC_OUTPUT + MAX_BYTES
 #: Maximum count: larger ones do not fit into 64 bits.
 MAX_COUNT = 2**63 - 1
-_MAX_EXIT_CODE, _MAX_SIGNAL, _MAX_TEXT, _MAX_ERROR = 255, 64, 255, 1000
+_MAX_EXIT_CODE, _MAX_SIGNAL, _MAX_TEXT = 255, 64, 255
+#: Maximum characters of an error.
+MAX_ERROR = 1000
 _NON_FINITE = ("nan", "inf", "-inf")
 #: Maximum number of metrics of a report, and maximum characters of a name.
 MAX_METRICS, MAX_METRIC_NAME = 16, 64
@@ -109,6 +111,9 @@ class ProgressReport:
     metrics: Mapping[str, float] = field(default_factory=dict)
     #: Value of `step` when the program wrote its last checkpoint.
     saved_step: int | None = None
+    #: Version of the last list of workers that the chief uses, and why it cannot use others.
+    members: int | None = None
+    members_error: str | None = None
 
     def encode(self) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
@@ -256,7 +261,7 @@ _END_CHECKS: Mapping[str, Check] = {
     "failed_stage": _text,
     "port_taken": _flag,
     "frozen": _flag,
-    "error": lambda value: _text(value, _MAX_ERROR),
+    "error": lambda value: _text(value, MAX_ERROR),
     "cannot_start": _flag,
 }
 _EXEC_CHECKS: Mapping[str, Check] = {
@@ -281,6 +286,8 @@ _PROGRESS_CHECKS: Mapping[str, Check] = {
     "of": lambda value: value if value in EXAMPLES_OF else None,
     "source": lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None,
     "saved_step": count,
+    "members": count,
+    "members_error": lambda value: _text(value, MAX_ERROR),
     "metrics": lambda value: _metrics(value),
 }
 _USAGE_CHECKS: Mapping[str, Check] = {

@@ -57,9 +57,9 @@ class Reporter:
             + b"\n"
         )
         if len(line) <= _PIPE_BUF:
-            self._write(line)
+            self.send(line)
 
-    def _write(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Open the pipe for each message, so that forked processes share no descriptor."""
         try:
             pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)

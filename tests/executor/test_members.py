@@ -1,0 +1,165 @@
+"""Workers that join and leave a running chief: real servers, a real executor."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.waiting import wait_until
+from mesos_local.host.process import free_ports
+from own_runtimes import python_with_tensorflow
+from tf_executor.contract.payload import PayloadError, WantedMembers
+
+KEY, LAUNCH = "key-of-the-launch", "t1"
+PROGRAM = Path(__file__).with_name("members_program.py")
+
+
+class Cluster:
+    """A parameter server, workers, and the lists that the chief's executor gets."""
+
+    def __init__(self, python: str, executor: Any) -> None:
+        self.python, self.executor = python, executor
+        self.servers: dict[str, subprocess.Popen[str]] = {}
+        self.workers: dict[str, str] = {}
+        self.version = 0
+
+    def start(self, job: str, index: int) -> str:
+        """Start a server; return its address."""
+        line = [self.python, str(PROGRAM), "serve", job, str(index)]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert process.stdout is not None
+        address = next(text.split()[1] for text in process.stdout if text.startswith("address "))
+        self.servers[address] = process
+        return address
+
+    def join(self, *indexes: int) -> None:
+        before = dict(self.workers)
+        self.workers |= {str(index): self.start("worker", index) for index in indexes}
+        self.order()
+        self._end(before)
+
+    def leave(self, *indexes: int) -> None:
+        before = dict(self.workers)
+        for index in indexes:
+            del self.workers[str(index)]
+        self.order()
+        self._end(before)
+
+    def order(self) -> None:
+        """Tell the chief of the present workers, and wait until it uses them."""
+        self.version += 1
+        message = WantedMembers(LAUNCH, self.version, self.workers).encode(KEY)
+        self.executor.say("MESSAGE", data=base64.b64encode(message).decode())
+        while (report := self.executor.await_message()).get("members") != self.version:
+            pass
+        assert "members_error" not in report
+
+    def _end(self, before: dict[str, str]) -> None:
+        """End servers that the chief no longer uses."""
+        for address in set(before.values()) - set(self.workers.values()):
+            end(self.servers.pop(address))
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    with process:
+        process.kill()
+
+
+@pytest.fixture
+def cluster(executor: Any, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    python = python_with_tensorflow(getattr(request, "param", "2.21"))
+    made = Cluster(python, executor)
+    try:
+        yield made
+    finally:
+        for process in made.servers.values():
+            end(process)
+
+
+def launch(cluster: Cluster, train: str) -> None:
+    """Launch a chief with a ps and two workers, and wait for its first steps."""
+    parameter_server = cluster.start("ps", 0)
+    cluster.workers = {str(index): cluster.start("worker", index) for index in range(2)}
+    addresses = {"ps": [parameter_server], "worker": list(cluster.workers.values())}
+    addresses["chief"] = [f"127.0.0.1:{free_ports(1)[0]}"]
+    legacy = {"TF_USE_LEGACY_KERAS": "1"} if cluster.python == sys.executable else {}
+    cluster.executor.launch_running(
+        f"exec python {PROGRAM} {train}",
+        python=cluster.python,
+        members_key=KEY,
+        tf_config={"cluster": addresses, "task": {"type": "chief", "index": 0}},
+        environment={"TF_CPP_MIN_LOG_LEVEL": "3", **legacy},
+    )
+    wait_until(lambda: "step " in cluster.executor.output())
+
+
+def result(cluster: Cluster) -> dict[str, int]:
+    """End the training; return its counts."""
+    (cluster.executor.sandbox / "enough").touch()
+    assert "TASK_FINISHED" == cluster.executor.update()["state"]
+    counts: dict[str, int] = json.loads(cluster.executor.output().splitlines()[-1])
+    return counts
+
+
+def threads(cluster: Cluster) -> int:
+    """Return the fewest Python threads of the chief's last looks: some end late."""
+    lines = [line.split() for line in cluster.executor.output().splitlines() if line.startswith("step ")]
+    return min(int(line[3]) for line in lines[-5:])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("cluster", ["2.15", "2.20", "2.21"], indirect=True)
+@pytest.mark.parametrize("train", ["loop", "fit"])
+def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
+    """2 -> 5 -> 1 -> 3 workers, and moves: no step is lost or done twice."""
+    launch(cluster, train)
+    before = threads(cluster)
+
+    cluster.order()
+    cluster.join(2, 3, 4)
+    cluster.leave(1, 2, 3, 4)
+    cluster.join(1, 2)
+    chosen = random.Random(1)
+    for _ in range(4):
+        cluster.join(chosen.randrange(3))
+    counts = result(cluster)
+
+    assert counts["scheduled"] == counts["counted"] > 0
+    assert threads(cluster) <= before + 1, "one for each worker"
+
+
+def test_list_of_another_sender_is_ignored(executor: Any) -> None:
+    """It could make the chief connect to anybody's server."""
+    executor.launch_running("exec sleep 3600", members_key=KEY)
+    wanted = executor.sandbox / ".tf_executor/members/wanted.json"
+    for key, launch_id in ((KEY, "t2"), ("another-key", LAUNCH), ("", LAUNCH)):
+        message = WantedMembers(launch_id, 9, {"0": "evil:1"}).encode(key)
+        executor.say("MESSAGE", data=base64.b64encode(message).decode())
+    executor.say("MESSAGE", data=base64.b64encode(WantedMembers(LAUNCH, 1, {"0": "a:1"}).encode(KEY)).decode())
+    wait_until(wanted.exists)
+
+    assert {"version": 1, "workers": {"0": "a:1"}} == json.loads(wanted.read_text())
+    with pytest.raises(PayloadError):
+        WantedMembers.decode(WantedMembers(LAUNCH, 1, {}).encode(""), "", LAUNCH)
+
+
+def test_hook_keeps_the_users_sitecustomize(executor: Any, tmp_path: Path) -> None:
+    """And is not there without a key: no other Python is changed."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("print('of the user', flush=True)\n")
+    command = 'python -c \'import sys; print("hook:", "tf_executor.members" in sys.modules, flush=True)\''
+
+    executor.launch(command, members_key=KEY, environment={"PYTHONPATH": str(own)})
+    executor.end("TASK_STARTING", "TASK_RUNNING")
+
+    assert ["of the user", "hook: True"] == executor.output().splitlines()
