@@ -171,6 +171,11 @@ def _fit_rest(document: Document) -> None:
     if worker.get("min_count"):
         alone = collective and not document.get("gpu_worker", {}).get("count")
         worker["min_count"] = min(worker["min_count"], worker.get("count", 3)) if alone else 0
+    if elastic := worker.get("elastic"):
+        count, alone = worker.get("count", 3), not document.get("gpu_worker", {}).get("count")
+        elastic["min"], elastic["max"] = min(elastic.get("min", 0), count), max(elastic.get("max", 0), count)
+        if collective or document["service"]["strategy"] != "parameter_server" or not (alone and elastic["max"]):
+            elastic["mode"] = "restart"
     if "mode" in document.get("storage", {}):
         is_url = document["storage"]["mode"] in ("direct", "carried")
         document["service"]["checkpoint_dir"] = "s3://bucket/run" if is_url else "/mnt/run"

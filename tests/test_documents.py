@@ -293,6 +293,7 @@ RUN_BY = {
         "python3; pip install dcos-tensorflow; pip install 'dcos-tensorflow["
     ),
     "test_lock.py::test_keras_2_fits_tensorflow": "pip install --no-deps",
+    "framework/test_members_on_mesos.py::test_workers_join_and_leave_without_a_restart": "scale",
 }
 #: Why no test runs a command.
 NOT_RUN = {

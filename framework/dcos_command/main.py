@@ -49,7 +49,7 @@ _COMPLETION_TIMEOUT = 2.0  # seconds
 #: Sections of the top-level help.
 HELP_SECTIONS: Mapping[str, Collection[str]] = {
     "Train": ("try", "submit", "list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
-    "Change": ("update", "pod", "plan", "uninstall"),
+    "Change": ("scale", "update", "pod", "plan", "uninstall"),
     "Look": ("tasks", "why", "events", "health", "endpoints", "cluster", "describe", "config", "cp", "exec", "debug"),
     "Make": (
         *("options", "convert", "runtime", "local", "package", "executor", "scheduler", "state", "secrets", "doctor"),
@@ -64,7 +64,8 @@ _HABITS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("top", "info", "show"), ("status", "progress")),
     "log": ("logs",),
     "watch": ("progress", "wait"),
-    **dict.fromkeys(("scale", "set", "rollback"), ("update",)),
+    **dict.fromkeys(("set", "rollback"), ("update",)),
+    "resize": ("scale",),
 }
 _SHORT_HELP = 60  # characters
 

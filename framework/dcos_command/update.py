@@ -244,6 +244,10 @@ def _relative_path_notice(options: Options) -> Renderable:
 
 
 def _requested_options(params: Params) -> Options:
+    if "job" in params:
+        if not params["count"].isdecimal():
+            raise UsageError(f"COUNT must be a whole number, not `{params['count']}`")
+        return {"parameter_server" if params["job"] == "ps" else params["job"]: {"count": int(params["count"])}}
     if not params.get("options") and not params.get("package_version"):
         raise UsageError("nothing to update: pass --options FILE or --package-version VERSION")
     options: Options = read_document(params["options"], "--options ") if params.get("options") else {}
@@ -274,8 +278,8 @@ def _show_status(answer: Mapping[str, Any], _params: Params) -> Renderable:
 
 def _versions(service: ServiceClient, _params: Params) -> Any:
     answer = installation_of(service).describe()
-    current = answer["package"]["version"]
-    return {"current": current, "upgrades": answer.get("upgradesTo", []), "downgrades": answer.get("downgradesTo", [])}
+    more = {"upgrades": answer.get("upgradesTo", []), "downgrades": answer.get("downgradesTo", [])}
+    return {"current": answer["package"]["version"], **more}
 
 
 # --- uninstall
@@ -447,6 +451,16 @@ COMMANDS = (
         (_ID,),
         (_FORCE,),
         preview=_preview_rollback,
+        confirm="Update the service?",
+        exit_codes=_UPDATE_CODES,
+    ),
+    Command(
+        "scale",
+        "Change the number of tasks of a job.",
+        _start,
+        _show_start,
+        (CommandArgument("job", example="worker"), CommandArgument("count", help="Number of tasks.", example="6")),
+        preview=_preview_start,
         confirm="Update the service?",
         exit_codes=_UPDATE_CODES,
     ),

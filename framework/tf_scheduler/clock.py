@@ -62,6 +62,8 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
             return effects.LaunchAbandoned(replace(launch, since=min(launch.since, now)))
         case effects.TaskPaused(name, since):
             return effects.TaskPaused(name, min(since, now))
+        case effects.MembersStored(members):
+            return effects.MembersStored(replace(members, since=min(members.since, now)))
         case effects.Resized(count, at):
             return effects.Resized(count, min(at, now))
         case effects.AgentFailureRecorded(agent):

@@ -47,7 +47,7 @@ class Containers:
             write_image(name, image)
 
     def command(self, *arguments: object, **variables: str) -> Any:
-        """Run a command; agents unpack images of a gigabyte meanwhile, so that a training takes minutes."""
+        """Run a command; agents may unpack an image of a gigabyte meanwhile."""
         environment = self.environment | variables
         return run_command(*arguments, env=environment, cwd=self.folder, timeout=3 * PATIENCE)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tf_scheduler.model import events
-from tf_scheduler.model.effects import ComputedPlans, Decision, FrameworkRegistered, Outcome
+from tf_scheduler.model.effects import Change, ComputedPlans, Decision, FrameworkRegistered, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
@@ -51,6 +51,7 @@ from .state.spec_index import index_of
 def record_report(state: SchedulerState, event: events.ProgressReported | events.UsageReported, now: float) -> Decision:
     """Record progress or usage for display; kill launches that are not current."""
     record, launch = state.stored.tasks.get(name_of(event.task_id)), event.task_id
+    answered: tuple[Change, ...] = ()
     if record is None or record.id != launch:
         recorded = state
     elif isinstance(event, events.UsageReported):
@@ -62,8 +63,11 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
         if last and last.sequence >= event.progress.sequence:
             return decide(state)
         progress[launch] = event.progress
-        recorded = state.with_process(progress=progress, last_progress=(record.name, now))
-    return status.on_sign_of_life(recorded, launch, event.agent_id, now)
+        recorded = state
+        if event.progress.source is not None or event.progress.members is None:
+            recorded = state.with_process(progress=progress, last_progress=(record.name, now))
+        answered = elastic.record_members(state, launch, event.progress) if state.spec.live else ()
+    return decide(recorded, *answered).then(lambda after: status.on_sign_of_life(after, launch, event.agent_id, now))
 
 
 def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> SchedulerState:
@@ -172,6 +176,7 @@ _TICK: tuple[DecisionStage, ...] = (
         lambda state: state.unstarted_count(),
     ),
     _DRAIN,
+    DecisionStage(lambda state, ctx: elastic.direct_chief(state, ctx.now, ctx.view), lambda state: state.spec.live),
     DecisionStage(
         lambda state, ctx: elastic.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers
     ),
@@ -396,6 +401,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield from recover.deadlines(state)
         yield from maintenance.deadlines(state)
         yield from job_end.deadlines(state)
+        yield from elastic.deadlines(state)
     else:
         yield from after_job.deadlines(state)
     if session.next_kill_at:

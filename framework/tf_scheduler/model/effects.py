@@ -12,7 +12,7 @@ from .resources import Operation, Reservation, Resource, VirtualNetwork, Volume
 from .secrets import SecretExposure, SecretSource
 from .spec import ExecutorSpec, Uri
 from .state import Configuration, Result, SchedulerState
-from .task import AbandonedLaunch, AgentFailures, Recovery, TaskRecord, TaskStatus
+from .task import AbandonedLaunch, AgentFailures, Members, Recovery, TaskRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,13 @@ class Resized:
 
 
 @dataclass(frozen=True, slots=True)
+class MembersStored:
+    """A list of workers will be sent to the chief, or the chief has answered."""
+
+    members: Members
+
+
+@dataclass(frozen=True, slots=True)
 class TaskPaused:
     """An operator paused a task until it is resumed; `since` is a Unix time."""
 
@@ -212,6 +219,7 @@ Change = (
     | AgentFailureRecorded
     | AgentFailuresForgotten
     | Resized
+    | MembersStored
     | TaskPaused
     | TaskResumed
     | SecretTokenRedeemed
@@ -360,6 +368,7 @@ OutcomeKind = Literal[
     "CallFailed",
     "CallRefused",
     "CallsAccepted",
+    "ChiefRestarts",
     "ClockDrifted",
     "ClockStepped",
     "ConnectionLost",
@@ -377,6 +386,7 @@ OutcomeKind = Literal[
     "LaunchAbandoned",
     "LeftBehind",
     "MaintenanceScheduled",
+    "MembersChanged",
     "Note",
     "NoOperationFeedback",
     "OptionsRejected",

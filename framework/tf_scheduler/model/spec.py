@@ -400,6 +400,10 @@ class ServiceSpec:
     secret_access: SecretAccess = field(default_factory=SecretAccess)
     #: `None` for the agents' network.
     network: VirtualNetwork | None = None
+    #: Whether workers join and leave a running chief (strategy parameter_server).
+    live: bool = False
+    #: Largest number of workers, for the tasks of such a job; 0: unknown.
+    max_workers: int = 0
     #: User plans, and custom strategies of `deploy` and `update`, by name.
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, name_of
+from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, name_of, task_name
 from .offer import (
     FULL_TOKEN_BUCKET,
     AgentSnapshot,
@@ -23,11 +23,12 @@ from .plan import PlanControl
 from .reasons import Reason
 from .resources import Reservation
 from .secrets import SecretExposure
-from .spec import ServiceSpec
+from .spec import JobKind, ServiceSpec
 from .task import (
     SILENT_STATES,
     AbandonedLaunch,
     AgentFailures,
+    Members,
     Progress,
     Recovery,
     TaskRecord,
@@ -37,6 +38,8 @@ from .task import (
 )
 
 _MAX_ANSWERED = 100
+#: The only chief.
+CHIEF = task_name(JobKind.CHIEF.value, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,8 @@ class StoredState:
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
     #: Launches that may still run on agents that did not answer; their end was not reported.
     abandoned: Mapping[TaskId, AbandonedLaunch] = field(default_factory=dict)
+    #: Workers of the running chief, if they may join and leave; see core/recovery/elastic.py.
+    members: Members | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +247,9 @@ class SessionState:
     next_kill_at: float = 0.0
     reconciliation: PendingReconciliation = field(default_factory=PendingReconciliation)
     teardown_at: float | None = None
+    #: When the list of workers was last sent to the chief, and last compared.
+    members_sent_at: float = 0.0
+    members_checked_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +359,24 @@ class SchedulerState:
         """Return whether a recovery will replace this launch."""
         recovery = self.stored.recoveries.get(record.name)
         return recovery is not None and recovery.launch == record.id
+
+    def chief_in_service(self) -> TaskRecord | None:
+        """Return the chief that answers and whose workers may join and leave."""
+        chief = self.stored.tasks.get(CHIEF) if self.spec.live else None
+        if chief is None or chief.id in self.stored.retired or self.is_replaced(chief):
+            return None
+        status = self.stored.statuses.get(chief.id)
+        return chief if status is not None and status.state is TaskState.RUNNING and status.healthy else None
+
+    def uses(self, worker: TaskRecord) -> bool:
+        """Return whether the chief may use the worker, which must leave before it ends."""
+        chief, sent = self.chief_in_service(), self.stored.members
+        status = self.stored.statuses.get(worker.id)
+        if chief is None or worker.job is not JobKind.WORKER or status is None or not status.healthy:
+            return False
+        if sent is None or sent.chief != chief.id:
+            return True
+        return worker.name in sent.workers or not sent.confirmed
 
     def is_ready(self, name: TaskName) -> bool:
         """Return whether the task may be launched now: its back-off, if any, is over."""

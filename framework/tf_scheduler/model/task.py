@@ -110,7 +110,7 @@ class TaskRecord:
     plan: str = "deploy"
     #: Digest of the secret token; empty for none.
     token: str = ""
-    #: Key of the messages that run commands of users in it; empty: none are accepted.
+    #: Key of the messages that run users' commands in it, or change the workers of a chief; empty: none are accepted.
     exec_key: str = field(default="", repr=False)
     #: Unix time of the job's first launch; 0 for `launched_at`.
     job_started_at: float = 0.0
@@ -195,6 +195,24 @@ class AbandonedLaunch:
 
     def __str__(self) -> str:
         return f"{name_of(self.id)} may still run on {self.hostname}"
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Workers that a running chief is to use, stored before it is sent. Unix times."""
+
+    #: Launch of the chief.
+    chief: TaskId
+    #: Increases with each list for this launch.
+    version: int
+    #: Worker -> its address.
+    workers: Mapping[TaskName, str]
+    #: When the oldest unconfirmed list was stored.
+    since: float
+    #: Whether the chief uses this list.
+    confirmed: bool = False
+    #: Why the chief cannot change its workers; empty if it can, or has not said.
+    error: str = ""
 
 
 # --- Failures
@@ -368,6 +386,9 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)
     #: Step at the last checkpoint that the executor has seen.
     saved_step: int | None = None
+    #: Version of the last `Members` that the chief uses, and why it cannot use others.
+    members: int | None = None
+    members_error: str | None = None
 
     @property
     def seconds_left(self) -> float | None:

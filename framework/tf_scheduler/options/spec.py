@@ -250,6 +250,8 @@ def to_spec(options: Document) -> model.ServiceSpec:
         secret_delivery=delivery_of(options),
         secret_access=access_of(options),
         network=_network(service),
+        live=options["worker"]["elastic"]["mode"] == "live",
+        max_workers=options["worker"]["elastic"]["max"],
         plans=to_plans(options["plans"]),
     )
 

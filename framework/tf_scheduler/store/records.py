@@ -7,6 +7,7 @@ retired/<task id>          plan that stops this launch
 abandoned/<task id>        AbandonedLaunch: a launch that was given up, and may still run
 recoveries/<task name>     Recovery: the launch to replace, or already replaced
 size                       number of workers, while an elastic cluster runs with fewer than configured
+members                    Members: workers that the running chief is to use
 agents/<agent id>          failures counted against an agent
 given/<task id>            nonce that redeemed the secret token of this launch
 exposed/<agent id>         SecretExposure: secrets that another process may have taken on an agent
@@ -38,6 +39,7 @@ from tf_scheduler.model.task import (
     AgentFailures,
     Cause,
     EarlierLaunch,
+    Members,
     Recovery,
     TaskRecord,
     TaskState,
@@ -55,7 +57,7 @@ FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
 RESERVATIONS, GIVEN = "reservations", "given"
 RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
 ABANDONED = "abandoned"
-AGENTS, PAUSED, SIZE = "agents", "paused", "size"
+AGENTS, PAUSED, SIZE, MEMBERS = "agents", "paused", "size", "members"
 CONFIGURATIONS = "configurations"
 EXPOSED = "exposed"
 
@@ -108,8 +110,9 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.stored.paused else ()
             recovery = (Delete(f"{RECOVERIES}/{change.name}"),) if change.name in before.stored.recoveries else ()
             return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused, *recovery)
-        case effects.Resized():
-            return (_put(SIZE, _fields(change)),)
+        case effects.Resized() | effects.MembersStored():
+            key, value = (SIZE, change) if isinstance(change, effects.Resized) else (MEMBERS, change.members)
+            return (_put(key, _fields(value)),)
         case effects.AgentFailureRecorded():
             return (_put(f"{AGENTS}/{change.agent.agent_id}", _fields(change.agent)),)
         case effects.SecretTokenRedeemed() | effects.SecretsExposed():
@@ -210,6 +213,7 @@ def _of_framework(before: SchedulerState) -> tuple[str, ...]:
     return (
         FRAMEWORK,
         RESULT,
+        MEMBERS,
         *(f"{TASKS}/{name}" for name in before.stored.tasks),
         *(f"{STATUSES}/{launch}" for launch in before.stored.statuses),
         *(f"{RETIRED}/{launch}" for launch in before.stored.retired),
@@ -322,6 +326,7 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     PLANS: _control,
     RECOVERIES: _recovery,
     SIZE: lambda fields: effects.Resized(fields["count"], fields["at"]),
+    MEMBERS: lambda fields: effects.MembersStored(_build(Members, fields)),
     AGENTS: lambda fields: effects.AgentFailureRecorded(
         _build(AgentFailures, {**fields, "failures": tuple(fields["failures"])})
     ),

@@ -83,6 +83,12 @@ NEEDS: dict[str, dict[str, Any]] = {
         }
     },
     "worker.min_count": {"service": {"strategy": "multi_worker_mirrored"}, "parameter_server": {"count": 0}},
+    "worker.elastic.mode": {
+        "service": {"strategy": "parameter_server"},
+        "worker": {"elastic": {"max": 9}},
+        **{job: {"count": 1} for job in ("chief", "parameter_server")},
+    },
+    "worker.elastic.max": {"worker": {"count": 1}},
     "health.liveness": {"health": {"target": "http://127.0.0.1:{port}/"}},
     "tls.ca_file": {"tls": {"enabled": True}},
     "tls.certificate_file": {"tls": {"enabled": True, "key_file": "k"}},

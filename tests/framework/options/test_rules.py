@@ -194,6 +194,10 @@ BROKEN = {
         {"service": {"strategy": "between_graph"}, "worker": {"min_count": 1}},
         "worker.min_count: requires strategy multi_worker_mirrored and gpu_worker.count 0",
     ),
+    "elastic_workers_fit": (
+        {"worker": {"count": 3, "elastic": {"min": 4}}},
+        "worker.count: must be from worker.elastic.min to max (4 to 3), not 3",
+    ),
     "max_backoff_is_at_least_backoff": (
         {"restart": {"backoff": 10, "max_backoff": 5}},
         "restart.max_backoff: must be at least restart.backoff (10 seconds)",

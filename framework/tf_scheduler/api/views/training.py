@@ -15,7 +15,7 @@ from tf_scheduler.model.task import Progress, TrainingCurve, downsample
 from .base import ApiAnswer, Snapshot, View, finite_or_none
 from .pods import display_status
 from .tasks import job_speed, leader
-from .types import ClusterBody, JobProgressBody, PointBody, ProgressBody, ResultBody, TrainingBody
+from .types import ClusterBody, JobProgressBody, MembersBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
 #: Fields of a progress report, null without one.
 _REPORTED = (
@@ -34,6 +34,7 @@ def cluster(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
         "generation": max((record.generation for record in records), default=0),
         "strategy": state.spec.strategy.value,
         "cluster": spec,
+        "members": _members(state),
         "tasks": [
             {
                 "name": record.name,
@@ -48,6 +49,13 @@ def cluster(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
         ],
     }
     return View(body)
+
+
+def _members(state: SchedulerState) -> MembersBody | None:
+    chief, sent = state.chief_in_service(), state.stored.members
+    if chief is None or sent is None or sent.chief != chief.id:
+        return None
+    return {"workers": sorted(sent.workers), "version": sent.version, "confirmed": sent.confirmed, "error": sent.error}
 
 
 def result(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:

@@ -176,10 +176,23 @@ class ClusterTaskBody(_Member):
     tf_config: dict[str, Any]
 
 
+class MembersBody(TypedDict):
+    """Workers that the running chief is to use."""
+
+    workers: list[str]
+    version: int
+    #: Whether it uses them.
+    confirmed: bool
+    #: Why it cannot change its workers; empty if it can.
+    error: str
+
+
 class ClusterBody(TypedDict):
     generation: int
     strategy: str
     cluster: dict[str, list[str]]
+    #: Null unless workers may join and leave.
+    members: MembersBody | None
     tasks: list[ClusterTaskBody]
 
 

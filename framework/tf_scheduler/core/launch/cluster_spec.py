@@ -74,9 +74,15 @@ Variables = dict[str, str]
 DATA_SERVICE = "DATA_SERVICE_ADDRESS"
 
 
+#: Number of workers that the job may have while it runs; TensorFlow servers need as many threads.
+MAX_WORKERS = "MAX_WORKERS"
+
+
 def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Variables:
     """Return the variables of a task's rank; `cluster` has every address."""
     variables = {"TASK_ADDRESS": record.address, **_data_service(cluster)}
+    if spec.live:
+        variables[MAX_WORKERS] = str(spec.max_workers)
     rank = rank_of(spec, record.job, record.index)
     if rank is None:
         return variables

@@ -25,7 +25,7 @@ from tf_scheduler.model.plan import (
 from tf_scheduler.model.resources import Reservation
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import ProcessState, Result, SchedulerState, SessionState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import Members, TaskRecord
 
 from .rollout import (
     NO_CONTROL,
@@ -98,6 +98,7 @@ class RecordView:
     tasks: Mapping[TaskName, TaskRecord]
     retired: Mapping[TaskId, str]
     stored_controls: Mapping[str, PlanControl]
+    members: Members | None = None
 
     @cached_property
     def controls(self) -> Mapping[str, PlanControl]:
@@ -117,7 +118,8 @@ class RecordView:
 
     @cached_property
     def facts(self) -> RolloutFacts:
-        return rollout_facts(self.spec, self.tasks, self.retired, self.controls[self.rollout.name], self.rollout)
+        control = self.controls[self.rollout.name]
+        return rollout_facts(self.spec, self.tasks, self.retired, control, self.rollout, self.members)
 
     @cached_property
     def custom_open(self) -> Mapping[str, frozenset[str]]:
@@ -168,7 +170,7 @@ class PlanBase:
         stored = state.stored
         #: Only the parts that plans depend on.
         self.state = replace(state, session=_NO_SESSION, process=_NO_PROCESS)
-        self.records = RecordView(state.spec, stored.tasks, stored.retired, stored.controls)
+        self.records = RecordView(state.spec, stored.tasks, stored.retired, stored.controls, stored.members)
         replaced = state.derived.replaced_launches
         self.recovery = RecoveryView(state.spec, stored.tasks, replaced, stored.paused, stored.result)
         if last is not None and _are_same(last.records, self.records):

@@ -88,7 +88,7 @@ def _action(
     if step.work is Work.ERASE:
         outcome = Outcome("TaskDecommissioned", f"{record.name} is decommissioned", record.name)
         return TaskForgotten(record.name), outcome
-    if record.id in state.stored.retired or not state.is_live(record):
+    if record.id in state.stored.retired or not state.is_live(record) or state.uses(record):
         return None
     plan = runnable.plan.name
     message = f"plan {plan}: stopping {record.name} {_purpose(state, step, record)}"

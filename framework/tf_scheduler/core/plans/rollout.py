@@ -14,7 +14,7 @@ from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.plan import DEPLOY, UPDATE, Node, PlanControl, PlanDef, PlanKind, StepDef
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Members, TaskRecord, TaskState, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ def rollout_facts(
     retired: Mapping[TaskId, str],
     control: PlanControl,
     plan: PlanDef,
+    members: Members | None = None,
 ) -> RolloutFacts:
     """Return the open tasks of a roll-out according to the records."""
     nodes = plan.by_task
@@ -77,7 +78,10 @@ def rollout_facts(
     stale = frozenset(
         name
         for name in shape.address_dependents & launched.keys()
-        if tasks[name].generation < newest and name not in restarted
+        # A chief that gets lists of its workers needs no other ClusterSpec.
+        if tasks[name].generation < newest
+        and name not in restarted
+        and (members is None or members.chief != tasks[name].id)
     )
     # A roll-out that an operator forced to complete does not launch the rest later.
     was_complete = control.completed == shape.target

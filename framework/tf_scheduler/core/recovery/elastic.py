@@ -1,21 +1,40 @@
-"""Elastic collective training: run fewer workers if not all can be placed in time.
+"""Run with fewer workers; let workers join and leave a running chief.
 
-A smaller cluster is the same service with other options. It gets its full size back at its next restart.
+Collective training: a smaller cluster is the same service with other options. It gets its full size back at its next
+restart.
+
+Parameter servers, `worker.elastic` with mode live: the running chief gets the workers to use, as a complete list
+with a version. A list is stored before it is sent, and sent again until the chief confirms its version. A worker is on
+it when its server answers, and its task is stopped only after the chief has confirmed a list without it. What cannot be
+done in this way restarts the chief, as without the option.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tf_executor.contract.payload import WantedMembers
 from tf_scheduler.core.offers.matcher import match_gangs
-from tf_scheduler.core.plans.scheduling import Gang
+from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.reducer import decide, scalable_job, with_workers
+from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model import plan
-from tf_scheduler.model.effects import Decision, Outcome, PlanControlled, Resized
-from tf_scheduler.model.spec import JobSpec
+from tf_scheduler.model.effects import (
+    Decision,
+    LaunchRetired,
+    MembersStored,
+    MessageExecutor,
+    Outcome,
+    PlanControlled,
+    Resized,
+)
+from tf_scheduler.model.ids import TaskName, executor_of
+from tf_scheduler.model.spec import JobKind, JobSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Recovery
+from tf_scheduler.model.task import Members, Progress, Recovery, TaskRecord
+
+# --- Collective training
 
 
 def restore_full_size(state: SchedulerState) -> Decision:
@@ -76,3 +95,109 @@ def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) 
     kept = [gang for gang in kept if gang.tasks]
     placements = match_gangs(tried, kept, state.session.offers.values(), now).placements
     return bool(kept) and len(placements) == sum(len(gang.tasks) for gang in kept)
+
+
+# --- Workers of a running chief
+
+#: Seconds after which the workers are compared with the list, a list is sent again, and a list must be confirmed.
+CHECK_AGAIN, SEND_AGAIN, CONFIRM_WITHIN = 1.0, 5.0, 60.0
+
+
+def deadlines(state: SchedulerState) -> Iterator[float]:
+    """Yield when the workers are compared next: at each event it would cost too much."""
+    if state.spec.live and state.chief_in_service() is not None:
+        yield state.session.members_checked_at + CHECK_AGAIN
+
+
+def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
+    """Tell the running chief which workers to use, or restart it if it cannot."""
+    state = state.with_session(members_checked_at=now)
+    chief, sent = state.chief_in_service(), state.stored.members
+    if chief is None or state.stored.result is not None or not state.session.connected:
+        return decide(state)
+    if sent is None or sent.chief != chief.id:
+        sent = Members(chief.id, 0, {}, now, confirmed=True)
+    elif problem := _why_restart(state, sent, now):
+        return _restart(state, view, chief, problem)
+    wanted = _wanted(state, sent, view)
+    if wanted == sent.workers:
+        return _sent(state, chief, sent, now) if not sent.confirmed else decide(state)
+    if sent.error:
+        return _restart(state, view, chief, sent.error)
+    if _awaits_lost(state, sent):
+        return decide(state)
+    since = now if sent.confirmed else sent.since
+    members = Members(chief.id, sent.version + 1, wanted, since)
+    stored = decide(state.with_session(members_sent_at=0.0), MembersStored(members), outcomes=_changes(sent, wanted))
+    return stored.then(lambda after: _sent(after, chief, members, now))
+
+
+def record_members(state: SchedulerState, launch: str, progress: Progress) -> tuple[MembersStored, ...]:
+    """Return what a chief's answer changes."""
+    sent = state.stored.members
+    if sent is None or sent.chief != launch or progress.members is None:
+        return ()
+    error = progress.members_error or ""
+    confirmed = progress.members >= sent.version
+    if (confirmed, error) == (sent.confirmed, sent.error):
+        return ()
+    return (MembersStored(replace(sent, confirmed=confirmed, error=error)),)
+
+
+def _wanted(state: SchedulerState, sent: Members, view: PlanView) -> Mapping[TaskName, str]:
+    """Return the workers that answer, without those that a plan is about to stop.
+
+    A lost worker stays: TensorFlow waits for it at its address.
+    """
+    stopping = {record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired}
+    wanted = {}
+    for name in sorted(index_of(state.spec).by_kind.get(JobKind.WORKER, ())):
+        record, status = state.stored.tasks.get(name), state.status(name)
+        if record is None or record.is_placeholder:
+            continue
+        answers = status is not None and status.healthy is True and name not in stopping
+        lost = sent.workers.get(name) == record.address and not (status is not None and status.healthy)
+        if record.id not in state.stored.retired and (answers or lost):
+            wanted[name] = record.address
+    return wanted
+
+
+def _why_restart(state: SchedulerState, sent: Members, now: float) -> str:
+    """Return why the chief must restart nevertheless; empty if it need not."""
+    tasks = state.stored.tasks
+    moved = (name for name, address in sent.workers.items() if name in tasks and tasks[name].address != address)
+    if name := next(moved, ""):
+        return f"{name} was lost, and runs at another address"
+    if not sent.confirmed and now >= sent.since + CONFIRM_WITHIN:
+        return sent.error or f"it did not confirm its workers within {CONFIRM_WITHIN:.0f} s"
+    return sent.error if not sent.confirmed else ""
+
+
+def _awaits_lost(state: SchedulerState, sent: Members) -> bool:
+    """Return whether TensorFlow waits for a lost worker, and can change nothing."""
+    statuses = (state.status(name) for name in sent.workers if name in index_of(state.spec).tasks)
+    return any(status is None or status.state.has_ended or status.state.is_silent for status in statuses)
+
+
+def _restart(state: SchedulerState, view: PlanView, chief: TaskRecord, why: str) -> Decision:
+    outcome = Outcome("ChiefRestarts", f"{chief.name} restarts to change its workers: {why}", chief.name, warning=True)
+    return decide(state, LaunchRetired(chief.id, view.records.rollout.name), outcomes=(outcome,))
+
+
+def _sent(state: SchedulerState, chief: TaskRecord, sent: Members, now: float) -> Decision:
+    if now < state.session.members_sent_at + SEND_AGAIN:
+        return decide(state)
+    tasks = state.stored.tasks
+    workers = {str(tasks[name].index): address for name, address in sent.workers.items()}
+    data = WantedMembers(chief.id, sent.version, workers).encode(chief.exec_key)
+    call = MessageExecutor(executor_of(chief.id), chief.agent_id, data)
+    return decide(state.with_session(members_sent_at=now), calls=(call,))
+
+
+def _changes(sent: Members, wanted: Mapping[TaskName, str]) -> tuple[Outcome, ...]:
+    """Return an outcome for operators; the first list changes nothing as a rule."""
+    if not sent.version:
+        return ()
+    came, left = sorted(wanted.keys() - sent.workers.keys()), sorted(sent.workers.keys() - wanted.keys())
+    texts = (f"joining: {', '.join(came)}" if came else "", f"leaving: {', '.join(left)}" if left else "")
+    return (Outcome("MembersChanged", f"the running chief changes its workers; {'; '.join(filter(None, texts))}"),)

@@ -21,7 +21,7 @@ from tf_scheduler.model.spec import RestartWhen, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
-from . import replacement, startup_timeout, success
+from . import replacement, startup_timeout
 from .failure_causes import blames_agent, cause_of, record_failure
 from .replacement import EARLY_SECONDS as EARLY_SECONDS
 from .replacement import REJECTED, last_step
@@ -443,7 +443,7 @@ def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
 
 
 def _failed(state: SchedulerState, sentence: str, record: TaskRecord, now: float) -> Decision:
-    if success.is_survivable(state, record):
+    if replacement.is_survivable(state, record):
         outcome = Outcome("TaskGivenUp", f"{sentence}; the job continues without it", record.name, warning=True)
         return decide(state, outcomes=(outcome,))
     return replacement.fail_job(state, sentence, record.name, now)

@@ -1,13 +1,13 @@
-"""Helpers of recovery modules: recovery records, restart groups, retry policies."""
+"""Helpers of recovery: records, restart groups, retry and success policies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.restart_units import trains_together
-from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.core.state.spec_index import TRAINERS, index_of
 from tf_scheduler.model.effects import (
     AgentFailureRecorded,
     AgentFailuresForgotten,
@@ -18,7 +18,7 @@ from tf_scheduler.model.effects import (
     ResultDecided,
 )
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, ServiceSpec
+from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, ServiceSpec, SuccessPolicy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import RESTARTS_WITH, AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
 
@@ -84,8 +84,10 @@ def restart_group(
     """Replace launches that must restart with `names`, unless finished or restarting.
 
     On a virtual network peers find a moved task by its name, but not while its agent is silent: connections to its
-    previous address stay open, and TensorFlow waits for an answer (measured: longer than 120 s).
+    previous address stay open, and TensorFlow waits for an answer (measured: longer than 120 s). A chief whose workers
+    may leave does not restart when one is moved: the worker leaves before, and joins at its new address.
     """
+    moved = moved and not all(name in state.stored.tasks and state.uses(state.stored.tasks[name]) for name in names)
     if state.spec.network is not None:
         moved = any(_is_cut_off(state, name) for name in names)
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
@@ -201,3 +203,58 @@ def no_retry_reason(policy: RestartPolicy, cause: Cause, status: TaskStatus) -> 
     if policy.when is RestartWhen.EXIT_CODE and cause is Cause.USER_ERROR and status.exit_code in range(1, 128):
         return "its restart_policy is exit_code, and exit codes 1 to 127 are final"
     return ""
+
+
+# --- Success policies, named as in Kubeflow and TonY: which tasks decide the result
+
+
+def success_policy(spec: ServiceSpec) -> SuccessPolicy:
+    """Return the effective policy, never DEFAULT."""
+    if spec.finish.success is not SuccessPolicy.DEFAULT:
+        return spec.finish.success
+    return SuccessPolicy.ALL_WORKERS if spec.strategy.ends_with_all else SuccessPolicy.CHIEF
+
+
+def completes_job(state: SchedulerState, record: TaskRecord) -> bool:
+    """Return whether the job succeeds because this task has finished."""
+    if record.job not in TRAINERS or record.name not in index_of(state.spec).tasks:
+        return False
+    return _DECIDES[success_policy(state.spec)](state, record)
+
+
+def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
+    """Return whether the job continues after this task has failed permanently."""
+    if record.job.is_side_job:
+        return True
+    if record.job not in TRAINERS or success_policy(state.spec) is not SuccessPolicy.ANY_WORKER:
+        return False
+    return any(_may_finish(state, name) for name in index_of(state.spec).trainers if name != record.name)
+
+
+def _is_leader(state: SchedulerState, record: TaskRecord) -> bool:
+    return state.spec.is_leader(record.job, record.index)
+
+
+def _is_worker_0(_state: SchedulerState, record: TaskRecord) -> bool:
+    return record.job is JobKind.WORKER and record.index == 0
+
+
+_DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] = {
+    SuccessPolicy.CHIEF: _is_leader,
+    SuccessPolicy.WORKER_0: _is_worker_0,
+    SuccessPolicy.ALL_WORKERS: lambda state, _: _have_finished(state, index_of(state.spec).trainers),
+    SuccessPolicy.ANY_WORKER: lambda *_: True,
+}
+
+
+def _have_finished(state: SchedulerState, names: Collection[TaskName]) -> bool:
+    """Return whether all these tasks have finished; their number is compared first."""
+    if state.derived.state_counts.get(TaskState.FINISHED, 0) < len(names):
+        return False
+    records = map(state.stored.tasks.get, names)
+    return all(record is not None and state.is_finished(record) for record in records)
+
+
+def _may_finish(state: SchedulerState, name: TaskName) -> bool:
+    record = state.stored.tasks.get(name)
+    return record is None or state.is_live(record) or state.is_replaced(record)

@@ -19,7 +19,7 @@ from tf_scheduler.model.spec import JobKind, JobSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
-from . import reconcile, recover, startup_timeout, success
+from . import reconcile, recover, replacement, startup_timeout
 from .reactions import Reaction, reaction_to
 from .replacement import restart_address_wait
 
@@ -219,7 +219,7 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
         changes: list[effects.Change] = [effects.LaunchRetired(record.id, plan)] if plan else []
         changes += [effects.RecoveryDecided(recovery)] if recovery else []
         return decide(state, *changes, outcomes=(outcome,))
-    if success.completes_job(state, record):
+    if replacement.completes_job(state, record):
         return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(outcome,))
     return decide(state, outcomes=(outcome,))
 

@@ -186,6 +186,7 @@ class _Draft:
         self.redeemed_tokens = _Table(stored.redeemed_tokens)
         self.exposures = _Table(stored.exposures)
         self.configurations = _Table(stored.configurations)
+        self.members = stored.members
         derived = state.derived
         self.state_counts = _Table(derived.state_counts)
         self.unhealthy_count = derived.unhealthy_count
@@ -231,6 +232,7 @@ class _Draft:
             exposures=self.exposures.value,
             configurations=self.configurations.value,
             abandoned=self.abandoned.value,
+            members=self.members,
         )
 
     def _derived(self) -> DerivedState:
@@ -287,7 +289,7 @@ class _Draft:
 
     def forget_framework(self) -> None:
         """Erase what existed in Mesos through the framework, and the result."""
-        self.framework_id, self.removed, self.result = None, False, None
+        self.framework_id, self.removed, self.result, self.members = None, False, None, None
         self.tasks, self.statuses, self.retired = _Table({}), _Table({}), _Table({})
         self.recoveries, self.redeemed_tokens, self.reservations = _Table({}), _Table({}), _Table({})
         self.state_counts, self.replaced_launches, self.delayed_tasks = _Table({}), _Table({}), _Table({})
@@ -420,10 +422,8 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.configurations.pop(change.id)
         case effects.LaunchAbandoned() | effects.AbandonedLaunchEnded():
             _apply_abandoned(draft, change)
-        case effects.LaunchRetired() | effects.PlanControlled() | effects.TaskPaused() | effects.TaskResumed():
-            _apply_order(draft, change)
         case _:
-            assert_never(change)
+            _apply_order(draft, change)
 
 
 def _apply_abandoned(draft: _Draft, change: effects.LaunchAbandoned | effects.AbandonedLaunchEnded) -> None:
@@ -448,7 +448,12 @@ def _apply_secrets(
 
 
 def _apply_order(
-    draft: _Draft, change: effects.LaunchRetired | effects.PlanControlled | effects.TaskPaused | effects.TaskResumed
+    draft: _Draft,
+    change: effects.LaunchRetired
+    | effects.PlanControlled
+    | effects.TaskPaused
+    | effects.TaskResumed
+    | effects.MembersStored,
 ) -> None:
     match change:
         case effects.LaunchRetired():
@@ -461,6 +466,8 @@ def _apply_order(
             draft.paused.put(change.name, change.since)
         case effects.TaskResumed():
             draft.paused.pop(change.name)
+        case effects.MembersStored():
+            draft.members = change.members
         case _:
             assert_never(change)
 

@@ -199,7 +199,7 @@ def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
         "checkpoint_dir": spec.checkpoint_dir,
         "storage": _storage(spec.storage),
         "volumes": job.volumes,
-        "cluster": _shape(spec) if job.kind in ADDRESS_DEPENDENTS[spec.strategy] or _is_shard(spec, job) else {},
+        "cluster": _shape(spec) if _depends_on_size(spec, job) else {},
     }
 
 
@@ -208,6 +208,10 @@ def _storage(storage: StoragePolicy) -> Mapping[str, Any]:
     if (storage.mode, storage.options) == (StorageMode.AUTO, {}):
         return {}
     return {"mode": storage.mode.value, "options": dict(storage.options)}
+
+
+def _depends_on_size(spec: ServiceSpec, job: JobSpec) -> bool:
+    return (job.kind in ADDRESS_DEPENDENTS[spec.strategy] and not spec.live) or _is_shard(spec, job)
 
 
 def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:

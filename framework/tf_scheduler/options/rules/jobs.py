@@ -108,6 +108,28 @@ def min_count_needs_mirrored_strategy(options: Document) -> Iterator[Problem]:
         yield Problem("worker.min_count", "requires strategy multi_worker_mirrored and gpu_worker.count 0")
 
 
+def elastic_workers_fit(options: Document) -> Iterator[Problem]:
+    """Check the number of workers, and whether it can change while the job runs."""
+    worker, elastic = options["worker"], options["worker"]["elastic"]
+    low, high = elastic["min"], elastic["max"] or worker["count"]
+    if elastic["max"] and low > elastic["max"]:
+        yield Problem("worker.elastic.min", f"must be at most worker.elastic.max ({elastic['max']}), not {low}")
+    elif not low <= worker["count"] <= high:
+        yield Problem(
+            "worker.count", f"must be from worker.elastic.min to max ({low} to {high}), not {worker['count']}"
+        )
+    if elastic["mode"] != "live":
+        return
+    strategy = options["service"]["strategy"]
+    if strategy != Strategy.PARAMETER_SERVER.value:
+        yield Problem("worker.elastic.mode", f"live requires service.strategy parameter_server, not {strategy}")
+    if options["gpu_worker"]["count"]:
+        message = "live requires gpu_worker.count 0, because its indexes follow those of worker"
+        yield Problem("worker.elastic.mode", message)
+    if not elastic["max"]:
+        yield Problem("worker.elastic.max", "required with worker.elastic.mode live: tasks size their threads by it")
+
+
 def max_backoff_is_at_least_backoff(options: Document) -> Iterator[Problem]:
     restart = options["restart"]
     if restart["max_backoff"] < restart["backoff"]:

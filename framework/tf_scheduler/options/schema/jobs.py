@@ -24,6 +24,7 @@ from .fields import (
     choice,
     parse_ulimits,
 )
+from .fields import section as nested
 from .values import parse_constraints
 
 
@@ -229,6 +230,24 @@ class ParameterServerSection(VolumeSection):
     )
 
 
+#: Values of `worker.elastic.mode`: what a changed number of workers restarts.
+ELASTIC_MODES = ("restart", "live")
+
+
+class ElasticSection(Section):
+    mode = String(
+        "What happens when the number of workers changes. restart: the chief, or all tasks of collective training, "
+        "restart from the last checkpoint. live: workers join and leave the running chief, and nothing restarts. "
+        "Requires service.strategy parameter_server, gpu_worker.count 0 and TensorFlow 2.13 to 2.21; with another "
+        "TensorFlow the chief restarts.",
+        ELASTIC_MODES[0],
+        choices=ELASTIC_MODES,
+        update=OnUpdate.RESTART,
+    )
+    min = Integer("Smallest worker.count.", 0, maximum=100_000)
+    max = Integer("Largest worker.count; 0: no limit.", 0, maximum=100_000)
+
+
 class WorkerSection(VolumeSection):
     count = Integer(
         "Number of workers, except those of gpu_worker.", 3, maximum=100_000, update=OnUpdate.SCALE, form_required=True
@@ -239,6 +258,7 @@ class WorkerSection(VolumeSection):
         0,
         maximum=100_000,
     )
+    elastic = nested(ElasticSection, "Changes of the number of workers while the job runs.")
     port = Integer("Port of each worker.", 2222, minimum=1, maximum=65_535, obsolete=_PORT)
 
 

@@ -404,5 +404,5 @@ def test_paths_and_direct_storage_are_not_carried() -> None:
 
 
 def test_pytorch_does_not_ask_tensorflow() -> None:
-    """The agents' Python may have both, and PyTorch cannot use file systems of TensorFlow."""
+    """The agents' Python may have both; PyTorch has no file systems of TensorFlow."""
     assert "carried" == storage_of("pytorch_ddp", url="gs://b/run", worker=2)["worker-0"]["mode"]

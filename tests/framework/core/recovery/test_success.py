@@ -3,8 +3,7 @@
 import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
-from tf_scheduler.core.recovery.replacement import replace_launch
-from tf_scheduler.core.recovery.success import completes_job, is_survivable, success_policy
+from tf_scheduler.core.recovery.replacement import completes_job, is_survivable, replace_launch, success_policy
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import FinishPolicy, JobKind, Strategy, SuccessPolicy

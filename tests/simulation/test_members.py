@@ -1,0 +1,237 @@
+"""Workers that join and leave a running chief (worker.elastic with mode live)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from builders import a_spec
+from kit.worlds import deployed
+from simulation import expect, send
+from simulation.world import Step, World, play
+from tf_executor.contract.payload import MEMBERS
+from tf_scheduler.model.effects import MessageExecutor
+from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.plan import Status
+from tf_scheduler.model.spec import ServiceSpec, Strategy
+from tf_scheduler.model.task import PodVerb, Progress, TaskState
+
+COMPLETE = Status.COMPLETE
+CHIEF = TaskName("chief-0")
+
+
+def live(workers: int) -> ServiceSpec:
+    """A chief, a parameter server, and workers that join and leave."""
+    spec = a_spec(workers=workers, ps=1, chief=1, strategy=Strategy.PARAMETER_SERVER)
+    return replace(spec, live=True)
+
+
+def training(workers: int) -> World:
+    """Every server answers, and the chief uses its first list."""
+    names = ("chief-0", "ps-0", *(f"worker-{index}" for index in range(workers)))
+    return play(
+        deployed(live(workers), kills_at_once=False),
+        *send.joined(*names),
+        send.wait(1),
+        tells(1, *range(workers)),
+        answers(1),
+    )
+
+
+def tells(version: int, *workers: int) -> Step:
+    """The last list that was sent to the chief."""
+
+    def check(world: World) -> None:
+        messages = [call.data for call in world.calls_of(MessageExecutor) if call.data.startswith(MEMBERS)]
+        lists: list[Mapping[str, Any]] = [json.loads(data.split(b" ", 2)[2]) for data in messages]
+        expected = version, {str(index) for index in workers}
+        assert expected == (lists[-1]["version"], set(lists[-1]["workers"])), lists
+
+    return Step(f"expect list {version} of workers {workers}", check)
+
+
+def tells_nothing() -> Step:
+    def check(world: World) -> None:
+        assert not world.calls_of(MessageExecutor)
+
+    return Step("expect no list", check)
+
+
+def answers(version: int, error: str = "") -> Step:
+    """The chief says which list it uses, and perhaps why it cannot use others."""
+
+    def report(world: World) -> None:
+        record = world.state.stored.tasks[CHIEF]
+        last = world.state.process.progress.get(record.id)
+        sequence = 1 + (last.sequence if last else 0)
+        progress = Progress(sequence, world.now, members=version, members_error=error or None)
+        world.step(ProgressReported(record.id, progress, record.agent_id))
+        world.wait(1)
+
+    return Step(f"the chief answers {version}", report, fresh=True)
+
+
+def test_worker_joins_when_its_server_answers() -> None:
+    """Neither the chief nor another task restarts, and the update completes."""
+    world = play(
+        training(2),
+        send.restart(live(3)),
+        send.register(),
+        send.offers(),
+        expect.launched("worker-2"),
+        send.running("worker-2"),
+        send.wait(2),
+        tells_nothing(),
+        *send.joined("worker-2"),
+        send.wait(1),
+        tells(2, 0, 1, 2),
+        answers(2),
+        expect.plan("update", COMPLETE),
+        expect.killed(),
+        send.wait(120),
+        tells_nothing(),
+        expect.killed(),
+    )
+
+    assert world.state.stored.members is not None
+    assert world.state.stored.members.confirmed
+
+
+def test_worker_leaves_before_it_is_stopped() -> None:
+    """The highest first; its task ends only after the chief has confirmed the list."""
+    play(
+        training(3),
+        send.restart(live(1)),
+        send.register(),
+        expect.killed(),
+        send.wait(1),
+        tells(2, 0),
+        expect.killed(),
+        answers(2),
+        expect.killed("worker-2"),
+        send.killed("worker-2"),
+        expect.killed("worker-1"),
+        send.killed("worker-1"),
+        expect.plan("decommission", COMPLETE),
+        expect.alive("chief-0", "ps-0", "worker-0"),
+    )
+
+
+def test_list_is_sent_until_it_is_confirmed() -> None:
+    """Messages may get lost; also after a restart of the scheduler."""
+    play(
+        training(2),
+        send.restart(live(1)),
+        send.register(),
+        send.wait(1),
+        tells(2, 0),
+        send.wait(6),
+        tells(2, 0),
+        send.restart(),
+        send.register(),
+        send.wait(1),
+        tells(2, 0),
+    )
+
+
+def test_silent_chief_restarts_with_the_new_workers() -> None:
+    """As without live members; the message says why."""
+    play(
+        training(2),
+        send.restart(live(1)),
+        send.register(),
+        send.wait(62),
+        expect.outcome("chief-0 restarts to change its workers: it did not confirm its workers within 60 s"),
+        expect.killed("chief-0", "worker-1"),
+    )
+
+
+def test_chief_that_cannot_change_restarts_when_it_must() -> None:
+    """Its answer to the first list says so; nothing restarts before a change."""
+    play(
+        training(2),
+        answers(1, "TensorFlow 3.0 was not tried with it"),
+        send.wait(120),
+        expect.killed(),
+        send.restart(live(1)),
+        send.register(),
+        send.wait(2),
+        expect.outcome("chief-0 restarts to change its workers: TensorFlow 3.0 was not tried with it"),
+        expect.killed("chief-0", "worker-1"),
+    )
+
+
+def test_replaced_worker_leaves_and_joins_again() -> None:
+    """An operator's replacement, and the maintenance of an agent, restart no other task."""
+    play(
+        training(2),
+        send.pod(PodVerb.REPLACE, "worker-1"),
+        expect.killed(),
+        send.wait(1),
+        tells(2, 0),
+        answers(2),
+        expect.killed("worker-1"),
+        send.killed("worker-1"),
+        send.offers(),
+        expect.launched("worker-1"),
+        send.running("worker-1"),
+        *send.joined("worker-1"),
+        send.wait(1),
+        tells(3, 0, 1),
+        answers(3),
+        expect.killed(),
+    )
+
+
+def test_lost_worker_at_another_address_restarts_the_chief() -> None:
+    """TensorFlow waits for it at its old address, and changes no members meanwhile."""
+    world = training(2)
+    record = world.state.stored.tasks[TaskName("worker-1")]
+    port = int(record.address.rpartition(":")[2])
+    play(
+        world,
+        send.status("worker-1", TaskState.FAILED, message="killed", exit_code=137),
+        send.ports_taken(record.hostname, (port, port)),
+        send.wait(20),
+        send.offers(),
+        expect.launched("worker-1"),
+        tells_nothing(),
+        send.wait(2),
+        expect.outcome("chief-0 restarts to change its workers: worker-1 was lost, and runs at another address"),
+        expect.killed("chief-0"),
+    )
+
+
+def test_lost_worker_at_its_address_restarts_no_task() -> None:
+    """TensorFlow takes it back itself; no list is sent."""
+    play(
+        training(2),
+        send.status("worker-1", TaskState.FAILED, message="killed", exit_code=137),
+        send.wait(6),
+        tells_nothing(),
+        send.offers(),
+        expect.launched("worker-1"),
+        send.running("worker-1"),
+        *send.joined("worker-1"),
+        send.wait(2),
+        tells_nothing(),
+        expect.killed(),
+    )
+
+
+def test_new_chief_is_informed_again() -> None:
+    """Its first list repeats what it was launched with."""
+    play(
+        training(2),
+        send.status("chief-0", TaskState.FAILED, message="killed", exit_code=137),
+        send.wait(6),
+        send.offers(),
+        expect.launched("chief-0"),
+        send.running("chief-0"),
+        *send.joined("chief-0"),
+        send.wait(1),
+        tells(1, 0, 1),
+    )
