@@ -106,7 +106,7 @@ def test_jobs_have_different_images(containers: Containers, tmp_path: Path) -> N
     report = containers.run(options)
 
     assert "succeeded" == report["state"], report
-    assert "added.py\n" == containers.output(report, "chief-0")
+    assert "added.py\nmade\n" == containers.output(report, "chief-0")
     assert "" == containers.output(report)
 
 
