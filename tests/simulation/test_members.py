@@ -149,6 +149,24 @@ def test_silent_chief_restarts_with_the_new_workers() -> None:
     )
 
 
+def test_chief_may_answer_late_at_its_start() -> None:
+    """It has a server before it has read its data, and needs no change yet."""
+    play(
+        deployed(live(2), kills_at_once=False),
+        *send.joined("chief-0", "ps-0", "worker-0", "worker-1"),
+        send.wait(1),
+        tells(1, 0, 1),
+        send.wait(600),
+        expect.killed(),
+        answers(1),
+        send.restart(live(1)),
+        send.register(),
+        send.wait(1),
+        tells(2, 0),
+        expect.killed(),
+    )
+
+
 def test_chief_that_cannot_change_restarts_when_it_must() -> None:
     """Its answer to the first list says so; nothing restarts before a change."""
     play(

@@ -101,6 +101,8 @@ def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) 
 
 #: Seconds after which the workers are compared with the list, a list is sent again, and a list must be confirmed.
 CHECK_AGAIN, SEND_AGAIN, CONFIRM_WITHIN = 1.0, 5.0, 60.0
+#: Version of the first list: a program may read its data for minutes before it can answer, and nothing changes yet.
+_FIRST = 1
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
@@ -126,7 +128,7 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
         return _restart(state, view, chief, sent.error)
     if _awaits_lost(state, sent):
         return decide(state)
-    since = now if sent.confirmed else sent.since
+    since = now if sent.confirmed or sent.version == _FIRST else sent.since
     members = Members(chief.id, sent.version + 1, wanted, since)
     stored = decide(state.with_session(members_sent_at=0.0), MembersStored(members), outcomes=_changes(sent, wanted))
     return stored.then(lambda after: _sent(after, chief, members, now))
@@ -168,7 +170,7 @@ def _why_restart(state: SchedulerState, sent: Members, now: float) -> str:
     moved = (name for name, address in sent.workers.items() if name in tasks and tasks[name].address != address)
     if name := next(moved, ""):
         return f"{name} was lost, and runs at another address"
-    if not sent.confirmed and now >= sent.since + CONFIRM_WITHIN:
+    if not sent.confirmed and sent.version > _FIRST and now >= sent.since + CONFIRM_WITHIN:
         return sent.error or f"it did not confirm its workers within {CONFIRM_WITHIN:.0f} s"
     return sent.error if not sent.confirmed else ""
 
