@@ -1,0 +1,157 @@
+"""Lists of workers for a running chief: what is on them, and when the chief restarts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import a_running_state, a_spec, a_status, with_fields
+from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.recovery.elastic import (
+    CHECK_AGAIN,
+    CONFIRM_WITHIN,
+    SEND_AGAIN,
+    deadlines,
+    direct_chief,
+    record_members,
+)
+from tf_scheduler.core.recovery.replacement import replace_launch
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import (
+    Decision,
+    LaunchRetired,
+    MembersStored,
+    MessageExecutor,
+    RecoveryDecided,
+    StatusStored,
+    TaskLaunched,
+)
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import Strategy
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import Members, Progress, TaskState
+
+NOW = 100.0
+WORKERS = ("worker-0", "worker-1")
+
+
+def a_training(*workers: str, **members: Any) -> SchedulerState:
+    """Every task answers; the chief has confirmed list 2 of `workers`."""
+    spec = replace(a_spec(workers=2, ps=1, chief=1, strategy=Strategy.PARAMETER_SERVER), live=True)
+    state = with_fields(a_running_state(spec), connected=True)
+    tasks = state.stored.tasks
+    state = apply(state, *(StatusStored(a_status(item.id, healthy=True)) for item in tasks.values()))
+    addresses = {TaskName(name): tasks[TaskName(name)].address for name in workers}
+    sent = Members(tasks[TaskName("chief-0")].id, 2, addresses, NOW, confirmed=True)
+    return apply(state, MembersStored(replace(sent, **members)))
+
+
+def decided(state: SchedulerState, now: float = NOW) -> Decision:
+    return direct_chief(state, now, view_of(state))
+
+
+def sent(decision: Decision) -> list[set[str]]:
+    """Return the workers of each list that is sent."""
+    messages = (call.data for call in decision.calls if isinstance(call, MessageExecutor))
+    return [set(json.loads(data.split(b" ", 2)[2])["workers"]) for data in messages]
+
+
+def changed(state: SchedulerState, name: str, status: TaskState = TaskState.RUNNING, **record: Any) -> SchedulerState:
+    """Return the state with another record and status of a task."""
+    new = replace(state.stored.tasks[TaskName(name)], **record)
+    return apply(state, TaskLaunched(new), StatusStored(a_status(new.id, status, healthy=status is TaskState.RUNNING)))
+
+
+def test_first_list_has_the_workers_that_answer() -> None:
+    decision = decided(apply(a_training(), MembersStored(Members(TaskName("another"), 9, {}, 0.0))))
+
+    assert [{"0", "1"}] == sent(decision)
+    (change,) = decision.changes
+    assert isinstance(change, MembersStored)
+    assert (1, False) == (change.members.version, change.members.confirmed)
+    assert () == decision.outcomes
+
+
+def test_worker_joins_when_it_answers() -> None:
+    decision = decided(a_training("worker-0"))
+
+    assert [{"0", "1"}] == sent(decision)
+    assert ["the running chief changes its workers; joining: worker-1"] == [item.message for item in decision.outcomes]
+
+
+def test_same_workers_need_no_list() -> None:
+    assert () == decided(a_training(*WORKERS)).changes
+
+
+@pytest.mark.parametrize(("after", "count"), [(0.0, 1), (SEND_AGAIN - 1, 0), (SEND_AGAIN, 1)])
+def test_unconfirmed_list_is_sent_again(after: float, count: int) -> None:
+    state = a_training(*WORKERS, confirmed=False)
+    state = state.with_session(members_sent_at=NOW if after else 0.0)
+
+    assert count == len(sent(decided(state, NOW + after)))
+
+
+@pytest.mark.parametrize(
+    ("members", "after", "reason"),
+    [
+        ({"confirmed": False}, CONFIRM_WITHIN, "it did not confirm its workers within 60 s"),
+        ({"confirmed": False, "error": "no"}, 1.0, "no"),
+        ({"workers": {TaskName("worker-0"): "elsewhere:1"}}, 1.0, "worker-0 was lost, and runs at another address"),
+        ({"workers": {}, "error": "TensorFlow 3"}, 1.0, "TensorFlow 3"),
+    ],
+)
+def test_chief_restarts_if_it_cannot_change(members: dict[str, Any], after: float, reason: str) -> None:
+    decision = decided(a_training(*WORKERS, **members), NOW + after)
+
+    assert [LaunchRetired] == [type(change) for change in decision.changes]
+    assert [f"chief-0 restarts to change its workers: {reason}"] == [item.message for item in decision.outcomes]
+
+
+def test_first_list_may_stay_unconfirmed() -> None:
+    """The program may read its data for minutes."""
+    assert () == decided(a_training(*WORKERS, version=1, confirmed=False), NOW + 600).changes
+
+
+def test_nothing_changes_while_a_worker_is_lost() -> None:
+    """TensorFlow waits for it at its address."""
+    lost = changed(a_training("worker-0"), "worker-0", TaskState.FAILED)
+
+    assert () == decided(lost).changes
+
+
+def test_lost_worker_stays_on_the_list() -> None:
+    assert () == decided(changed(a_training(*WORKERS), "worker-1", TaskState.FAILED)).changes
+
+
+def test_paused_worker_leaves() -> None:
+    assert [{"0"}] == sent(decided(changed(a_training(*WORKERS), "worker-1", is_placeholder=True)))
+
+
+def test_nothing_is_decided_without_a_chief_that_answers() -> None:
+    """Or while it is being replaced."""
+    gone = changed(a_training("worker-0"), "chief-0", TaskState.FAILED)
+    state = a_training("worker-0")
+    replaced = apply(state, RecoveryDecided(replace_launch(state, state.stored.tasks[TaskName("chief-0")], "x", NOW)))
+
+    assert ((), ()) == (decided(gone).changes, decided(replaced).changes)
+    assert ([], []) == ([*deadlines(gone)], [*deadlines(replaced)])
+    assert [NOW + CHECK_AGAIN] == [*deadlines(decided(state).state)]
+
+
+@pytest.mark.parametrize(
+    ("version", "error", "expected"),
+    [(None, None, None), (1, None, None), (2, None, (True, "")), (1, "no", (False, "no"))],
+)
+def test_answer_confirms_a_list_or_names_a_problem(version: Any, error: Any, expected: Any) -> None:
+    state = a_training(*WORKERS, confirmed=False)
+    chief = state.stored.tasks[TaskName("chief-0")].id
+
+    changes = record_members(state, chief, Progress(1, NOW, members=version, members_error=error))
+
+    assert ([] if expected is None else [expected]) == [
+        (item.members.confirmed, item.members.error) for item in changes
+    ]
+    assert () == record_members(state, "another", Progress(1, NOW, members=2))
