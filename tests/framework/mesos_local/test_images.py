@@ -168,7 +168,7 @@ def test_archive_without_an_image_is_refused(tmp_path: Path, files: dict[str, st
         read_archive(archive_of(tmp_path / "bad.tar", files), tmp_path / "scratch")
 
 
-@pytest.mark.parametrize("text", [b"", b"text", gzip.compress(bytes(1000))[:-20]])
+@pytest.mark.parametrize("text", [b"", b"text", gzip.compress(bytes(1000))[:-20]], ids=["empty", "text", "cut"])
 def test_file_that_is_not_an_archive_is_refused(tmp_path: Path, text: bytes) -> None:
     """In one line, which names the file."""
     path = tmp_path / "bad.tar"
