@@ -41,7 +41,7 @@ def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, 
     (tmp_path / "stderr").write_text("it is of-the-job\n")
     (tmp_path / "stdout").write_text("it is of-chief\n")
     folder = RunFolder(tmp_path / "run")
-    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {})
+    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False)
     masks = SecretRedactor(["of-the-job"] if source == "env:KEY" else [])
     spec = a_spec(secrets=(SecretSpec(source, env="KEY", jobs=frozenset(jobs)),))
 
@@ -71,7 +71,7 @@ def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, 
 def test_report_tells_the_most_memory_used(tmp_path: Path, peak: float, enforced: bool, expected: list[str]) -> None:
     """A job that trains here may be out of memory on a cluster."""
     tasks = (replace(WORKER, memory_peak_mb=peak, memory_mb=1024.0), replace(CHIEF, memory_mb=1024.0))
-    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {})
+    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False)
     result, folder = FollowResult(replace(SEEN, tasks=tasks)), RunFolder(tmp_path / "run")
     spec = a_spec(executor=replace(a_spec().executor, enforces_memory=enforced))
     report = build_report(result, spec, cluster, folder, 1.0, OutputRedactor(spec, SecretRedactor([])))
@@ -147,7 +147,7 @@ def test_failure_is_reported_once(tmp_path: Path, message: str, why: str, stderr
     start = f"worker-0: {message}" if is_own else f"worker-0 on agent failed: {message}"
     tasks = (replace(WORKER, message=message), replace(WORKER, name="worker-1", message=message))
     seen = replace(SEEN, tasks=tasks if is_own else tasks[:1], reason=start + why)
-    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False), a_spec()
 
     report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, SecretRedactor([])))
 
@@ -158,7 +158,7 @@ def test_last_lines_have_paths_below_the_sandbox(tmp_path: Path) -> None:
     """A sandbox has a path of 250 characters."""
     (tmp_path / "stderr").write_text(f'  File "{tmp_path}/lib/bad.py", line 3\n')
     seen = replace(SEEN, tasks=(replace(WORKER, message="exit code 1"),))
-    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False), a_spec()
 
     report = build_report(
         FollowResult(seen), spec, cluster, RunFolder(tmp_path), 61.0, OutputRedactor(spec, SecretRedactor([]))
@@ -180,7 +180,7 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
     worker = replace(WORKER, state="finished", message="exit code 0", total=70, step=70)
     helper = replace(WORKER, name="ps-0", state="killed", message="")
     seen = replace(SEEN, tasks=(worker, helper), verdict="succeeded", reason="worker-0 has finished", leader="worker-0")
-    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False), a_spec()
 
     report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, SecretRedactor([])))
 
@@ -200,7 +200,7 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
 def test_report_names_url_of_checkpoints(tmp_path: Path) -> None:
     """What is in the bucket is unknown here, but it is not nothing."""
     seen = replace(SEEN, verdict="succeeded", checkpoint_dir="s3://bucket/run")
-    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}), a_spec()
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False), a_spec()
     folder, redactor = RunFolder(tmp_path / "run"), OutputRedactor(a_spec(), SecretRedactor([]))
     report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, redactor)
     lines = [line for line in summary_lines(report) if line.startswith("  written")]
@@ -213,7 +213,7 @@ def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:
     for id_, sandbox in {**launches, "chief-0__1": tmp_path / "chief"}.items():
         sandbox.mkdir()
         (sandbox / "stdout").write_text(id_)
-    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path / "13", sandboxes=lambda _: launches)
+    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path / "13", sandboxes=lambda _: launches, has_containers=False)
     seen = replace(SEEN, tasks=(replace(WORKER, executor_id="worker-0__13"),))
     spec = a_spec()
 
@@ -332,7 +332,7 @@ def test_quick_success_without_a_trace_is_doubted(tmp_path: Path, case: str, exp
     folder.recording.write_text("".join(map(encode_line, (launched, running, ended))))
     chief = replace(CHIEF, progress="step 5" if case == "step" else "")
     seen = replace(SEEN, tasks=(chief,), verdict="failed" if case == "failed" else "succeeded", checkpoint_dir="/none")
-    cluster = SimpleNamespace(sandbox=lambda *_: sandbox, sandboxes=lambda _: {})
+    cluster = SimpleNamespace(sandbox=lambda *_: sandbox, sandboxes=lambda _: {}, has_containers=False)
 
     report = build_report(FollowResult(seen), a_spec(), cluster, folder, 7.0, OutputRedactor(a_spec(), NO_SECRETS))
 
