@@ -21,7 +21,8 @@ SECRET, OWN = "canary-51c07a22", "canary-own"
 SEARCH = r"""
 import os, pathlib, re
 work = pathlib.Path(os.environ["MESOS_DIRECTORY"]).parents[6]
-places = [("/dev/shm", "**/*"), ("/proc", "[0-9]*/environ"), ("/proc", "[0-9]*/root/dev/shm/**/*"), (work, "**/*")]
+memory = "/dev/shm"
+places = [(memory, "**/*"), ("/proc", "[0-9]*/environ"), ("/proc", f"[0-9]*/root{memory}/**/*"), (work, "**/*")]
 found = set()
 for folder, pattern in places:
     for path in pathlib.Path(folder).glob(pattern):

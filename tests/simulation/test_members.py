@@ -183,7 +183,7 @@ def test_chief_that_cannot_change_restarts_when_it_must() -> None:
 
 
 def test_replaced_worker_leaves_and_joins_again() -> None:
-    """An operator's replacement, and the maintenance of an agent, restart no other task."""
+    """An operator's replacement of a worker restarts no other task."""
     play(
         training(2),
         send.pod(PodVerb.REPLACE, "worker-1"),

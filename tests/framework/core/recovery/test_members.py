@@ -1,4 +1,4 @@
-"""Lists of workers for a running chief: what is on them, and when the chief restarts."""
+"""Lists of workers for a running chief, and when the chief restarts."""
 
 from __future__ import annotations
 

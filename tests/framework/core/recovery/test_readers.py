@@ -1,4 +1,4 @@
-"""Readers of the tf.data service restart when they cannot go on with its new tasks."""
+"""Readers of tf.data service restart when they cannot go on with its new tasks."""
 
 from __future__ import annotations
 
