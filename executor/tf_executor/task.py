@@ -23,7 +23,7 @@ from .around.progress import ProgressReader
 from .around.secrets import TaskSecrets
 from .contract import events
 from .contract.events import Stage, describe_end
-from .contract.payload import Liveness, Payload, PayloadError, WantedMembers
+from .contract.payload import CHECKPOINT_DIR, Liveness, Payload, PayloadError, WantedMembers
 from .contract.reports import EVENT_FILES, OUTPUT, EndReport
 from .process import memory, supervisor
 from .process.freezing import ProcessSample, sample_processes
@@ -315,7 +315,7 @@ class TaskProcess:
             self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(counts_from))
         if self._progress is not None:
             self._detect_progress(self._progress)
-            folder = Path(self._payload.environment.get("CHECKPOINT_DIR", ""))
+            folder = Path(self._payload.environment.get(CHECKPOINT_DIR, ""))
             if folder.is_absolute():  # else a URL, or unset
                 self._progress.watch_checkpoints(folder)
 

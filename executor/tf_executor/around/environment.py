@@ -16,7 +16,7 @@ from typing import Any, Mapping, Sequence
 
 from tf_executor import user
 from tf_executor.contract.events import Stage
-from tf_executor.contract.payload import Payload
+from tf_executor.contract.payload import CHECKPOINT_DIR, Payload
 from tf_executor.user import devices, fetch, members, reporting, storage
 
 # Interpreter.
@@ -87,8 +87,6 @@ PUBLIC_MESOS_VARIABLES = frozenset(
 )
 #: The agent's default PATH (its `executorEnvironment`).
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: Variable with the folder or URL for checkpoints.
-CHECKPOINT_DIR = "CHECKPOINT_DIR"
 #: Default folder in the sandbox for logs and checkpoints.
 LOG_FOLDER = "logs"
 #: Variable with the folder for temporary files (POSIX, 8.3).

@@ -21,6 +21,8 @@ _READABLE = (3, 4, VERSION)
 RENEW_SECRETS = b"renew secrets"
 #: Prefix of a message with an `ExecRequest`.
 EXEC = b"exec "
+#: Variable with the folder or URL for checkpoints.
+CHECKPOINT_DIR = "CHECKPOINT_DIR"
 #: Start of the message that tells a chief's executor the wanted workers; JSON follows.
 MEMBERS = b"members "
 #: Folder in the sandbox with the results of commands; an executor that accepts commands creates it.
@@ -183,7 +185,7 @@ class Payload:
     @property
     def fenced_folder(self) -> str:
         """CHECKPOINT_DIR if it is a path; empty if launches are not compared in it."""
-        folder = self.environment.get("CHECKPOINT_DIR", "")
+        folder = self.environment.get(CHECKPOINT_DIR, "")
         return folder if self.service and folder.startswith("/") else ""
 
     @property

@@ -38,8 +38,6 @@ from . import cluster_spec, secret_tokens
 
 #: Jobs of the tf.data service, which also run gRPC servers.
 _DATA_SERVICE = (JobKind.DISPATCHER, JobKind.DATA_WORKER)
-#: Variable with the service's checkpoint directory.
-CHECKPOINT_DIR = "CHECKPOINT_DIR"
 #: Variable with the journal of the dispatcher (tf_executor.user.data_service).
 _JOURNAL = "DATA_SERVICE_JOURNAL"
 #: Jobs that read carried checkpoints or event files.
@@ -49,7 +47,7 @@ _STORAGE_ROLES = {JobKind.EVALUATOR: "evaluator", JobKind.TENSORBOARD: "tensorbo
 def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster) -> payload.Payload:
     """Return the executor's payload for a task, without secrets and plan parameters."""
     config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
-    folder = {CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
+    folder = {payload.CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
     folder |= {_JOURNAL: record.journal} if record.journal else {}
     return payload.Payload(
         task=record.name,

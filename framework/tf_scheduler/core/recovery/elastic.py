@@ -170,9 +170,10 @@ def _why_restart(state: SchedulerState, sent: Members, now: float) -> str:
     moved = (name for name, address in sent.workers.items() if name in tasks and tasks[name].address != address)
     if name := next(moved, ""):
         return f"{name} was lost, and runs at another address"
-    if not sent.confirmed and sent.version > _FIRST and now >= sent.since + CONFIRM_WITHIN:
-        return sent.error or f"it did not confirm its workers within {CONFIRM_WITHIN:.0f} s"
-    return sent.error if not sent.confirmed else ""
+    if sent.confirmed or sent.error:
+        return "" if sent.confirmed else sent.error
+    is_late = sent.version > _FIRST and now >= sent.since + CONFIRM_WITHIN
+    return f"it did not confirm its workers within {CONFIRM_WITHIN:.0f} s" if is_late else ""
 
 
 def _awaits_lost(state: SchedulerState, sent: Members) -> bool:
