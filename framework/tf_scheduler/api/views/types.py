@@ -187,13 +187,16 @@ class MembersBody(TypedDict):
     error: str
 
 
-class ClusterBody(TypedDict):
+class _Cluster(TypedDict):
     generation: int
     strategy: str
     cluster: dict[str, list[str]]
+    tasks: list[ClusterTaskBody]
+
+
+class ClusterBody(_Cluster, total=False):
     #: Null unless workers may join and leave.
     members: MembersBody | None
-    tasks: list[ClusterTaskBody]
 
 
 class _Point(TypedDict):
