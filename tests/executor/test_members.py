@@ -6,7 +6,6 @@ import base64
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ PROGRAM = Path(__file__).with_name("members_program.py")
 class Cluster:
     """A parameter server, workers, and the lists that the chief's executor gets."""
 
-    def __init__(self, python: str, executor: Any) -> None:
-        self.python, self.executor = python, executor
+    def __init__(self, tensorflow: str, executor: Any) -> None:
+        self.tensorflow, self.executor = tensorflow, executor
+        self.python = python_with_tensorflow(tensorflow)
         self.servers: dict[str, subprocess.Popen[str]] = {}
         self.workers: dict[str, str] = {}
         self.version = 0
@@ -75,8 +75,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture
 def cluster(executor: Any, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    python = python_with_tensorflow(getattr(request, "param", "2.21"))
-    made = Cluster(python, executor)
+    made = Cluster(getattr(request, "param", "2.21"), executor)
     try:
         yield made
     finally:
@@ -90,7 +89,7 @@ def launch(cluster: Cluster, train: str) -> None:
     cluster.workers = {str(index): cluster.start("worker", index) for index in range(2)}
     addresses = {"ps": [parameter_server], "worker": list(cluster.workers.values())}
     addresses["chief"] = [f"127.0.0.1:{free_ports(1)[0]}"]
-    legacy = {"TF_USE_LEGACY_KERAS": "1"} if cluster.python == sys.executable else {}
+    legacy = {} if cluster.tensorflow == "2.15" else {"TF_USE_LEGACY_KERAS": "1"}
     cluster.executor.launch_running(
         f"exec python {PROGRAM} {train}",
         python=cluster.python,
