@@ -250,9 +250,9 @@ def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bo
 
 
 def _missing_programs(options: Options) -> Iterator[Problem]:
-    for section, values in options.items():
-        python = values.get("python") if isinstance(values, Mapping) and section != "scheduler" else None
-        if python and python != sys.executable:
+    images = jobs_with_image(options)  # these have interpreters of their own
+    for section in sorted(set(JOBS).difference(images)) if images else ("service", "executor", *JOBS):
+        if (python := options[section]["python"]) and python != sys.executable:
             from tf_scheduler.runtimes.runtimes import interpreter_problem  # slow import, rarely needed
 
             if problem := interpreter_problem(python, _SYSTEM_PATH):
