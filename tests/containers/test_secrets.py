@@ -90,6 +90,12 @@ def test_container_cannot_take_the_place_of_an_executor(
     options = job("owner", f'test "$KEY" = {SECRET}', {"image": PLAIN, **ON_AGENT_1})
     options |= {"secrets": [{"source": "env:SOURCE", "env": "KEY"}]}
     options |= {"secret_delivery": {"executor_authentication": "optional"}}
+    # The executor of the owner starts after the attack.
+    (tmp_path / "python").write_text(
+        '#!/bin/sh\nuntil grep -q -e canary -e HTTP gate/output; do sleep 0.1; done\nexec python3 "$@"\n'
+    )
+    (tmp_path / "python").chmod(0o755)
+    options |= {"executor": {"python": "gate/python"}, "volumes": thief["volumes"]}
     output = tmp_path / "output"
     with containers.started(thief) as run:
         wait_until(lambda: output.exists() and "ready\n" == output.read_text())
