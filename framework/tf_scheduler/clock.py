@@ -64,8 +64,8 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
             return effects.TaskPaused(name, min(since, now))
         case effects.MembersStored(members):
             return effects.MembersStored(replace(members, since=min(members.since, now)))
-        case effects.Resized(count, at):
-            return effects.Resized(count, min(at, now))
+        case effects.Resized(at=at):
+            return replace(change, at=min(at, now))
         case effects.AgentFailureRecorded(agent):
             failures = tuple(min(at, now) for at in agent.failures)
             until = min(agent.avoided_until, now + spec.recovery.avoid_for)

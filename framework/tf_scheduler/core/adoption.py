@@ -18,7 +18,8 @@ from tf_scheduler.model.task import TaskRecord, TaskState
 from . import job_end
 from .plans.scheduling import PlanView
 from .recovery import status
-from .state.reducer import decide, scalable_job
+from .state.reducer import decide
+from .state.spec_index import scalable_job
 
 #: Maximum number of task names in one message.
 _NAMED = 5

@@ -178,6 +178,10 @@ _TICK: tuple[DecisionStage, ...] = (
     _DRAIN,
     DecisionStage(lambda state, ctx: elastic.direct_chief(state, ctx.now, ctx.view), lambda state: state.spec.live),
     DecisionStage(
+        lambda state, ctx: elastic.resize_at_checkpoint(state, ctx.now),
+        lambda state: state.stored.resized.until is not None,
+    ),
+    DecisionStage(
         lambda state, ctx: elastic.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers
     ),
     DecisionStage(
@@ -207,7 +211,9 @@ _FOLLOW_UP: tuple[DecisionStage, ...] = (
     DecisionStage(
         lambda state, ctx: operator_commands.resume_dependents(state, ctx.now), lambda state: state.derived.idle_tasks
     ),
-    DecisionStage(lambda state, _: elastic.restore_full_size(state), lambda state: state.stored.full_spec is not None),
+    DecisionStage(
+        lambda state, _: elastic.restore_full_size(state), lambda state: state.stored.resized.count is not None
+    ),
     _MARK_READY,
     DecisionStage(lambda state, ctx: execute.advance(state, ctx.now, ctx.view), lambda state: state.session.connected),
     DecisionStage(
@@ -293,7 +299,7 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, ctx: operations.on_status(state, event.status, ctx.now, ctx.new_id)
         case events.PlanCommand():
             return lambda state, ctx: commands.handle(state, event, ctx.view)
-        case events.PodCommand() | events.ExecRequested():
+        case events.PodCommand() | events.ExecRequested() | events.ScaleRequested():
             return lambda state, ctx: operator_commands.handle(state, event, ctx.now)
         case events.StopRequested():
             return lambda state, ctx: job_end.request_stop(state, event.reason, ctx.now)
@@ -365,6 +371,8 @@ def _on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, 
     if not is_known:
         return subscribed
     decision = subscribed.then(lambda after: reconcile.request(after, now))
+    # The first subscription of a scheduler with other options.
+    decision = decision.then(lambda after: elastic.keep_size(after, now))
     return decision.then(lambda after: operations.reconcile(after, now)) if state.stored.reservations else decision
 
 

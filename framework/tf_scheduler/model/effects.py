@@ -13,6 +13,7 @@ from .secrets import SecretExposure, SecretSource
 from .spec import ExecutorSpec, Uri
 from .state import Configuration, Result, SchedulerState
 from .task import AbandonedLaunch, AgentFailures, Members, Recovery, TaskRecord, TaskStatus
+from .task import Resized as Resized
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +121,6 @@ class AgentFailuresForgotten:
     """The failures of an agent no longer count."""
 
     agent_id: AgentId
-
-
-@dataclass(frozen=True, slots=True)
-class Resized:
-    """The cluster restarts with another number of workers, at a Unix time."""
-
-    #: Number of workers; `None` for the number in the options.
-    count: int | None
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +393,7 @@ OutcomeKind = Literal[
     "SecretsReloaded",
     "SecretsUnprotected",
     "SharedUserFound",
+    "SizeKept",
     "SizeReduced",
     "SizeRestored",
     "StartIsSlow",

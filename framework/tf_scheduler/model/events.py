@@ -244,6 +244,13 @@ class PodCommand(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleRequested(Request):
+    """An operator changes the number of workers until `worker.count` changes."""
+
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExecRequested(Request):
     """An operator runs a command in a task."""
 
@@ -330,6 +337,7 @@ Event = (
     | StopRequested
     | PlanCommand
     | PodCommand
+    | ScaleRequested
     | ExecRequested
     | SecretsRequested
     | ReloadSecrets

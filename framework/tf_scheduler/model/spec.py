@@ -404,6 +404,10 @@ class ServiceSpec:
     live: bool = False
     #: Largest number of workers, for the tasks of such a job; 0: unknown.
     max_workers: int = 0
+    #: Smallest number of workers that an operator may request while the job runs.
+    min_workers: int = 0
+    #: Longest time in seconds that a change of the number of workers waits for the next checkpoint.
+    resize_wait: float = 0.0
     #: User plans, and custom strategies of `deploy` and `update`, by name.
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
 
@@ -429,6 +433,12 @@ class ServiceSpec:
         """Return the JobSpec that contains this task; `None` if the options have none."""
         jobs = (job for job in self.jobs if job.kind is kind and 0 <= index - job.first_index < job.count)
         return next(jobs, None)
+
+    @property
+    def leader(self) -> TaskName | None:
+        """The task that decides the job's success: the chief, else worker 0."""
+        heads = [kind for kind in (JobKind.CHIEF, JobKind.WORKER) if self.job_of(kind, 0) is not None]
+        return task_name(heads[0].value, 0) if heads else None
 
     def is_leader(self, kind: JobKind, index: int) -> bool:
         """Return whether the task is the chief, or else worker 0 (TensorFlow convention)."""

@@ -31,6 +31,7 @@ from .task import (
     Members,
     Progress,
     Recovery,
+    Resized,
     TaskRecord,
     TaskState,
     TaskStatus,
@@ -150,9 +151,9 @@ class StoredState:
     controls: Mapping[str, PlanControl] = field(default_factory=dict)
     #: Task -> latest recovery; see core/recovery.
     recoveries: Mapping[TaskName, Recovery] = field(default_factory=dict)
-    #: Spec of the options while `spec` describes a smaller cluster.
+    #: Spec of the options while `spec` has another number of workers.
     full_spec: ServiceSpec | None = None
-    resized_at: float = 0.0
+    resized: Resized = field(default_factory=lambda: Resized(None, 0.0))
     agent_failures: Mapping[AgentId, AgentFailures] = field(default_factory=dict)
     #: Paused task -> Unix time of the pause.
     paused: Mapping[TaskName, float] = field(default_factory=dict)

@@ -215,6 +215,23 @@ class Members:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """The job has another number of workers than in the options, since a Unix time."""
+
+    #: Present number of workers; `None` for the wanted number.
+    count: int | None
+    at: float
+    #: Wanted number instead of `worker.count`; `None` for `worker.count`.
+    wanted: int | None = None
+    #: `worker.count` when `wanted` was requested: another value of the option counts instead.
+    configured: int = 0
+    #: Unix time until which the wanted number waits for the next checkpoint; `None`: more workers did not fit.
+    until: float | None = None
+    #: Step at the last checkpoint, when the wait began.
+    saved_step: int | None = None
+
+
 # --- Failures
 
 

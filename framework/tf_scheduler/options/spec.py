@@ -252,6 +252,8 @@ def to_spec(options: Document) -> model.ServiceSpec:
         network=_network(service),
         live=options["worker"]["elastic"]["mode"] == "live",
         max_workers=options["worker"]["elastic"]["max"],
+        min_workers=options["worker"]["elastic"]["min"],
+        resize_wait=options["worker"]["elastic"]["checkpoint_wait"],
         plans=to_plans(options["plans"]),
     )
 

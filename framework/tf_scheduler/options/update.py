@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.state.spec_index import config_digest, index_of, launch_settings
+from tf_scheduler.core.state.spec_index import config_digest, index_of, launch_settings, wanted_spec
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, ServiceSpec
@@ -81,6 +81,8 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
     if refused := tuple(find_refusals(old, new)):
         return Difference(changed, refused)
     before, after = to_spec(old), to_spec(new)
+    if state is not None:  # an operator may have requested another number of workers
+        before, after = (wanted_spec(spec, state.stored.resized) for spec in (before, after))
     old_names, new_names = ({task.name: None for task in spec.tasks()} for spec in (before, after))
     reasons = _restart_reasons(before, after)
     added = [name for name in new_names if name not in old_names]

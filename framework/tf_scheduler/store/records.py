@@ -325,7 +325,7 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     ABANDONED: lambda fields: effects.LaunchAbandoned(_build(AbandonedLaunch, fields)),
     PLANS: _control,
     RECOVERIES: _recovery,
-    SIZE: lambda fields: effects.Resized(fields["count"], fields["at"]),
+    SIZE: lambda fields: _build(effects.Resized, fields),
     MEMBERS: lambda fields: effects.MembersStored(_build(Members, fields)),
     AGENTS: lambda fields: effects.AgentFailureRecorded(
         _build(AgentFailures, {**fields, "failures": tuple(fields["failures"])})

@@ -350,6 +350,24 @@ def test_pod_command_returns_sdk_answer(loop) -> None:
     )
 
 
+def test_scale_changes_the_number_of_workers(loop) -> None:
+    loop.state = replace(loop.state, spec=replace(loop.state.spec, max_workers=3))
+
+    assert (200, {"message": "Received cmd: scale worker 3"}) == (
+        (reply := ask(loop.app, "/v1/tf/scale", "POST", body=b'{"worker": 3}')).code,
+        reply.body,
+    )
+    assert [208, 409] == [
+        ask(loop.app, "/v1/tf/scale", "POST", body=body).code for body in (b'{"worker": 3}', b'{"worker": 4}')
+    ]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"{}", b"3", b'{"worker": 0}', b'{"worker": true}', b'{"ps": 1}'])
+def test_scale_rejects_other_bodies(loop, body: bytes) -> None:
+    assert 400 == ask(loop.app, "/v1/tf/scale", "POST", body=body).code
+    assert [] == loop.events
+
+
 def test_pod_command_for_another_task_is_404(loop) -> None:
     """As in the SDK (PodQueries)."""
     for pod, body in (("ps-0", b'["other"]'), ("ps-7", b'["ps-7"]')):

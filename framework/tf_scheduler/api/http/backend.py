@@ -20,6 +20,7 @@ from tf_scheduler.model.events import (
     PodCommand,
     ProgressReported,
     ReloadSecrets,
+    ScaleRequested,
 )
 from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.plan import Answer
@@ -30,7 +31,7 @@ from tf_scheduler.model.task import OUTPUT, Progress, TrainingCurve
 TIMEOUT = 10.0
 
 PutEvent = Callable[[Callable[[], Event | None]], None]
-Command = PlanCommand | PodCommand | ExecRequested | ReloadSecrets | AcknowledgeExposures
+Command = PlanCommand | PodCommand | ScaleRequested | ExecRequested | ReloadSecrets | AcknowledgeExposures
 
 
 class SchedulerTimeoutError(SchedulerError):

@@ -19,7 +19,7 @@ from tf_scheduler.api.http.endpoint import (
 )
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
-from tf_scheduler.model.events import AcknowledgeExposures, PodCommand, ReloadSecrets
+from tf_scheduler.model.events import AcknowledgeExposures, PodCommand, ReloadSecrets, ScaleRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import SERVICE_ENDED, Verb
 from tf_scheduler.model.task import PodVerb
@@ -135,6 +135,8 @@ def _commands() -> Iterator[Endpoint]:
     for pod_verb, summary in _POD_VERBS.items():
         path, handler = f"/v1/pod/{{pod}}/{pod_verb.value}", partial(_pod_command, pod_verb)
         yield _post(path, summary, handler, types.PodCommandBody, body_type=types.TaskNames, body_optional=True)
+    summary = "Change the number of workers, from worker.elastic.min to max."
+    yield _post("/v1/tf/scale", summary, _scale, body_type=types.Scale)
     summary = "Send the current values of secrets with `reload` to running programs."
     yield _post("/v1/tf/secrets/refresh", summary, _reload_secrets)
     summary = "Acknowledge that another process may have taken secrets."
@@ -181,6 +183,14 @@ async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
 def _is_task_list(body: object) -> bool:
     """Whether the body has the type `TaskNames`."""
     return isinstance(body, list) and len(body) <= 1 and all(isinstance(item, str) and item for item in body)
+
+
+async def _scale(request: ApiRequest) -> ApiAnswer:
+    body = request.body
+    count = body.get("worker") if isinstance(body, dict) and len(body) == 1 else None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise BadRequestError('invalid body: expected {"worker": COUNT}, with a whole number of at least 1')
+    return await _run(request, ScaleRequested(count))
 
 
 async def _reload_secrets(request: ApiRequest) -> ApiAnswer:

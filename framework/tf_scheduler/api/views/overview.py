@@ -9,6 +9,7 @@ from heapq import nsmallest
 from typing import Any
 
 from tf_scheduler.core.plans import view
+from tf_scheduler.core.recovery import elastic
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
 from tf_scheduler.core.scheduler import describe_progress
 from tf_scheduler.core.state import after_job
@@ -227,8 +228,6 @@ _REPORTED = (
     *("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left"),
     *("epoch", "epochs", "saved_step"),
 )
-#: The chief, else worker 0.
-_LEADERS = (f"{JobKind.CHIEF.value}-0", f"{JobKind.WORKER.value}-0")
 
 
 def overview(snapshot: Snapshot) -> Overview:
@@ -238,7 +237,7 @@ def overview(snapshot: Snapshot) -> Overview:
     rows = tuple(_task(state, record, snapshot.silence) for record in tasks.values())
     restart = _restart(state, [item for item in state.stored.recoveries.values() if _is_due(state, item)])
     activity, detail = _job_activity(state, rows, restart)
-    leader = next((name for name in _LEADERS if name in tasks), None)
+    leader = name if (name := state.spec.leader) in tasks else None
     return Overview(
         service=state.spec.name,
         checkpoint_dir=state.spec.checkpoint_dir,
@@ -267,7 +266,7 @@ def overview(snapshot: Snapshot) -> Overview:
         restarts=sum(record.restarts for record in tasks.values()),
         last_restart=_last_restart(state),
         examples_per_second=_job_speed(state, leader),
-        notices=(*snapshot.exposures(), *snapshot.notices()),
+        notices=(*snapshot.exposures(), *snapshot.notices(), *filter(None, (elastic.describe_wait(state),))),
     )
 
 

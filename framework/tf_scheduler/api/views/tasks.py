@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tf_scheduler.core.plans import scheduling
-from tf_scheduler.model.ids import TaskName, task_name
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Status, Step
 from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.spec import JobKind, TaskSpec
+from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import EarlierLaunch, TaskRecord
 
@@ -142,13 +142,6 @@ def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
 def _waits(step: Step) -> bool:
     """Whether a step waits; a paused task's incomplete step waits for the operator."""
     return step.status in _WAITING or (step.override is not None and step.status is not Status.COMPLETE)
-
-
-def leader(state: SchedulerState) -> TaskName | None:
-    """Return the task that decides the job's success: the chief, else worker 0."""
-    names = {task.name for task in state.spec.tasks()}
-    heads = (task_name(kind.value, 0) for kind in (JobKind.CHIEF, JobKind.WORKER))
-    return next((name for name in heads if name in names), None)
 
 
 def job_speed(speeds: Iterable[tuple[str, str | None, float | None]], first: str | None) -> float | None:

@@ -14,7 +14,7 @@ from tf_scheduler.model.task import Progress, TrainingCurve, downsample
 
 from .base import ApiAnswer, Snapshot, View, finite_or_none
 from .pods import display_status
-from .tasks import job_speed, leader
+from .tasks import job_speed
 from .types import ClusterBody, JobProgressBody, MembersBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
 #: Fields of a progress report, null without one.
@@ -81,11 +81,11 @@ def progress(snapshot: Snapshot, curves: Curves, points: int, names: Collection[
         _task(state, task, _points(curves.get(task.name), listed.get(task.name, 0))) for task in state.spec.tasks()
     ]
     body: TrainingBody = {
-        "leader": leader(state),
-        "examples_per_second": _examples_per_second(tasks, leader(state)),
+        "leader": state.spec.leader,
+        "examples_per_second": _examples_per_second(tasks, state.spec.leader),
         "tasks": [task for task in tasks if task["name"] in listed],
         "jobs": {
-            job: _job(list(group), leader(state))
+            job: _job(list(group), state.spec.leader)
             for job, group in groupby(sorted(tasks, key=lambda task: task["job"]), key=lambda task: task["job"])
         },
     }

@@ -33,6 +33,11 @@ ExecCommand = Annotated[
     r'"minLength": 1, "pattern": "^[^\\u0000]*$"}}, "timeout": {"type": "number", "minimum": 1, "maximum": 3600}}, '
     '"additionalProperties": false}',
 ]
+Scale = Annotated[
+    dict[str, Any],
+    '{"required": ["worker"], "properties": {"worker": {"type": "integer", "minimum": 1}}, '
+    '"additionalProperties": false}',
+]
 TaskNames = Annotated[list[Annotated[str, '{"minLength": 1}']], '{"maxItems": 1}']
 Variables = Annotated[
     dict[str, Annotated[str, r'{"pattern": "^[^\\u0000]*$"}']],

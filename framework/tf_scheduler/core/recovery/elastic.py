@@ -1,7 +1,8 @@
-"""Run with fewer workers; let workers join and leave a running chief.
+"""Change the number of workers; let workers join and leave a running chief.
 
-Collective training: a smaller cluster is the same service with other options. It gets its full size back at its next
-restart.
+Collective training: a cluster of another size is the same service with other options. A smaller cluster gets its full
+size back at its next restart. A change of the size alone, by options or by an operator, waits for the next checkpoint,
+so that no step is done again; whatever restarts the cluster before that applies the change, too.
 
 Parameter servers, `worker.elastic` with mode live: the running chief gets the workers to use, as a complete list
 with a version. A list is stored before it is sent, and sent again until the chief confirms its version. A worker is on
@@ -17,8 +18,16 @@ from dataclasses import replace
 from tf_executor.contract.payload import WantedMembers
 from tf_scheduler.core.offers.matcher import match_gangs
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
-from tf_scheduler.core.state.reducer import decide, scalable_job, with_workers
-from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.core.state.restart_units import trains_together
+from tf_scheduler.core.state.spec_index import (
+    held_spec,
+    index_of,
+    scalable_job,
+    wanted_spec,
+    with_workers,
+    worker_job,
+)
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import (
     Decision,
@@ -30,7 +39,8 @@ from tf_scheduler.model.effects import (
     Resized,
 )
 from tf_scheduler.model.ids import TaskName, executor_of
-from tf_scheduler.model.spec import JobKind, JobSpec
+from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
+from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Members, Progress, Recovery, TaskRecord
 
@@ -39,12 +49,23 @@ from tf_scheduler.model.task import Members, Progress, Recovery, TaskRecord
 
 def restore_full_size(state: SchedulerState) -> Decision:
     """Restore the full size of a smaller cluster that restarts."""
-    if state.stored.result is not None:
+    size = state.stored.resized
+    if state.stored.result is not None or not any(item.since > size.at for item in _restarting(state)):
         return decide(state)
-    if not any(item.since > state.stored.resized_at for item in _restarting(state)):
-        return decide(state)
-    outcome = Outcome("SizeRestored", "the cluster restarts with all its workers if they can be placed")
-    return decide(state, Resized(None, state.stored.resized_at), outcomes=(outcome,))
+    return _resize(state, size.at, "the cluster restarts with {} if they can be placed")
+
+
+def _resize(state: SchedulerState, at: float, message: str) -> Decision:
+    """Restart with the wanted number of workers."""
+    size = replace(state.stored.resized, count=None, at=at, until=None, saved_step=None)
+    after = decide(state, size)
+    outcome = Outcome("SizeRestored", message.format(_workers(after.state.spec)))
+    return replace(after, outcomes=(outcome,))
+
+
+def _workers(spec: ServiceSpec) -> str:
+    count = sum(job.count for job in spec.jobs if job.kind is JobKind.WORKER)
+    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Decision:
@@ -65,7 +86,97 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     )
     update = state.stored.controls.get(plan.UPDATE)
     changes = [] if update is None else [PlanControlled(plan.UPDATE, replace(update, completed=""))]
-    return decide(state, Resized(count, now), *changes, outcomes=(outcome,))
+    size = replace(state.stored.resized, count=count, at=now, until=None, saved_step=None)
+    return decide(state, size, *changes, outcomes=(outcome,))
+
+
+def keep_size(state: SchedulerState, now: float) -> Decision:
+    """Let collective training keep its workers until its next checkpoint.
+
+    Only if nothing but their number is to change: otherwise it restarts at once.
+    """
+    size, spec = state.stored.resized, wanted_spec(state.stored.full_spec or state.spec, state.stored.resized)
+    if size.count is not None and size.until is None:
+        return decide(state)
+    count = sum(record.job is JobKind.WORKER for record in state.stored.tasks.values())
+    if not spec.resize_wait or not trains_together(spec.strategy, JobKind.WORKER) or not _runs(state, spec, count):
+        return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None))
+    if size.count == count:
+        return decide(state)
+    held = replace(size, count=count, at=now, until=now + spec.resize_wait, saved_step=_saved_step(state))
+    decision = decide(state, held)
+    return replace(decision, outcomes=(Outcome("SizeKept", describe_wait(decision.state)),))
+
+
+def describe_wait(state: SchedulerState) -> str:
+    """Return which change of the size waits for the next checkpoint, or empty."""
+    size = state.stored.resized
+    if size.until is None:
+        return ""
+    wanted = wanted_spec(state.stored.full_spec or state.spec, size)
+    return (
+        f"the cluster keeps {_workers(state.spec)} until its next checkpoint, at most {size.until - size.at:.0f} s; "
+        f"then it restarts with {_workers(wanted)}"
+    )
+
+
+def _runs(state: SchedulerState, wanted: ServiceSpec, count: int) -> bool:
+    """Return whether all tasks run with the wanted options but for `count` workers."""
+    spec, tasks = held_spec(wanted, count), state.stored.tasks
+    if spec is wanted or state.stored.result is not None or state.stored.paused:
+        return False
+    index = index_of(spec)
+    return index.deployed <= tasks.keys() <= index.tasks.keys() and all(
+        record.config == index.configs[record.name]
+        and record.id not in state.stored.retired
+        and not state.is_replaced(record)
+        for record in tasks.values()
+    )
+
+
+def resize_at_checkpoint(state: SchedulerState, now: float) -> Decision:
+    """End the wait of `keep_size` at a checkpoint, or when it has lasted too long."""
+    size, saved = state.stored.resized, _saved_step(state)
+    if size.until is None or state.stored.result is not None or not state.session.connected:
+        return decide(state)
+    if saved != size.saved_step:
+        return _resize(state, now, f"the cluster restarts with {{}}: it has saved step {saved}")
+    if now < size.until:
+        return decide(state)
+    return _resize(state, now, f"the cluster restarts with {{}}: no checkpoint in {size.until - size.at:.0f} s")
+
+
+def _saved_step(state: SchedulerState) -> int | None:
+    record = state.stored.tasks.get(state.spec.leader or TaskName(""))
+    progress = None if record is None else state.process.progress.get(record.id)
+    return None if progress is None else progress.saved_step
+
+
+def scale(state: SchedulerState, count: int, now: float) -> Decision:
+    """Change the number of workers on request, or refuse it."""
+    options = state.stored.full_spec or state.spec
+    job, size = worker_job(options), state.stored.resized
+    if refused := _refused(state, options, count):
+        return replace(decide(state), answer=refused)
+    wanted = None if job is None or count == job.count else count
+    present = size.wanted if job is not None and size.configured == job.count else None
+    if wanted == present:
+        return replace(decide(state), answer=Answer(Reply.ALREADY, f"The number of workers already is {count}"))
+    request = Outcome("TaskCommanded", f"operator command: scale worker {count}")
+    decision = decide(state, Resized(None, now, wanted, 0 if job is None else job.count), outcomes=(request,))
+    decision = decision.then(lambda after: keep_size(after, now))
+    return replace(decision, answer=Answer(Reply.OK, f"Received cmd: scale worker {count}"))
+
+
+def _refused(state: SchedulerState, options: ServiceSpec, count: int) -> Answer | None:
+    low, high = max(1, options.min_workers), options.max_workers
+    if state.stored.result is not None:
+        return SERVICE_ENDED
+    if worker_job(options) is None or not high:
+        return Answer(Reply.CONFLICT, "the number of workers is fixed: set worker.elastic.max, and gpu_worker.count 0")
+    if not low <= count <= high:
+        return Answer(Reply.CONFLICT, f"worker must be from {low} to {high} (worker.elastic), not {count}")
+    return None
 
 
 def _restarting(state: SchedulerState) -> Iterator[Recovery]:
@@ -109,6 +220,9 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield when the workers are compared next: at each event it would cost too much."""
     if state.spec.live and state.chief_in_service() is not None:
         yield state.session.members_checked_at + CHECK_AGAIN
+    size = state.stored.resized
+    if size.until is not None:
+        yield size.until if _saved_step(state) == size.saved_step else size.at
 
 
 def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:

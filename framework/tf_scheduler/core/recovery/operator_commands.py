@@ -1,4 +1,4 @@
-"""Operators' commands for single tasks: restart, replace, pause, resume, exec.
+"""Operators' commands: scale; and of tasks: restart, replace, pause, resume, exec.
 
 A paused task is relaunched as a placeholder (core/state/pause.py), a resumed one with its program. Commands are stored
 as recoveries, so they survive the scheduler; they do not count as failures.
@@ -22,17 +22,20 @@ from tf_scheduler.model.effects import (
     TaskPaused,
     TaskResumed,
 )
-from tf_scheduler.model.events import ExecRequested, PodCommand
+from tf_scheduler.model.events import ExecRequested, PodCommand, ScaleRequested
 from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import RESTARTS_WITH, Cause, PodVerb, Recovery, TaskRecord, TaskState
 
+from . import elastic
 from .replacement import replace_launch, restart_group
 
 
-def handle(state: SchedulerState, command: PodCommand | ExecRequested, now: float) -> Decision:
+def handle(state: SchedulerState, command: PodCommand | ExecRequested | ScaleRequested, now: float) -> Decision:
     """Carry out an operator's command, or refuse it."""
+    if isinstance(command, ScaleRequested):
+        return elastic.scale(state, command.workers, now)
     if isinstance(command, ExecRequested):
         return _run_command(state, command)
     refused = _refused(state, command)

@@ -7,34 +7,12 @@ from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, Values
 from dataclasses import replace
 from typing import Any, Generic, NoReturn, TypeVar
 
+from tf_scheduler.core.state.spec_index import held_spec, wanted_spec, with_workers
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import TaskName, name_of
-from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, Strategy
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
 from tf_scheduler.model.task import SILENT_STATES, Cause, Recovery, TaskRecord, TaskState, TaskStatus
-
-# --- Cluster sizes
-
-
-def scalable_job(spec: ServiceSpec) -> JobSpec | None:
-    """Return the only worker job of collective training if it may be smaller."""
-    workers = [job for job in spec.jobs if job.kind is JobKind.WORKER]
-    if spec.strategy is not Strategy.MULTI_WORKER_MIRRORED or len(workers) != 1:
-        return None
-    (job,) = workers
-    return job if 0 < job.min_count < job.count else None
-
-
-def with_workers(spec: ServiceSpec, count: int) -> ServiceSpec:
-    """Return the spec reduced to `count` workers; unchanged if not possible."""
-    job = scalable_job(spec)
-    if job is None or not job.min_count <= count < job.count:
-        return spec
-    return replace(spec, jobs=tuple(replace(item, count=count) if item is job else item for item in spec.jobs))
-
-
-# --- Reducer
-
 
 #: Seconds within which survivors of a lost peer exit with an error (measured with collective training).
 COLLATERAL_SECONDS = 20.0
@@ -180,7 +158,7 @@ class _Draft:
         self.abandoned = _Table(stored.abandoned)
         self.controls = _Table(stored.controls)
         self.recoveries = _Table(stored.recoveries)
-        self.full_spec, self.resized_at = stored.full_spec, stored.resized_at
+        self.full_spec, self.resized = stored.full_spec, stored.resized
         self.agent_failures = _Table(stored.agent_failures)
         self.paused = _Table(stored.paused)
         self.redeemed_tokens = _Table(stored.redeemed_tokens)
@@ -225,7 +203,7 @@ class _Draft:
             controls=self.controls.value,
             recoveries=self.recoveries.value,
             full_spec=self.full_spec,
-            resized_at=self.resized_at,
+            resized=self.resized,
             agent_failures=self.agent_failures.value,
             paused=self.paused.value,
             redeemed_tokens=self.redeemed_tokens.value,
@@ -361,10 +339,16 @@ class _Draft:
             losses.pop(sorted(losses.value, key=losses.value.__getitem__)[MAX_RECENT_LOSSES // 2])
 
     def resize(self, change: effects.Resized) -> None:
-        full = self.full_spec or self.spec
-        self.spec = full if change.count is None else with_workers(full, change.count)
-        self.full_spec = None if self.spec is full else full
-        self.resized_at = change.at
+        options = self.full_spec or self.spec
+        wanted = wanted_spec(options, change)
+        if change.count is None:
+            self.spec = wanted
+        elif change.until is None:
+            self.spec = with_workers(wanted, change.count)
+        else:
+            self.spec = held_spec(wanted, change.count)
+        self.full_spec = None if self.spec is options else options
+        self.resized = change
 
     def forget_task(self, name: TaskName) -> None:
         record = self.tasks.pop(name)

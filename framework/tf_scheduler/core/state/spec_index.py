@@ -1,4 +1,4 @@
-"""Cache what a spec implies: tasks, launch digests, restart peers, launch plans."""
+"""Cache what a spec implies, such as launch digests; other numbers of workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from tf_scheduler.model.spec import (
     TaskSpec,
     Uri,
 )
+from tf_scheduler.model.task import Resized
 
 #: Jobs whose completion may end the job: parameter servers never exit, side jobs do not train.
 TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
@@ -253,3 +254,44 @@ def _shape(spec: ServiceSpec) -> Mapping[str, int]:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+# --- Cluster sizes
+
+
+def scalable_job(spec: ServiceSpec) -> JobSpec | None:
+    """Return the only worker job of collective training if it may be smaller."""
+    job = worker_job(spec)
+    if spec.strategy is not Strategy.MULTI_WORKER_MIRRORED or job is None:
+        return None
+    return job if 0 < job.min_count < job.count else None
+
+
+def with_workers(spec: ServiceSpec, count: int) -> ServiceSpec:
+    """Return the spec reduced to `count` workers; unchanged if not possible."""
+    job = scalable_job(spec)
+    return spec if job is None or not job.min_count <= count < job.count else _resized(spec, job, count)
+
+
+def worker_job(spec: ServiceSpec) -> JobSpec | None:
+    """Return the job of the workers, if there is only one."""
+    workers = [job for job in spec.jobs if job.kind is JobKind.WORKER]
+    return workers[0] if len(workers) == 1 else None
+
+
+def wanted_spec(options: ServiceSpec, size: Resized) -> ServiceSpec:
+    """Return the spec of the options with the number of workers that is wanted."""
+    job = worker_job(options)
+    if job is None or size.wanted is None or size.configured != job.count:
+        return options
+    return held_spec(options, size.wanted)
+
+
+def held_spec(wanted: ServiceSpec, count: int) -> ServiceSpec:
+    """Return the wanted spec with the `count` workers that the job has now."""
+    job = worker_job(wanted)
+    return wanted if job is None or job.count == count else _resized(wanted, job, count)
+
+
+def _resized(spec: ServiceSpec, job: JobSpec, count: int) -> ServiceSpec:
+    return replace(spec, jobs=tuple(replace(item, count=count) if item is job else item for item in spec.jobs))

@@ -237,15 +237,25 @@ ELASTIC_MODES = ("restart", "live")
 class ElasticSection(Section):
     mode = String(
         "What happens when the number of workers changes. restart: the chief, or all tasks of collective training, "
-        "restart from the last checkpoint. live: workers join and leave the running chief, and nothing restarts. "
+        "restart from the last checkpoint; collective training waits for its next checkpoint first. live: workers join "
+        "and leave the running chief, and nothing restarts. "
         "Requires service.strategy parameter_server, gpu_worker.count 0 and TensorFlow 2.13 to 2.21; with another "
         "TensorFlow the chief restarts.",
         ELASTIC_MODES[0],
         choices=ELASTIC_MODES,
         update=OnUpdate.RESTART,
     )
-    min = Integer("Smallest worker.count.", 0, maximum=100_000)
-    max = Integer("Largest worker.count; 0: no limit.", 0, maximum=100_000)
+    min = Integer("Smallest number of workers.", 0, maximum=100_000)
+    max = Integer(
+        "Largest number of workers. 0: no limit, and POST /v1/tf/scale is refused.",
+        0,
+        maximum=100_000,
+    )
+    checkpoint_wait = Seconds(
+        "Longest time that multi_worker_mirrored, pytorch_ddp and horovod wait for their next checkpoint before they "
+        "restart with another number of workers. 0: they restart at once, and may save when they get SIGTERM.",
+        600.0,
+    )
 
 
 class WorkerSection(VolumeSection):

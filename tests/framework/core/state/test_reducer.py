@@ -16,9 +16,8 @@ from tf_scheduler.core.state.reducer import (
     apply,
     copy_of,
     lost_at,
-    scalable_job,
-    with_workers,
 )
+from tf_scheduler.core.state.spec_index import scalable_job, with_workers
 from tf_scheduler.model.effects import (
     FrameworkForgotten,
     FrameworkRegistered,
