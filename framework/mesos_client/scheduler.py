@@ -199,11 +199,12 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
 
     def ask(self, kind: str) -> SendResult:
         """Send a call such as GET_FRAMEWORKS to the current master's operator API, once."""
+        call = {"type": kind, **({"get_metrics": {}} if kind == "GET_METRICS" else {})}
         if self.master is None:
             return NotConnected()
         stream = self._transport.stream()
         try:
-            return result_of(_exchange(self._subscribe_request(self.master + OPERATOR_PATH, {"type": kind}), stream)[0])
+            return result_of(_exchange(self._subscribe_request(self.master + OPERATOR_PATH, call), stream)[0])
         except TransportError as error:
             return Failed(str(error))
         finally:

@@ -174,7 +174,7 @@ def test_checkpoint_of_another_training_does_not_count() -> None:
     for step in (10, 20):
         tracker.note({"step": step}, float(step))
     assert tracker.note({"_saved": 15.0}, 21.0)
-    assert 10 == tracker.message(0.0).saved_step
+    assert (10, 1) == ((message := tracker.message(0.0)).saved_step, message.saves)
     tracker.note({"step": 1}, 22.0)
     assert tracker.message(0.0).saved_step is None
 

@@ -167,6 +167,7 @@ STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
     events.UsageReported: _usage,
     events.StopRequested: lambda _: st.builds(events.StopRequested, WORDS),
     events.PlanCommand: _plan_commands,
+    events.FrameworksWait: lambda _: st.builds(events.FrameworksWait, st.lists(WORDS, max_size=2).map(tuple)),
     events.ScaleRequested: lambda _: st.builds(events.ScaleRequested, st.integers(1, 5)),
     events.PodCommand: lambda state: st.builds(events.PodCommand, st.sampled_from(PodVerb), _tasks(state)),
     events.ExecRequested: lambda state: st.builds(

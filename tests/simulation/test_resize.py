@@ -10,8 +10,9 @@ import pytest
 from builders import a_spec
 from kit.worlds import deployed
 from simulation import expect, send
+from simulation.mesos import an_agent
 from simulation.world import Step, World, play
-from tf_scheduler.model.events import ProgressReported, ScaleRequested
+from tf_scheduler.model.events import FrameworksWait, ProgressReported, ScaleRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import ServiceSpec, Strategy
@@ -21,7 +22,7 @@ from tf_scheduler.model.task import Progress, TaskState
 def collective(workers: int, **changes: Any) -> ServiceSpec:
     """Workers that wait up to ten minutes for a checkpoint."""
     spec = a_spec(workers=workers, ps=0, chief=0, strategy=Strategy.MULTI_WORKER_MIRRORED)
-    return replace(spec, resize_wait=600.0, min_workers=2, max_workers=4, **changes)
+    return replace(spec, **{"resize_wait": 600.0, "min_workers": 2, "max_workers": 4, **changes})
 
 
 #: Offers are taken, tasks run, and those that nobody needs are stopped.
@@ -35,7 +36,7 @@ def saves(step: int) -> Step:
     def report(world: World) -> None:
         record = world.state.stored.tasks[TaskName("worker-0")]
         last = world.state.process.progress.get(record.id)
-        progress = Progress(1 + (last.sequence if last else 0), world.now, step, saved_step=step)
+        progress = Progress(1 + (last.sequence if last else 0), world.now, step, saved_step=step, saves=step)
         world.step(ProgressReported(record.id, progress, record.agent_id))
         world.wait(0.1)
 
@@ -124,3 +125,52 @@ def test_workers_of_a_parameter_server_change_at_once() -> None:
         expect.cluster("chief-0", chief=1, ps=1, worker=1),
         expect.alive("chief-0", "ps-0", "worker-0"),
     )
+
+
+# --- Idle agents
+
+
+def growing(**changes: Any) -> World:
+    """Two workers that train on two agents; two others are idle."""
+    first, others = ([an_agent(f"agent-{number}", cpus=1) for number in numbers] for numbers in ((0, 1), (8, 9)))
+    world = deployed(collective(2, grows=True, **changes), *first)
+    return play(world, saves(10), *map(send.agent, others))
+
+
+def asks(*names: str) -> Step:
+    return send.event(FrameworksWait(names))
+
+
+def test_job_takes_idle_agents_at_its_next_checkpoint() -> None:
+    """It asks for offers a minute after its start; until the restart it holds none."""
+    world = play(growing(), expect.suppressed(), send.wait(61), expect.suppressed(False), send.offers())
+    play(world, expect.killed(), expect.holds(0), saves(20), expect.killed("worker-0", "worker-1"), *ROUNDS)
+
+    play(world, expect.cluster("worker-0", worker=4), send.wait(1000), send.offers(), expect.killed())
+
+
+def test_agents_go_back_to_frameworks_that_ask() -> None:
+    """At the next checkpoint, too; while they ask, the job takes none."""
+    world = play(growing(), send.wait(61), send.offers(), saves(20), *ROUNDS, asks("marathon"), send.wait(9))
+    play(world, expect.killed(), saves(30), expect.killed(*(f"worker-{index}" for index in range(4))), *ROUNDS)
+    play(world, expect.cluster("worker-0", worker=2), send.wait(1000), expect.suppressed())
+
+    play(world, asks(), send.wait(1), expect.suppressed(False))
+
+
+@pytest.mark.parametrize("strategy", [Strategy.MULTI_WORKER_MIRRORED, Strategy.PYTORCH_DDP, Strategy.HOROVOD])
+def test_job_restarts_without_agents_that_left(strategy: Strategy) -> None:
+    """They were idle when it asked; it does not wait for them."""
+    world = growing(strategy=strategy)
+    play(world, send.wait(61), send.offers(), saves(20), send.agent_lost("agent-9"), send.offers())
+    play(world, *(step for _ in range(6) for step in (send.offers(), send.wait(20), send.running())))
+
+    play(world, expect.alive("worker-0", "worker-1", "worker-2"))
+
+
+@pytest.mark.parametrize("changes", [{"grows": False}, {"max_workers": 2}])
+def test_job_asks_for_no_more_than_allowed(changes: dict[str, Any]) -> None:
+    world = growing()
+    world.restart(replace(world.state.spec, **changes))
+    world.register()
+    play(world, send.wait(1000), expect.suppressed(), send.offers(), saves(20), expect.killed())

@@ -62,6 +62,8 @@ class Tracker:
         self._estimated_total: int | None = None
         #: Step at the last checkpoint; None: unknown.
         self._saved_step: int | None = None
+        #: Number of checkpoints of this launch.
+        self._saves = 0
         #: Answer of the chief to the last list of workers.
         self._members: dict[str, Any] = {}
         #: Origin of the values; None: no values yet.
@@ -148,6 +150,7 @@ class Tracker:
             "examples_per_second": _speed(first.time, last.time, first.examples, last.examples),
             "left": self._seconds_left(last, total),
             "saved_step": self._saved_step,
+            "saves": self._saves or None,
             **self._members,
         }
         return ProgressReport(
@@ -163,10 +166,11 @@ class Tracker:
         return round((total - last.step) / steps * time, 1) if time >= ESTIMATE_AFTER and steps > 0 else None
 
     def _note_checkpoint(self, time: float | None) -> bool:
-        """Set the step at the checkpoint of `time`; return whether it is new."""
+        """Count a checkpoint, and set the step at its `time`."""
         earlier = [item.step for item in self._samples if time is not None and item.time <= time + _TICK]
-        before, self._saved_step = self._saved_step, earlier[-1] if earlier else None
-        return self._saved_step != before
+        self._saved_step = earlier[-1] if earlier else None
+        self._saves += 1
+        return True
 
     def _note_members(self, report: Mapping[str, Any]) -> bool:
         """Keep the chief's answer, which is repeated: messages may get lost."""

@@ -111,6 +111,8 @@ class ProgressReport:
     metrics: Mapping[str, float] = field(default_factory=dict)
     #: Value of `step` when the program wrote its last checkpoint.
     saved_step: int | None = None
+    #: Number of checkpoints that the program has written since its launch.
+    saves: int | None = None
     #: Version of the last list of workers that the chief uses, and why it cannot use others.
     members: int | None = None
     members_error: str | None = None
@@ -286,6 +288,7 @@ _PROGRESS_CHECKS: Mapping[str, Check] = {
     "of": lambda value: value if value in EXAMPLES_OF else None,
     "source": lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None,
     "saved_step": count,
+    "saves": count,
     "members": count,
     "members_error": lambda value: _text(value, MAX_ERROR),
     "metrics": lambda value: _metrics(value),

@@ -63,9 +63,9 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
         if last and last.sequence >= event.progress.sequence:
             return decide(state)
         progress[launch] = event.progress
-        recorded = state
-        if event.progress.source is not None or event.progress.members is None:
-            recorded = state.with_process(progress=progress, last_progress=(record.name, now))
+        recorded = state.with_process(progress=progress)
+        if event.progress.source is not None or event.progress.step is not None:
+            recorded = recorded.with_process(last_progress=(record.name, now))
         answered = elastic.record_members(state, launch, event.progress) if state.spec.live else ()
     return decide(recorded, *answered).then(lambda after: status.on_sign_of_life(after, launch, event.agent_id, now))
 
@@ -217,7 +217,9 @@ _FOLLOW_UP: tuple[DecisionStage, ...] = (
     _MARK_READY,
     DecisionStage(lambda state, ctx: execute.advance(state, ctx.now, ctx.view), lambda state: state.session.connected),
     DecisionStage(
-        lambda state, ctx: rounds.update_demand(state, ctx.now, ctx.view.pending_tasks),
+        lambda state, ctx: rounds.update_demand(
+            state, ctx.now, ctx.view.pending_tasks or elastic.growth(state, ctx.now)
+        ),
         lambda state: state.session.connected,
     ),
     _RETAIN,
@@ -255,12 +257,18 @@ def _stages(event: events.Event) -> tuple[DecisionStage, ...]:
         own: tuple[DecisionStage, ...] = _TICK
     elif isinstance(event, events.InverseOffersReceived):
         own = (DecisionStage(_reaction(event)), _DRAIN)
+    elif isinstance(event, events.FrameworksWait):
+        own = (DecisionStage(lambda state, ctx: elastic.give_back(state, event.names, ctx.now)),)
     elif isinstance(event, events.OffersReceived):
         forget_windows = DecisionStage(
             lambda state, _: decide(maintenance.observe_offers(state, event.offers)),
             lambda state: state.session.windows,
         )
-        own = (forget_windows, DecisionStage(_reaction(event)))
+        take_idle = DecisionStage(
+            lambda state, ctx: elastic.take_idle_agents(state, event.offers, ctx.now, ctx.view),
+            lambda state: state.spec.grows,
+        )
+        own = (forget_windows, take_idle, DecisionStage(_reaction(event)))
     else:
         own = (DecisionStage(_reaction(event)),)
     if isinstance(event, events.ExecutorFailed) and (event.has_wrong_digest or event.has_no_interpreter):
@@ -281,7 +289,7 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, ctx: _on_secrets_requested(state, event, ctx.now)
         case events.ReloadSecrets() | events.AcknowledgeExposures():
             return lambda state, _: secret_tokens.command(state, event)
-        case events.ExecutorFailed() | events.Tick():
+        case events.ExecutorFailed() | events.FrameworksWait() | events.Tick():
             return lambda state, _: decide(state)
         case events.StatusUpdated():
             return lambda state, ctx: status.on_update(state, event.status, ctx.now, ctx.new_id, ctx.view)

@@ -21,7 +21,7 @@ from tf_scheduler.model.spec import ServiceSpec
 
 from . import decode, encode
 from .decode import explain_acl_error, sanitize_text
-from .neighbours import NeighbourWatch, shares_secrets
+from .neighbours import DemandWatch, MasterWatch, NeighbourWatch, shares_secrets
 from .offer_gate import OfferGate, read_flags
 from .outbox import DecodeEvent, Outbox, QueuedCall
 from .registration import LostFrameworks, check_registration, find_filter
@@ -83,9 +83,10 @@ class MesosDriver:
             before_registration=None if self._lost.ignore else self._before_registration,
         )
         self._outbox = Outbox(self._send, self._driver.resubscribe, put, check_leadership or _no_check)
-        self._watch: NeighbourWatch | None = None
-        if shares_secrets(spec):
-            self._watch = NeighbourWatch(spec.user, self._driver.ask, lambda: self._driver.framework_id, put)
+        questions = self._driver.ask, lambda: self._driver.framework_id, put
+        self._watches: list[MasterWatch] = [NeighbourWatch(spec.user, *questions)] if shares_secrets(spec) else []
+        if spec.grows:
+            self._watches.append(DemandWatch(*questions))
         self._flush_seconds = FLUSH_SECONDS
         self._has_drifted = False
 
@@ -102,14 +103,14 @@ class MesosDriver:
     def start(self) -> None:
         """Connect in the background."""
         self._outbox.start()
-        if self._watch is not None:
-            self._watch.start()
+        for watch in self._watches:
+            watch.start()
         self._driver.start()
 
     def stop(self) -> None:
         """Send the waiting calls for some seconds, and disconnect; the tasks keep running."""
-        if self._watch is not None:
-            self._watch.stop()
+        for watch in self._watches:
+            watch.stop()
         self._outbox.close(self._flush_seconds)
         self._driver.stop()
         if self._gate is not None:
@@ -131,8 +132,8 @@ class MesosDriver:
                 self._put(events.TornDown)
         else:
             result = self._driver.send(item.body, item.subscription)
-            if self._watch is not None and isinstance(item.call, Accept) and item.call.launches:
-                self._watch.notice()
+            for watch in self._watches if isinstance(item.call, Accept) and item.call.launches else ():
+                watch.notice()
         self._check_clock()
         return replace(result, text=sanitize_text(result.text)) if isinstance(result, Rejected) else result
 

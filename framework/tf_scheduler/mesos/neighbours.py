@@ -1,11 +1,13 @@
-"""Find tasks of other frameworks that run as the service's user on its agents.
+"""Find tasks of other frameworks as the service's user, and frameworks that wait.
 
 Without an image, only the user separates tasks: /dev/shm and /proc of an agent show them the secrets of each other.
+A framework that does not suppress offers wants resources: a job with `worker.elastic.grow` leaves them to it.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -13,7 +15,7 @@ from typing import Any
 
 from mesos_client.http import MALFORMED
 from mesos_client.results import SendResult, Sent
-from tf_scheduler.model.events import Event, SharedUserFound
+from tf_scheduler.model.events import Event, FrameworksWait, SharedUserFound
 from tf_scheduler.model.spec import ServiceSpec
 
 log = logging.getLogger(__name__)
@@ -52,23 +54,23 @@ def _running(tasks: Mapping[str, Any], users: Mapping[str, str]) -> Iterator[tup
             yield framework, item["agent_id"]["value"], item.get("user") or users.get(framework, "")
 
 
-class NeighbourWatch:
-    """Thread that checks after launches and from time to time."""
+class MasterWatch:
+    """Thread that asks the master from time to time, and soon after launches.
+
+    `ask` sends a call of the operator API, `own` returns the id of the framework, and `put` takes the events.
+    """
+
+    interval, settle, pause = INTERVAL, SETTLE, PAUSE
 
     def __init__(
         self,
-        user: str,
         ask: Callable[[str], SendResult],
         own: Callable[[], str | None],
         put: Callable[[Callable[[], Event | None]], None],
-        settle: float = SETTLE,
-        pause: float = PAUSE,
     ) -> None:
-        self._settle, self._pause = settle, pause
-        self._user, self._ask, self._own, self._put = user, ask, own, put
+        self._ask, self._own, self._put = ask, own, put
         self._wake, self._stopped = threading.Event(), threading.Event()
-        self._reported: frozenset[tuple[str, str]] = frozenset()
-        self._thread = threading.Thread(target=self._run, name="neighbours", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -85,18 +87,31 @@ class NeighbourWatch:
 
     def _run(self) -> None:
         while True:
-            self._wake.wait(INTERVAL)
-            if self._stopped.wait(self._settle):
+            self._wake.wait(self.interval)
+            if self._stopped.wait(self.settle):
                 return
             self._wake.clear()
             try:
-                self._check()
+                self.check()
             except MALFORMED:
                 log.warning("the master did not list tasks, frameworks and agents as expected", exc_info=True)
-            if self._stopped.wait(self._pause):
+            if self._stopped.wait(self.pause):
                 return
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Ask once, and put an event if something has changed."""
+        raise NotImplementedError
+
+
+class NeighbourWatch(MasterWatch):
+    """Reports tasks of other frameworks as `user` next to those of the service."""
+
+    def __init__(self, user: str, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._user = user
+        self._reported: frozenset[tuple[str, str]] = frozenset()
+
+    def check(self) -> None:
         frameworks, reply = self._infos("FRAMEWORK"), self._ask("GET_TASKS")
         if not isinstance(reply, Sent):
             return
@@ -117,3 +132,39 @@ class NeighbourWatch:
         reply, lower = self._ask(f"GET_{kind}S"), kind.lower()
         listed = reply.answer.get(f"get_{lower}s", {}).get(f"{lower}s", ()) if isinstance(reply, Sent) else ()
         return {item[f"{lower}_info"]["id"]["value"]: item[f"{lower}_info"] for item in listed}
+
+
+#: Metrics of the master (documentation, Monitoring, "Frameworks"): 1 if the framework suppresses offers of a role.
+_SUPPRESSED = re.compile(r"master/frameworks/(?P<name>[^/]+)/(?P<id>[^/]+)/roles/.+/suppressed")
+
+
+def waiting_frameworks(metrics: Mapping[str, float], own: str) -> frozenset[str]:
+    """Return the names of other subscribed frameworks that want offers."""
+    found = ((match, value) for name, value in metrics.items() if (match := _SUPPRESSED.fullmatch(name)))
+    return frozenset(
+        match["name"]
+        for match, value in found
+        if not value and match["id"] != own and metrics.get(match.string.partition("/roles/")[0] + "/subscribed")
+    )
+
+
+class DemandWatch(MasterWatch):
+    """Reports which other frameworks want offers, at two checks in a row."""
+
+    interval, settle, pause = 10.0, 0.0, 5.0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._seen: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
+
+    def check(self) -> None:
+        reply = self._ask("GET_METRICS")
+        if not isinstance(reply, Sent):
+            return
+        metrics = {item["name"]: item.get("value", 0.0) for item in reply.answer["get_metrics"]["metrics"]}
+        waiting = waiting_frameworks(metrics, self._own() or "")
+        lasting, self._seen = waiting & self._seen, waiting
+        if lasting != self._reported:
+            self._reported = lasting
+            self._put(partial(FrameworksWait, tuple(sorted(lasting))))

@@ -393,6 +393,7 @@ OutcomeKind = Literal[
     "SecretsReloaded",
     "SecretsUnprotected",
     "SharedUserFound",
+    "SizeGrown",
     "SizeKept",
     "SizeReduced",
     "SizeRestored",

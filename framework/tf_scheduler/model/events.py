@@ -56,6 +56,13 @@ class FrameworksHidden(ConnectionProblem):
 
 
 @dataclass(frozen=True, slots=True)
+class FrameworksWait(Kinded):
+    """Other frameworks want offers, or none wants any more."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FoundTask:
     """A task of an adopted framework as the master lists it."""
 
@@ -345,5 +352,6 @@ Event = (
     | TornDown
     | ClockStepped
     | SharedUserFound
+    | FrameworksWait
     | Tick
 )

@@ -406,6 +406,8 @@ class ServiceSpec:
     max_workers: int = 0
     #: Smallest number of workers that an operator may request while the job runs.
     min_workers: int = 0
+    #: Whether the job takes up to `max_workers` while agents are idle.
+    grows: bool = False
     #: Longest time in seconds that a change of the number of workers waits for the next checkpoint.
     resize_wait: float = 0.0
     #: User plans, and custom strategies of `deploy` and `update`, by name.

@@ -275,6 +275,8 @@ class ProcessState:
     #: Ids of reservations that were past their deadline at the last check.
     expired_reservations: frozenset[str] = frozenset()
     unreserved_at: float = 0.0
+    #: Names of other frameworks that want offers, if the service asks (worker.elastic.grow).
+    waiting_frameworks: tuple[str, ...] = ()
     agents_without_feedback: frozenset[AgentId] = frozenset()
     #: Agent of whose missing executor login was warned -> host name.
     unprotected_agents: Mapping[AgentId, str] = field(default_factory=dict)

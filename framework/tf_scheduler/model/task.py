@@ -224,12 +224,14 @@ class Resized:
     at: float
     #: Wanted number instead of `worker.count`; `None` for `worker.count`.
     wanted: int | None = None
+    #: Whether `wanted` is larger because agents were idle; it may then become smaller again.
+    grown: bool = False
     #: `worker.count` when `wanted` was requested: another value of the option counts instead.
     configured: int = 0
     #: Unix time until which the wanted number waits for the next checkpoint; `None`: more workers did not fit.
     until: float | None = None
-    #: Step at the last checkpoint, when the wait began.
-    saved_step: int | None = None
+    #: Number of checkpoints when the wait began.
+    saves: int | None = None
 
 
 # --- Failures
@@ -403,6 +405,8 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)
     #: Step at the last checkpoint that the executor has seen.
     saved_step: int | None = None
+    #: Number of checkpoints of the launch that the executor has seen.
+    saves: int | None = None
     #: Version of the last `Members` that the chief uses, and why it cannot use others.
     members: int | None = None
     members_error: str | None = None

@@ -253,6 +253,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
         live=options["worker"]["elastic"]["mode"] == "live",
         max_workers=options["worker"]["elastic"]["max"],
         min_workers=options["worker"]["elastic"]["min"],
+        grows=options["worker"]["elastic"]["grow"] == "when_idle",
         resize_wait=options["worker"]["elastic"]["checkpoint_wait"],
         plans=to_plans(options["plans"]),
     )

@@ -20,8 +20,8 @@ from kit.waiting import wait_until
 from mesos_client.results import Failed, SendResult, Sent
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from tf_scheduler.mesos.neighbours import NeighbourWatch, find_neighbours, shares_secrets
-from tf_scheduler.model.events import SharedUserFound
+from tf_scheduler.mesos.neighbours import DemandWatch, NeighbourWatch, find_neighbours, shares_secrets
+from tf_scheduler.model.events import FrameworksWait, SharedUserFound
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.zipapp_builder import build_bundle
@@ -172,7 +172,8 @@ def test_watch_continues_after_a_malformed_answer(caplog: pytest.LogCaptureFixtu
         asked.set()
         return wrong
 
-    watch = NeighbourWatch("nobody", ask, lambda: "own", list[Any]().append, settle=0.0, pause=0.0)
+    watch = NeighbourWatch("nobody", ask, lambda: "own", list[Any]().append)
+    watch.settle = watch.pause = 0.0
     watch.start()
     try:
         for _ in range(2):
@@ -199,6 +200,33 @@ def test_watch_reports_each_neighbour_once() -> None:
     watch = NeighbourWatch("nobody", lambda kind: names.get(kind) or next(answers), lambda: "own", events.append)
 
     for _ in range(6):
-        watch._check()
+        watch.check()
 
     assert [SharedUserFound("nobody", ("marathon on a-1",))] * 2 == [event() for event in events]
+
+
+# --- Frameworks that want offers
+
+
+def metrics(**frameworks: tuple[float, float]) -> Sent:
+    """Name -> values of `subscribed` and `suppressed`; the name is the id, too."""
+    values = [
+        {"name": f"master/frameworks/{name}/{name}/{rest}", "value": value}
+        for name, pair in frameworks.items()
+        for rest, value in zip(("subscribed", "roles/a-role/suppressed"), pair, strict=True)
+    ]
+    return Sent({"get_metrics": {"metrics": values}})
+
+
+def test_frameworks_that_want_offers_for_some_time_are_reported() -> None:
+    """Most ask for a moment while they launch a task."""
+    quiet, asking = metrics(marathon=(1.0, 1.0), own=(1.0, 0.0)), metrics(marathon=(1.0, 0.0), own=(1.0, 0.0))
+    gone = metrics(marathon=(0.0, 0.0))
+    events: list[Any] = []
+    answers = iter((asking, quiet, asking, asking, Failed("timeout"), asking, gone, gone))
+    watch = DemandWatch(lambda _: next(answers), lambda: "own", events.append)
+
+    for _ in range(8):
+        watch.check()
+
+    assert [FrameworksWait(("marathon",)), FrameworksWait(())] == [event() for event in events]

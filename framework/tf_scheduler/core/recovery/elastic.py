@@ -12,7 +12,8 @@ done in this way restarts the chief, as without the option.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tf_executor.contract.payload import WantedMembers
@@ -38,7 +39,8 @@ from tf_scheduler.model.effects import (
     PlanControlled,
     Resized,
 )
-from tf_scheduler.model.ids import TaskName, executor_of
+from tf_scheduler.model.ids import TaskName, executor_of, task_name
+from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
@@ -57,7 +59,7 @@ def restore_full_size(state: SchedulerState) -> Decision:
 
 def _resize(state: SchedulerState, at: float, message: str) -> Decision:
     """Restart with the wanted number of workers."""
-    size = replace(state.stored.resized, count=None, at=at, until=None, saved_step=None)
+    size = replace(state.stored.resized, count=None, at=at, until=None, saves=None)
     after = decide(state, size)
     outcome = Outcome("SizeRestored", message.format(_workers(after.state.spec)))
     return replace(after, outcomes=(outcome,))
@@ -75,7 +77,8 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
         return decide(state)
     if any(record.job is job.kind for record in state.live()):
         return decide(state)
-    since = max((item.ready_at for item in _restarting(state)), default=now)
+    size = state.stored.resized
+    since = max((item.ready_at for item in _restarting(state)), default=size.at if size.grown else now)
     if now < since + state.spec.recovery.shrink_after:
         return decide(state)
     count = _maximum(state, job, now, gangs)
@@ -86,7 +89,9 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     )
     update = state.stored.controls.get(plan.UPDATE)
     changes = [] if update is None else [PlanControlled(plan.UPDATE, replace(update, completed=""))]
-    size = replace(state.stored.resized, count=count, at=now, until=None, saved_step=None)
+    size = replace(size, count=count, at=now, until=None, saves=None)
+    if size.grown:  # the agents are no longer idle
+        size = replace(size, count=None, wanted=count)
     return decide(state, size, *changes, outcomes=(outcome,))
 
 
@@ -103,7 +108,7 @@ def keep_size(state: SchedulerState, now: float) -> Decision:
         return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None))
     if size.count == count:
         return decide(state)
-    held = replace(size, count=count, at=now, until=now + spec.resize_wait, saved_step=_saved_step(state))
+    held = replace(size, count=count, at=now, until=now + spec.resize_wait, saves=_saves(state))
     decision = decide(state, held)
     return replace(decision, outcomes=(Outcome("SizeKept", describe_wait(decision.state)),))
 
@@ -136,20 +141,26 @@ def _runs(state: SchedulerState, wanted: ServiceSpec, count: int) -> bool:
 
 def resize_at_checkpoint(state: SchedulerState, now: float) -> Decision:
     """End the wait of `keep_size` at a checkpoint, or when it has lasted too long."""
-    size, saved = state.stored.resized, _saved_step(state)
+    size, last = state.stored.resized, _leaders_progress(state)
     if size.until is None or state.stored.result is not None or not state.session.connected:
         return decide(state)
-    if saved != size.saved_step:
-        return _resize(state, now, f"the cluster restarts with {{}}: it has saved step {saved}")
+    if last is not None and last.saves != size.saves:
+        step = "a checkpoint" if last.saved_step is None else f"step {last.saved_step}"
+        return _resize(state, now, f"the cluster restarts with {{}}: it has saved {step}")
     if now < size.until:
         return decide(state)
     return _resize(state, now, f"the cluster restarts with {{}}: no checkpoint in {size.until - size.at:.0f} s")
 
 
-def _saved_step(state: SchedulerState) -> int | None:
+def _saves(state: SchedulerState) -> int | None:
+    """Return how many checkpoints the leader has written since its launch."""
+    progress = _leaders_progress(state)
+    return None if progress is None else progress.saves
+
+
+def _leaders_progress(state: SchedulerState) -> Progress | None:
     record = state.stored.tasks.get(state.spec.leader or TaskName(""))
-    progress = None if record is None else state.process.progress.get(record.id)
-    return None if progress is None else progress.saved_step
+    return None if record is None else state.process.progress.get(record.id)
 
 
 def scale(state: SchedulerState, count: int, now: float) -> Decision:
@@ -163,7 +174,8 @@ def scale(state: SchedulerState, count: int, now: float) -> Decision:
     if wanted == present:
         return replace(decide(state), answer=Answer(Reply.ALREADY, f"The number of workers already is {count}"))
     request = Outcome("TaskCommanded", f"operator command: scale worker {count}")
-    decision = decide(state, Resized(None, now, wanted, 0 if job is None else job.count), outcomes=(request,))
+    size = Resized(None, now, wanted, configured=0 if job is None else job.count)
+    decision = decide(state, size, outcomes=(request,))
     decision = decision.then(lambda after: keep_size(after, now))
     return replace(decision, answer=Answer(Reply.OK, f"Received cmd: scale worker {count}"))
 
@@ -188,10 +200,15 @@ def _restarting(state: SchedulerState) -> Iterator[Recovery]:
 
 def _maximum(state: SchedulerState, job: JobSpec, now: float, gangs: Sequence[Gang]) -> int | None:
     """Return how many workers, fewer than all, fit; `None` if fewer than `min_count`."""
-    best, low, high = None, job.min_count, job.count - 1
+    return _largest(job.min_count, job.count - 1, lambda count: _fits(state, count, now, gangs))
+
+
+def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
+    """Return the largest number of workers from `low` to `high` that fit."""
+    best = None
     while low <= high:
         count = (low + high) // 2
-        if _fits(state, count, now, gangs):
+        if fits(count):
             best, low = count, count + 1
         else:
             high = count - 1
@@ -208,6 +225,63 @@ def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) 
     return bool(kept) and len(placements) == sum(len(gang.tasks) for gang in kept)
 
 
+# --- Idle agents
+
+#: Seconds between two changes of the size because of idle agents, or since the last launch.
+GROW_PAUSE = 60.0
+
+
+def growth(state: SchedulerState, now: float) -> frozenset[TaskName]:
+    """Return the next worker if the job may take idle agents now."""
+    job = worker_job(state.spec)
+    if job is None or not _may_grow(state, job) or now < _grow_at(state):
+        return frozenset()
+    return frozenset({task_name(job.kind.value, job.count)})
+
+
+def _may_grow(state: SchedulerState, job: JobSpec) -> bool:
+    if not state.spec.grows or state.stored.result is not None or state.stored.resized.count is not None:
+        return False
+    if state.process.waiting_frameworks or job.count >= state.spec.max_workers:
+        return False
+    return not (state.derived.replaced_launches or state.stored.retired or state.stored.paused)
+
+
+def _grow_at(state: SchedulerState) -> float:
+    first = state.stored.tasks.get(state.spec.leader or TaskName(""))
+    return math.inf if first is None else GROW_PAUSE + max(state.stored.resized.at, first.launched_at)
+
+
+def take_idle_agents(state: SchedulerState, offers: Sequence[Offer], now: float, view: PlanView) -> Decision:
+    """Take as many workers as fit on offers that no task needs."""
+    job = worker_job(state.spec)
+    if job is None or view.pending_tasks or not growth(state, now):
+        return decide(state)
+    count = _largest(job.count + 1, state.spec.max_workers, lambda count: _fits_beside(state, count, offers, now))
+    if count is None:
+        return decide(state)
+    options = worker_job(state.stored.full_spec or state.spec) or job
+    grown = Resized(None, now, count, True, options.count)
+    outcome = Outcome("SizeGrown", f"idle agents have room for {count - job.count} more workers, {count} in all")
+    return decide(state, grown, outcomes=(outcome,)).then(lambda after: keep_size(after, now))
+
+
+def _fits_beside(state: SchedulerState, count: int, offers: Sequence[Offer], now: float) -> bool:
+    tried = replace(state, spec=held_spec(state.spec, count))
+    tasks = tuple(task for name, task in index_of(tried.spec).tasks.items() if name not in state.stored.tasks)
+    return len(match_gangs(tried, [Gang(plan.UPDATE, tasks)], offers, now).placements) == len(tasks)
+
+
+def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Decision:
+    """Note which other frameworks want offers; leave them the agents that were idle."""
+    state, size = state.with_process(waiting_frameworks=names), state.stored.resized
+    if not names or not size.grown or size.wanted is None or state.stored.result is not None:
+        return decide(state)
+    outcome = Outcome("SizeGrown", f"other frameworks want offers: {', '.join(names)}; their agents are given back")
+    returned = decide(state, Resized(None, now), outcomes=(outcome,))
+    return returned.then(lambda after: keep_size(after, now))
+
+
 # --- Workers of a running chief
 
 #: Seconds after which the workers are compared with the list, a list is sent again, and a list must be confirmed.
@@ -220,9 +294,11 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield when the workers are compared next: at each event it would cost too much."""
     if state.spec.live and state.chief_in_service() is not None:
         yield state.session.members_checked_at + CHECK_AGAIN
-    size = state.stored.resized
+    size, job = state.stored.resized, worker_job(state.spec) if state.spec.grows else None
+    if job is not None and state.session.suppressed and _may_grow(state, job):
+        yield _grow_at(state)
     if size.until is not None:
-        yield size.until if _saved_step(state) == size.saved_step else size.at
+        yield size.until if _saves(state) == size.saves else size.at
 
 
 def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tf_scheduler.core.state.restart_units import restart_peers
+from tf_scheduler.core.state.restart_units import restart_peers, trains_together
 from tf_scheduler.model import plan as plans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.resources import Needs, Volume
@@ -262,7 +262,7 @@ def _digest(value: Any) -> str:
 def scalable_job(spec: ServiceSpec) -> JobSpec | None:
     """Return the only worker job of collective training if it may be smaller."""
     job = worker_job(spec)
-    if spec.strategy is not Strategy.MULTI_WORKER_MIRRORED or job is None:
+    if job is None or not trains_together(spec.strategy, job.kind):
         return None
     return job if 0 < job.min_count < job.count else None
 
@@ -270,7 +270,7 @@ def scalable_job(spec: ServiceSpec) -> JobSpec | None:
 def with_workers(spec: ServiceSpec, count: int) -> ServiceSpec:
     """Return the spec reduced to `count` workers; unchanged if not possible."""
     job = scalable_job(spec)
-    return spec if job is None or not job.min_count <= count < job.count else _resized(spec, job, count)
+    return spec if job is None or not job.min_count <= count < job.count else _changed(spec, count=count)
 
 
 def worker_job(spec: ServiceSpec) -> JobSpec | None:
@@ -284,14 +284,18 @@ def wanted_spec(options: ServiceSpec, size: Resized) -> ServiceSpec:
     job = worker_job(options)
     if job is None or size.wanted is None or size.configured != job.count:
         return options
-    return held_spec(options, size.wanted)
+    larger = held_spec(options, size.wanted)
+    # What took idle agents may run without them.
+    return _changed(larger, min_count=job.min_count or job.count) if size.grown else larger
 
 
 def held_spec(wanted: ServiceSpec, count: int) -> ServiceSpec:
     """Return the wanted spec with the `count` workers that the job has now."""
     job = worker_job(wanted)
-    return wanted if job is None or job.count == count else _resized(wanted, job, count)
+    return wanted if job is None or job.count == count else _changed(wanted, count=count)
 
 
-def _resized(spec: ServiceSpec, job: JobSpec, count: int) -> ServiceSpec:
-    return replace(spec, jobs=tuple(replace(item, count=count) if item is job else item for item in spec.jobs))
+def _changed(spec: ServiceSpec, **changes: Any) -> ServiceSpec:
+    """Return the spec with other values of its only worker job."""
+    jobs = (replace(job, **changes) if job.kind is JobKind.WORKER else job for job in spec.jobs)
+    return replace(spec, jobs=tuple(jobs))

@@ -118,6 +118,8 @@ def elastic_workers_fit(options: Document) -> Iterator[Problem]:
         yield Problem(
             "worker.count", f"must be from worker.elastic.min to max ({low} to {high}), not {worker['count']}"
         )
+    if elastic["grow"] == "when_idle" and not (elastic["max"] and not options["gpu_worker"]["count"]):
+        yield Problem("worker.elastic.grow", "when_idle requires worker.elastic.max and gpu_worker.count 0")
     if elastic["mode"] != "live":
         return
     strategy = options["service"]["strategy"]

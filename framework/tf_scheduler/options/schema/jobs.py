@@ -251,6 +251,13 @@ class ElasticSection(Section):
         0,
         maximum=100_000,
     )
+    grow = String(
+        "when_idle: while agents are idle and no other framework asks for offers, the job takes up to max workers, and "
+        "gives the additional ones back when another framework asks. manual: only worker.count and POST /v1/tf/scale "
+        "change the number.",
+        "manual",
+        choices=("manual", "when_idle"),
+    )
     checkpoint_wait = Seconds(
         "Longest time that multi_worker_mirrored, pytorch_ddp and horovod wait for their next checkpoint before they "
         "restart with another number of workers. 0: they restart at once, and may save when they get SIGTERM.",
