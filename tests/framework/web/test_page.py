@@ -837,7 +837,7 @@ def test_metrics_have_figures_and_curves(live, home, visit) -> None:
     """Examples of the whole job count once; values from the output say so."""
     live.deploy()
     for number in (1, 2):
-        metrics = {"accuracy": 0.5 + number / 10, "m" * 64: 1.0 * number}
+        metrics = {"accuracy": 0.5 + number / 10, "m" * 64: 1.0 * number, "time": 0.25}
         values = {"examples_per_second": 160.0, "of": "job", "source": "output", "metrics": metrics}
         for name in ("chief-0", "worker-0"):
             point = Progress(number, float(number), 10 * number, 100, 0.5, **values)
@@ -845,7 +845,8 @@ def test_metrics_have_figures_and_curves(live, home, visit) -> None:
             live.backend.observe(event, live.world.step(event))
     page = visit(home, viewport={"width": 320, "height": 800})
 
-    expect(page.locator("#charts figcaption")).to_have_text(["Loss", "accuracy", "m" * 64])
+    expect(page.locator("#charts figcaption")).to_have_text(["Loss", "accuracy", "m" * 64, "time"])
+    expect(page.get_by_role("img", name="time over")).to_have_accessible_name(re.compile("chief-0 0.25"))
     expect(page.locator(".tile", has_text="accuracy")).to_contain_text("0.7")
     expect(page.locator(".tile", has_text="examples a second")).to_contain_text("160")
     expect(page.get_by_role("region", name="Training")).to_contain_text("step 20 of 100, from output")

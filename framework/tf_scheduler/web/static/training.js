@@ -88,9 +88,10 @@ export function charts(training, view) {
 
 // After a relaunch the steps go back to the checkpoint, and a new line starts.
 function usable(points, field, across) {
+  const reported = CURVES.some(([name]) => name === field);
   let before = Infinity;
   return points
-    .map((point) => ({ step: point.step, x: point[across], y: field in point ? point[field] : (point.metrics[field] ?? null) }))
+    .map((point) => ({ step: point.step, x: point[across], y: (reported ? point : point.metrics)[field] ?? null }))
     .filter(({ step, y }) => step !== null && y !== null)
     .filter(({ x }, index, all) => x !== all[index + 1]?.x) // of reports at the same step, the last
     .map((point) => {
