@@ -381,6 +381,17 @@ class SchedulerState:
             return True
         return worker.name in sent.workers or not sent.confirmed
 
+    def count_workers(self) -> int:
+        """Return the number of running workers; only those that a live chief uses."""
+        chief, sent = self.chief_in_service(), self.stored.members
+        names = sent.workers if chief is not None and sent is not None and sent.chief == chief.id else None
+        running = (
+            name
+            for name, record in self.stored.tasks.items()
+            if record.job is JobKind.WORKER and (status := self.status(name)) and status.state is TaskState.RUNNING
+        )
+        return sum(names is None or name in names for name in running)
+
     def is_ready(self, name: TaskName) -> bool:
         """Return whether the task may be launched now: its back-off, if any, is over."""
         return name not in self.derived.delayed_tasks

@@ -410,6 +410,8 @@ class Progress:
     #: Version of the last `Members` that the chief uses, and why it cannot use others.
     members: int | None = None
     members_error: str | None = None
+    #: Workers that trained then, as the scheduler counts them; only in the curve of the leading task.
+    workers: int | None = None
 
     @property
     def seconds_left(self) -> float | None:

@@ -86,8 +86,9 @@ def _fields(curve: TrainingCurve) -> dict[str, Any]:
     rows = [[_number(getattr(point, name)) for name in _FIELDS] for point in points]
     names = dict.fromkeys(name for point in points for name in point.metrics)
     metrics = {name: [_number(point.metrics.get(name)) for point in points] for name in names}
+    workers = [point.workers for point in points] if any(point.workers for point in points) else []
     # Later points keep the same distance.
-    return {"stride": curve.stride * every, "points": rows, "metrics": metrics}
+    return {"stride": curve.stride * every, "points": rows, "metrics": metrics, "workers": workers}
 
 
 def _curve(fields: dict[str, Any]) -> TrainingCurve:
@@ -97,6 +98,8 @@ def _curve(fields: dict[str, Any]) -> TrainingCurve:
         for index, value in enumerate(values[: len(points)]):
             if value is not None:
                 points[index] = replace(points[index], metrics={**points[index].metrics, name: value})
+    for index, count in enumerate(fields.get("workers", ())[: len(points)]):
+        points[index] = replace(points[index], workers=count)
     return TrainingCurve(tuple(points), int(fields["stride"]))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from builders import a_spec, a_status, with_fields
 from kit.memory_store import MemoryDisk, MemoryStore
+from kit.worlds import deployed
 from tf_scheduler.api.http.backend import MAX_METRIC_CURVES, MAX_POINTS, CurveRecorder
 from tf_scheduler.api.views import training
 from tf_scheduler.api.views.base import Snapshot
@@ -95,6 +96,22 @@ def test_next_scheduler_continues_curves_of_metrics() -> None:
     assert 4 == sum(bool(curve.points[0].metrics) for curve in restored.values())
     assert {} == restored[TaskName("worker-5")].points[0].metrics
     assert 6 == len(restored)
+
+
+def test_next_scheduler_continues_numbers_of_workers() -> None:
+    """Of the leading task only; a curve of an earlier scheduler has none."""
+    state = deployed(a_spec(workers=2)).state
+    curves = CurveRecorder()
+    hear(curves, [1], task="chief-0")
+    for name in ("chief-0", "worker-0"):
+        curves(ProgressReported(state.stored.tasks[name].id, Progress(2, 2.0, step=2)), Decision(state))
+    put = encode_history(curves.current(), {})
+
+    restored = decode_curves({put.key: put.value})
+
+    assert {"chief-0": [None, 2], "worker-0": [None]} == {
+        name: [point.workers for point in curve.points] for name, curve in restored.items()
+    }
 
 
 def test_curve_is_stored_periodically() -> None:

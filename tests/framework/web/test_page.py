@@ -19,10 +19,11 @@ from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.history.database import SharedRuns
 from tf_scheduler.history.model import ProgressPoint
 from tf_scheduler.model.events import AgentFailed, ProgressReported
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
-from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind, RestartPolicy
+from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind, RestartPolicy, Strategy
 from tf_scheduler.model.state import Configuration, JournalEntry
-from tf_scheduler.model.task import Progress, TaskState
+from tf_scheduler.model.task import Members, Progress, TaskState
 from tf_scheduler.service.api import RunArchive
 
 pytestmark = pytest.mark.browser
@@ -357,6 +358,42 @@ def test_curves_over_time_and_smoothed(live, home, visit) -> None:
     expect(loss.locator("path")).to_have_count(2)
     # 2, 4/3, 12/7, 4/3: the mean of TensorBoard, between 1 (100) and 2 (0).
     expect(loss.locator("path:not(.raw)")).to_have_attribute("d", "M0.00 0.00L33.33 66.67L66.67 28.57L100.00 66.67")
+
+
+def test_speed_shows_when_workers_join_and_leave(visit) -> None:
+    """To see what a worker brings: on the curve, and in its label for screen readers."""
+    spec = replace(a_spec(workers=3, chief=1, strategy=Strategy.PARAMETER_SERVER), live=True)
+    with LiveApi(spec) as api:
+        api.deploy()
+        play(api.world, *send.joined("chief-0", "ps-0", "worker-0", "worker-1", "worker-2"))
+        chief = api.world.id_of("chief-0")
+        for number, count in enumerate((2, 2, 3, 1), 1):
+            members = Members(chief, number, {TaskName(f"worker-{index}"): "" for index in range(count)}, 1.0)
+            api.world.runner.state = with_fields(api.world.state, members=members)
+            point = Progress(number, float(number), 10 * number, 100, 1.0, None, 5.0, metrics={"workers": 7.5})
+            event = ProgressReported(chief, point)
+            api.backend.observe(event, api.world.step(event))
+        page = visit(api.url, viewport={"width": 320, "height": 800})
+        speed = page.locator("figure[data-key=steps_per_second]")
+        marks = speed.locator("svg.joined")
+
+        expect(speed.get_by_role("img")).to_have_accessible_name(
+            "Steps a second over the steps; now: chief-0 5; workers: 2; 3 from step 30; 1 from step 40"
+        )
+        expect(marks.locator("text")).to_have_text(["3", "1"])
+        expect(speed.get_by_role("listitem")).to_have_text(["chief-0 5", "workers 1"])
+        assert ["66.", "100"] == [line.get_attribute("x1")[:3] for line in marks.locator("line").all()]
+        expect(page.locator("svg.joined")).to_have_count(1)
+        expect(page.get_by_role("img", name="workers over the steps")).to_have_accessible_name(
+            re.compile("chief-0 7.5")
+        )
+        assert 320 == page.evaluate("document.documentElement.scrollWidth")
+        assert [] == page.evaluate(CONTRAST)
+
+        page.get_by_label("Curves over").select_option("time")
+        expect(speed.get_by_role("img")).to_have_accessible_name(
+            re.compile(r"workers: 2; 3 from 1970-01-01 \S+03; 1 from 1970-01-01 \S+04")
+        )
 
 
 def test_reports_at_one_step_are_one_point(live, home, visit) -> None:

@@ -104,7 +104,7 @@ class CurveRecorder:
         self._with_metrics: set[TaskName] = set()
         self._reporting: set[TaskName] = set()
 
-    def __call__(self, event: Event, _decision: Decision) -> None:
+    def __call__(self, event: Event, decision: Decision) -> None:
         if isinstance(event, ProgressReported):
             name, point = name_of(event.task_id), event.progress
             if point.source not in (None, OUTPUT):
@@ -115,6 +115,9 @@ class CurveRecorder:
                 self._curves[name] = _Curve([])
             if point.metrics and not self._has_metrics(name):
                 point = replace(point, metrics={})
+            record = decision.state.stored.tasks.get(name)
+            if record is not None and decision.state.spec.is_leader(record.job, record.index):
+                point = replace(point, workers=decision.state.count_workers())
             self._curves[name].add(point)
 
     def _has_metrics(self, name: TaskName) -> bool:

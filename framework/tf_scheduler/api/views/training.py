@@ -100,6 +100,7 @@ def _points(curve: TrainingCurve | None, points: int) -> list[PointBody]:
             "loss": finite_or_none(point.loss),
             "steps_per_second": finite_or_none(point.steps_per_second),
             "metrics": _metrics(point),
+            "workers": point.workers,
         }
         for point in downsample(() if curve is None else curve.points, points)
     ]

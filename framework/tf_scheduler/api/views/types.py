@@ -213,6 +213,8 @@ class _Point(TypedDict):
 
 class PointBody(_Point, total=False):
     metrics: dict[str, float | None]
+    #: Number of workers that trained then; null unless the task leads the training.
+    workers: int | None
 
 
 class _Progress(_Member):

@@ -6,6 +6,8 @@ import { clock, duration, number, plural, spoken } from "./words.js";
 const COLOURS = 6;
 const MAX_METRICS = 16;
 const MAX_LINES = 8;
+const MAX_CHANGES = 8; // in the label of a chart
+const GAP = 5; // percent of the width that a number needs
 
 // Title of the tab, such as `58 % mnist`.
 export function title({ service, tasks, leader }, activity) {
@@ -82,7 +84,8 @@ export function charts(training, view) {
     const lines = training.tasks
       .map((task, index) => ({ name: task.name, colour: index % COLOURS, points: usable(task.points, field, view.across) }))
       .filter((line) => line.points.length > 1);
-    return lines.length ? chart(field, title, lines, view) : null;
+    const leading = field === "steps_per_second" ? lines.find((line) => line.name === training.leader) : null;
+    return lines.length ? chart(field, title, lines, changes(leading?.points ?? []), view) : null;
   });
 }
 
@@ -91,7 +94,7 @@ function usable(points, field, across) {
   const reported = CURVES.some(([name]) => name === field);
   let before = Infinity;
   return points
-    .map((point) => ({ step: point.step, x: point[across], y: (reported ? point : point.metrics)[field] ?? null }))
+    .map((point) => ({ ...point, x: point[across], y: (reported ? point : point.metrics)[field] ?? null }))
     .filter(({ step, y }) => step !== null && y !== null)
     .filter(({ x }, index, all) => x !== all[index + 1]?.x) // of reports at the same step, the last
     .map((point) => {
@@ -99,6 +102,12 @@ function usable(points, field, across) {
       before = point.step;
       return { ...point, starts };
     });
+}
+
+// Points at which the number of workers differs from the previous one, with the first point; empty without a difference.
+function changes(points) {
+  const all = points.filter((point) => point.workers).filter(({ workers }, index, known) => workers !== known[index - 1]?.workers);
+  return all.length > 1 ? all : [];
 }
 
 // Exponential moving average without the bias of its start, as TensorBoard has it.
@@ -112,7 +121,7 @@ function smooth(points, weight) {
   });
 }
 
-function chart(field, title, lines, { across, smoothing }) {
+function chart(field, title, lines, marks, { across, smoothing }) {
   const all = lines.flatMap((line) => line.points);
   const wide = extent(all.map(({ x }) => x));
   const up = extent(all.map(({ y }) => y), field === "steps_per_second");
@@ -121,7 +130,10 @@ function chart(field, title, lines, { across, smoothing }) {
   const place = ({ x, y }) => [100 * part(x, wide), high(y)];
   const last = (line) => number(line.points.at(-1).y);
   const over = across === "time" ? "time" : "steps";
-  const label = `${title} over the ${over}; now: ${lines.map((line) => `${line.name} ${last(line)}`).join(", ")}`;
+  const from = ({ x }) => (across === "time" ? clock(x) : `step ${number(x)}`);
+  const members = marks.map((mark, index) => `${number(mark.workers)}${index ? ` from ${from(mark)}` : ""}`).slice(-MAX_CHANGES);
+  const now = lines.map((line) => `${line.name} ${last(line)}`).join(", ");
+  const label = `${title} over the ${over}; now: ${now}${members.length ? `; workers: ${members.join("; ")}` : ""}`;
   const draw = (line, points, name = "") => svg("path", { class: `line c${line.colour} ${name}`, d: path(points, place) });
   const picture = svg(
     "svg",
@@ -130,6 +142,9 @@ function chart(field, title, lines, { across, smoothing }) {
     lines.map((line) => draw(line, line.points, smoothing ? "raw" : "")),
     smoothing ? lines.map((line) => draw(line, smooth(line.points, smoothing))) : "",
   );
+  const count = marks.length
+    ? el("li", { "data-key": "workers" }, el("i", { class: "dot joined" }), "workers ", el("b", {}, number(marks.at(-1).workers)))
+    : "";
   const numbers = el("div", { class: "levels", "aria-hidden": "true" }, levels.map((value) => el("span", {}, number(value))));
   const ends = across === "time" ? [clock(wide[0]), duration(wide[1] - wide[0])] : [number(wide[0]), `step ${number(wide[1])}`];
   const entry = (line) =>
@@ -138,10 +153,22 @@ function chart(field, title, lines, { across, smoothing }) {
     "figure",
     { "data-key": field },
     el("figcaption", {}, title),
-    el("div", { class: "frame" }, numbers, picture),
+    el("div", { class: "frame" }, numbers, picture, marks.length ? joined(marks, wide) : ""),
     el("div", { class: "under", "aria-hidden": "true" }, ends.map((text) => el("span", {}, text))),
-    el("ul", { class: "legend" }, lines.map(entry)),
+    el("ul", { class: "legend" }, lines.map(entry), count),
   );
+}
+
+// Vertical lines with the number of workers from there on; percentages, so that the numbers are not stretched.
+function joined(marks, wide) {
+  const at = marks.map(({ x }) => 100 * part(x, wide));
+  const mark = ({ workers }, index) => {
+    const [x, next, isLast] = [at[index], at[index + 1] ?? Infinity, at[index] > 90];
+    const text = { x: `${x}%`, y: "100%", dx: isLast ? -4 : 4, dy: -4, "text-anchor": isLast ? "end" : "start" };
+    const fits = Math.abs(next - x) >= GAP;
+    return [svg("line", { x1: `${x}%`, x2: `${x}%`, y1: 0, y2: "100%" }), fits ? svg("text", text, number(workers)) : ""];
+  };
+  return svg("svg", { class: "joined", "aria-hidden": "true" }, marks.map(mark).slice(1));
 }
 
 function path(points, place) {

@@ -65,6 +65,15 @@ def changed(state: SchedulerState, name: str, status: TaskState = TaskState.RUNN
     return apply(state, TaskLaunched(new), StatusStored(a_status(new.id, status, healthy=status is TaskState.RUNNING)))
 
 
+def test_counted_workers_run_and_are_used_by_the_chief() -> None:
+    """A worker that is not on the list, or is lost, adds nothing to the speed."""
+    both, one = a_training(*WORKERS), a_training("worker-1")
+    another = apply(one, MembersStored(Members(TaskName("another"), 9, {}, 0.0)))
+
+    assert (2, 1, 2) == (both.count_workers(), one.count_workers(), another.count_workers())
+    assert 1 == changed(both, "worker-0", TaskState.FAILED).count_workers()
+
+
 def test_first_list_has_the_workers_that_answer() -> None:
     decision = decided(apply(a_training(), MembersStored(Members(TaskName("another"), 9, {}, 0.0))))
 
