@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import pairwise
 
 from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run
 
@@ -115,7 +116,7 @@ Line = Sequence[tuple[float, float]]
 
 def progress_charts(run: Run) -> Html:
     """Return charts of loss, metrics and speed, or a note without progress."""
-    speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(run, unit)) for unit in _units(run)]
+    speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(run, unit), marks=True) for unit in _units(run)]
     names = dict.fromkeys(name for points in run.curves.values() for point in points for name in point.metrics)
     metrics = [_picture(run, name, _metric(name)) for name in names]
     pictures = [_picture(run, "Loss", lambda point: point.loss), *metrics, *speeds]
@@ -137,7 +138,7 @@ def _speed_in(run: Run, unit: str) -> Callable[[ProgressPoint], float | None]:
     return lambda point: point.speed if run.unit_of(point) == unit else None
 
 
-def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None]) -> Html:
+def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None], *, marks: bool = False) -> Html:
     lines = _lines(run, value)
     if not lines:
         return Html("")
@@ -148,12 +149,13 @@ def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None
     bottom, top = _room(scale(low), scale(high), zero=not logarithmic and low >= 0)
     end = max(at for line in lines.values() for at, _ in line) or 1.0
     paths = [_path(line, place, scale, bottom, top, end) for place, line in enumerate(lines.values())]
-    marks = [10.0**mark if logarithmic else mark for mark in ticks(bottom, top)]
-    heights = [(mark, 100 * (1 - (scale(mark) - bottom) / (top - bottom))) for mark in marks]
+    levels = [10.0**mark if logarithmic else mark for mark in ticks(bottom, top)]
+    heights = [(mark, 100 * (1 - (scale(mark) - bottom) / (top - bottom))) for mark in levels]
     grid = [tag("i", class_="level", style=f"top:{height:.2f}%") for _, height in heights]
     words = [tag("span", format_number(mark), style=f"top:{height:.2f}%") for mark, height in heights]
     box = f"0 0 {_WIDTH} {_HEIGHT}"
-    plot = tag("div", grid, tag("svg", paths, viewBox=box, preserveAspectRatio="none", role="img"), class_="plot")
+    picture = tag("svg", paths, viewBox=box, preserveAspectRatio="none", role="img")
+    plot = tag("div", grid, picture, _marks(run, lines.get(run.leader or "", ()), end) if marks else "", class_="plot")
     seconds = [tag("span", format_clock(at), style=f"left:{100 * at / end:.2f}%") for at in time_ticks(end, 5)]
     note = " (logarithmic)" if logarithmic else ""
     return tag(
@@ -163,6 +165,19 @@ def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None
         tag("div", seconds, class_="under"),
         _legend(lines),
     )
+
+
+def _marks(run: Run, line: Line, end: float) -> list[Html]:
+    """Return a mark at each point since which another number of workers runs."""
+    workers = [launch for launch in run.launches if launch.task.startswith("worker-")]
+    spans = [(launch.running or math.inf, launch.ended or math.inf) for launch in workers]
+    counts = [(at, sum(start <= at + run.submitted < stop for start, stop in spans)) for at, _ in line]
+    changes = [after for before, after in pairwise(counts) if after[1] not in (0, before[1])]
+    ends = [*(at for at, _ in changes[1:]), end]
+    return [
+        tag("span", f"{count} worker{'s' * (count > 1)}", class_="joined", style=_place(at, until, end))
+        for (at, count), until in zip(changes, ends, strict=False)
+    ]
 
 
 def _lines(run: Run, value: Callable[[ProgressPoint], float | None]) -> dict[str, Line]:

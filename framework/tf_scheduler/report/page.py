@@ -72,6 +72,8 @@ figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:8px}
 .plot{position:relative;flex:1;min-width:0;border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
 .plot svg{position:absolute;inset:0;width:100%;height:100%;overflow:visible}
 .level{position:absolute;left:0;right:0;border-top:1px dashed var(--line)}
+.joined{position:absolute;top:0;bottom:0;overflow:hidden;border-left:1px dashed var(--soft);padding-left:3px;
+font-size:12px;white-space:nowrap;display:flex;align-items:end}
 .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round;vector-effect:non-scaling-stroke}
 .under{position:relative;height:22px;margin-left:56px}
 .under span{position:absolute;top:3px;font-size:12px;color:var(--soft);transform:translateX(-50%)}

@@ -75,6 +75,13 @@ def test_each_unit_of_speed_has_its_chart():
     assert text.index("640|examples a second") < text.index("Examples a second") < text.index("Steps a second")
 
 
+def test_speed_has_marks_where_workers_join_and_leave():
+    """Seen from the points of the leader: worker-1 is lost at 4 s, returns at 6 s."""
+    marks = re.findall(r'<span class="joined" style="([^"]*)">([^<]*)', render_page(a_run()))
+
+    assert [("left:50.000%;width:50.000%", "1 worker"), ("left:100.000%;width:0.000%", "2 workers")] == marks
+
+
 def test_each_metric_has_a_tile_and_a_chart():
     """The name is a text of the program."""
     points = tuple(ProgressPoint(T0 + at, at, metrics={"accuracy": at / 10, EVIL: 1.0}) for at in (1, 9))
