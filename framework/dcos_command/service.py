@@ -25,8 +25,7 @@ from .errors import CommandError, RefusedError, UnreachableError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
 from .transport import is_loopback
 
-_NOT_FOUND = 404
-_UNKNOWN = "-"
+_NOT_FOUND, _UNKNOWN = 404, "-"
 
 # --- progress
 
@@ -106,8 +105,10 @@ def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:
     for name, _ in jobs if rows else ():
         if details := _progress_details(_representative(name, answer)):
             yield f"{name}: {details}"
-    silent = [name for name, job in jobs if not job["reporting"]]
-    if rows and silent:
+    if members := answer.get("members"):
+        why = "" if members["confirmed"] else f" ({members['error'] or 'not confirmed yet'})"
+        yield f"workers of the chief: {', '.join(members['workers'])}{why}"
+    if rows and (silent := [name for name, job in jobs if not job["reporting"]]):
         yield Line((dim(f"No progress reported by: {', '.join(silent)}"),))
 
 

@@ -1,13 +1,23 @@
 """Drawing of the training progress."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import a_running_state, a_spec, a_status
 from dcos_command.output import Line, Table, cell_text
 from dcos_command.service import format_duration, progress_bar, show_progress, sparkline
+from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.api.views.training import progress
+from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.model.effects import MembersStored, StatusStored
+from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.spec import Strategy
+from tf_scheduler.model.state import CHIEF
+from tf_scheduler.model.task import Members
 
 
 def a_task(name, **said):
@@ -88,6 +98,29 @@ def test_leader_represents_its_job() -> None:
         [cell_text(cell) for cell in row] for row in table.rows
     ]
     assert "ps" in cell_text(silent.words[0])
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "error", "expected"),
+    [
+        (True, "", "workers of the chief: worker-0, worker-2"),
+        (False, "", "workers of the chief: worker-0, worker-2 (not confirmed yet)"),
+        (False, "no TensorFlow", "workers of the chief: worker-0, worker-2 (no TensorFlow)"),
+    ],
+)
+def test_workers_that_join_and_leave_are_listed(confirmed: bool, error: str, expected: str) -> None:
+    """A task that runs is not yet a worker of the chief."""
+    spec = replace(a_spec(workers=3, chief=1, strategy=Strategy.PARAMETER_SERVER), live=True)
+    state = a_running_state(spec)
+    chief = state.stored.tasks[CHIEF].id
+    workers = {TaskName(name): "" for name in ("worker-2", "worker-0")}
+    members = Members(chief, 2, workers, 0.0, confirmed, error)
+    state = apply(state, StatusStored(a_status(chief, healthy=True)), MembersStored(members))
+
+    lines = [*show_progress(progress(Snapshot(state), {}, 0).body, {})]
+
+    assert expected in lines
+    assert progress(Snapshot(a_running_state(a_spec())), {}, 0).body["members"] is None
 
 
 def test_absurd_numbers_keep_the_table_narrow() -> None:

@@ -88,6 +88,7 @@ def progress(snapshot: Snapshot, curves: Curves, points: int, names: Collection[
             job: _job(list(group), state.spec.leader)
             for job, group in groupby(sorted(tasks, key=lambda task: task["job"]), key=lambda task: task["job"])
         },
+        "members": _members(state),
     }
     return View(body)
 

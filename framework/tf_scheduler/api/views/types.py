@@ -256,6 +256,8 @@ class _Training(TypedDict):
 
 class TrainingBody(_Training, total=False):
     examples_per_second: float | None
+    #: Null unless workers may join and leave.
+    members: MembersBody | None
 
 
 class BoardBody(TypedDict):
