@@ -62,6 +62,11 @@ class Service:
         members = answer.json["members"] if answer.status == 200 else None
         return set(members["workers"]) if members and members["confirmed"] else set()
 
+    def counts(self) -> list[int | None]:
+        """Return the number of workers at each point of the chief's curve."""
+        answer = self.ask("/v1/tf/progress?points=512&tasks=chief-0")
+        return [point["workers"] for point in answer.json["tasks"][0]["points"]]
+
     def tasks(self) -> dict[str, str]:
         """Name -> launch of the running tasks."""
         running = read_status(self.cluster.master.address).tasks
@@ -97,6 +102,7 @@ def test_workers_join_and_leave_without_a_restart(training: Service) -> None:
     training.kill_scheduler()
     wait_until(lambda: training.members() == {"worker-0"})
     training.scale(3)
+    wait_until(lambda: training.counts()[-1:] == [3])
     after = training.tasks()
     training.enough.touch()
     wait_until(lambda: "job finished" in training.installed.log.read_text())
