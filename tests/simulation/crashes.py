@@ -54,6 +54,8 @@ class Chapter:
     name: str
     act: Callable[[World], object]
     goal: Callable[[World], bool]
+    #: What executors report meanwhile, every second.
+    report: Callable[[World], object] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def _until(world: World, chapter: Chapter) -> None:
         if world.mesos.subscribed:
             world.mesos.allocate(world.now)
         _retry_after_crash(world, world.settle)
+        _retry_after_crash(world, partial(chapter.report, world))
         for task in world.mesos.live().values():
             if task.state is TaskState.STAGING:
                 world.mesos.report(task.launch.record.id, TaskState.RUNNING)

@@ -20,13 +20,21 @@ from simulation.world import World
 from tf_executor.contract.payload import Payload
 from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.model import effects
-from tf_scheduler.model.events import PlanCommand, ReloadSecrets, SecretsRequested, StopRequested
+from tf_scheduler.model.events import (
+    PlanCommand,
+    ProgressReported,
+    ReloadSecrets,
+    ScaleRequested,
+    SecretsRequested,
+    StopRequested,
+)
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.offer import Unavailability
 from tf_scheduler.model.placement import GangMode, GangSpec
 from tf_scheduler.model.plan import Reply, Status, Verb
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind, Strategy
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.task import Progress, TaskRecord, TaskState
 
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
 
@@ -120,6 +128,41 @@ def renew(world: World) -> None:
     assert answer.reply in (Reply.OK, Reply.ALREADY), answer
 
 
+def saves(world: World) -> None:
+    """The executor repeats how many checkpoints the program has written."""
+    if world.state.stored.resized.until is not None:
+        _tell(world, world.state.stored.tasks[TaskName("worker-0")], saves=1)
+
+
+def answers(world: World) -> None:
+    """Servers answer, and the chief confirms the list of its workers."""
+    for task in world.mesos.live().values():
+        status = world.state.stored.statuses.get(task.launch.record.id)
+        if task.state is TaskState.RUNNING and status is not None and not status.healthy:
+            world.mesos.report(task.launch.record.id, TaskState.RUNNING, healthy=True)
+    members = world.state.stored.members
+    if members is not None and not members.confirmed:
+        _tell(world, world.state.stored.tasks[TaskName("chief-0")], members=members.version)
+
+
+def _tell(world: World, record: TaskRecord, **values: int) -> None:
+    last = world.state.process.progress.get(record.id)
+    progress = Progress(1 + (last.sequence if last else 0), world.now, **values)
+    world.step(ProgressReported(record.id, progress, record.agent_id))
+
+
+def scaled(count: int, report: Callable[[World], object]) -> Chapter:
+    """An operator's request; the job trains with this number of workers in the end."""
+
+    def trains(world: World) -> bool:
+        members = world.state.stored.members
+        workers = {name for name in world.mesos.live() if name.startswith("worker-")}
+        told = not world.state.spec.live or (members is not None and members.workers.keys() == workers)
+        return len(workers) == count and all_run(world) and told
+
+    return Chapter(f"scale to {count}", lambda world: world.step(ScaleRequested(count)), trains, report)
+
+
 DEPLOY = Chapter("deploy", nothing, all_run)
 FINISH = reports("chief-0", TaskState.FINISHED, removed)
 STOP = Chapter("stop", lambda world: world.step(StopRequested("enough")), removed)
@@ -128,6 +171,7 @@ TWO_WORKERS = a_spec(
     jobs=(a_job(JobKind.WORKER, 2, needs=needs(cpus=1.5)),), gang=GangSpec(5.0, GangMode.RESERVE, 60.0)
 )
 RELOADED = SecretSpec("file:key", file="key", reloads=True)
+LIVE = replace(a_spec(workers=2, ps=1, chief=1, strategy=Strategy.PARAMETER_SERVER), live=True, max_workers=4)
 MIRRORED = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
 
 #: On two agents a gang is launched with two ACCEPTs. If only one was sent, the other's tasks get new addresses,
@@ -165,6 +209,14 @@ STORIES = {
     "reserved for too long": Story(TWO_WORKERS, agents(1), (RESERVE, Chapter("late", nothing, nothing_reserved))),
     "restarted by an operator": Story(
         a_spec(workers=1), agents(2, 3), (DEPLOY, wish(Verb.RESTART, "deploy", "worker"))
+    ),
+    "resized at a checkpoint": Story(
+        replace(MIRRORED, resize_wait=600.0, max_workers=4),
+        agents(1, 8),
+        (DEPLOY, scaled(4, saves), scaled(2, saves)),
+    ),
+    "workers join and leave": Story(
+        LIVE, agents(2, 4), (replace(DEPLOY, report=answers), scaled(4, answers), scaled(1, answers))
     ),
     "secrets are renewed": Story(
         a_spec(workers=1, chief=0, ps=0, secrets=(RELOADED,), secret_delivery=SecretDelivery("http://10.0.0.9:8080")),

@@ -129,7 +129,7 @@ class World:
     def restart(self, spec: ServiceSpec | None = None) -> None:
         """Restart the scheduler on the stored state, perhaps with other options."""
         self.mesos.disconnect()
-        self._start(spec or self.state.spec)
+        self._start(spec or self.state.stored.full_spec or self.state.spec)
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for the next deadline, or for `seconds` with all deadlines in between."""

@@ -128,7 +128,7 @@ def describe_wait(state: SchedulerState) -> str:
 def _runs(state: SchedulerState, wanted: ServiceSpec, count: int) -> bool:
     """Return whether all tasks run with the wanted options but for `count` workers."""
     spec, tasks = held_spec(wanted, count), state.stored.tasks
-    if spec is wanted or state.stored.result is not None or state.stored.paused:
+    if not count or spec is wanted or state.stored.result is not None or state.stored.paused:
         return False
     index = index_of(spec)
     return index.deployed <= tasks.keys() <= index.tasks.keys() and all(
