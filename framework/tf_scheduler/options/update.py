@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.recovery.elastic import keep_size
 from tf_scheduler.core.state.spec_index import config_digest, index_of, launch_settings, wanted_spec
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.ids import TaskName
@@ -92,7 +93,10 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
         # An earlier update may not have stopped all tasks that it removed.
         added = [name for name in added if not _runs(state, name)]
         removed += [name for name in state.stored.tasks if name not in old_names and name not in new_names]
-    restarted = tuple(TaskRestart(name, reason, *_steps(state, name)) for name, reason in reasons.items())
+    if state is not None and _waits(state, after):
+        restarted = tuple(TaskRestart(name, f"{reason}, at the next checkpoint") for name, reason in reasons.items())
+    else:
+        restarted = tuple(TaskRestart(name, reason, *_steps(state, name)) for name, reason in reasons.items())
     return Difference(changed, (), restarted, tuple(added), tuple(removed))
 
 
@@ -126,6 +130,12 @@ def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping
     own = {name: reasons.get(name, "it was launched with earlier options") for name in outdated}
     other = f"{outdated[0]} restarts" if outdated else "requested by an operator or an earlier update"
     return {name: own.get(name, other) for name in names}
+
+
+def _waits(state: SchedulerState, spec: ServiceSpec) -> bool:
+    """Return whether running tasks keep their number until their next checkpoint."""
+    updated = replace(state, spec=spec, stored=replace(state.stored, full_spec=None))
+    return keep_size(updated, 0.0).state.stored.resized.until is not None
 
 
 def _steps(state: SchedulerState | None, name: TaskName) -> tuple[int | None, int | None]:

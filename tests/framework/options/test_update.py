@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from builders import a_running_state
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
@@ -18,6 +19,7 @@ from tf_scheduler.options.schema.fields import (
     parse_ulimits,
 )
 from tf_scheduler.options.schema.values import parse_constraints
+from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import difference
 
 #: Every job has tasks, so that every option affects one.
@@ -172,6 +174,21 @@ def test_added_worker_restarts_dependents(strategy: str, tasks) -> None:
     assert ("worker-3",) == preview.added
     assert tasks == {restart.task for restart in preview.restarted}
     assert {"the size of the cluster changed"} == {restart.reason for restart in preview.restarted}
+
+
+@pytest.mark.parametrize(("command", "waits"), [("python train.py", True), ("python other.py", False)])
+def test_resize_alone_waits_for_the_next_checkpoint(command: str, waits: bool) -> None:
+    """No step is lost then, unless another option changes, too."""
+    service = {"strategy": "multi_worker_mirrored", "command": "python train.py", "checkpoint_dir": "/data"}
+    old = resolve({"service": service, "worker": {"count": 2}, "parameter_server": {"count": 0}})
+    new = resolve(
+        {"service": {**service, "command": command}, "worker": {"count": 3}, "parameter_server": {"count": 0}}
+    )
+    state = a_running_state(to_spec(old))
+
+    reasons = {item.reason for item in difference(old, new, state).restarted}
+
+    assert {waits} == {reason.endswith("at the next checkpoint") for reason in reasons}
 
 
 def test_difference_masks_secrets() -> None:
