@@ -266,6 +266,15 @@ def test_evaluator_follows_and_uploads_its_events(task: Any, tmp_path: Path) -> 
     assert "loss" == (tmp_path / "bucket" / "run" / "eval" / events.name).read_text()
 
 
+def test_other_task_keeps_a_folder_of_its_own(task: Any) -> None:
+    """A parameter server neither has nor needs the chief's checkpoints."""
+    writer, other = task("writer"), task("other", role="scratch")
+    writer.save(1)
+    writer.round()
+    other.round()
+    assert {} == content(other.sandbox / "checkpoints")
+
+
 def test_tensorboard_reads_on_in_growing_event_files(task: Any) -> None:
     """TensorBoard keeps the file open, so that a replaced one would not grow for it."""
     writer, board = task("writer"), task("tensorboard", role="tensorboard")

@@ -272,7 +272,7 @@ class Carrier:
             return False
         if role == WRITER:
             is_waiting = self._save(program)
-        else:
+        elif role == EVALUATOR:
             self._bring()
         self._save_plain(program.has_succeeded and role == WRITER)
         return is_waiting
