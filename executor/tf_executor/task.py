@@ -52,10 +52,18 @@ _CARRIER_PAUSE = 5.0
 class _CheckpointCarrier:
     """The process beside the program that stores its checkpoints (`user.storage`)."""
 
-    def __init__(self, run: Callable[[int], EndReport | None], put: Callable[[events.Event], None]) -> None:
-        """`run`: start it with a descriptor as stdin, and return how it ended."""
+    def __init__(
+        self,
+        run: Callable[[int], EndReport | None],
+        put: Callable[[events.Event], None],
+        report: Callable[[str], None],
+    ) -> None:
+        """`run`: start it with a descriptor as stdin, and return how it ended.
+
+        `report`: show a problem to operators.
+        """
         self._reader, self._writer = os.pipe()
-        self._run, self._put = run, put
+        self._run, self._put, self._report = run, put, report
         #: Whether the task is stopped, so that the program may still save after its shell has exited.
         self.is_stopping = False
         self._has_ended = threading.Event()
@@ -80,7 +88,9 @@ class _CheckpointCarrier:
         with suppress(SpawnError):  # the task is stopping
             ending = self._run(self._reader)
             while ending is not None and ending.exit_code not in (0, storage.SUPERSEDED):
-                log.warning("checkpoints are not stored: the carrier ended: %s", describe_end(ending))
+                problem = f"checkpoints are not stored: the carrier ended: {describe_end(ending)}"
+                log.warning(problem)
+                self._report(problem)
                 if self._has_ended.wait(_CARRIER_PAUSE):
                     break
                 ending = self._run(self._reader)
@@ -153,7 +163,7 @@ class TaskProcess:
         log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)
         if stage is Stage.PROGRAM:
             if self._is_carried:
-                self._carrier = _CheckpointCarrier(self._run_carrier, self._put)
+                self._carrier = _CheckpointCarrier(self._run_carrier, self._put, self._report_storage)
             self._watch()
         return events.Spawned()
 
@@ -294,6 +304,10 @@ class TaskProcess:
         context = replace(self._context(stage=Stage.STORAGE), stdin=stdin)
         line = around_environment.storage_command("carry", self._payload, self._task_id)
         return self._supervisor.run(line, context, None, has_grace=True)
+
+    def _report_storage(self, problem: str) -> None:
+        if self._progress is not None:
+            self._progress.note_storage(problem)
 
     def _watch(self) -> None:
         started = time.monotonic()

@@ -179,7 +179,20 @@ def test_checkpoint_of_another_training_does_not_count() -> None:
     assert tracker.message(0.0).saved_step is None
 
 
+def test_error_of_the_storage_is_repeated_until_its_end() -> None:
+    """Messages may get lost; without an error there is nothing to send."""
+    tracker = Tracker("t")
+    sent = [tracker.note({"_storage": error}, 1.0) for error in ("", "no\x1b bucket", "no bucket", "", "")]
+    assert [False, True, True, True, True] == sent
+    assert "" == tracker.message(2.0).storage_error
+    tracker.note({"_storage": "no\x1b bucket" + "x" * 2000}, 3.0)
+    decoded = ProgressReport.decode(tracker.message(4.0).encode())
+    assert decoded is not None
+    assert f"no bucket{'x' * 991}" == decoded.storage_error
+
+
 NAMES = [
+    "_storage",
     "step",
     "total",
     "examples",

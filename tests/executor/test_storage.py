@@ -416,7 +416,7 @@ def test_storage_that_stays_away_costs_checkpoints_only(task: Any, carrying: Any
     process = carrying(writer)
     errors = process.communicate("123 0\n", timeout=60)[1].splitlines()
     assert (0, 2) == (process.returncode, len(errors)), errors
-    assert errors[0].startswith("storage: files are not stored: ")
+    assert errors[0].startswith("storage: checkpoints are not stored: ")
     assert "gave up" in errors[1]
 
 
@@ -489,6 +489,35 @@ def test_task_fails_before_its_program_without_storage(start: Any, tmp_path: Pat
     assert not (tmp_path / "task" / "started").exists()
 
 
+def test_task_reports_that_checkpoints_are_not_stored(start: Any, tmp_path: Path) -> None:
+    """Until they are stored again: operators do not read each output."""
+    executor, folder = start("task"), tmp_path / "bucket" / "run" / ".carried"
+    program = f"{SAVE}\nnumber = 0\nwhile True: number += 1; save(number); time.sleep(0.1)"
+    executor.launch('exec python -c "$CODE"', **with_code(carried(tmp_path), program))
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    wait_until(lambda: "stored ckpt" in executor.output())
+    folder.rename(tmp_path / "away")
+    folder.touch()
+    problem = executor.await_message()["storage_error"]
+    assert problem.startswith("checkpoints are not stored: "), problem
+    folder.unlink()
+    (tmp_path / "away").rename(folder)
+    while "" != executor.await_message()["storage_error"]:
+        pass
+
+
+def test_task_reports_a_carrier_that_ends(start: Any, tmp_path: Path) -> None:
+    """Its own log says so, too, but is read after the job only."""
+    executor = start("task")
+    executor.launch("sleep 3600", **carried(tmp_path))
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    wait_until(lambda: carriers(executor))
+    os.kill(carriers(executor)[0], signal.SIGKILL)
+    expected = "checkpoints are not stored: the carrier ended: killed by signal 9 (SIGKILL)"
+    assert expected == executor.await_message()["storage_error"]
+    assert "" == executor.await_message()["storage_error"]
+
+
 def test_newer_launch_ends_the_task(start: Any, tmp_path: Path, task: Any) -> None:
     """Two launches of a task run at once if an agent was cut off."""
     executor = start("task")
@@ -502,6 +531,12 @@ def test_newer_launch_ends_the_task(start: Any, tmp_path: Path, task: Any) -> No
 
 def with_code(fields: dict[str, Any], program: str) -> dict[str, Any]:
     return {**fields, "environment": {**fields["environment"], "CODE": program}, "python": sys.executable}
+
+
+def carriers(executor: Any) -> list[int]:
+    """Running carriers; they ignore SIGTERM while their Python starts."""
+    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in executor.processes()}
+    return [pid for pid, line in lines.items() if b"tf_executor.storage\0carry" in line]
 
 
 def processes(executor: Any) -> bytes:

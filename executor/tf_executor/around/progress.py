@@ -18,6 +18,7 @@ from typing import Any, Callable, Mapping
 from tf_executor.around.fencing import FOLDER
 from tf_executor.contract import reports
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
+from tf_executor.user import reporting
 
 #: Seconds between two messages to the scheduler, and averaging window of the speeds.
 MESSAGE_INTERVAL, WINDOW = 2.0, 30.0
@@ -66,6 +67,8 @@ class Tracker:
         self._saves = 0
         #: Answer of the chief to the last list of workers.
         self._members: dict[str, Any] = {}
+        #: Last problem of the carrier; empty: solved, None: none yet.
+        self._storage_error: str | None = None
         #: Origin of the values; None: no values yet.
         self.source: str | None = None
         #: Time of the last report; None: none yet.
@@ -77,6 +80,8 @@ class Tracker:
             return self._note_checkpoint(reports.finite(report[_SAVED]))
         if _MEMBERS in report:
             return self._note_members(report)
+        if _PROBLEM in report:
+            return self._note_storage(report[_PROBLEM])
         source = report["source"] if report.get("source") in (EVENT_FILES, OUTPUT) else REPORT
         values, metrics = _valid_values(report), _metrics(report)
         if not self._is_preferred(source, values.get("step")):
@@ -152,6 +157,7 @@ class Tracker:
             "saved_step": self._saved_step,
             "saves": self._saves or None,
             **self._members,
+            "storage_error": self._storage_error,
         }
         return ProgressReport(
             self._task_id, self._sequence, now, **values, source=self.source, metrics=dict(self._metrics)
@@ -177,6 +183,14 @@ class Tracker:
         error = report.get("members_error")
         text = error[: reports.MAX_ERROR] if isinstance(error, str) else None
         self._members = {_MEMBERS: reports.count(report[_MEMBERS]), "members_error": text or None}
+        return True
+
+    def _note_storage(self, error: Any) -> bool:
+        """Keep the last problem; it is repeated, because messages may get lost."""
+        text = "".join(filter(str.isprintable, str(error)))[: reports.MAX_ERROR]
+        if not text and self._storage_error is None:
+            return False
+        self._storage_error = text
         return True
 
     def _forget_samples(self) -> None:
@@ -225,6 +239,8 @@ _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
 _FIELD_NAMES = frozenset(name for name, _, _ in _FIELDS) | {"source", "_time"}
 #: Key of the executor's own line: when the last checkpoint was written (monotonic time).
 _SAVED = "_saved"
+#: Key of the carrier's lines: why checkpoints are not stored.
+_PROBLEM = reporting.STORAGE_KEY
 #: Key of a chief's answer to a list of workers, from `user.members`.
 _MEMBERS = "members"
 
@@ -296,6 +312,10 @@ class ProgressReader:
             if not self._thread.is_alive():
                 os.close(self._pipe)
                 self._pipe = -1
+
+    def note_storage(self, error: str) -> None:
+        """Report why carried checkpoints are not stored."""
+        self._put(json.dumps({_PROBLEM: error}).encode() + b"\n")
 
     def silent_for(self, since: float) -> float:
         """Return the seconds since the last report, or since `since` (time.monotonic)."""

@@ -116,6 +116,8 @@ class ProgressReport:
     #: Version of the last list of workers that the chief uses, and why it cannot use others.
     members: int | None = None
     members_error: str | None = None
+    #: Why carried checkpoints are not stored; empty: they are stored again.
+    storage_error: str | None = None
 
     def encode(self) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
@@ -291,6 +293,7 @@ _PROGRESS_CHECKS: Mapping[str, Check] = {
     "saves": count,
     "members": count,
     "members_error": lambda value: _text(value, MAX_ERROR),
+    "storage_error": lambda value: value if value == "" else _text(value, MAX_ERROR),
     "metrics": lambda value: _metrics(value),
 }
 _USAGE_CHECKS: Mapping[str, Check] = {

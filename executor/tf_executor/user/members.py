@@ -125,7 +125,7 @@ def _follow(path: str) -> None:
             done, next_report = version, 0.0
         if answer and time.monotonic() >= next_report:
             next_report = time.monotonic() + _REPEAT
-            reporting.Reporter(os.environ[reporting.PIPE_VARIABLE]).send(json.dumps(answer).encode() + b"\n")
+            reporting.send(answer)
 
 
 def _read(path: str) -> Tuple[int, Members]:

@@ -12,6 +12,8 @@ from typing import Any, Callable, Dict, Optional
 
 #: Variable with the path of the named pipe.
 PIPE_VARIABLE = "TF_EXECUTOR_PROGRESS"
+#: Key of a line about carried checkpoints: why they are not stored, or an empty text.
+STORAGE_KEY = "_storage"
 #: Minimum seconds between two messages; later values replace earlier ones.
 INTERVAL = 0.5
 #: Maximum bytes of an atomic write to a pipe (pipe(7), PIPE_BUF).
@@ -73,6 +75,12 @@ class Reporter:
             self._unsent = True
         finally:
             os.close(pipe)
+
+
+def send(values: Dict[str, Any]) -> None:
+    """Send a message of a part of the executor, which need not be merged."""
+    if PIPE_VARIABLE in os.environ:
+        Reporter(os.environ[PIPE_VARIABLE]).send(json.dumps(values).encode() + b"\n")
 
 
 def _number(value: Any) -> Any:

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+from . import reporting
 from .checkpoints import FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
 from .fetch import missing_package
 
@@ -418,6 +419,7 @@ def carry(settings: Dict[str, Any]) -> None:
     """Upload, or bring, until the program has ended. Raises SupersededError."""
     program = RunningProgram()
     carrier = Carrier(Store(settings["url"], settings["options"]), settings)
+    what = "checkpoints are not stored" if settings["role"] == WRITER else "new files do not arrive"
     problem, since = "", 0.0
     while True:
         is_over, pause = program.ended is not None, settings["every"]
@@ -433,7 +435,8 @@ def carry(settings: Dict[str, Any]) -> None:
             since = since if problem else time.time()
             if describe(error) != problem:
                 problem = describe(error)
-                say(f"files are not stored: {problem}; retrying", error=True)
+                say(f"{what}: {problem}; retrying", error=True)
+        reporting.send({reporting.STORAGE_KEY: f"{what}: {problem}" if problem else ""})
         if is_over and problem and time.time() > max(since, program.ended or 0.0) + settings["grace"]:
             say(f"gave up; the storage has {carrier.last}, later files are only in the sandbox", error=True)
             return

@@ -18,7 +18,7 @@ from tf_scheduler.model.effects import Change, ComputedPlans, Decision, Framewor
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
-from tf_scheduler.model.task import Progress
+from tf_scheduler.model.task import Progress, TaskRecord
 
 from . import adoption, framework_removal, job_end
 from .launch import secret_tokens
@@ -52,6 +52,7 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
     """Record progress or usage for display; kill launches that are not current."""
     record, launch = state.stored.tasks.get(name_of(event.task_id)), event.task_id
     answered: tuple[Change, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
     if record is None or record.id != launch:
         recorded = state
     elif isinstance(event, events.UsageReported):
@@ -64,10 +65,27 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
             return decide(state)
         progress[launch] = event.progress
         recorded = state.with_process(progress=progress)
-        if event.progress.source is not None or event.progress.step is not None:
+        if event.progress.is_of_training:
             recorded = recorded.with_process(last_progress=(record.name, now))
         answered = elastic.record_members(state, launch, event.progress) if state.spec.live else ()
-    return decide(recorded, *answered).then(lambda after: status.on_sign_of_life(after, launch, event.agent_id, now))
+        recorded, outcomes = _record_storage(recorded, record, event.progress.storage_error)
+    decision = decide(recorded, *answered, outcomes=outcomes)
+    return decision.then(lambda after: status.on_sign_of_life(after, launch, event.agent_id, now))
+
+
+def _record_storage(
+    state: SchedulerState, record: TaskRecord, error: str | None
+) -> tuple[SchedulerState, tuple[Outcome, ...]]:
+    """Record whether checkpoints are stored; return outcomes for a change."""
+    name, before = record.name, state.storage_error(record.name)
+    if error is None or error == before:
+        return state, ()
+    state = state.with_process(storage_errors={**state.process.storage_errors, name: (record.id, error)})
+    if error and before:
+        return state, ()
+    if error:
+        return state, (Outcome("StorageFailed", f"{name}: {error}", name, warning=True),)
+    return state, (Outcome("StorageRestored", f"{name}: checkpoints are stored again", name),)
 
 
 def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> SchedulerState:

@@ -277,7 +277,7 @@ def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Li
         if isinstance(change, FrameworkRegistered) and not change.removed:
             begun = min((item.at for item in decision.state.stored.configurations.values()), default=now)
             yield {"t": now, "framework": change.framework_id, "since": begun}
-    if isinstance(event, ProgressReported):
+    if isinstance(event, ProgressReported) and event.progress.is_of_training:
         yield from _progress(event, decision.state, now)
     for outcome in decision.outcomes:
         if outcome.warning:

@@ -398,6 +398,8 @@ OutcomeKind = Literal[
     "SizeReduced",
     "SizeRestored",
     "StartIsSlow",
+    "StorageFailed",
+    "StorageRestored",
     "StopRequested",
     "Subscribed",
     "SubscriptionRefused",

@@ -289,6 +289,8 @@ class ProcessState:
     usage: Mapping[TaskName, Usage] = field(default_factory=dict)
     #: Task of the last progress report of this process, and Unix time of its arrival.
     last_progress: tuple[TaskName, float] | None = None
+    #: Last launch whose checkpoints are not stored, and why.
+    storage_errors: Mapping[TaskName, tuple[TaskId, str]] = field(default_factory=dict)
     #: Whether TEARDOWN has begun to wait for the agents of abandoned launches.
     waits_for_agents: bool = False
     #: Messages about tasks and reservations that could not be removed in time.
@@ -395,6 +397,12 @@ class SchedulerState:
     def is_ready(self, name: TaskName) -> bool:
         """Return whether the task may be launched now: its back-off, if any, is over."""
         return name not in self.derived.delayed_tasks
+
+    def storage_error(self, name: TaskName) -> str:
+        """Return why the task's checkpoints are not stored; empty if they are."""
+        launch, error = self.process.storage_errors.get(name, ("", ""))
+        record = self.stored.tasks.get(name)
+        return error if record is not None and record.id == launch else ""
 
     def live(self) -> tuple[TaskRecord, ...]:
         """Return every launch that may still be running, in launch order."""

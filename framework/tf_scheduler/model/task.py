@@ -412,6 +412,13 @@ class Progress:
     members_error: str | None = None
     #: Workers that trained then, as the scheduler counts them; only in the curve of the leading task.
     workers: int | None = None
+    #: Why carried checkpoints are not stored; empty: they are stored again.
+    storage_error: str | None = None
+
+    @property
+    def is_of_training(self) -> bool:
+        """Whether the program has reported values; old executors name no source."""
+        return self.source is not None or self.step is not None
 
     @property
     def seconds_left(self) -> float | None:

@@ -134,6 +134,16 @@ def test_exposed_secrets_are_reported() -> None:
     assert 6 == len(overview(Snapshot(exposed)).notices)
 
 
+def test_checkpoints_that_are_not_stored_are_reported() -> None:
+    """By health, which stays healthy, and by the overview."""
+    state = a_state(RUNNING, RUNNING)
+    launch = state.stored.tasks[TaskName("chief-0")].id
+    state = with_fields(state, storage_errors={TaskName("chief-0"): (launch, "no such bucket")})
+    health = service.health(Snapshot(state), {"verbose": True})
+    assert (200, ["running", "chief-0: no such bucket"]) == (health.code, health.body["reasons"])
+    assert ("chief-0: no such bucket",) == overview(Snapshot(state)).notices
+
+
 def test_launch_that_may_still_run_is_reported() -> None:
     """By health and tasks; by the uninstall plan while the removal waits for it."""
     launch = AbandonedLaunch("ps-0__0", "a-2", "agent-2", 5.0)

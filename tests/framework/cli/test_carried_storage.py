@@ -157,6 +157,30 @@ def test_training_resumes_from_bucket_on_another_agent(start: Any, cluster: Any,
     assert [] == holders_of(s3.secret, tmp_path), "only the training process may have the key"
 
 
+def test_lost_bucket_is_reported_until_it_is_back(
+    start: Any, run: Any, cluster: Any, s3: S3Server, tmp_path: Path
+) -> None:
+    """By health and by an event: the training itself continues."""
+    process = start("local", "run", options(tmp_path, s3))
+    wait_until(lambda: stored_step(s3) > 0)
+    wait_until(lambda: is_bucket_removed(s3), ignore=s3.client.exceptions.ClientError)
+    wait_until(lambda: "worker-0: checkpoints are not stored: " in run("health")[1])
+    s3.client.create_bucket(Bucket=BUCKET)
+    wait_until(lambda: "worker-0: checkpoints are stored again" in run("events")[1])
+    assert "checkpoints are not stored" not in run("health")[1]
+    (tmp_path / "end").touch()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert 0 == process.returncode, out + err
+    assert f"finished at {stored_step(s3)}\n" in list(outputs(cluster).values())[-1]
+
+
+def is_bucket_removed(s3: S3Server) -> bool:
+    """Remove the bucket; fails if the carrier stores an object meanwhile."""
+    for name in s3.names():
+        s3.client.delete_object(Bucket=BUCKET, Key=name)
+    return bool(s3.client.delete_bucket(Bucket=BUCKET))
+
+
 def holders_of(secret: str, folder: Path) -> list[str]:
     """Files that contain the secret."""
     hits = []

@@ -54,6 +54,33 @@ def test_new_launch_starts_without_progress() -> None:
     assert {} == apply(state, TaskForgotten(NAME)).process.progress
 
 
+def storage(sequence: int, error: str) -> Progress:
+    return Progress(sequence, 1.0, storage_error=error)
+
+
+def test_change_of_the_storage_is_an_event() -> None:
+    """Each attempt fails with an error of its own; the last one is shown."""
+    state, kinds = RUNNING, []
+    for sequence, error in enumerate(("", "no such bucket", "timeout 1", "timeout 2", "", "")):
+        decision = handle(state, ProgressReported(FIRST, storage(sequence, error)), 0.0, lambda: "new")
+        state = decision.state
+        kinds.append([(item.kind, item.warning) for item in decision.outcomes])
+        assert error == state.storage_error(NAME)
+    assert [[], [("StorageFailed", True)], [], [], [("StorageRestored", False)], []] == kinds
+
+
+def test_report_about_storage_is_not_progress() -> None:
+    """The time without progress continues, and the last step remains."""
+    state = with_progress(RUNNING, FIRST, Progress(1, 1.0, 10, source="report"))
+    later = handle(state, ProgressReported(FIRST, storage(2, "timeout")), 50.0, lambda: "new").state
+    assert (state.process.progress, (NAME, 0.0)) == (later.process.progress, later.process.last_progress)
+
+
+def test_new_launch_starts_without_error_of_storage() -> None:
+    state = with_progress(RUNNING, FIRST, storage(1, "timeout"))
+    assert "" == apply(state, TaskLaunched(record(SECOND))).storage_error(NAME)
+
+
 def test_usage_of_another_launch_is_ignored() -> None:
     """A launch without an agent cannot be killed, one with an agent is."""
     usage = Usage(FIRST, 300.0, 200.0, 0.5)

@@ -64,6 +64,13 @@ def test_output_adds_nothing_to_the_curve_of_reports() -> None:
     assert [1, 264, 968] == steps(curves, 60)
 
 
+def test_report_about_storage_is_not_on_the_curve() -> None:
+    curves = CurveRecorder()
+    progress = Progress(1, 0.0, storage_error="timeout")
+    curves(ProgressReported(TaskId("worker-0__1"), progress), Decision(SchedulerState(a_spec())))
+    assert {} == curves.current()
+
+
 def test_next_scheduler_continues_the_curve() -> None:
     """The start of the curve is kept after many restarts."""
     disk = MemoryDisk()

@@ -105,7 +105,7 @@ class CurveRecorder:
         self._reporting: set[TaskName] = set()
 
     def __call__(self, event: Event, decision: Decision) -> None:
-        if isinstance(event, ProgressReported):
+        if isinstance(event, ProgressReported) and event.progress.is_of_training:
             name, point = name_of(event.task_id), event.progress
             if point.source not in (None, OUTPUT):
                 self._reporting.add(name)

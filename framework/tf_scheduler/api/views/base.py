@@ -117,14 +117,15 @@ class Snapshot:
             )
 
     def notices(self) -> tuple[str, ...]:
-        """Return what hinders the training: frozen tasks, and silence after progress."""
+        """Return frozen tasks, errors of the storage, and silence after progress."""
         state = self.state
         frozen = (
             f"{record.name} is frozen: {status.message}"
             for record in (state.stored.tasks.values() if state.derived.unhealthy_count else ())
             if (status := state.stored.statuses.get(record.id)) is not None and status.is_frozen
         )
-        notices = tuple(islice(frozen, MAX_NOTICES))
+        storage = (f"{name}: {error}" for name in state.process.storage_errors if (error := state.storage_error(name)))
+        notices = (*islice(frozen, MAX_NOTICES), *islice(storage, MAX_NOTICES))
         if self.silence and state.process.last_progress is not None and state.stored.result is None:
             notices += (f"no progress for {self.silence} s, last from {state.process.last_progress[0]}",)
         return notices

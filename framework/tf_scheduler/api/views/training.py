@@ -110,8 +110,7 @@ def _points(curve: TrainingCurve | None, points: int) -> list[PointBody]:
 def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> ProgressBody:
     record = state.stored.tasks.get(task.name)
     report = None if record is None else state.process.progress.get(record.id)
-    if report is not None and report.source is None and report.step is None:  # only checkpoints
-        report = None
+    report = report if report is not None and report.is_of_training else None
     return {
         "name": task.name,
         "job": task.job.kind.value,
