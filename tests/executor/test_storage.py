@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from tf_executor.user import storage
+from tf_executor.user import fetch, storage
 from tf_executor.user.storage import Carrier, RunningProgram, Store, bring, restore
 
 pytest.importorskip("fsspec")
@@ -340,7 +340,7 @@ def test_restore_without_room_fails_the_task(task: Any, tmp_path: Path) -> None:
 def test_messages_hide_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-1")
     error = OSError("no canary-1 at s3://user:canary-2@host/x")
-    assert "OSError: no *** at s3://***@host/x" == storage.describe(error)
+    assert "OSError: no *** at s3://***@host/x" == fetch.describe(error)
 
 
 @pytest.fixture

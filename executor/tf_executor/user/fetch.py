@@ -7,6 +7,7 @@ extracts archives, with the standard library only.
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -123,6 +124,28 @@ def missing_package(url: str) -> str:
     packages = {"s3": s3, "s3a": s3, "gs": gcs, "gcs": gcs, "abfs": azure, "abfss": azure, "az": azure}
     wanted = {**packages, "hdfs": "fsspec pyarrow"}.get(url.partition(":")[0], "fsspec")
     return f"missing Python package; run: {sys.executable} -m pip install {wanted}"
+
+
+#: Names of variables and options whose values are not shown, and passwords in URLs.
+_SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|CONNECTION", re.IGNORECASE)
+_USER_INFO = re.compile(r"://[^/@\s]+@")
+#: Minimum characters of a secret, and maximum of a message.
+_MIN_SECRET, _MAX_ERROR = 4, 300
+
+
+def describe(error: BaseException) -> str:
+    """Return one line about an error, without credentials."""
+    text = redacted(" ".join(str(error).split()))[:_MAX_ERROR]
+    is_own = type(error).__module__.partition(".")[0] in ("tf_executor", "__main__")
+    return text if is_own else f"{type(error).__name__}: {text}"
+
+
+def redacted(text: str) -> str:
+    """Return the text without user names and passwords in URLs, and other credentials."""
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET:
+            text = text.replace(value, "***")
+    return _USER_INFO.sub("://***@", text)
 
 
 if __name__ == "__main__":

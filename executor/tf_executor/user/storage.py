@@ -26,7 +26,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import reporting
 from .checkpoints import FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
-from .fetch import missing_package
+from .fetch import describe, missing_package, redacted
 
 #: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
 LOCAL, WORK = Path("checkpoints"), Path(".storage")
@@ -54,8 +54,6 @@ _DEFAULTS: Dict[str, Dict[str, Any]] = {
     "s3": _S3,
     "s3a": _S3,
 }
-#: Minimum characters of a secret, and maximum of a message.
-_MIN_SECRET, _MAX_ERROR = 4, 300
 
 
 class StorageError(Exception):
@@ -448,20 +446,6 @@ def carry(settings: Dict[str, Any]) -> None:
 
 # Messages.
 
-#: Names of variables and options whose values are not shown, and passwords in URLs.
-_SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|CONNECTION", re.IGNORECASE)
-_USER_INFO = re.compile(r"://[^/@\s]+@")
-
-
-def describe(error: BaseException) -> str:
-    """Return one line about an error, without credentials."""
-    text = " ".join(str(error).split())
-    for name, value in os.environ.items():
-        if _SECRET_NAME.search(name) and len(value) >= _MIN_SECRET:
-            text = text.replace(value, "***")
-    text = _USER_INFO.sub("://***@", text)[:_MAX_ERROR]
-    return text if isinstance(error, (StorageError, IncompleteError)) else f"{type(error).__name__}: {text}"
-
 
 def say(text: str, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
@@ -474,10 +458,10 @@ def main(mode: str, settings: Dict[str, Any]) -> int:
     try:
         (bring if mode == "bring" else carry)(settings)
     except SupersededError as error:
-        say(f"{settings['url']}: used by the newer launch {error}", error=True)
+        say(f"{redacted(settings['url'])}: used by the newer launch {error}", error=True)
         return SUPERSEDED
     except Exception as error:  # file systems raise any exception
-        say(f"{_USER_INFO.sub('://***@', settings['url'])}: {describe(error)}", error=True)
+        say(f"{redacted(settings['url'])}: {describe(error)}", error=True)
         return 1
     return 0
 
