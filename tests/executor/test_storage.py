@@ -102,8 +102,8 @@ def test_storage_keeps_only_newest_checkpoints(task: Any, tmp_path: Path) -> Non
     second.save(5)
     second.round()
     assert {"second"} == {name.partition("/")[0][16:] for name in second.store.names()}
-    # Four files of two checkpoints each, two manifests, and the mark of the launch.
-    assert 11 == len(second.store.names())
+    # Four files of two checkpoints each, two manifests, and the two marks of the launch.
+    assert 12 == len(second.store.names())
 
 
 class FailingFiles:
@@ -273,6 +273,31 @@ def test_other_task_keeps_a_folder_of_its_own(task: Any) -> None:
     writer.round()
     other.round()
     assert {} == content(other.sandbox / "checkpoints")
+
+
+def test_peer_starts_with_the_checkpoint_of_its_writer(task: Any, tmp_path: Path) -> None:
+    """An earlier launch, on an agent that was cut off, may store another one."""
+    old = task("old", launched_at=1.0)
+    old.save(1)
+    old.round()
+    peer = tmp_path / "peer"
+    peer.mkdir()
+    settings = {**old.settings, "role": "peer", "launched_at": 2.0, "task_id": "peer"}
+    bring = [sys.executable, "-m", "tf_executor.user.storage", "bring", json.dumps(settings)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
+    process = subprocess.Popen(bring, cwd=peer, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert "storage: waiting for the task that stores checkpoints\n" == process.stdout.readline()
+        old.save(2)
+        old.round()
+        new = task("new", launched_at=2.0)
+        new.save(3)
+        new.round()
+        assert "storage: restored ckpt-2\n" == process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+    assert checkpoint(2) == content(peer / "checkpoints")
 
 
 def test_tensorboard_reads_on_in_growing_event_files(task: Any) -> None:

@@ -4,6 +4,7 @@
 SETTINGS` uploads new ones while it runs. Below the service's URL:
 
     .carried/NUMBER.LAUNCH/launch         written first; of two launches, the one with the higher number is newer
+    .carried/NUMBER.LAUNCH/restored       manifest of the checkpoint that the launch starts with, for its peers
     .carried/NUMBER.LAUNCH/SHA256         content of a file
     .carried/NUMBER.LAUNCH/SEQUENCE.json  manifest of a checkpoint: names, sizes and digests; written last
     PATH                                  event files and logs, and the files of a program that has succeeded
@@ -34,11 +35,13 @@ LOCAL, WORK = Path("checkpoints"), Path(".storage")
 _CARRIED = ".carried"
 #: Exit code if a newer launch writes to the same URL.
 SUPERSEDED = 3
-#: Tasks: `writer` stores checkpoints, `evaluator` gets them, `tensorboard` gets event files, `scratch` does neither.
-WRITER, EVALUATOR, TENSORBOARD, SCRATCH = "writer", "evaluator", "tensorboard", "scratch"
+#: Tasks: `writer` stores checkpoints, `peer` starts with the same one as the writer, `evaluator` gets all of them,
+#: `tensorboard` gets event files, `scratch` gets nothing.
+WRITER, PEER, EVALUATOR, TENSORBOARD, SCRATCH = "writer", "peer", "evaluator", "tensorboard", "scratch"
 #: Exit codes of a program that has closed its files: success, and the request for a restart.
 _ORDERLY = (["0"], ["42"])
-#: Seconds between two looks at files that change, at the program's end, and at a storage that fails at the end.
+#: Seconds between two looks at files that change, at the program's end or the writer's start, and at a storage that
+#: fails at the end.
 _SOON, _TICK, _RETRY = 2.0, 0.2, 1.0
 #: Seconds after which files that keep changing are reported.
 _LONG = 60.0
@@ -144,8 +147,12 @@ def bring(settings: Dict[str, Any]) -> None:
             launch = claim(store, settings)
         if role == TENSORBOARD:
             bring_events(store, LOCAL)
+        elif role == PEER:
+            restored = restore_of_writer(store, LOCAL, settings)
         else:
             restored = restore(store, LOCAL)
+    if launch:
+        store.write(f"{launch}/restored", json.dumps(restored.name if restored else "").encode())
     if restored is not None:
         say(f"restored {restored.label}")
     LOCAL.mkdir(exist_ok=True)
@@ -179,6 +186,25 @@ def claim(store: Store, settings: Dict[str, Any]) -> str:
     except FileNotFoundError:
         raise StorageError("the bucket or folder does not exist") from None
     return launch
+
+
+def restore_of_writer(store: Store, folder: Path, settings: Dict[str, Any]) -> Optional[Manifest]:
+    """Put the writer's checkpoint into the folder; wait until the writer has started.
+
+    Collective training is wrong if its tasks start with different checkpoints. All of them are launched at one time, so
+    that an earlier writer has a lower number; it may store newer checkpoints until this writer has started.
+    """
+    since, name = f"{int(settings['launched_at'] * 1000):015d}", None
+    say("waiting for the task that stores checkpoints")
+    while name is None:
+        newest = store.launches()[-1:]
+        with suppress(FileNotFoundError):
+            name = json.loads(store.read(f"{newest[0]}/restored").decode()) if newest and newest[0] >= since else None
+        time.sleep(_TICK if name is None else 0)
+    manifest = Manifest.decode(name, store.read(name)) if name else None
+    if manifest is not None:
+        _download(store, manifest, folder, {})
+    return manifest
 
 
 def restore(store: Store, folder: Path, present: Optional[Dict[str, str]] = None) -> Optional[Manifest]:
@@ -351,7 +377,7 @@ class Carrier:
     def _collect(self) -> None:
         """Remove all but the newest checkpoints, and what earlier launches have left."""
         names = [name for name in self._store.names() if _LAUNCH.match(name) and name.partition("/")[0] <= self._launch]
-        needed, kept = {f"{self._launch}/launch"}, 0
+        needed, kept = {f"{self._launch}/launch", f"{self._launch}/restored"}, 0
         for name in reversed([name for name in names if _MANIFEST.fullmatch(name)]):
             with suppress(IncompleteError, FileNotFoundError):
                 manifest = Manifest.decode(name, self._store.read(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
 
 #: The master gives up an agent within seconds.
 FLAGS = {"agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
+EXAMPLE = Path(__file__).parents[3] / "examples" / "multi_worker_mirrored" / "train.py"
 #: Each step adds 1 to all weights: a mixture of two checkpoints would show.
 TRAIN = """
 import os, sys, time
@@ -68,20 +70,25 @@ def cluster(home: dict[str, str]) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def options(folder: Path, s3: S3Server, bucket: str = BUCKET) -> Path:
-    """A job with one worker; `folder/end` ends the training."""
-    (folder / "train.py").write_text(TRAIN)
+def options(folder: Path, s3: S3Server, bucket: str = BUCKET, workers: int = 1) -> Path:
+    """A job of which `folder/end` ends the training; with two workers: the example."""
+    command = f"train.py {folder}/end"
+    if workers == 1:
+        (folder / "train.py").write_text(TRAIN)
+    else:
+        shutil.copy(EXAMPLE, folder)
+        command = "train.py --epochs 300"
     small = {"cpus": 1, "mem": 3000, "disk": 0}
     document = {
         "service": {
             "name": "carried",
             "strategy": "multi_worker_mirrored",
-            "command": f"python train.py {folder}/end",
+            "command": f"python {command}",
             "job_url": "train.py",
             "checkpoint_dir": f"s3://{bucket}/run",
         },
         "parameter_server": {"count": 0},
-        "worker": {"count": 1, **small},
+        "worker": {"count": workers, **small},
         "storage": {"every": 1, "keep": 2, "options": json.dumps({"endpoint_url": s3.address})},
         "recovery": {"unreachable_timeout": 1},
         "secrets": [
@@ -179,6 +186,42 @@ def is_bucket_removed(s3: S3Server) -> bool:
     for name in s3.names():
         s3.client.delete_object(Bucket=BUCKET, Key=name)
     return bool(s3.client.delete_bucket(Bucket=BUCKET))
+
+
+def resumed(cluster: LocalCluster) -> list[list[int]]:
+    """The epoch after which each launch of each worker has continued, by worker."""
+    found: dict[str, list[int]] = {}
+    for path, text in outputs(cluster).items():
+        for epoch in re.findall(r"^resumed after epoch (\d+)$", text, re.MULTILINE):
+            found.setdefault(re.search(r"worker-\d", path)[0], []).append(int(epoch))
+    return [sorted(epochs) for epochs in found.values()]
+
+
+def test_workers_resume_from_one_checkpoint_with_its_accuracy(
+    start: Any, cluster: Any, s3: S3Server, tmp_path: Path
+) -> None:
+    """Worker 1 with variables of another epoch would spoil the model."""
+    process = start("local", "run", options(tmp_path, s3, workers=2))
+    wait_until(lambda: stored_step(s3) > 5)
+    os.kill(chief(cluster)[0], signal.SIGKILL)
+    wait_until(lambda: [1, 1] == [len(epochs) for epochs in resumed(cluster)])
+    before = stored_step(s3)
+    wait_until(lambda: stored_step(s3) > before + 5)
+    cluster.agents[chief(cluster)[1]].kill()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert 0 == process.returncode, out + err
+    first, second = resumed(cluster)
+    assert first == second
+    assert 5 < first[0] <= before < first[1]
+    texts = "".join(outputs(cluster).values())
+    (accuracy,) = re.findall(r"^test accuracy (\S+) on", texts, re.MULTILINE)
+    assert float(accuracy) > 0.95
+
+
+def chief(cluster: LocalCluster) -> tuple[int, str]:
+    """Process and agent of worker 0."""
+    running = programs(cluster).items()
+    return next(item for item in running if "worker-0" in str(Path(f"/proc/{item[0]}/cwd").readlink()))
 
 
 def holders_of(secret: str, folder: Path) -> list[str]:

@@ -13,6 +13,7 @@ from tf_executor.contract import payload
 from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.core.plans.rollout import latest_launch_number
 from tf_scheduler.core.state import pause
+from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
@@ -161,6 +162,8 @@ def _storage(spec: ServiceSpec, record: TaskRecord) -> dict[str, Any]:
         role, url = "writer", f"{url.rstrip('/')}/{record.name}"
     elif spec.is_leader(record.job, record.index):
         role = "writer"
+    elif trains_together(spec.strategy, record.job):
+        role = "peer"
     # PyTorch does not use the file systems of TensorFlow.
     is_carried = policy.mode is StorageMode.CARRIED or spec.strategy is Strategy.PYTORCH_DDP
     mode = StorageMode.CARRIED if is_carried else StorageMode.AUTO

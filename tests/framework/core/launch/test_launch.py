@@ -387,7 +387,7 @@ def test_chief_stores_and_others_read_carried_checkpoints() -> None:
         (item["url"], item["mode"], item["every"], item["keep"]) for item in found.values()
     }
     found = storage_of("multi_worker_mirrored", worker=2)
-    assert ["writer", "scratch"] == [found[name]["role"] for name in ("worker-0", "worker-1")]
+    assert ["writer", "peer"] == [found[name]["role"] for name in ("worker-0", "worker-1")]
 
 
 def test_independent_tasks_store_checkpoints_of_their_own() -> None:
