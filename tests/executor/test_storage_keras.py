@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
+from own_runtimes import tensorflow_2_15
 
 pytestmark = pytest.mark.tensorflow
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.tensorflow
 TRAIN = """
 import os, time
 import keras, numpy
+print("Keras", keras.__version__)
 folder = os.environ["CHECKPOINT_DIR"]
 class Killed(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
@@ -35,7 +37,7 @@ model.export(folder + "/exported")
 """
 
 
-def launch(executor: Any, tmp_path: Path, killed_in: int) -> None:
+def launch(executor: Any, tmp_path: Path, python: str, killed_in: int) -> None:
     url = f"file://{tmp_path}/bucket"
     settings = {"url": url, "mode": "carried", "role": "writer", "every": 0.5, "keep": 2, "options": {}}
     environment = {
@@ -45,20 +47,23 @@ def launch(executor: Any, tmp_path: Path, killed_in: int) -> None:
         "STORED": str(tmp_path / "stored"),
         "KERAS_BACKEND": "tensorflow",
     }
-    executor.launch('exec python -c "$CODE"', storage=settings, environment=environment, python=sys.executable)
+    executor.launch('exec python -c "$CODE"', storage=settings, environment=environment, python=python)
 
 
-def test_model_fit_resumes_from_stored_backup(start: Any, tmp_path: Path) -> None:
-    """Keras writes its weights and their epoch to two files, in place."""
+@pytest.mark.parametrize("version", ["2.15", "2.21"])
+def test_model_fit_resumes_from_stored_backup(start: Any, tmp_path: Path, version: str) -> None:
+    """Keras 3 writes weights and epoch to two files, in place; Keras 2 a checkpoint."""
+    python = str(tensorflow_2_15(tmp_path / "2.15") / "python") if version == "2.15" else sys.executable
     first, second = start("first"), start("second")
-    launch(first, tmp_path, killed_in=3)
+    launch(first, tmp_path, python, killed_in=3)
     first.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     wait_until(lambda: "storage: stored" in first.output().partition("epoch 3")[2])
     (tmp_path / "stored").touch()
     assert "TASK_FAILED" == first.end("TASK_RUNNING")["state"]
 
-    launch(second, tmp_path, killed_in=99)
+    launch(second, tmp_path, python, killed_in=99)
     second.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
     assert ["3", "4"] == re.findall(r"^epoch (\d)$", second.output(), re.MULTILINE)
+    assert f"Keras {'2.15' if version == '2.15' else '3'}." in second.output()
     assert zipfile.is_zipfile(tmp_path / "bucket" / "model.keras")
     assert (tmp_path / "bucket" / "exported" / "saved_model.pb").exists()
