@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -373,10 +374,10 @@ def carrying(task: Any) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start `carry` of a task, as the executor does."""
     processes: list[subprocess.Popen[str]] = []
 
-    def start(owner: Task) -> subprocess.Popen[str]:
+    def start(owner: Task, *prefix: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "tf_executor.storage", "carry", json.dumps(owner.settings)]
         process = subprocess.Popen(
-            command,
+            [*prefix, *command],
             cwd=owner.sandbox,
             env={**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])},
             stdin=subprocess.PIPE,
@@ -402,6 +403,40 @@ def test_carry_uploads_while_the_program_runs_and_at_its_end(task: Any, carrying
     output = process.communicate("123 0\n", timeout=30)
     assert (0, "") == (process.returncode, output[1])
     assert checkpoint(2) == content(task("reader").sandbox / "checkpoints")
+
+
+#: Moves a folder to a file system of its own, with 1 MB.
+SMALL = """
+set -e; cp -a "$1" "$1.old"; mount -t tmpfs -o size=1m none "$1"; cp -a "$1.old/." "$1"; cd "$PWD"; shift; exec "$@"
+"""
+
+
+@pytest.mark.parametrize("name", ["bucket", "writer"])
+def test_full_disk_costs_checkpoints_only(task: Any, carrying: Any, tmp_path: Path, name: str) -> None:
+    """Of the storage or of the task; with room again, the rest is stored."""
+    private = ["unshare", "--mount", "--propagation", "private"]
+    if subprocess.run([*private, "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("mounting in a mount namespace of its own needs root")
+    writer = task("writer")
+    writer.save(1)
+    process = carrying(writer, *private, "sh", "-c", SMALL, "sh", str(tmp_path / name))
+    assert "stored ckpt-1" in process.stdout.readline()
+    root = Path(f"/proc/{process.pid}/root{tmp_path}")
+    wait_until(lambda: not (root / "writer" / storage.WORK / "copies").exists())
+    process.send_signal(signal.SIGSTOP)
+    writer.sandbox = root / "writer"
+    writer.save(2)
+    with suppress(OSError), (root / name / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    process.send_signal(signal.SIGCONT)
+    assert "not stored: OSError: [Errno 28] No space left on device" in process.stderr.readline()
+    (root / name / "filler").unlink()
+    assert "stored ckpt-2" in process.stdout.readline()
+    restore(Store(f"file://{root}/bucket/run", {}), tmp_path / "restored")
+    assert checkpoint(2) == content(tmp_path / "restored")
+    assert "storage: the storage works again\n" == process.communicate("123 0\n", timeout=30)[0]
+    assert 0 == process.returncode
 
 
 def test_carry_waits_for_a_program_that_saves_at_its_stop(task: Any, carrying: Any) -> None:
