@@ -341,6 +341,8 @@ def run(mode: str, settings: dict[str, Any], folder: Path, limits: str = ":") ->
     [
         ("what://bucket/run", "unknown scheme `what`"),
         ("hdfs://host/run", "missing Python package; run: "),
+        ("abfss://name/run", "-m pip install fsspec adlfs"),
+        ("filecache://run", "ValueError: Please provide"),
         ("file:///proc/none/run", "/proc/none"),
     ],
 )

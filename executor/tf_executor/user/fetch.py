@@ -15,6 +15,14 @@ from typing import Any, List
 
 #: Exit code if a file does not have its digest (EX_DATAERR of sysexits.h): another launch would fail in the same way.
 WRONG_DIGEST = 65
+_S3, _GCS, _AZURE = "fsspec s3fs", "fsspec gcsfs", "fsspec adlfs"
+#: Packages by scheme; fsspec itself does not know `abfss`, which adlfs adds.
+PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), _S3),
+    **dict.fromkeys(("gs", "gcs"), _GCS),
+    **dict.fromkeys(("abfs", "abfss", "az"), _AZURE),
+    "hdfs": "fsspec pyarrow",
+}
 
 
 class FetchError(Exception):
@@ -120,9 +128,7 @@ def _open(url: str) -> Any:
 
 def missing_package(url: str) -> str:
     """Return the message about the packages that read the URL."""
-    s3, gcs, azure = "fsspec s3fs", "fsspec gcsfs", "fsspec adlfs"
-    packages = {"s3": s3, "s3a": s3, "gs": gcs, "gcs": gcs, "abfs": azure, "abfss": azure, "az": azure}
-    wanted = {**packages, "hdfs": "fsspec pyarrow"}.get(url.partition(":")[0], "fsspec")
+    wanted = PACKAGES.get(url.partition(":")[0], "fsspec")
     return f"missing Python package; run: {sys.executable} -m pip install {wanted}"
 
 

@@ -27,7 +27,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import reporting
 from .checkpoints import FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
-from .fetch import describe, missing_package, redacted
+from .fetch import PACKAGES, describe, missing_package, redacted
 
 #: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
 LOCAL, WORK = Path("checkpoints"), Path(".storage")
@@ -82,6 +82,10 @@ class Store:
         except ImportError:
             raise StorageError(missing_package(url)) from None
         except ValueError as error:
+            if scheme in fsspec.available_protocols():
+                raise  # an option is missing or wrong
+            if scheme in PACKAGES:
+                raise StorageError(missing_package(url)) from None
             raise StorageError(f"unknown scheme `{scheme}`: {error}") from None
         self._root, self._has_folders = root.rstrip("/"), scheme in _WITH_FOLDERS
 

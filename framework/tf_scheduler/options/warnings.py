@@ -28,10 +28,10 @@ _ALONE = re.compile(r"--standalone\b|--nnodes[= ]1(:1)?(?=\s|$)")
 _TENSORFLOW_SCHEMES = ("file", "gs", "ram")
 #: Packages that read and write other schemes.
 _PACKAGES = {
-    "s3": "fsspec and s3fs",
-    "hdfs": "fsspec and pyarrow",
-    "gs": "fsspec and gcsfs",
-    "abfs": "fsspec and adlfs",
+    **dict.fromkeys(("s3", "s3a"), "fsspec and s3fs"),
+    "hdfs": "fsspec and pyarrow, and a Hadoop client",
+    **dict.fromkeys(("gs", "gcs"), "fsspec and gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "fsspec and adlfs"),
 }
 
 

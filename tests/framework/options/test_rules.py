@@ -113,6 +113,10 @@ BROKEN = {
         {"service": {"checkpoint_dir": "/mnt/run"}, "storage": {"mode": "carried"}},
         'storage.mode: carried requires a URL in service.checkpoint_dir, such as s3://bucket/run, not "/mnt/run"',
     ),
+    "checkpoint_url_names_its_storage": (
+        {"service": {"checkpoint_dir": "gs://"}},
+        "service.checkpoint_dir: gs:// has no bucket or folder; expected gs://bucket/run",
+    ),
     "job_context_is_json_object": (
         {"service": {"job_context": "[1]"}},
         "service.job_context: must be a JSON object as text, not [1]",
@@ -428,6 +432,15 @@ def test_independent_tasks_may_start_one_by_one(order: str) -> None:
     """None waits for the address of another."""
     service = {"command": "x", "strategy": "independent"}
     resolve({"service": service, "parameter_server": {"count": 0}, "plans": {"deploy": order, "update": order}})
+
+
+def test_key_in_url_of_checkpoints_is_refused() -> None:
+    """Options are readable by all who may see the service; abfss has an @, too."""
+    with pytest.raises(OptionsError) as caught:
+        resolve({"service": {"command": "x", "checkpoint_dir": "s3://key:canary-7@bucket/run"}})
+    assert "contains a key; use secrets instead" in str(caught.value)
+    assert "canary-7" not in str(caught.value)
+    resolve({"service": {"command": "x", "checkpoint_dir": "abfss://box@name.dfs.core.windows.net/run"}})
 
 
 def test_mounted_storage_refuses_url() -> None:

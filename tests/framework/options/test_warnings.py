@@ -142,6 +142,11 @@ def test_unused_folder_does_not_warn() -> None:
     [
         ({"checkpoint_dir": "s3://b/run"}, "auto", "checkpoint_dir: carried by the executor, because TensorFlow 2.6"),
         ({"checkpoint_dir": "s3://b/run"}, "carried", "checkpoint_dir: carried by the executor; the task's Python"),
+        (
+            {"checkpoint_dir": "abfss://a@b/run"},
+            "carried",
+            "checkpoint_dir: carried by the executor; the task's Python needs fsspec and adlfs",
+        ),
         ({"checkpoint_dir": "s3://b/run"}, "direct", "checkpoint_dir: direct: TensorFlow 2.18 and newer cannot"),
         ({"shared_filesystem": "gs://b/run"}, "auto", "shared_filesystem: direct if the task's TensorFlow has gs://"),
         ({"checkpoint_dir": "gs://b/run"}, "direct", ""),

@@ -131,6 +131,19 @@ def storage_mode_fits_folder(options: Document) -> Iterator[Problem]:
         yield Problem("storage.mode", f"{mode} requires {example}, not {json_excerpt(folder)}")
 
 
+def checkpoint_url_names_its_storage(options: Document) -> Iterator[Problem]:
+    """Without a bucket the first folder would be taken for one."""
+    for name in ("checkpoint_dir", "shared_filesystem"):
+        scheme, separator, rest = options["service"][name].partition("://")
+        account = rest.partition("/")[0].rpartition("@")[0]
+        if separator and not rest.strip("/"):
+            yield Problem(f"service.{name}", f"{scheme}:// has no bucket or folder; expected {scheme}://bucket/run")
+        elif separator and ":" in account:
+            yield Problem(
+                f"service.{name}", f"{redact_text(scheme + '://' + rest)} contains a key; use secrets instead"
+            )
+
+
 def job_context_is_json_object(options: Document) -> Iterator[Problem]:
     """An empty text means {}, as in the original package."""
     text = options["service"]["job_context"]
