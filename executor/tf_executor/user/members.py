@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterable, Iterator, Tuple
 
 from . import reporting
 
@@ -188,13 +188,18 @@ def change(coordinator: Any, wanted: Members) -> None:
 
     Raises MembersError, and errors of TensorFlow. A worker whose address changes leaves and joins.
     """
-    present = _present(coordinator)
-    for index in sorted(present, reverse=True):
-        if present[index] != wanted.get(index):
-            _leave(coordinator._cluster, index)
-    for index in sorted(wanted):
-        if present.get(index) != wanted[index]:
-            _join(coordinator._cluster, index, wanted[index])
+    cluster, present = coordinator._cluster, _present(coordinator)
+    leaving = [index for index in sorted(present, reverse=True) if present[index] != wanted.get(index)]
+    joining = {index: wanted[index] for index in sorted(wanted) if present.get(index) != wanted[index]}
+    for index in leaving:
+        _stop_thread(cluster, cluster.workers[index])
+        cluster.workers[index] = _Absent(cluster)
+    if leaving:
+        _update(cluster, leaving, {})
+    if joining:
+        _update(cluster, (), joining)
+    for index in joining:
+        _join(cluster, index)
 
 
 def _present(coordinator: Any) -> Members:
@@ -203,13 +208,6 @@ def _present(coordinator: Any) -> Members:
 
 def _tasks(server_def: Any) -> Any:
     return next(job for job in server_def.cluster.job if job.name == "worker").tasks
-
-
-def _leave(cluster: Any, index: int) -> None:
-    """Let a worker end its step, then forget its address."""
-    _stop_thread(cluster, cluster.workers[index])
-    cluster.workers[index] = _Absent(cluster)
-    _update(cluster, index, "")
 
 
 def _stop_thread(cluster: Any, worker: Any) -> None:
@@ -236,17 +234,19 @@ def _stop_thread(cluster: Any, worker: Any) -> None:
         cluster.closure_queue.clear_tag_unlocked(worker.worker_index)
 
 
-def _join(cluster: Any, index: int, address: str) -> None:
-    """Take a server that answers at `address` as worker `index`."""
-    _update(cluster, index, address)
+def _join(cluster: Any, index: int) -> None:
+    """Give worker `index`, whose address TensorFlow knows, a thread."""
     while len(cluster.workers) <= index:
         cluster.workers.append(_Absent(cluster))
     cluster.workers[index] = _joined_class()(index, f"/job:worker/replica:0/task:{index}", cluster)
     cluster._num_workers = len(cluster.workers)
 
 
-def _update(cluster: Any, index: int, address: str) -> None:
-    """Set or remove a worker's address in TensorFlow's cluster. Raises MembersError."""
+def _update(cluster: Any, leaving: Iterable[int], joining: Members) -> None:
+    """Change addresses in TensorFlow's cluster. Raises MembersError.
+
+    All in one update, because each update leaves four threads.
+    """
     from tensorflow.python.eager import context
 
     handler = cluster.failure_handler
@@ -254,10 +254,9 @@ def _update(cluster: Any, index: int, address: str) -> None:
         raise MembersError(f"TensorFlow waits for another worker since {_STEP:.0f} s")
     try:
         tasks = _tasks(handler._server_def)
-        if address:
-            tasks[index] = address
-        else:
+        for index in leaving:
             del tasks[index]
+        tasks.update(joining)
         with _changing:
             context.context().update_server_def(handler._server_def)
     finally:
