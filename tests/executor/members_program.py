@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ def loop(tf: Any, strategy: Any) -> tuple[int, int]:
             coordinator.schedule(step, args=(batches,))
         coordinator.join()
         scheduled += STEPS
+        while Path("hold").exists():
+            Path("held").touch()
+            time.sleep(0.1)
         print(
             "step",
             scheduled,

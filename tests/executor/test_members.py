@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,24 @@ def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
     assert after <= before + 1, "one for each worker"
     # TensorFlow leaves four of each update: one for a list, and two for a move.
     assert native_after <= native + 4 * (cluster.version + 4) + 4
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(600)
+def test_leaving_worker_may_close_its_context_late(cluster: Cluster) -> None:
+    """TensorFlow waits for it, for up to a minute: its task can be stopped before."""
+    launch(cluster, "loop")
+    hold = cluster.executor.sandbox / "hold"
+    hold.touch()
+    wait_until((cluster.executor.sandbox / "held").exists)
+    cluster.servers[cluster.workers["1"]].send_signal(signal.SIGSTOP)
+
+    cluster.leave(1)
+    hold.unlink()
+    cluster.join(1)
+    counts = result(cluster)
+
+    assert counts["scheduled"] == counts["counted"] > 0
 
 
 def test_list_of_another_sender_is_ignored(executor: Any) -> None:
