@@ -182,6 +182,23 @@ def test_chief_that_cannot_change_restarts_when_it_must() -> None:
     )
 
 
+def test_chief_whose_change_failed_restarts_at_once() -> None:
+    """Otherwise it would train without the new workers, or with those that left."""
+    play(
+        training(2),
+        send.restart(live(3)),
+        send.register(),
+        send.offers(),
+        send.running("worker-2"),
+        *send.joined("worker-2"),
+        send.wait(1),
+        tells(2, 0, 1, 2),
+        answers(2, "UnavailableError: failed to connect"),
+        expect.outcome("chief-0 restarts to change its workers: UnavailableError: failed to connect"),
+        expect.killed("chief-0"),
+    )
+
+
 def test_replaced_worker_leaves_and_joins_again() -> None:
     """An operator's replacement of a worker restarts no other task."""
     play(

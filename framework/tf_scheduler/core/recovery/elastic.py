@@ -361,7 +361,7 @@ def _why_restart(state: SchedulerState, sent: Members, now: float) -> str:
     if name := next(moved, ""):
         return f"{name} was lost, and runs at another address"
     if sent.confirmed or sent.error:
-        return "" if sent.confirmed else sent.error
+        return sent.error if sent.version > _FIRST else ""
     is_late = sent.version > _FIRST and now >= sent.since + CONFIRM_WITHIN
     return f"it did not confirm its workers within {CONFIRM_WITHIN:.0f} s" if is_late else ""
 
