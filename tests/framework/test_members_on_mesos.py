@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import random
 import re
 import signal
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from chaos.people import kill, members, of_task
 from kit.commands import request, run_command
 from kit.waiting import wait_until
 from mesos_local.cluster import LocalCluster
@@ -24,6 +29,12 @@ pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(900
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 NAME = "elastic"
 SMALL = {"cpus": 0.2, "mem": 700}
+#: Number and seed of the random changes: 25 of them take a quarter of an hour.
+CHANGES, SEED = (
+    int(os.environ.get(f"TEST_MEMBERS_{name}", default)) for name, default in (("CHANGES", 2), ("SEED", 1))
+)
+#: Training steps of an epoch.
+EPOCH = 44
 
 
 class Service:
@@ -41,6 +52,8 @@ class Service:
         options["worker"] |= {**SMALL, "elastic": {"mode": "live", "min": 1, "max": 4}}
         options["chief"] |= SMALL
         options["parameter_server"] |= SMALL
+        options["health"] = {"frozen_after": 15}
+        options["restart"] = {"backoff": 1, "max_backoff": 4, "max_uncounted": 0}
         path = folder / "options.json"
         path.write_text(json.dumps(options))
         done = run_command("local", "install", "--options", path, "--dir", cluster.directory)
@@ -51,8 +64,14 @@ class Service:
 
     def scale(self, count: int) -> None:
         """Change the number of workers, and wait until the chief uses them."""
+        self.order(count)
+        self.await_workers(count)
+
+    def order(self, count: int) -> None:
         done = run_command("--name", NAME, "scale", "worker", count, "--yes")
         assert 0 == done.returncode, done.stderr
+
+    def await_workers(self, count: int) -> None:
         workers = {f"worker-{index}" for index in range(count)}
         wait_until(lambda: self.members() == workers and self.tasks().keys() == {"chief-0", "ps-0", *workers})
 
@@ -78,6 +97,16 @@ class Service:
             with suppress(OSError):
                 if settings in (entry / "cmdline").read_bytes().split(b"\0"):
                     os.kill(int(entry.name), signal.SIGKILL)
+
+    def kill(self, task: str, *, program: bool = False) -> None:
+        """Kill the program or the executor of a task."""
+        wanted = of_task(task, program=program)
+        kill(each.process for each in members(self.cluster.directory) if wanted(each))
+
+    def kill_agent(self, name: str) -> None:
+        """Kill an agent, whose executors go on, and start it again."""
+        self.cluster.agents[name].kill()
+        self.cluster.agents[name].start()
 
     def output(self) -> str:
         return str(run_command("--name", NAME, "logs", "chief-0").stdout)
@@ -112,3 +141,76 @@ def test_workers_join_and_leave_without_a_restart(training: Service) -> None:
     output = training.output()
     (accuracy,) = re.findall(r"test accuracy (\S+)", output)
     assert float(accuracy) >= 0.95
+
+
+def strike(training: Service, chosen: random.Random) -> tuple[str, str]:
+    """Kill a process, or none; return what, and the task that is hit."""
+    what, victim = chosen.choice(["chief", "scheduler", "executor", "agent", ""]), ""
+    if what == "chief":
+        training.kill(victim := "chief-0", program=True)
+    elif what == "scheduler":
+        training.kill_scheduler()
+    elif what == "executor":
+        training.kill(victim := chosen.choice(sorted(training.tasks())))
+    elif what == "agent":
+        training.kill_agent(chosen.choice(sorted(training.cluster.agents)))
+    return what, victim
+
+
+def iterations(model: str) -> int:
+    """Return how many steps the saved optimizer has counted."""
+    h5py: Any = importlib.import_module("h5py")  # without annotations
+    with zipfile.ZipFile(model) as archive, archive.open("model.weights.h5") as weights, h5py.File(weights) as file:
+        return int(file["optimizer/vars/0"][()])
+
+
+@pytest.mark.timeout(900 + 120 * CHANGES)
+def test_random_changes_survive_kills(training: Service) -> None:
+    """Each process is killed while workers join or leave: no step is lost.
+
+    A step of a lost worker may be done twice: TensorFlow repeats it, and cannot know whether it was done.
+    """
+    chosen, count, lost_workers = random.Random(SEED), 2, 0
+    for number in range(CHANGES):
+        before = training.tasks()
+        count = chosen.choice([other for other in range(1, 5) if other != count])
+        training.order(count)
+        if chosen.random() < 0.5:
+            wait_until(partial(lambda tasks: training.tasks() != tasks, before))
+        running = training.tasks()
+        what, victim = strike(training, chosen)
+        print(f"{number}: {count} workers, kill -9 {what} {victim}", flush=True)
+        if victim in {"chief-0", "ps-0", *(f"worker-{index}" for index in range(count))}:
+            wait_until(
+                partial(lambda name, launch: training.tasks().get(name, launch) != launch, victim, running.get(victim))
+            )
+        training.await_workers(count)
+        after = training.tasks()
+        kept = before.keys() & after.keys() - ({"chief-0", victim} if victim else set())
+        assert {name: before[name] for name in kept} == {name: after[name] for name in kept}
+        lost_workers += victim.startswith("worker")
+    training.enough.touch()
+    wait_until(lambda: "job finished" in training.installed.log.read_text())
+    wait_until(lambda: not members(training.cluster.directory))
+
+    output = training.output()
+    *_, epochs = re.findall(r"epoch (\d+):", output)
+    ((accuracy, model),) = re.findall(r"test accuracy (\S+) .* model saved in (\S+)", output)
+    assert float(accuracy) >= 0.95
+    assert iterations(model) - EPOCH * int(epochs) in range(lost_workers + 1)
+
+
+def test_frozen_worker_delays_others_only(training: Service) -> None:
+    """An event names it, and others join when it is replaced."""
+    before = training.tasks()
+    wanted = of_task("worker-0", program=True)
+    for each in members(training.cluster.directory):
+        if wanted(each):
+            each.process.signal(signal.SIGSTOP)
+
+    training.order(3)
+    wait_until(lambda: re.search("worker-0 on .* is frozen", training.installed.log.read_text()))
+    wait_until(lambda: training.tasks().get("worker-0", before["worker-0"]) != before["worker-0"])
+    training.await_workers(3)
+    training.enough.touch()
+    wait_until(lambda: "job finished" in training.installed.log.read_text())
