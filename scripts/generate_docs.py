@@ -354,8 +354,8 @@ beginning with the agent that has the fewest failures.
 Collective training restarts as a whole. If `worker.min_count` is set and the scheduler cannot place all workers within
 `recovery.shrink_after` seconds, the cluster restarts with as many workers as possible, at least `worker.min_count`. The
 smaller cluster consists of the workers with the lowest indexes, and its ClusterSpec contains only these workers. At the
-next restart of the cluster, the scheduler tries again to place all workers. The scheduler does not stop running
-training to add workers.
+next restart of the cluster, the scheduler tries again to place all workers. The scheduler stops running training to add workers
+only with `worker.elastic.grow` ([updates.md](updates.md#idle-agents)).
 
 ## Options of a job
 

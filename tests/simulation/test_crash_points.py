@@ -157,8 +157,8 @@ def scaled(count: int, report: Callable[[World], object]) -> Chapter:
     def trains(world: World) -> bool:
         members = world.state.stored.members
         workers = {name for name in world.mesos.live() if name.startswith("worker-")}
-        told = not world.state.spec.live or (members is not None and members.workers.keys() == workers)
-        return len(workers) == count and all_run(world) and told
+        listed = not world.state.spec.live or (members is not None and members.workers.keys() == workers)
+        return len(workers) == count and all_run(world) and listed
 
     return Chapter(f"scale to {count}", lambda world: world.step(ScaleRequested(count)), trains, report)
 

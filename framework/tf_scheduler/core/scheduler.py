@@ -64,9 +64,11 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
         if last and last.sequence >= event.progress.sequence:
             return decide(state)
         progress[launch] = event.progress
-        recorded = state.with_process(progress=progress)
+        recorded = state
         if event.progress.is_of_training:
-            recorded = recorded.with_process(last_progress=(record.name, now))
+            recorded = state.with_process(progress=progress, last_progress=(record.name, now))
+        elif event.progress.saves is not None:
+            recorded = state.with_process(progress=progress)
         answered = elastic.record_members(state, launch, event.progress) if state.spec.live else ()
         recorded, outcomes = _record_storage(recorded, record, event.progress.storage_error)
     decision = decide(recorded, *answered, outcomes=outcomes)
