@@ -105,7 +105,7 @@ def keep_size(state: SchedulerState, now: float) -> Decision:
         return decide(state)
     count = sum(record.job is JobKind.WORKER for record in state.stored.tasks.values())
     if not spec.resize_wait or not trains_together(spec.strategy, JobKind.WORKER) or not _runs(state, spec, count):
-        return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None))
+        return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None, saves=None))
     if size.count == count:
         return decide(state)
     held = replace(size, count=count, at=now, until=now + spec.resize_wait, saves=_saves(state))

@@ -1,4 +1,4 @@
-"""Size of an elastic cluster: reduced without offers, restored at a restart."""
+"""Sizes of a job: fewer workers without offers, others at a checkpoint, idle agents."""
 
 from dataclasses import replace
 
@@ -6,14 +6,34 @@ import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, an_offer, with_fields
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.recovery.elastic import reduce_size, restore_full_size
+from tf_scheduler.core.recovery.elastic import (
+    GROW_PAUSE,
+    deadlines,
+    describe_wait,
+    give_back,
+    growth,
+    keep_size,
+    reduce_size,
+    resize_at_checkpoint,
+    restore_full_size,
+    scale,
+    take_idle_agents,
+)
 from tf_scheduler.core.recovery.recover import mark_ready
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import RecoveryDecided, Resized, ResultDecided, StatusStored
+from tf_scheduler.model.effects import (
+    LaunchRetired,
+    RecoveryDecided,
+    Resized,
+    ResultDecided,
+    StatusStored,
+    TaskPaused,
+)
+from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, Strategy
-from tf_scheduler.model.state import Result, Verdict
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import Progress, TaskState
 
 SPEC = a_spec(
     strategy=Strategy.MULTI_WORKER_MIRRORED,
@@ -100,3 +120,192 @@ def test_live_task_of_another_job_does_not_keep_the_size() -> None:
     state = apply(lost(1.2, spec), StatusStored(a_status("evaluator-0__1")))
 
     assert (Resized(2, NOW),) == reduced(state)
+
+
+# --- A change of the size waits for the next checkpoint
+
+
+def training(**changes):
+    """Two workers that may be one to four; the options want them."""
+    spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
+    options = {"resize_wait": 600.0, "max_workers": 4, **changes}
+    return with_fields(a_running_state(replace(spec, **options)), connected=True)
+
+
+def saved(state, saves, step=None):
+    """The leader's executor has seen this number of checkpoints."""
+    (launch,) = (record.id for name, record in state.stored.tasks.items() if name == "worker-0")
+    return state.with_process(progress={launch: Progress(1, NOW, saves=saves, saved_step=step)})
+
+
+def scaled(count, state=None, now=NOW):
+    return scale(saved(training(), 1) if state is None else state, count, now).state
+
+
+def test_requested_size_waits_for_the_next_checkpoint() -> None:
+    decision = scale(saved(training(), 1), 3, NOW)
+
+    assert Resized(2, NOW, 3, configured=2, until=NOW + 600.0, saves=1) == decision.state.stored.resized
+    assert (2, 2) == (decision.state.spec.task_count, decision.state.stored.full_spec.task_count)
+    assert "keeps 2 workers until its next checkpoint, at most 600 s; then it restarts with 3 workers" in describe_wait(
+        decision.state
+    )
+    assert [NOW + 600.0] == list(deadlines(decision.state))
+
+
+@pytest.mark.parametrize(
+    ("saves", "step", "now", "words"),
+    [
+        (2, 40, NOW, "saved step 40"),
+        (2, None, NOW, "saved a checkpoint"),
+        (1, None, NOW + 600, "no checkpoint in 600 s"),
+    ],
+)
+def test_wait_ends_at_a_checkpoint_or_its_limit(saves: int, step: int | None, now: float, words: str) -> None:
+    decision = resize_at_checkpoint(saved(scaled(3), saves, step), now)
+
+    assert 3 == decision.state.spec.task_count
+    assert "" == describe_wait(decision.state)
+    assert words in decision.outcomes[0].message
+    assert [] == list(deadlines(decision.state))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [scaled(3), saved(with_fields(scaled(3), connected=False), 2), saved(training(), 2)],
+    ids=["no checkpoint", "not connected", "nothing to wait for"],
+)
+def test_wait_goes_on(state) -> None:
+    assert () == resize_at_checkpoint(state, NOW + 599).changes
+
+
+def test_checkpoint_ends_the_wait_at_once() -> None:
+    assert [NOW] == list(deadlines(saved(scaled(3), 2)))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        training(resize_wait=0.0),
+        replace(training(), spec=replace(training().spec, user="other")),
+        apply(training(), RecoveryDecided(replace_launch(training(), training().stored.tasks["worker-0"], "x", 20.0))),
+        apply(training(), LaunchRetired("worker-0__1", "update")),
+        apply(training(), TaskPaused("worker-0", 20.0)),
+    ],
+    ids=["not wanted", "other options", "lost", "restarting", "paused"],
+)
+def test_tasks_that_restart_anyway_do_not_wait(state) -> None:
+    assert Resized(None, NOW, 3, configured=2) == scaled(3, state).stored.resized
+
+
+def test_size_of_a_job_without_workers_is_not_kept() -> None:
+    assert () == keep_size(SchedulerState(training().spec), NOW).changes
+
+
+def test_other_options_end_the_wait() -> None:
+    waiting = scaled(3)
+    changed = replace(waiting.stored.full_spec, user="other")
+    state = replace(waiting, spec=changed, stored=replace(waiting.stored, full_spec=None))
+
+    assert Resized(None, NOW, 3, configured=2) == keep_size(state, NOW).state.stored.resized
+
+
+def test_wait_is_not_begun_twice() -> None:
+    assert () == keep_size(scaled(3), NOW + 5).changes
+
+
+def test_smaller_cluster_stays_until_its_restart() -> None:
+    """With `min_count` it does not wait for a checkpoint."""
+    spec = replace(SPEC, resize_wait=600.0)
+    assert () == keep_size(apply(a_running_state(spec), Resized(2, 9.0)), NOW).changes
+
+
+@pytest.mark.parametrize(
+    ("state", "count", "reply", "words"),
+    [
+        (training(), 5, Reply.CONFLICT, "from 1 to 4"),
+        (training(min_workers=2), 1, Reply.CONFLICT, "from 2 to 4"),
+        (training(max_workers=0), 3, Reply.CONFLICT, "worker.elastic.max"),
+        (training(), 2, Reply.ALREADY, "already is 2"),
+        (scaled(3), 3, Reply.ALREADY, "already is 3"),
+        (apply(training(), ResultDecided(Result(Verdict.FAILED, "x", 9.0))), 3, Reply.CONFLICT, "finished"),
+    ],
+)
+def test_request_is_refused_with_its_reason(state, count: int, reply: Reply, words: str) -> None:
+    decision = scale(state, count, NOW)
+
+    assert decision.answer is not None
+    assert (reply, ()) == (decision.answer.reply, decision.changes)
+    assert words in decision.answer.message
+
+
+def test_request_ends_with_the_option() -> None:
+    """worker.count 3 of the options counts, not what was requested with 2."""
+    spec = replace(training().spec, jobs=(a_job(JobKind.WORKER, 3),))
+
+    assert 3 == apply(SchedulerState(spec), Resized(None, NOW, 4, configured=2)).spec.task_count
+
+
+# --- Idle agents
+
+
+def growing(**changes):
+    """A training on one agent that runs since 0 and may take two more workers."""
+    state = training(grows=True, **changes)
+    status = (StatusStored(a_status(item.id)) for item in state.stored.tasks.values())
+    return with_fields(apply(state, *status), suppressed=True)
+
+
+def taken(state, *offers, now=NOW):
+    return take_idle_agents(state, offers, now, view_of(state)).state.stored.resized
+
+
+def test_job_asks_for_offers_after_a_pause() -> None:
+    assert [GROW_PAUSE] == [at - growing().stored.tasks["worker-0"].launched_at for at in deadlines(growing())]
+    assert frozenset({"worker-2"}) == growth(growing(), NOW)
+    assert frozenset() == growth(growing(), growing().stored.tasks["worker-0"].launched_at + GROW_PAUSE - 1)
+
+
+@pytest.mark.parametrize(("cpus", "wanted"), [(0.5, None), (0.6, 3), (5.0, 4)])
+def test_job_takes_as_many_workers_as_fit(cpus: float, wanted: int | None) -> None:
+    size = taken(growing(), an_offer(cpus=cpus))
+
+    assert (wanted, wanted is not None) == (size.wanted, size.grown)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        training(),
+        growing(max_workers=2),
+        growing().with_process(waiting_frameworks=("marathon",)),
+        apply(growing(), Resized(2, 9.0, 3, configured=2, until=700.0)),
+        apply(growing(), LaunchRetired("worker-0__1", "update")),
+        apply(growing(), ResultDecided(Result(Verdict.FAILED, "x", 9.0))),
+        SchedulerState(growing().spec),
+    ],
+    ids=["manual", "largest", "others wait", "resizing", "restarting", "ended", "not launched"],
+)
+def test_job_takes_no_idle_agents(state) -> None:
+    assert frozenset() == growth(state, NOW)
+    assert taken(state, an_offer(cpus=5.0)) is state.stored.resized
+
+
+def test_agents_are_given_back_to_frameworks_that_wait() -> None:
+    grown = apply(growing(), Resized(None, 9.0, 4, True, 2))
+
+    decision = give_back(grown, ("marathon",), NOW)
+
+    assert (2, ("marathon",)) == (decision.state.spec.task_count, decision.state.process.waiting_frameworks)
+    assert "marathon" in decision.outcomes[0].message
+    assert () == give_back(growing(), ("marathon",), NOW).changes
+    assert () == give_back(grown, (), NOW).changes
+
+
+def test_grown_job_restarts_with_the_workers_that_fit() -> None:
+    """Nobody waits for agents that were idle once."""
+    spec = replace(SPEC, jobs=(a_job(JobKind.WORKER, 2),), grows=True, max_workers=4)
+    state = lost(1.8, apply(SchedulerState(spec), Resized(None, 9.0, 4, True, 2)).spec)
+    state = apply(replace(state, spec=spec), Resized(None, 9.0, 4, True, 2))
+
+    assert (Resized(None, NOW, 3, True, 2),) == reduced(state)
