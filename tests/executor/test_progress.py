@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.around.progress import MAX_ENTRIES, MESSAGE_INTERVAL, WINDOW, ProgressReader, Tracker, last_change
+from tf_executor.around.progress import (
+    MAX_ENTRIES,
+    MESSAGE_INTERVAL,
+    WINDOW,
+    ProgressReader,
+    Tracker,
+    lacks_index,
+    last_change,
+)
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
 
 DEEP = b"[" * 60_000
@@ -166,6 +174,17 @@ def test_checkpoints_in_a_huge_folder_are_unknown(tmp_path: Path) -> None:
     assert last_change(tmp_path)
     (tmp_path / "more").touch()
     assert 0.0 == last_change(tmp_path)
+
+
+def test_checkpoint_without_its_index_is_not_complete(tmp_path: Path) -> None:
+    """TensorFlow writes the index last."""
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    (folder / "ckpt-2.data-00000-of-00001").touch()
+    assert lacks_index(tmp_path)
+    (folder / "ckpt-2.index").touch()
+    assert not lacks_index(tmp_path)
+    assert not lacks_index(tmp_path / "missing")
 
 
 def test_checkpoint_of_another_training_does_not_count() -> None:
@@ -432,3 +451,25 @@ def test_status_update_contains_no_progress(executor: Any) -> None:
     executor.launch("echo '{\"step\": 1}' > $TF_EXECUTOR_PROGRESS")
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert {"exit_code": 0} == json.loads(base64.b64decode(status["data"]))
+
+
+def test_checkpoint_counts_when_it_is_written(executor: Any, tmp_path: Path) -> None:
+    """A restart during the write would leave nothing to resume from."""
+    program = """
+import os, time
+with open(os.path.join(os.environ["CHECKPOINT_DIR"], "model.pt"), "w") as file:
+    for _ in range(60):
+        print("part", file=file, flush=True)
+        time.sleep(0.1)
+    open("written", "w").close()
+while not os.path.exists("enough"):
+    time.sleep(0.01)
+"""
+    (executor.sandbox / "train.py").write_text(program)
+    executor.launch_running("python train.py", environment={"CHECKPOINT_DIR": str(tmp_path)})
+    while (message := executor.await_message()).get("saves") is None:
+        pass
+
+    assert (1, True) == (message["saves"], (executor.sandbox / "written").exists())
+    (executor.sandbox / "enough").touch()
+    assert "TASK_FINISHED" == executor.update()["state"]

@@ -282,6 +282,14 @@ def last_change(folder: Path) -> float:
     return newest
 
 
+def lacks_index(folder: Path) -> bool:
+    """Return whether a checkpoint of TensorFlow is being written: its index comes last."""
+    with suppress(OSError):
+        data = (path for path in folder.rglob("*.data-?????-of-?????"))
+        return any(not path.with_suffix(".index").exists() for path in data)
+    return False
+
+
 class ProgressReader:
     """Read the progress pipe in a thread. `send` may block and returns its success."""
 
@@ -338,22 +346,26 @@ class ProgressReader:
                 self._put(json.dumps({**report, "source": source}).encode() + b"\n")
 
     def watch_checkpoints(self, folder: Path) -> None:
-        """Note the step at each change of the newest file in `folder`."""
+        """Note the step at each new file in `folder` that is complete."""
         thread = threading.Thread(target=self._watch_checkpoints, args=(folder,), name="checkpoints", daemon=True)
         self._detections.append(thread)
         thread.start()
 
     def _watch_checkpoints(self, folder: Path) -> None:
-        newest, ended = last_change(folder), False
+        newest = seen = last_change(folder)
+        looked, at, ended = time.monotonic(), 0.0, False
         while not ended:
-            earliest = time.monotonic()
             ended = self._ending.wait(SAVE_INTERVAL)
             changed, now = last_change(folder), time.monotonic()
-            if changed > newest:
+            is_quiet, seen = changed == seen, changed
+            if not is_quiet:
                 # The clock of a shared file system may differ.
-                at = min(max(earliest, changed - time.time() + now), now)
+                at = min(max(looked, changed - time.time() + now), now)
+            looked = now
+            # The program may still write a file that has just changed.
+            if changed > newest and (is_quiet or ended) and not lacks_index(folder):
                 self._put(json.dumps({_SAVED: at}).encode() + b"\n")
-            newest = max(newest, changed)
+                newest = changed
 
     def _put(self, line: bytes) -> None:
         with self._lock:
