@@ -13,7 +13,7 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import Change, Decision, Kill, LaunchRetired, Outcome, PlanControlled, TaskForgotten
 from tf_scheduler.model.ids import name_of
-from tf_scheduler.model.plan import DEPLOY, PlanDef, PlanKind, StepDef, Work
+from tf_scheduler.model.plan import DEPLOY, UPDATE, PlanDef, PlanKind, StepDef, Work
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -78,6 +78,10 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
                 control = replace(view.records.control_of(plan), completed=completion_target(state.spec, plan))
                 changes.append(PlanControlled(plan.name, control))
             outcomes.append(Outcome("PlanComplete", f"plan {progress.plan.name} is complete"))
+        elif progress.plan.name == UPDATE and progress.control.completed not in ("", index_of(state.spec).target):
+            # A return to the options of the last completion must launch what is missing then.
+            control = view.records.control_of(progress.plan)
+            changes.append(PlanControlled(UPDATE, replace(control, completed="")))
     return decide(state, *changes, outcomes=tuple(outcomes))
 
 
