@@ -127,6 +127,42 @@ def test_workers_of_a_parameter_server_change_at_once() -> None:
     )
 
 
+def test_size_that_does_not_fit_is_reduced() -> None:
+    """A request must not stop a training that could go on."""
+    three = [an_agent(f"agent-{number}", cpus=1) for number in range(3)]
+    spec = collective(2)
+    world = deployed(replace(spec, jobs=tuple(replace(job, min_count=1) for job in spec.jobs)), *three)
+    play(world, scale(4), saves(10), *(step for _ in range(6) for step in (send.offers(), send.wait(20))))
+
+    play(world, send.running(), expect.cluster("worker-0", worker=3))
+
+
+def test_removed_worker_is_launched_when_it_is_wanted_again() -> None:
+    """Also if the options are those of the last complete update again."""
+    at_once = collective(3, resize_wait=0.0)
+    (job,) = (job for job in at_once.jobs if job.count)
+    large = replace(job, needs=replace(job.needs, cpus=9000))
+    world = play(deployed(at_once), send.restart(replace(at_once, jobs=(large,))), *ROUNDS)
+    play(
+        world, send.restart(replace(at_once, jobs=(replace(large, count=2),))), *ROUNDS, send.restart(at_once), *ROUNDS
+    )
+
+    play(world, expect.cluster("worker-0", worker=3), expect.alive("worker-0", "worker-1", "worker-2"))
+
+
+def test_workers_do_not_restart_while_one_is_silent() -> None:
+    """The size would wait for an agent that does not answer."""
+    world = play(deployed(collective(2)), scale(3), send.status("worker-1", TaskState.UNREACHABLE), saves(10))
+
+    play(
+        world,
+        expect.killed(),
+        send.status("worker-1", TaskState.RUNNING),
+        send.wait(1),
+        expect.killed("worker-0", "worker-1"),
+    )
+
+
 # --- Idle agents
 
 
@@ -155,7 +191,7 @@ def test_agents_go_back_to_frameworks_that_ask() -> None:
     play(world, expect.killed(), saves(30), expect.killed(*(f"worker-{index}" for index in range(4))), *ROUNDS)
     play(world, expect.cluster("worker-0", worker=2), send.wait(1000), expect.suppressed())
 
-    play(world, asks(), send.wait(1), expect.suppressed(False))
+    play(world, asks(), send.wait(590), expect.suppressed(), send.wait(20), expect.suppressed(False))
 
 
 @pytest.mark.parametrize("strategy", [Strategy.MULTI_WORKER_MIRRORED, Strategy.PYTORCH_DDP, Strategy.HOROVOD])

@@ -288,7 +288,7 @@ def _job(options: Document, section: str) -> model.JobSpec:
         environment=_environment(service, job["environment"]),
         python=job["python"] or service["python"],
         kill_grace=job["kill_grace"],
-        min_count=job.get("min_count", 0),
+        min_count=job.get("min_count", 0) or _smallest(job.get("elastic", {})),
         section=section,
         first_index=options["worker"]["count"] if section == "gpu_worker" else 0,
         constraints=parse_constraints(job["placement_constraint"]),
@@ -325,6 +325,11 @@ def _network(service: Document) -> VirtualNetwork | None:
 def _program(service: Document) -> model.Program | None:
     name = service["job_name"]
     return model.Program(name, service["job_path"], service["job_context"] or "{}") if name else None
+
+
+def _smallest(elastic: Document) -> int:
+    """Return how many workers of an elastic job suffice for a restart; 0: all."""
+    return max(1, elastic["min"]) if elastic.get("max") else 0
 
 
 def _liveness(health: Document, section: str) -> model.LivenessCheck | None:

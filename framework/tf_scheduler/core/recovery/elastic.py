@@ -78,8 +78,8 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     if any(record.job is job.kind for record in state.live()):
         return decide(state)
     size = state.stored.resized
-    since = max((item.ready_at for item in _restarting(state)), default=size.at if size.grown else now)
-    if now < since + state.spec.recovery.shrink_after:
+    since = [item.ready_at for item in _restarting(state)] or _ends(state, job)
+    if not since or now < max(since) + state.spec.recovery.shrink_after:
         return decide(state)
     count = _maximum(state, job, now, gangs)
     if count is None:
@@ -95,12 +95,22 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     return decide(state, size, *changes, outcomes=(outcome,))
 
 
+def _ends(state: SchedulerState, job: JobSpec) -> list[float]:
+    """Return when the workers ended, for example because of an update."""
+    names = (record.name for record in state.stored.tasks.values() if record.job is job.kind)
+    return [status.timestamp for name in names if (status := state.status(name)) is not None]
+
+
 def keep_size(state: SchedulerState, now: float) -> Decision:
     """Let collective training keep its workers until its next checkpoint.
 
     Only if nothing but their number is to change: otherwise it restarts at once.
     """
-    size, spec = state.stored.resized, wanted_spec(state.stored.full_spec or state.spec, state.stored.resized)
+    size, job = state.stored.resized, worker_job(state.stored.full_spec or state.spec)
+    if size.wanted is not None and (job is None or size.configured != job.count):
+        forgotten = decide(state, replace(size, wanted=None, grown=False, configured=0))
+        return forgotten.then(lambda after: keep_size(after, now))
+    spec = wanted_spec(state.stored.full_spec or state.spec, size)
     if size.count is not None and size.until is None:
         return decide(state)
     count = sum(record.job is JobKind.WORKER for record in state.stored.tasks.values())
@@ -144,7 +154,7 @@ def resize_at_checkpoint(state: SchedulerState, now: float) -> Decision:
     size, last = state.stored.resized, _leaders_progress(state)
     if size.until is None or state.stored.result is not None or not state.session.connected:
         return decide(state)
-    if last is not None and last.saves != size.saves:
+    if last is not None and _has_saved(state):
         step = "a checkpoint" if last.saved_step is None else f"step {last.saved_step}"
         return _resize(state, now, f"the cluster restarts with {{}}: it has saved {step}")
     if now < size.until:
@@ -156,6 +166,11 @@ def _saves(state: SchedulerState) -> int | None:
     """Return how many checkpoints the leader has written since its launch."""
     progress = _leaders_progress(state)
     return None if progress is None else progress.saves
+
+
+def _has_saved(state: SchedulerState) -> bool:
+    """Return whether all workers can restart from a new checkpoint."""
+    return _saves(state) != state.stored.resized.saves and not state.has_silent_tasks()
 
 
 def _leaders_progress(state: SchedulerState) -> Progress | None:
@@ -229,6 +244,8 @@ def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) 
 
 #: Seconds between two changes of the size because of idle agents, or since the last launch.
 GROW_PAUSE = 60.0
+#: Seconds after another framework has wanted offers: it may have taken idle agents, too, and want them back.
+DEMAND_PAUSE = 600.0
 
 
 def growth(state: SchedulerState, now: float) -> frozenset[TaskName]:
@@ -249,7 +266,10 @@ def _may_grow(state: SchedulerState, job: JobSpec) -> bool:
 
 def _grow_at(state: SchedulerState) -> float:
     first = state.stored.tasks.get(state.spec.leader or TaskName(""))
-    return math.inf if first is None else GROW_PAUSE + max(state.stored.resized.at, first.launched_at)
+    if first is None:
+        return math.inf
+    after_demand = state.process.demand_ended_at + DEMAND_PAUSE if state.process.demand_ended_at else 0.0
+    return max(GROW_PAUSE + state.stored.resized.at, GROW_PAUSE + first.launched_at, after_demand)
 
 
 def take_idle_agents(state: SchedulerState, offers: Sequence[Offer], now: float, view: PlanView) -> Decision:
@@ -262,7 +282,9 @@ def take_idle_agents(state: SchedulerState, offers: Sequence[Offer], now: float,
         return decide(state)
     options = worker_job(state.stored.full_spec or state.spec) or job
     grown = Resized(None, now, count, True, options.count)
-    outcome = Outcome("SizeGrown", f"idle agents have room for {count - job.count} more workers, {count} in all")
+    outcome = Outcome(
+        "SizeGrown", f"idle agents have room for {_workers(held_spec(state.spec, count))} instead of {job.count}"
+    )
     return decide(state, grown, outcomes=(outcome,)).then(lambda after: keep_size(after, now))
 
 
@@ -274,7 +296,7 @@ def _fits_beside(state: SchedulerState, count: int, offers: Sequence[Offer], now
 
 def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Decision:
     """Note which other frameworks want offers; leave them the agents that were idle."""
-    state, size = state.with_process(waiting_frameworks=names), state.stored.resized
+    state, size = state.with_process(waiting_frameworks=names, demand_ended_at=now), state.stored.resized
     if not names or not size.grown or size.wanted is None or state.stored.result is not None:
         return decide(state)
     outcome = Outcome("SizeGrown", f"other frameworks want offers: {', '.join(names)}; their agents are given back")
@@ -298,7 +320,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
     if job is not None and state.session.suppressed and _may_grow(state, job):
         yield _grow_at(state)
     if size.until is not None:
-        yield size.until if _saves(state) == size.saves else size.at
+        yield size.at if _has_saved(state) else size.until
 
 
 def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:

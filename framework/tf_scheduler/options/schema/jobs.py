@@ -245,7 +245,12 @@ class ElasticSection(Section):
         choices=ELASTIC_MODES,
         update=OnUpdate.RESTART,
     )
-    min = Integer("Smallest number of workers.", 0, maximum=100_000)
+    min = Integer(
+        "Smallest number of workers. With max, it suffices for a restart of collective training if not all workers fit "
+        "within recovery.shrink_after.",
+        0,
+        maximum=100_000,
+    )
     max = Integer(
         "Largest number of workers. 0: no limit, and POST /v1/tf/scale is refused.",
         0,

@@ -246,6 +246,14 @@ def test_request_ends_with_the_option() -> None:
     assert 3 == apply(SchedulerState(spec), Resized(None, NOW, 4, configured=2)).spec.task_count
 
 
+def test_earlier_request_does_not_come_back() -> None:
+    """worker.count 2, 3 requested, then worker.count 4 and 2 again."""
+    spec = replace(training().spec, jobs=(a_job(JobKind.WORKER, 4),))
+    state = keep_size(apply(SchedulerState(spec), Resized(None, 9.0, 3, configured=2)), NOW).state
+
+    assert Resized(None, 9.0) == state.stored.resized
+
+
 # --- Idle agents
 
 
