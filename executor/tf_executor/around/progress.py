@@ -283,7 +283,7 @@ def last_change(folder: Path) -> float:
 
 
 def lacks_index(folder: Path) -> bool:
-    """Return whether a checkpoint of TensorFlow is being written: its index comes last."""
+    """Return whether TensorFlow still writes a checkpoint: its index comes last."""
     with suppress(OSError):
         data = (path for path in folder.rglob("*.data-?????-of-?????"))
         return any(not path.with_suffix(".index").exists() for path in data)

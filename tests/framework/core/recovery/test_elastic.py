@@ -1,4 +1,4 @@
-"""Sizes of a job: fewer workers without offers, others at a checkpoint, idle agents."""
+"""Sizes of a job: fewer without offers, others at a checkpoint, idle agents."""
 
 from dataclasses import replace
 
@@ -311,7 +311,7 @@ def test_agents_are_given_back_to_frameworks_that_wait() -> None:
 
 
 def test_grown_job_restarts_with_the_workers_that_fit() -> None:
-    """Nobody waits for agents that were idle once."""
+    """It does not wait for agents that were idle once."""
     spec = replace(SPEC, jobs=(a_job(JobKind.WORKER, 2),), grows=True, max_workers=4)
     state = lost(1.8, apply(SchedulerState(spec), Resized(None, 9.0, 4, True, 2)).spec)
     state = apply(replace(state, spec=spec), Resized(None, 9.0, 4, True, 2))
