@@ -211,7 +211,7 @@ STORIES = {
         a_spec(workers=1), agents(2, 3), (DEPLOY, wish(Verb.RESTART, "deploy", "worker"))
     ),
     "resized at a checkpoint": Story(
-        replace(MIRRORED, resize_wait=600.0, max_workers=4),
+        replace(MIRRORED, resize_wait=600.0, checkpoint_dir="/data", max_workers=4),
         agents(1, 8),
         (DEPLOY, scaled(4, saves), scaled(2, saves)),
     ),

@@ -22,7 +22,9 @@ from tf_scheduler.model.task import Progress, TaskState
 def collective(workers: int, **changes: Any) -> ServiceSpec:
     """Workers that wait up to ten minutes for a checkpoint."""
     spec = a_spec(workers=workers, ps=0, chief=0, strategy=Strategy.MULTI_WORKER_MIRRORED)
-    return replace(spec, **{"resize_wait": 600.0, "min_workers": 2, "max_workers": 4, **changes})
+    return replace(
+        spec, **{"resize_wait": 600.0, "checkpoint_dir": "/data", "min_workers": 2, "max_workers": 4, **changes}
+    )
 
 
 #: Offers are taken, tasks run, and those that nobody needs are stopped.

@@ -114,7 +114,8 @@ def keep_size(state: SchedulerState, now: float) -> Decision:
     if size.count is not None and size.until is None:
         return decide(state)
     count = sum(record.job is JobKind.WORKER for record in state.stored.tasks.values())
-    if not spec.resize_wait or not trains_together(spec.strategy, JobKind.WORKER) or not _runs(state, spec, count):
+    waits = spec.resize_wait and spec.checkpoint_dir and trains_together(spec.strategy, JobKind.WORKER)
+    if not waits or not _runs(state, spec, count):
         return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None, saves=None))
     if size.count == count:
         return decide(state)

@@ -265,7 +265,8 @@ class ElasticSection(Section):
     )
     checkpoint_wait = Seconds(
         "Longest time that multi_worker_mirrored, pytorch_ddp and horovod wait for their next checkpoint before they "
-        "restart with another number of workers. 0: they restart at once, and may save when they get SIGTERM.",
+        "restart with another number of workers. 0, or without service.checkpoint_dir: they restart at once, and may "
+        "save when they get SIGTERM.",
         600.0,
     )
 

@@ -128,7 +128,7 @@ def test_live_task_of_another_job_does_not_keep_the_size() -> None:
 def training(**changes):
     """Two workers that may be one to four; the options want them."""
     spec = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 2),))
-    options = {"resize_wait": 600.0, "max_workers": 4, **changes}
+    options = {"resize_wait": 600.0, "checkpoint_dir": "/data", "max_workers": 4, **changes}
     return with_fields(a_running_state(replace(spec, **options)), connected=True)
 
 
@@ -187,12 +187,13 @@ def test_checkpoint_ends_the_wait_at_once() -> None:
     "state",
     [
         training(resize_wait=0.0),
+        training(checkpoint_dir=""),
         replace(training(), spec=replace(training().spec, user="other")),
         apply(training(), RecoveryDecided(replace_launch(training(), training().stored.tasks["worker-0"], "x", 20.0))),
         apply(training(), LaunchRetired("worker-0__1", "update")),
         apply(training(), TaskPaused("worker-0", 20.0)),
     ],
-    ids=["not wanted", "other options", "lost", "restarting", "paused"],
+    ids=["not wanted", "no checkpoints", "other options", "lost", "restarting", "paused"],
 )
 def test_tasks_that_restart_anyway_do_not_wait(state) -> None:
     assert Resized(None, NOW, 3, configured=2) == scaled(3, state).stored.resized
