@@ -418,7 +418,8 @@ class Progress:
     @property
     def is_of_training(self) -> bool:
         """Whether the program has reported values; old executors name no source."""
-        return self.source is not None or self.step is not None
+        others = (self.members, self.storage_error, self.saves)
+        return self.source is not None or all(value is None for value in others)
 
     @property
     def seconds_left(self) -> float | None:
