@@ -10,7 +10,6 @@ import re
 import signal
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from chaos.people import kill, members, of_task
-from kit.commands import request, run_command
+from kit.commands import kill_scheduler, request, run_command
 from kit.waiting import wait_until
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
@@ -92,11 +91,7 @@ class Service:
         return {task.name: task.task_id for task in running}
 
     def kill_scheduler(self) -> None:
-        settings = str(self.installed.folder / "scheduler.json").encode()
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if settings in (entry / "cmdline").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)
+        kill_scheduler(self.installed.folder)
 
     def kill(self, task: str, *, program: bool = False) -> None:
         """Kill the program or the executor of a task."""

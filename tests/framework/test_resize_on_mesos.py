@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from kit.commands import request, run_command
+from kit.commands import kill_scheduler, request, run_command
 from kit.waiting import wait_until
 from mesos_local.cluster import LocalCluster
 from tf_scheduler.cli.local_run.installed import InstalledService
@@ -78,21 +75,13 @@ def scale(service: InstalledService, count: int) -> int:
     return request(port, "/v1/tf/scale", "POST", body=json.dumps({"worker": count}).encode()).status
 
 
-def kill_scheduler(service: InstalledService) -> None:
-    settings = str(service.folder / "scheduler.json").encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if settings in (entry / "cmdline").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-
-
 def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService, tmp_path: Path) -> None:
     """Also if the scheduler is killed while it waits; they continue from it."""
     said(training, "plan deploy is complete")
 
     assert [409, 400, 208, 200] == [scale(training, count) for count in (4, 0, 2, 3)]
     said(training, "keeps 2 workers until its next checkpoint")
-    kill_scheduler(training)
+    kill_scheduler(training.folder)
     (tmp_path / "saved" / "save").touch()
     said(training, "restarts with 3 workers: it has saved")
     said(training, "worker-2 on agent-")

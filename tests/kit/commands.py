@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mesos_local.host.process import free_ports
+from mesos_local.host.process import ProcessId, free_ports
 from tf_scheduler.zipapp_builder import build_bundle
 
 from .waiting import PATIENCE
@@ -128,3 +128,20 @@ class SchedulerCommand:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+
+
+def find_scheduler(folder: Path) -> ProcessId | None:
+    """Return the scheduler of an installed service with this folder, or None."""
+    settings = str(folder / "scheduler.json").encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if settings in (entry / "cmdline").read_bytes().split(b"\0"):
+                return ProcessId.of(int(entry.name))
+    return None
+
+
+def kill_scheduler(folder: Path) -> None:
+    """Send SIGKILL to the scheduler of an installed service, which must run."""
+    process = find_scheduler(folder)
+    assert process is not None
+    process.signal(signal.SIGKILL)

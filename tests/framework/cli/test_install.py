@@ -19,7 +19,7 @@ import pytest
 
 from jobs import gone
 from kit.browser import service_at
-from kit.commands import ENVIRONMENT, SMALL, request, run_command
+from kit.commands import ENVIRONMENT, SMALL, find_scheduler, request, run_command
 from kit.options import WITHOUT_PROGRAM
 from kit.waiting import wait_until
 from mesos_local.host.orphans import find_orphans
@@ -80,12 +80,7 @@ def tasks(cluster):
 
 def scheduler(cluster, name):
     """Return the process of a service's scheduler, or None."""
-    options = str(service(cluster, name).folder / "scheduler.json").encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if options in (entry / "cmdline").read_bytes().split(b"\0"):
-                return ProcessId.of(int(entry.name))
-    return None
+    return find_scheduler(service(cluster, name).folder)
 
 
 def below(folder):
