@@ -18,6 +18,8 @@ from tf_executor.around.progress import (
     WINDOW,
     ProgressReader,
     Tracker,
+    checkpoint_files,
+    is_written,
     lacks_index,
     last_change,
 )
@@ -152,28 +154,59 @@ def test_reader_continues_after_any_line(tmp_path: Path, line: bytes) -> None:
 
 def test_only_files_of_programs_are_checkpoints(tmp_path: Path) -> None:
     """Event files and logs change all the time; links may lead anywhere."""
-    assert 0.0 == last_change(tmp_path / "missing")
+    assert 0.0 == last_change(checkpoint_files(tmp_path / "missing"))
     (tmp_path / "elsewhere").mkdir()
     shared = tmp_path / "shared"
     (shared / ".dcos-tensorflow").mkdir(parents=True)
     (shared / "link").symlink_to(tmp_path / "elsewhere")
     for name in ("elsewhere/a", "shared/.dcos-tensorflow/a", "shared/events.out.tfevents.1.host", "shared/train.log"):
         (tmp_path / name).touch()
-    assert 0.0 == last_change(shared)
+    assert 0.0 == last_change(checkpoint_files(shared))
     (shared / "ckpt").mkdir()
     for second in (5, 7, 6):
         (shared / "ckpt" / str(second)).touch()
         os.utime(shared / "ckpt" / str(second), (second, second))
-    assert 7.0 == last_change(shared)
+    assert 7.0 == last_change(checkpoint_files(shared))
 
 
 def test_checkpoints_in_a_huge_folder_are_unknown(tmp_path: Path) -> None:
     """The newest file may be one that was not read."""
     for number in range(MAX_ENTRIES):
         (tmp_path / str(number)).touch()
-    assert last_change(tmp_path)
+    assert last_change(checkpoint_files(tmp_path))
     (tmp_path / "more").touch()
-    assert 0.0 == last_change(tmp_path)
+    assert 0.0 == last_change(checkpoint_files(tmp_path))
+
+
+OLD = {"a": (1.0, 10), "b": (2.0, 20)}
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [OLD, OLD, OLD],
+        [OLD, OLD | {"c": (3.0, 5)}, OLD | {"c": (3.0, 5)}],
+        # Saved again and again: TensorFlow's list of checkpoints has the same size.
+        [OLD, OLD | {"b": (3.0, 20), "d1": (3.0, 1)}, OLD | {"b": (4.0, 20), "d2": (4.0, 1)}],
+    ],
+)
+def test_written_checkpoint(looks: list[dict[str, tuple[float, int]]]) -> None:
+    assert is_written(*reversed(looks))
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [OLD, OLD | {"c": (3.0, 5)}, OLD | {"c": (4.0, 6)}],
+        [OLD, OLD, OLD | {"c": (4.0, 6)}],
+        # Files that grow, and files that were written once.
+        [OLD, OLD | {"b": (3.0, 1)}, OLD | {"b": (4.0, 20)}],
+        [OLD, OLD | {"b": (3.0, 20)}, OLD | {"b": (3.0, 20), "a": (4.0, 1)}],
+        [{}, {}, OLD],
+    ],
+)
+def test_checkpoint_that_is_still_written(looks: list[dict[str, tuple[float, int]]]) -> None:
+    assert not is_written(*reversed(looks))
 
 
 def test_checkpoint_without_its_index_is_not_complete(tmp_path: Path) -> None:

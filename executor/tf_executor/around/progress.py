@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 from tf_executor.around.fencing import FOLDER
 from tf_executor.contract import reports
@@ -34,6 +34,9 @@ SAVE_INTERVAL, MAX_ENTRIES = 3.0, 500
 _TICK = 0.01
 #: Other files in CHECKPOINT_DIR: those of TensorBoard, and logs, which change all the time.
 _NO_CHECKPOINT = re.compile(r"events\.out\.tfevents.*|.*\.(log|csv|txt|jsonl|pid)")
+
+#: Files by path: when they were written (Unix time), and their bytes.
+Files = Dict[str, Tuple[float, int]]
 
 log = logging.getLogger(__name__)
 
@@ -266,20 +269,41 @@ def _speed(begin: float, end: float, first: int | None, last: int | None) -> flo
     return round((last - first) / (end - begin), 3)
 
 
-def last_change(folder: Path) -> float:
-    """Return when the newest checkpoint file was written (Unix time); 0: unknown."""
-    newest, budget, folders = 0.0, MAX_ENTRIES, [str(folder)]
+def checkpoint_files(folder: Path) -> Files:
+    """Return what is in a folder of checkpoints; empty: unknown."""
+    files: Files = {}
+    budget, folders = MAX_ENTRIES, [str(folder)]
     while folders:
         with suppress(OSError), os.scandir(folders.pop()) as entries:  # files come and go
             for entry in entries:
                 budget -= 1
                 if budget < 0:
-                    return 0.0
+                    return {}
                 if entry.is_dir(follow_symlinks=False):
                     folders += [entry.path] if entry.name != FOLDER else []
                 elif entry.is_file(follow_symlinks=False) and not _NO_CHECKPOINT.fullmatch(entry.name):
-                    newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
-    return newest
+                    status = entry.stat(follow_symlinks=False)
+                    files[entry.path] = status.st_mtime, status.st_size
+    return files
+
+
+def last_change(files: Files) -> float:
+    """Return when the newest file was written (Unix time); 0: there is none."""
+    return max((time for time, _ in files.values()), default=0.0)
+
+
+def is_written(files: Files, before: Files, earlier: Files) -> bool:
+    """Return whether the program has finished a checkpoint.
+
+    `files`, `before`, `earlier`: the last three looks at its folder, the newest first. It has if
+    nothing changed since the look before. A program that saves all the time has if it has
+    written the same file again, in the same size, after each of the two earlier looks.
+    """
+    return files == before or any(
+        size == before.get(path, (0.0, -1))[1] == earlier.get(path, (0.0, -1))[1]
+        and time != before[path][0] != earlier[path][0]
+        for path, (time, size) in files.items()
+    )
 
 
 def lacks_index(folder: Path) -> bool:
@@ -352,20 +376,22 @@ class ProgressReader:
         thread.start()
 
     def _watch_checkpoints(self, folder: Path) -> None:
-        newest = seen = last_change(folder)
+        earlier = before = checkpoint_files(folder)
+        newest = last_change(before)
         looked, at, ended = time.monotonic(), 0.0, False
         while not ended:
             ended = self._ending.wait(SAVE_INTERVAL)
-            changed, now = last_change(folder), time.monotonic()
-            is_quiet, seen = changed == seen, changed
-            if not is_quiet:
+            files, now = checkpoint_files(folder), time.monotonic()
+            changed = last_change(files)
+            if changed != last_change(before):
                 # The clock of a shared file system may differ.
                 at = min(max(looked, changed - time.time() + now), now)
             looked = now
             # The program may still write a file that has just changed.
-            if changed > newest and (is_quiet or ended) and not lacks_index(folder):
+            if changed > newest and (ended or is_written(files, before, earlier)) and not lacks_index(folder):
                 self._put(json.dumps({_SAVED: at}).encode() + b"\n")
                 newest = changed
+            earlier, before = before, files
 
     def _put(self, line: bytes) -> None:
         with self._lock:
