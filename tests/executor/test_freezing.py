@@ -161,7 +161,7 @@ def test_stopped_program_is_named_and_replaced(executor: Any, program: str) -> N
 
 def test_continued_program_is_healthy_again(executor: Any) -> None:
     executor.launch_ready("echo yes > ready; exec sleep 3600", frozen_after=20.0)
-    (pid,) = executor.processes()
+    (pid,) = wait_until(executor.processes)
     os.kill(pid, signal.SIGSTOP)
     assert executor.states("TASK_RUNNING")["healthy"] is False
     os.kill(pid, signal.SIGCONT)
