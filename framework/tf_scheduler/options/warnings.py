@@ -167,7 +167,7 @@ def checkpoints_are_carried(_: Document, options: Document) -> Iterator[Problem]
             why = f"TensorFlow 2.18 and newer cannot write to {scheme}://; set storage.mode to auto or carried"
             yield Problem(f"service.{name}", f"direct: {why}")
         return
-    packages = f"the task's Python needs {_PACKAGES.get(scheme, 'fsspec')}"
+    packages = f"the task's Python needs {_PACKAGES.get(scheme, f'fsspec and its file system for {scheme}://')}"
     if mode is StorageMode.CARRIED or is_torch:
         yield Problem(f"service.{name}", f"carried by the executor; {packages}")
     elif is_native:

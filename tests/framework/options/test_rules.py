@@ -200,7 +200,7 @@ BROKEN = {
     ),
     "elastic_workers_fit": (
         {"worker": {"count": 3, "elastic": {"min": 4}}},
-        "worker.count: must be from worker.elastic.min to max (4 to 3), not 3",
+        "worker.elastic.min: must be at most worker.count (3), not 4",
     ),
     "max_backoff_is_at_least_backoff": (
         {"restart": {"backoff": 10, "max_backoff": 5}},
@@ -434,13 +434,34 @@ def test_independent_tasks_may_start_one_by_one(order: str) -> None:
     resolve({"service": service, "parameter_server": {"count": 0}, "plans": {"deploy": order, "update": order}})
 
 
-def test_key_in_url_of_checkpoints_is_refused() -> None:
-    """Options are readable by all who may see the service; abfss has an @, too."""
+@pytest.mark.parametrize("url", ["s3://key:canary-7@bucket/run", "s3://bucket/run?api_key=canary-7"])
+def test_key_in_url_of_checkpoints_is_refused(url: str) -> None:
+    """Options are readable by all who may see the service."""
     with pytest.raises(OptionsError) as caught:
-        resolve({"service": {"command": "x", "checkpoint_dir": "s3://key:canary-7@bucket/run"}})
+        resolve({"service": {"command": "x", "checkpoint_dir": url}})
     assert "contains a key; use secrets instead" in str(caught.value)
     assert "canary-7" not in str(caught.value)
-    resolve({"service": {"command": "x", "checkpoint_dir": "abfss://box@name.dfs.core.windows.net/run"}})
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("s3:///run", "s3:// has no bucket or folder"),
+        ("s3:/bucket/run", '"s3:/bucket/run" is not a URL; expected s3://bucket/run'),
+        ("memory://run", "memory:// ends with its process"),
+        ("ram://run", "ram:// ends with its process"),
+    ],
+)
+def test_url_of_checkpoints_that_names_no_storage(url: str, message: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        resolve({"service": {"command": "x", "checkpoint_dir": url}})
+    assert f"service.checkpoint_dir: {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["abfss://box@name.dfs.core.windows.net/run", "hdfs:///run", "file:///run", "C:/run"])
+def test_url_of_checkpoints_that_names_its_storage(url: str) -> None:
+    """An account before @ is not a key; hdfs has a server in its configuration."""
+    resolve({"service": {"command": "x", "checkpoint_dir": url}})
 
 
 def test_mounted_storage_refuses_url() -> None:

@@ -111,10 +111,12 @@ def min_count_needs_mirrored_strategy(options: Document) -> Iterator[Problem]:
 def elastic_workers_fit(options: Document) -> Iterator[Problem]:
     """Check the number of workers, and whether it can change while the job runs."""
     worker, elastic = options["worker"], options["worker"]["elastic"]
-    low, high = elastic["min"], elastic["max"] or worker["count"]
-    if elastic["max"] and low > elastic["max"]:
-        yield Problem("worker.elastic.min", f"must be at most worker.elastic.max ({elastic['max']}), not {low}")
-    elif not low <= worker["count"] <= high:
+    low, high = elastic["min"], elastic["max"]
+    if high and low > high:
+        yield Problem("worker.elastic.min", f"must be at most worker.elastic.max ({high}), not {low}")
+    elif not high and low > worker["count"]:
+        yield Problem("worker.elastic.min", f"must be at most worker.count ({worker['count']}), not {low}")
+    elif high and not low <= worker["count"] <= high:
         yield Problem(
             "worker.count", f"must be from worker.elastic.min to max ({low} to {high}), not {worker['count']}"
         )

@@ -131,17 +131,25 @@ def storage_mode_fits_folder(options: Document) -> Iterator[Problem]:
         yield Problem("storage.mode", f"{mode} requires {example}, not {json_excerpt(folder)}")
 
 
+#: URL schemes that may have no server: hdfs then uses the one of its configuration.
+_WITHOUT_BUCKET = ("file", "local", "hdfs", "viewfs")
+
+
 def checkpoint_url_names_its_storage(options: Document) -> Iterator[Problem]:
     """Without a bucket the first folder would be taken for one."""
     for name in ("checkpoint_dir", "shared_filesystem"):
-        scheme, separator, rest = options["service"][name].partition("://")
-        account = rest.partition("/")[0].rpartition("@")[0]
-        if separator and not rest.strip("/"):
+        url = options["service"][name]
+        scheme, separator, rest = url.partition("://")
+        if single := re.match(r"([a-z0-9]{2,}):/(?!/)", url):
+            yield Problem(f"service.{name}", f"{json_excerpt(url)} is not a URL; expected {single[1]}://bucket/run")
+        elif not separator:
+            continue
+        elif scheme in ("memory", "ram"):
+            yield Problem(f"service.{name}", f"{scheme}:// ends with its process; expected a storage, such as s3://")
+        elif not rest.strip("/") or (rest.startswith("/") and scheme not in _WITHOUT_BUCKET):
             yield Problem(f"service.{name}", f"{scheme}:// has no bucket or folder; expected {scheme}://bucket/run")
-        elif separator and ":" in account:
-            yield Problem(
-                f"service.{name}", f"{redact_text(scheme + '://' + rest)} contains a key; use secrets instead"
-            )
+        elif redact_text(url) != url:
+            yield Problem(f"service.{name}", f"{redact_text(url)} contains a key; use secrets instead")
 
 
 def job_context_is_json_object(options: Document) -> Iterator[Problem]:
