@@ -17,7 +17,7 @@ from typing import Any, Callable, Tuple
 from .contract import events
 from .contract.events import LifecycleState, SendReport, Stage, TaskPhase
 from .contract.reports import EndReport
-from .user.fetch import WRONG_DIGEST
+from .user.fetch import NO_PACKAGE, WRONG_DIGEST
 
 # Stages, while no stop is requested.
 
@@ -93,6 +93,8 @@ def _exited(state: LifecycleState, event: events.Exited, now: float) -> Step:
         is_final = state.stage is Stage.FETCH and event.ending.exit_code == WRONG_DIGEST
         failure = f"{events.NOUNS[state.stage]} failed: {events.describe_end(event.ending)}"
         state = replace(state.with_failure(failure), failure_reason=INVALID if is_final else "")
+        if state.stage in (Stage.FETCH, Stage.STORAGE) and event.ending.exit_code == NO_PACKAGE:
+            state = replace(state, ending=replace(state.ending, error=failure, cannot_start=True))
     return _next_stage(state) if state.ahead else _sweep(state, now)
 
 

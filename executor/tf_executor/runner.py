@@ -216,7 +216,7 @@ class TaskRunner:
 
     def _with_error(self, report: events.SendReport, output: str, error: ProgramError) -> events.SendReport:
         """Add to the last update what the program has ended with."""
-        if report.ending is not None and report.ending.cannot_start:
+        if report.ending is not None and report.ending.cannot_start and report.ending.exit_code is not None:
             return report
         if "(SIGKILL)" in report.message:
             output = ""  # no program writes why it is killed; the shell and TensorFlow write much

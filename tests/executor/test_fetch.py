@@ -181,7 +181,7 @@ def test_fetch_does_not_write_through_links(bucket: Any, tmp_path: Path, kind: s
     [
         ("memory://no/such.zip", "FileNotFoundError"),
         ("nosuchscheme://x/y", "ValueError: Protocol not known"),
-        ("memory://", "FetchError: the URL has no file name"),
+        ("memory://", "the URL has no file name"),
     ],
 )
 def test_fetch_error_is_reported(bucket: Any, url: str, reason: str, capsys: Any) -> None:
@@ -192,7 +192,7 @@ def test_fetch_error_is_reported(bucket: Any, url: str, reason: str, capsys: Any
 
 def test_fetch_without_fsspec_names_packages(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    assert 1 == fetch.main(["gs://bucket/job.zip"])
+    assert fetch.NO_PACKAGE == fetch.main(["gs://bucket/job.zip"])
     assert f"run: {sys.executable} -m pip install fsspec gcsfs" in capsys.readouterr().err
 
 

@@ -15,6 +15,8 @@ from typing import Any, List
 
 #: Exit code if a file does not have its digest (EX_DATAERR of sysexits.h): another launch would fail in the same way.
 WRONG_DIGEST = 65
+#: Exit code if Python lacks the packages for a URL (EX_CONFIG): only another machine may have them.
+NO_PACKAGE = 78
 _S3, _GCS, _AZURE = "fsspec s3fs", "fsspec gcsfs", "fsspec adlfs"
 #: Packages by scheme; fsspec itself does not know `abfss`, which adlfs adds.
 PACKAGES = {
@@ -29,14 +31,18 @@ class FetchError(Exception):
     """A URL cannot be fetched; the message says what to do."""
 
 
+class NoPackageError(FetchError):
+    """Python lacks a package for the URL."""
+
+
 def main(urls: List[str]) -> int:
     """Fetch `urls`; return the exit code and write errors to stderr."""
     for url in urls:
         try:
             fetch(url)
         except Exception as error:  # file system libraries raise any exception
-            sys.stderr.write(f"cannot fetch {url}: {type(error).__name__}: {error}\n")
-            return 1
+            sys.stderr.write(f"cannot fetch {redacted(url)}: {describe(error)}\n")
+            return NO_PACKAGE if isinstance(error, NoPackageError) else 1
     return 0
 
 
@@ -122,7 +128,7 @@ def _open(url: str) -> Any:
     try:
         import fsspec
     except ImportError:
-        raise FetchError(missing_package(url)) from None
+        raise NoPackageError(missing_package(url)) from None
     return fsspec.open(url, "rb")
 
 

@@ -27,7 +27,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import reporting
 from .checkpoints import FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
-from .fetch import PACKAGES, describe, missing_package, redacted
+from .fetch import NO_PACKAGE, PACKAGES, NoPackageError, describe, missing_package, redacted
 
 #: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
 LOCAL, WORK = Path("checkpoints"), Path(".storage")
@@ -74,19 +74,19 @@ class Store:
         try:
             import fsspec
         except ImportError:
-            raise StorageError(missing_package(url)) from None
+            raise NoPackageError(missing_package(url)) from None
         scheme = url.partition("://")[0]
         own = _DEFAULTS.get(scheme, {})
         try:
             self.files, root = fsspec.core.url_to_fs(url, **{**own, **options})
         except ImportError:
-            raise StorageError(missing_package(url)) from None
+            raise NoPackageError(missing_package(url)) from None
         except ValueError as error:
             if scheme in fsspec.available_protocols():
                 raise  # an option is missing or wrong
             if scheme in PACKAGES:
-                raise StorageError(missing_package(url)) from None
-            raise StorageError(f"unknown scheme `{scheme}`: {error}") from None
+                raise NoPackageError(missing_package(url)) from None
+            raise NoPackageError(f"unknown scheme `{scheme}`: {error}") from None
         self._root, self._has_folders = root.rstrip("/"), scheme in _WITH_FOLDERS
 
     def path(self, name: str, carried: bool = True) -> str:
@@ -492,7 +492,7 @@ def main(mode: str, settings: Dict[str, Any]) -> int:
         return SUPERSEDED
     except Exception as error:  # file systems raise any exception
         say(f"{redacted(settings['url'])}: {describe(error)}", error=True)
-        return 1
+        return NO_PACKAGE if isinstance(error, NoPackageError) else 1
     return 0
 
 
