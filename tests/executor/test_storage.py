@@ -545,11 +545,10 @@ def test_task_fails_before_its_program_without_storage(start: Any, tmp_path: Pat
     executor = start("task")
     executor.launch("echo started > started", **carried(tmp_path, url="what://bucket/run"))
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
-    expected = (
-        "the restore of checkpoints failed: exit code 1; stderr: storage: what://bucket/run: unknown scheme `what`"
-    )
-    assert status["message"].startswith(expected)
-    assert "storage" == json.loads(base64.b64decode(status["data"]))["failed_stage"]
+    failed = f"the restore of checkpoints failed: exit code {NO_PACKAGE}"
+    assert f"{failed}; stderr: storage: what://bucket/run: unknown scheme `what`" in status["message"]
+    end = json.loads(base64.b64decode(status["data"]))
+    assert ("storage", True, failed) == (end["failed_stage"], end["cannot_start"], end["error"])
     assert not (tmp_path / "task" / "started").exists()
 
 
