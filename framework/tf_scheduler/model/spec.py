@@ -438,15 +438,12 @@ class ServiceSpec:
 
     @property
     def leader(self) -> TaskName | None:
-        """The task that decides the job's success: the chief, else worker 0."""
+        """The task that decides the job's success: the chief, else worker 0 (TensorFlow convention)."""
         heads = [kind for kind in (JobKind.CHIEF, JobKind.WORKER) if self.job_of(kind, 0) is not None]
         return task_name(heads[0].value, 0) if heads else None
 
     def is_leader(self, kind: JobKind, index: int) -> bool:
-        """Return whether the task is the chief, or else worker 0 (TensorFlow convention)."""
-        if any(job.kind is JobKind.CHIEF and job.count for job in self.jobs):
-            return kind is JobKind.CHIEF
-        return kind is JobKind.WORKER and index == 0
+        return self.leader == task_name(kind.value, index)
 
     def unreachable_timeout(self, kind: JobKind, index: int) -> float:
         """Return the seconds until an unreachable task counts as lost."""

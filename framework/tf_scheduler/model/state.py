@@ -278,7 +278,7 @@ class ProcessState:
     #: Names of other frameworks that want offers, if the service asks (worker.elastic.grow).
     waiting_frameworks: tuple[str, ...] = ()
     #: Unix time at which this changed last.
-    demand_ended_at: float = 0.0
+    demand_changed_at: float = 0.0
     agents_without_feedback: frozenset[AgentId] = frozenset()
     #: Agent of whose missing executor login was warned -> host name.
     unprotected_agents: Mapping[AgentId, str] = field(default_factory=dict)

@@ -269,7 +269,7 @@ def _grow_at(state: SchedulerState) -> float:
     first = state.stored.tasks.get(state.spec.leader or TaskName(""))
     if first is None:
         return math.inf
-    after_demand = state.process.demand_ended_at + DEMAND_PAUSE if state.process.demand_ended_at else 0.0
+    after_demand = state.process.demand_changed_at + DEMAND_PAUSE if state.process.demand_changed_at else 0.0
     return max(GROW_PAUSE + state.stored.resized.at, GROW_PAUSE + first.launched_at, after_demand)
 
 
@@ -297,7 +297,7 @@ def _fits_beside(state: SchedulerState, count: int, offers: Sequence[Offer], now
 
 def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Decision:
     """Note which other frameworks want offers; leave them the agents that were idle."""
-    state, size = state.with_process(waiting_frameworks=names, demand_ended_at=now), state.stored.resized
+    state, size = state.with_process(waiting_frameworks=names, demand_changed_at=now), state.stored.resized
     if not names or not size.grown or size.wanted is None or state.stored.result is not None:
         return decide(state)
     outcome = Outcome("SizeGrown", f"other frameworks want offers: {', '.join(names)}; their agents are given back")
