@@ -93,10 +93,15 @@ class Service:
     def kill_scheduler(self) -> None:
         kill_scheduler(self.installed.folder)
 
-    def kill(self, task: str, *, program: bool = False) -> None:
-        """Kill the program or the executor of a task."""
+    def processes(self, task: str, *, program: bool = False) -> list[Any]:
+        """Return the program or the executor of a task."""
         wanted = of_task(task, program=program)
-        kill(each.process for each in members(self.cluster.directory) if wanted(each))
+        return [each.process for each in members(self.cluster.directory) if wanted(each)]
+
+    def kill(self, task: str, *, program: bool = False) -> None:
+        """Kill the program or the executor of a task, also of one that is starting."""
+        wait_until(lambda: self.processes(task, program=program) or task not in self.tasks())
+        kill(self.processes(task, program=program))
 
     def kill_agent(self, name: str) -> None:
         """Kill an agent, whose executors go on, and start it again."""
@@ -198,10 +203,8 @@ def test_random_changes_survive_kills(training: Service) -> None:
 def test_frozen_worker_delays_others_only(training: Service) -> None:
     """An event names it, and others join when it is replaced."""
     before = training.tasks()
-    wanted = of_task("worker-0", program=True)
-    for each in members(training.cluster.directory):
-        if wanted(each):
-            each.process.signal(signal.SIGSTOP)
+    for process in training.processes("worker-0", program=True):
+        process.signal(signal.SIGSTOP)
 
     training.order(3)
     wait_until(lambda: re.search("worker-0 on .* is frozen", training.installed.log.read_text()))
