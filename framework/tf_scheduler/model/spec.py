@@ -438,7 +438,7 @@ class ServiceSpec:
 
     @property
     def leader(self) -> TaskName | None:
-        """The task that decides the job's success: the chief, else worker 0 (TensorFlow convention)."""
+        """The task that decides success: the chief, else worker 0 (as in TensorFlow)."""
         heads = [kind for kind in (JobKind.CHIEF, JobKind.WORKER) if self.job_of(kind, 0) is not None]
         return task_name(heads[0].value, 0) if heads else None
 
