@@ -143,6 +143,23 @@ def show_message(answer: Any, _params: Params) -> Renderable:
     return (str(answer.get("message", "done")),)
 
 
+def merge_options(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge nested options as DC/OS does; other values of `above` win."""
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge_options(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def relative_job_url(options: Mapping[str, Any]) -> str:
+    """`service.job_url` if it is a relative path, which only local runs can use."""
+    section = options.get("service")
+    url = section.get("job_url") if isinstance(section, Mapping) else None
+    return url if isinstance(url, str) and "://" not in url and not url.startswith("/") else ""
+
+
 def read_document(file: str, label: str = "") -> Any:
     """Read a JSON object; `-`: from standard input. Raise CommandError."""
     name = f"{label}`-` (standard input)" if file == "-" else f"{label}{file}"

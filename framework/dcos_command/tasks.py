@@ -17,11 +17,20 @@ from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
-from .command import SERVICE, Command, CommandArgument, CommandOption, Params, get, read_document, with_settings
+from .command import (
+    SERVICE,
+    Command,
+    CommandArgument,
+    CommandOption,
+    Params,
+    get,
+    read_document,
+    relative_job_url,
+    with_settings,
+)
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 from .service import format_duration, format_number, result_code, show_result, training_text
-from .update import relative_job_url
 
 _NOT_FOUND = 404
 

@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
 from .client import ServiceClient, api_path, app_id, installation_of
-from .command import SERVICE, Command, CommandArgument, CommandOption, Params, read_document, show_json, show_message
+from .command import (
+    SERVICE,
+    Command,
+    CommandArgument,
+    CommandOption,
+    Params,
+    merge_options,
+    read_document,
+    relative_job_url,
+    show_json,
+    show_message,
+)
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
 from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, restart_loss, rollout_plan
@@ -28,16 +39,6 @@ def user_options(service: ServiceClient) -> Options:
     """Options given to DC/OS for the service; all others have their defaults."""
     options: Options = installation_of(service).describe().get("userProvidedOptions") or {}
     return options
-
-
-def merge_options(below: Options, above: Options) -> dict[str, Any]:
-    """Merge nested options as DC/OS does; other values of `above` win."""
-    merged = dict(below)
-    for name, value in above.items():
-        old = merged.get(name)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[name] = merge_options(old, value) if both else value  # type: ignore[arg-type]
-    return merged
 
 
 def verify_stored(service: ServiceClient, options: Options, params: Params, *, whole: bool) -> None:
@@ -92,11 +93,8 @@ def describe_changes(
     refused = rejection_reasons(service)
     if not (answer["changed"] or version or refused or anyway):
         raise NothingToDoError("nothing to do: the service has these options already")
-    replaced = (
-        f"The scheduler refused the options that it was started with; this update replaces them. {why}"
-        for why in refused
-    )
-    return (*replaced, *_change_blocks(answer))
+    replaced = "The scheduler refused the options that it was started with; this update replaces them."
+    return (*(f"{replaced} {why}" for why in refused), *_change_blocks(answer))
 
 
 def rejection_reasons(service: ServiceClient) -> list[str]:
@@ -214,6 +212,8 @@ def check_unchanged(service: ServiceClient, present: Options, params: Params) ->
 def _start(service: ServiceClient, params: Params) -> Any:
     """Send the previewed options; without `replace` only new ones, to keep others."""
     options, replace_all = params["wanted"], bool(params.get("replace"))
+    if options is None:
+        return service.post(api_path("tf", "scale"), {"worker": int(params["count"])})
     if replace_all:
         check_unchanged(service, params["present"], params)
     answer = installation_of(service).update(options, params.get("package_version"), replace_all=replace_all)
@@ -227,15 +227,14 @@ def _preview_start(service: ServiceClient, params: Params) -> tuple[Renderable, 
     present = user_options(service)
     lost = check_unstarted(service, present, params) if replaces else ()
     wanted = options if replaces else merge_options(present, options)
-    effects = describe_changes(service, wanted, params.get("package_version"), anyway=bool(lost))
+    try:
+        effects = describe_changes(service, wanted, params.get("package_version"), anyway=bool(lost))
+    except NothingToDoError:
+        if params.get("job") != "worker" or not present.get("worker", {}).get("elastic", {}).get("max"):
+            raise
+        text = f"worker.count is {params['count']} already; a request for another number (POST /v1/tf/scale) ends."
+        return (text,), {"wanted": None}
     return (*_relative_path_notice(options), *lost, *effects), {"present": present, "wanted": options}
-
-
-def relative_job_url(options: Options) -> str:
-    """`service.job_url` if it is a relative path, which only local runs can use."""
-    section = options.get("service")
-    url = section.get("job_url") if isinstance(section, Mapping) else None
-    return url if isinstance(url, str) and "://" not in url and not url.startswith("/") else ""
 
 
 def _relative_path_notice(options: Options) -> Renderable:
@@ -250,8 +249,7 @@ def _requested_options(params: Params) -> Options:
         return {"parameter_server" if params["job"] == "ps" else params["job"]: {"count": int(params["count"])}}
     if not params.get("options") and not params.get("package_version"):
         raise UsageError("nothing to update: pass --options FILE or --package-version VERSION")
-    options: Options = read_document(params["options"], "--options ") if params.get("options") else {}
-    return options
+    return read_document(params["options"], "--options ") if params.get("options") else {}
 
 
 def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderable, Params]:
@@ -263,7 +261,9 @@ def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderabl
     return (*lost, f"Roll back to configuration {selected}:", *effects), more
 
 
-def _show_start(_answer: Any, params: Params) -> Renderable:
+def _show_start(answer: Any, params: Params) -> Renderable:
+    if params["wanted"] is None:
+        return (answer["message"],)
     return (f"The update has started. Follow it with: {params['program']} update status",)
 
 

@@ -6,9 +6,10 @@ import json
 import pytest
 
 from dcos_command import update
+from dcos_command.command import merge_options
 from dcos_command.errors import CommandError, NothingToDoError, RefusedError, UnreachableError
 from dcos_command.output import Line
-from dcos_command.update import MASK, merge_options, restore_secrets, select_earlier
+from dcos_command.update import MASK, restore_secrets, select_earlier
 from tf_scheduler.cli.common.options_file import load_document
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
 from tf_scheduler.model import redaction
