@@ -159,13 +159,15 @@ def checkpoints_are_carried(_: Document, options: Document) -> Iterator[Problem]
     service, mode = options["service"], StorageMode(options["storage"]["mode"])
     name = next((name for name in ("checkpoint_dir", "shared_filesystem") if service[name]), "")
     scheme, separator, _rest = service.get(name, "").partition("://")
+    if options["storage"]["options"] and (mode is StorageMode.DIRECT or not separator):
+        yield Problem("storage.options", "has no effect: the executor does not carry checkpoints")
     if not separator:
         return
     is_native, is_torch = scheme in _TENSORFLOW_SCHEMES, service["strategy"] == Strategy.PYTORCH_DDP.value
     if mode is StorageMode.DIRECT:
-        if not (is_native or is_torch):
-            why = f"TensorFlow 2.18 and newer cannot write to {scheme}://; set storage.mode to auto or carried"
-            yield Problem(f"service.{name}", f"direct: {why}")
+        why = f"TensorFlow 2.18 and newer cannot write to {scheme}://; set storage.mode to auto or carried"
+        own = "the program itself reads and writes it"
+        yield Problem(f"service.{name}", f"direct: {own if is_native or is_torch else why}")
         return
     packages = f"the task's Python needs {_PACKAGES.get(scheme, f'fsspec and its file system for {scheme}://')}"
     if mode is StorageMode.CARRIED or is_torch:
@@ -175,6 +177,12 @@ def checkpoints_are_carried(_: Document, options: Document) -> Iterator[Problem]
     else:
         why = f"TensorFlow 2.6 and newer cannot write to {scheme}://"
         yield Problem(f"service.{name}", f"carried by the executor, because {why}; {packages}")
+
+
+def idle_agents_are_not_used(_: Document, options: Document) -> Iterator[Problem]:
+    worker = options["worker"]
+    if worker["elastic"]["grow"] == "when_idle" and worker["elastic"]["max"] == worker["count"]:
+        yield Problem("worker.elastic.grow", "has no effect: worker.count is worker.elastic.max")
 
 
 def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[Problem]:
@@ -256,6 +264,7 @@ _RULES: tuple[_Rule, ...] = (
     job_url_is_local,
     runtime_is_local,
     tensorboard_has_no_folder,
+    idle_agents_are_not_used,
     kept_tensorboard_is_disabled,
     checkpoint_dir_is_not_shared,
     agents_without_executor_login,

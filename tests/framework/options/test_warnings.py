@@ -149,8 +149,12 @@ def test_unused_folder_does_not_warn() -> None:
         ),
         ({"checkpoint_dir": "s3://b/run"}, "direct", "checkpoint_dir: direct: TensorFlow 2.18 and newer cannot"),
         ({"shared_filesystem": "gs://b/run"}, "auto", "shared_filesystem: direct if the task's TensorFlow has gs://"),
-        ({"checkpoint_dir": "gs://b/run"}, "direct", ""),
-        ({"checkpoint_dir": "gs://b/run", "shared_filesystem": "hdfs://name/a"}, "direct", ""),
+        ({"checkpoint_dir": "gs://b/run"}, "direct", "checkpoint_dir: direct: the program itself reads and writes it"),
+        (
+            {"checkpoint_dir": "gs://b/run", "shared_filesystem": "hdfs://name/a"},
+            "direct",
+            "checkpoint_dir: direct: the program",
+        ),
         (
             {"checkpoint_dir": "gs://b/run", "strategy": "pytorch_ddp"},
             "auto",
@@ -163,6 +167,25 @@ def test_url_of_checkpoints_names_its_mode(service: dict[str, str], mode: str, e
     counts = {"parameter_server": {"count": 0}} if "strategy" in service else {}
     notices = warnings_of({**counts, "storage": {"mode": mode}}, **service)
     assert [f"service.{expected}"] * bool(expected) == [line[: len(f"service.{expected}")] for line in notices]
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        {"checkpoint_dir": "/shared", "mode": "auto"},
+        {"checkpoint_dir": "gs://b/run", "mode": "direct"},
+    ],
+)
+def test_options_of_an_unused_carrier_are_named(storage: dict[str, str]) -> None:
+    mode = {"mode": storage["mode"], "options": '{"anon": true}'}
+    notices = warnings_of({"storage": mode}, checkpoint_dir=storage["checkpoint_dir"])
+    assert "storage.options: has no effect: the executor does not carry checkpoints" in notices
+
+
+@pytest.mark.parametrize(("most", "warns"), [(2, True), (3, False)])
+def test_growth_without_room_is_named(most: int, warns: bool) -> None:
+    notices = warnings_of({"worker": {"count": 2, "elastic": {"max": most, "grow": "when_idle"}}})
+    assert warns == ("worker.elastic.grow: has no effect: worker.count is worker.elastic.max" in notices)
 
 
 @pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])
