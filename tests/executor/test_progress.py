@@ -186,12 +186,13 @@ OLD = {"a": (1.0, 10), "b": (2.0, 20)}
     [
         [OLD, OLD, OLD],
         [OLD, OLD | {"c": (3.0, 5)}, OLD | {"c": (3.0, 5)}],
-        # Saved again and again: TensorFlow's list of checkpoints has the same size.
+        # Saved again and again.
         [OLD, OLD | {"b": (3.0, 20), "d1": (3.0, 1)}, OLD | {"b": (4.0, 20), "d2": (4.0, 1)}],
+        [OLD, OLD | {"c-1.index": (3.0, 1)}, OLD | {"c-2.index": (4.0, 2)}],
     ],
 )
 def test_written_checkpoint(looks: list[dict[str, tuple[float, int]]]) -> None:
-    assert is_written(*reversed(looks))
+    assert is_written(looks[2], looks[1], looks[0], 2.0)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +204,11 @@ def test_written_checkpoint(looks: list[dict[str, tuple[float, int]]]) -> None:
         [OLD, OLD | {"b": (3.0, 1)}, OLD | {"b": (4.0, 20)}],
         [OLD, OLD | {"b": (3.0, 20)}, OLD | {"b": (3.0, 20), "a": (4.0, 1)}],
         [{}, {}, OLD],
+        [{}, {"c-1.index": (2.0, 1)}, {"c-1.index": (2.0, 1), "c-2.data": (3.0, 1)}],
     ],
 )
 def test_checkpoint_that_is_still_written(looks: list[dict[str, tuple[float, int]]]) -> None:
-    assert not is_written(*reversed(looks))
+    assert not is_written(looks[2], looks[1], looks[0], 2.0)
 
 
 def test_checkpoint_without_its_index_is_not_complete(tmp_path: Path) -> None:

@@ -292,16 +292,20 @@ def last_change(files: Files) -> float:
     return max((time for time, _ in files.values()), default=0.0)
 
 
-def is_written(files: Files, before: Files, earlier: Files) -> bool:
-    """Return whether the program has finished a checkpoint.
+def is_written(files: Files, before: Files, earlier: Files, noted: float) -> bool:
+    """Return whether the program has finished a checkpoint since `noted` (Unix time).
 
     `files`, `before`, `earlier`: the last three looks at its folder, the newest first. It has if
-    nothing changed since the look before. A program that saves all the time has if it has
-    written the same file again, in the same size, after each of the two earlier looks.
+    nothing changed since the look before. A program that saves all the time has if there is a new
+    index of TensorFlow, which is written last, or if it has written the same file again, in the
+    same size, after each of the two earlier looks.
     """
     return files == before or any(
-        size == before.get(path, (0.0, -1))[1] == earlier.get(path, (0.0, -1))[1]
-        and time != before[path][0] != earlier[path][0]
+        (path.endswith(".index") and time > noted)
+        or (
+            size == before.get(path, (0.0, -1))[1] == earlier.get(path, (0.0, -1))[1]
+            and time != before[path][0] != earlier[path][0]
+        )
         for path, (time, size) in files.items()
     )
 
@@ -388,7 +392,7 @@ class ProgressReader:
                 at = min(max(looked, changed - time.time() + now), now)
             looked = now
             # The program may still write a file that has just changed.
-            if changed > newest and (ended or is_written(files, before, earlier)) and not lacks_index(folder):
+            if changed > newest and (ended or is_written(files, before, earlier, newest)) and not lacks_index(folder):
                 self._put(json.dumps({_SAVED: at}).encode() + b"\n")
                 newest = changed
             earlier, before = before, files

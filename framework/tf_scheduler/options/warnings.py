@@ -165,9 +165,9 @@ def checkpoints_are_carried(_: Document, options: Document) -> Iterator[Problem]
         return
     is_native, is_torch = scheme in _TENSORFLOW_SCHEMES, service["strategy"] == Strategy.PYTORCH_DDP.value
     if mode is StorageMode.DIRECT:
-        why = f"TensorFlow 2.18 and newer cannot write to {scheme}://; set storage.mode to auto or carried"
-        own = "the program itself reads and writes it"
-        yield Problem(f"service.{name}", f"direct: {own if is_native or is_torch else why}")
+        refused = f"TensorFlow 2.18 and newer cannot write to {scheme}://; set storage.mode to auto or carried"
+        why = "the program itself reads and writes it" if is_native or is_torch else refused
+        yield Problem(f"service.{name}", f"direct: {why}")
         return
     packages = f"the task's Python needs {_PACKAGES.get(scheme, f'fsspec and its file system for {scheme}://')}"
     if mode is StorageMode.CARRIED or is_torch:
