@@ -14,10 +14,12 @@ import pytest
 from kit.commands import kill_scheduler, request, run_command
 from kit.waiting import wait_until
 from mesos_local.cluster import LocalCluster
+from own_runtimes import need_horovod, need_torch
 from tf_scheduler.cli.local_run.installed import InstalledService
 
 pytestmark = [pytest.mark.mesos, pytest.mark.timeout(400)]
 NAME = "resized"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Trains until the test asks it to end, and saves when the test asks for it.
 PROGRAM = """
 import os, pathlib, time
@@ -36,33 +38,41 @@ while not (folder / "enough").exists():
 """
 
 
+def install(cluster: LocalCluster, options: dict[str, Any], folder: Path) -> InstalledService:
+    (folder / "saved").mkdir()
+    options["service"] |= {"name": NAME, "checkpoint_dir": str(folder / "saved")}
+    options["worker"] |= {"count": 2, "cpus": 0.1, "kill_grace": 1, "elastic": {"min": 1, "max": 3}}
+    (folder / "options.json").write_text(json.dumps(options))
+    done = run_command("local", "install", "--options", folder / "options.json", "--dir", cluster.directory)
+    assert 0 == done.returncode, done.stderr
+    return InstalledService(cluster.directory, NAME)
+
+
 @pytest.fixture
-def training(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[InstalledService]:
+def cluster(local_cluster: LocalCluster) -> Iterator[LocalCluster]:
+    yield local_cluster
+    run_command("local", "uninstall", "--all", "--dir", local_cluster.directory)
+
+
+@pytest.fixture
+def training(cluster: LocalCluster, tmp_path: Path) -> InstalledService:
     (tmp_path / "train.py").write_text(PROGRAM)
-    (tmp_path / "saved").mkdir()
-    elastic = {"min": 1, "max": 3}
-    options: dict[str, Any] = {
-        "service": {
-            "name": NAME,
-            "strategy": "pytorch_ddp",
-            "command": "python train.py",
-            "job_url": (tmp_path / "train.py").as_uri(),
-            "checkpoint_dir": str(tmp_path / "saved"),
-        },
-        "worker": {"count": 2, "cpus": 0.1, "mem": 64, "elastic": elastic},
+    job = {
+        "strategy": "pytorch_ddp",
+        "command": "python train.py",
+        "job_url": (tmp_path / "train.py").as_uri(),
     }
-    (tmp_path / "options.json").write_text(json.dumps(options))
-    try:
-        done = run_command("local", "install", "--options", tmp_path / "options.json", "--dir", local_cluster.directory)
-        assert 0 == done.returncode, done.stderr
-        yield InstalledService(local_cluster.directory, NAME)
-    finally:
-        run_command("local", "uninstall", "--all", "--dir", local_cluster.directory)
+    return install(cluster, {"service": job, "worker": {"mem": 64}}, tmp_path)
 
 
 def messages(service: InstalledService) -> list[str]:
     answer = request(urlsplit(service.url).port or 0, "/v1/events?limit=1000")
     return [event["message"] for event in answer.json["events"]] if answer.status == 200 else []
+
+
+def output(task: str) -> str:
+    """Return the output of the newest launch."""
+    return str(run_command("--name", NAME, "logs", task).stdout)
 
 
 def said(service: InstalledService, words: str) -> None:
@@ -80,18 +90,45 @@ def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService,
     said(training, "plan deploy is complete")
 
     assert [409, 400, 208, 200] == [scale(training, count) for count in (4, 0, 2, 3)]
+    ended, again = (run_command("--name", NAME, "scale", "worker", 2, "--yes") for _ in range(2))
+    assert (0, 0) == (ended.returncode, again.returncode), ended.stderr + again.stderr
+    assert "(POST /v1/tf/scale) ends" in ended.stderr
+    assert 200 == scale(training, 3)
     said(training, "keeps 2 workers until its next checkpoint")
     kill_scheduler(training.folder)
     (tmp_path / "saved" / "save").touch()
     said(training, "restarts with 3 workers: it has saved")
     said(training, "worker-2 on agent-")
-    wait_until(lambda: "with 3" in run_command("--name", NAME, "logs", "worker-2").stdout)
+    wait_until(lambda: "with 3" in output("worker-2"))
     (tmp_path / "saved" / "enough").touch()
     wait_until(lambda: "job finished" in training.log.read_text())
 
     (saved,) = (int(path.stem.partition("-")[2]) for path in (tmp_path / "saved").glob("ckpt-*.index"))
     for index in range(3):
-        output = run_command("--name", NAME, "logs", f"worker-{index}").stdout
-        assert [(str(saved), "3")] == re.findall(r"begins at (\d+) with (\d)", output)
+        assert [(str(saved), "3")] == re.findall(r"begins at (\d+) with (\d)", output(f"worker-{index}"))
     launches = [message for message in messages(training) if re.match("worker-0 is placed", message)]
+    assert 2 == len(launches)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "horovod", "pytorch_ddp"])
+def test_real_training_resumes_with_another_size(cluster: LocalCluster, tmp_path: Path, strategy: str) -> None:
+    """These save after each epoch, more often than the executor looks."""
+    if strategy == "horovod":
+        need_horovod()
+    if strategy == "pytorch_ddp":
+        need_torch()
+    options = json.loads((EXAMPLES / strategy / "options.json").read_text())
+    options["service"]["job_url"] = (EXAMPLES / strategy / "train.py").as_uri()
+    options["service"]["command"] += " --epochs 1000000"
+    service = install(cluster, options, tmp_path)
+    wait_until(lambda: "epoch 2:" in output("worker-0"))
+
+    assert 200 == scale(service, 3)
+    said(service, "restarts with 3 workers: it has saved")
+    wait_until(lambda: ", 3 " in output("worker-0").rpartition("resumed")[2])
+
+    (epoch,) = re.findall(r"resumed after epoch (\d+)", output("worker-0"))
+    assert re.search(rf"epoch {int(epoch) + 1}: loss \S+, 3 ", output("worker-0"))
+    launches = [message for message in messages(service) if message.startswith("worker-0 is placed")]
     assert 2 == len(launches)
