@@ -252,8 +252,11 @@ class TaskProcess:
             return
         if self._paths is not None and self._paths.members:
             draft = Path(self._paths.members + ".new")
-            draft.write_text(json.dumps({"version": wanted.version, "workers": wanted.workers}))
-            draft.replace(self._paths.members)
+            try:
+                draft.write_text(json.dumps({"version": wanted.version, "workers": wanted.workers}))
+                draft.replace(self._paths.members)
+            except OSError as error:  # the list is sent again until the chief confirms it
+                log.error("list of workers not written: %s", error)
 
     def _open_progress(self, folder: Path) -> str:
         """Return the progress pipe's path; empty on failure, which the task survives."""

@@ -325,6 +325,12 @@ def test_printed_metrics_stay_current_beside_event_files() -> None:
     assert (100, 0.5, {"accuracy": 0.9}, EVENT_FILES) == (message.step, message.loss, message.metrics, message.source)
 
 
+def test_metric_may_have_the_name_of_a_field() -> None:
+    tracker = Tracker("t1")
+    assert tracker.note({"step": 7, "members": 3}, 0.0)
+    assert (7, 3.0, None) == ((message := tracker.message(0.0)).step, message.metrics["members"], message.members)
+
+
 def test_metrics_are_merged_and_limited() -> None:
     """The newest value of the first names."""
     tracker = Tracker("t1")

@@ -185,7 +185,7 @@ class Tracker:
         """Keep the chief's answer, which is repeated: messages may get lost."""
         error = report.get("members_error")
         text = error[: reports.MAX_ERROR] if isinstance(error, str) else None
-        self._members = {_MEMBERS: reports.count(report[_MEMBERS]), "members_error": text or None}
+        self._members = {"members": reports.count(report[_MEMBERS]), "members_error": text or None}
         return True
 
     def _note_storage(self, error: Any) -> bool:
@@ -245,7 +245,7 @@ _SAVED = "_saved"
 #: Key of the carrier's lines: why checkpoints are not stored.
 _PROBLEM = reporting.STORAGE_KEY
 #: Key of a chief's answer to a list of workers, from `user.members`.
-_MEMBERS = "members"
+_MEMBERS = reporting.MEMBERS_KEY
 
 
 def _metrics(report: Mapping[str, Any]) -> dict[str, float]:

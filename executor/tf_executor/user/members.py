@@ -143,12 +143,12 @@ def _change(coordinator: Any, members: Members, version: int) -> Dict[str, Any]:
         problem = problem_of(coordinator)
         if problem:
             raise MembersError(problem)
-        change(coordinator, members, lambda: reporting.send({"members": version}))
+        change(coordinator, members, lambda: reporting.send({reporting.MEMBERS_KEY: version}))
     except Exception as error:  # whatever fails, a restart of the chief helps
         text = str(error) if isinstance(error, MembersError) else f"{type(error).__name__}: {error}"
         sys.stderr.write(f"workers cannot join or leave the running chief: {text}\n")
-        return {"members": version, "members_error": " ".join(text.split())[:_MAX_ERROR]}
-    return {"members": version}
+        return {reporting.MEMBERS_KEY: version, "members_error": " ".join(text.split())[:_MAX_ERROR]}
+    return {reporting.MEMBERS_KEY: version}
 
 
 def _find_coordinator() -> Any:

@@ -14,6 +14,8 @@ from typing import Any, Callable, Dict, Optional
 PIPE_VARIABLE = "TF_EXECUTOR_PROGRESS"
 #: Key of a line about carried checkpoints: why they are not stored, or an empty text.
 STORAGE_KEY = "_storage"
+#: Key of a chief's answer to a list of workers: its number.
+MEMBERS_KEY = "_members"
 #: Minimum seconds between two messages; later values replace earlier ones.
 INTERVAL = 0.5
 #: Maximum bytes of an atomic write to a pipe (pipe(7), PIPE_BUF).
