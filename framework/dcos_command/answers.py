@@ -97,6 +97,7 @@ _PREVIEW = {
     "changed": [_CHANGE],
     "restarted": [{"task": str, "reason": str, "step?": _NUMBER, "saved_step?": _NUMBER}],
     **dict.fromkeys(("added", "removed"), _NAMES),
+    "requested?": _NUMBER,
 }
 _MESOS = {
     "refused_calls": ({"cause": str}, None),

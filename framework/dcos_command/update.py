@@ -230,10 +230,10 @@ def _preview_start(service: ServiceClient, params: Params) -> tuple[Renderable, 
     try:
         effects = describe_changes(service, wanted, params.get("package_version"), anyway=bool(lost))
     except NothingToDoError:
-        if params.get("job") != "worker" or not present.get("worker", {}).get("elastic", {}).get("max"):
+        requested = preview(service, wanted, None).get("requested") if params.get("job") == "worker" else None
+        if requested is None:
             raise
-        text = f"worker.count is {params['count']} already; a request for another number (POST /v1/tf/scale) ends."
-        return (text,), {"wanted": None}
+        return (f"The request for {requested} workers ends; worker.count stays {params['count']}.",), {"wanted": None}
     return (*_relative_path_notice(options), *lost, *effects), {"present": present, "wanted": options}
 
 

@@ -92,7 +92,7 @@ def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService,
     assert [409, 400, 208, 200] == [scale(training, count) for count in (4, 0, 2, 3)]
     ended, again = (run_command("--name", NAME, "scale", "worker", 2, "--yes") for _ in range(2))
     assert (0, 0) == (ended.returncode, again.returncode), ended.stderr + again.stderr
-    assert "(POST /v1/tf/scale) ends" in ended.stderr
+    assert "The request for 3 workers ends" in ended.stderr
     assert 200 == scale(training, 3)
     said(training, "keeps 2 workers until its next checkpoint")
     kill_scheduler(training.folder)

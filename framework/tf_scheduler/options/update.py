@@ -74,6 +74,8 @@ class Difference:
     restarted: tuple[TaskRestart, ...] = ()
     added: tuple[TaskName, ...] = ()
     removed: tuple[TaskName, ...] = ()
+    #: Number of workers that was requested in place of `worker.count`.
+    requested: int | None = None
 
 
 def difference(old: Document, new: Document, state: SchedulerState | None = None) -> Difference:
@@ -82,8 +84,11 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
     if refused := tuple(find_refusals(old, new)):
         return Difference(changed, refused)
     before, after = to_spec(old), to_spec(new)
+    requested = None
     if state is not None:  # an operator may have requested another number of workers
-        before, after = (wanted_spec(spec, state.stored.resized) for spec in (before, after))
+        options, size = after, state.stored.resized
+        before, after = (wanted_spec(spec, size) for spec in (before, after))
+        requested = None if after is options else size.wanted
     old_names, new_names = ({task.name: None for task in spec.tasks()} for spec in (before, after))
     reasons = _restart_reasons(before, after)
     added = [name for name in new_names if name not in old_names]
@@ -97,7 +102,7 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
         restarted = tuple(TaskRestart(name, f"{reason}, at the next checkpoint") for name, reason in reasons.items())
     else:
         restarted = tuple(TaskRestart(name, reason, *_steps(state, name)) for name, reason in reasons.items())
-    return Difference(changed, (), restarted, tuple(added), tuple(removed))
+    return Difference(changed, (), restarted, tuple(added), tuple(removed), requested)
 
 
 def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:

@@ -318,4 +318,5 @@ def _as_json(change: Difference) -> dict[str, Any]:
         "restarted": [asdict(item) for item in change.restarted],
         "added": list(change.added),
         "removed": list(change.removed),
+        "requested": change.requested,
     }
