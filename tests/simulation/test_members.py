@@ -274,8 +274,17 @@ def test_new_chief_is_informed_again() -> None:
 
 def test_idle_agents_join_and_leave_without_a_restart() -> None:
     """They are given back when another framework asks for offers."""
-    world = play(training(2), send.restart(replace(live(2), grows=True, max_workers=3)), send.wait(70), send.offers())
-    play(world, expect.launched("worker-2"), *send.joined("worker-2"), send.wait(1), tells(2, 0, 1, 2), answers(2))
+    world = play(training(2), send.restart(replace(live(2), grows=True, max_workers=3)), send.event(FrameworksWait(())))
+    play(
+        world,
+        send.wait(70),
+        send.offers(),
+        expect.launched("worker-2"),
+        *send.joined("worker-2"),
+        send.wait(1),
+        tells(2, 0, 1, 2),
+        answers(2),
+    )
 
     play(world, send.event(FrameworksWait(("marathon",))), send.wait(1), tells(3, 0, 1), answers(3))
     play(world, send.killed("worker-2"), expect.alive("chief-0", "ps-0", "worker-0", "worker-1"))

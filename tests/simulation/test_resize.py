@@ -172,7 +172,7 @@ def growing(**changes: Any) -> World:
     """Two workers that train on two agents; two others are idle."""
     first, others = ([an_agent(f"agent-{number}", cpus=1) for number in numbers] for numbers in ((0, 1), (8, 9)))
     world = deployed(collective(2, grows=True, **changes), *first)
-    return play(world, saves(10), *map(send.agent, others))
+    return play(world, saves(10), asks(), *map(send.agent, others))
 
 
 def asks(*names: str) -> Step:
@@ -211,4 +211,4 @@ def test_job_asks_for_no_more_than_allowed(changes: dict[str, Any]) -> None:
     world = growing()
     world.restart(replace(world.state.spec, **changes))
     world.register()
-    play(world, send.wait(1000), expect.suppressed(), send.offers(), saves(20), expect.killed())
+    play(world, asks(), send.wait(1000), expect.suppressed(), send.offers(), saves(20), expect.killed())

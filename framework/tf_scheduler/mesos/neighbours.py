@@ -155,8 +155,8 @@ class DemandWatch(MasterWatch):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._seen: frozenset[str] = frozenset()
-        self._reported: frozenset[str] = frozenset()
+        self._seen: frozenset[str] | None = None
+        self._reported: frozenset[str] | None = None
 
     def check(self) -> None:
         reply = self._ask("GET_METRICS")
@@ -164,7 +164,8 @@ class DemandWatch(MasterWatch):
             return
         metrics = {item["name"]: item.get("value", 0.0) for item in reply.answer["get_metrics"]["metrics"]}
         waiting = waiting_frameworks(metrics, self._own() or "")
-        lasting, self._seen = waiting & self._seen, waiting
-        if lasting != self._reported:
+        before, self._seen = self._seen, waiting
+        lasting = None if before is None else waiting & before
+        if lasting is not None and lasting != self._reported:
             self._reported = lasting
             self._put(partial(FrameworksWait, tuple(sorted(lasting))))

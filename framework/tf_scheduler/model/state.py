@@ -275,8 +275,8 @@ class ProcessState:
     #: Ids of reservations that were past their deadline at the last check.
     expired_reservations: frozenset[str] = frozenset()
     unreserved_at: float = 0.0
-    #: Names of other frameworks that want offers, if the service asks (worker.elastic.grow).
-    waiting_frameworks: tuple[str, ...] = ()
+    #: Names of other frameworks that want offers (worker.elastic.grow); None: not known yet.
+    waiting_frameworks: tuple[str, ...] | None = None
     #: Unix time at which this changed last.
     demand_changed_at: float = 0.0
     agents_without_feedback: frozenset[AgentId] = frozenset()

@@ -232,6 +232,8 @@ class Resized:
     until: float | None = None
     #: Number of checkpoints when the wait began.
     saves: int | None = None
+    #: Number that was wanted by request before it grew.
+    requested: int | None = None
 
 
 # --- Failures

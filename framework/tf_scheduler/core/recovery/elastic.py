@@ -42,7 +42,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import TaskName, executor_of, task_name
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
-from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec
+from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Members, Progress, Recovery, TaskRecord
 
@@ -114,7 +114,9 @@ def keep_size(state: SchedulerState, now: float) -> Decision:
     if size.count is not None and size.until is None:
         return decide(state)
     count = sum(record.job is JobKind.WORKER for record in state.stored.tasks.values())
-    waits = spec.resize_wait and spec.checkpoint_dir and trains_together(spec.strategy, JobKind.WORKER)
+    # The executor sees only checkpoints that it carries, and those in folders.
+    is_seen = spec.checkpoint_dir and not ("://" in spec.checkpoint_dir and spec.storage.mode is StorageMode.DIRECT)
+    waits = spec.resize_wait and is_seen and trains_together(spec.strategy, JobKind.WORKER)
     if not waits or not _runs(state, spec, count):
         return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None, saves=None))
     if size.count == count:
@@ -170,8 +172,11 @@ def _saves(state: SchedulerState) -> int | None:
 
 
 def _has_saved(state: SchedulerState) -> bool:
-    """Return whether all workers can restart from a new checkpoint."""
-    return _saves(state) != state.stored.resized.saves and not state.has_silent_tasks()
+    """Return whether all workers can restart from a new checkpoint.
+
+    Reports are stored seldom: a restarted scheduler may know fewer checkpoints than before.
+    """
+    return (_saves(state) or 0) > (state.stored.resized.saves or 0) and not state.has_silent_tasks()
 
 
 def _leaders_progress(state: SchedulerState) -> Progress | None:
@@ -260,7 +265,7 @@ def growth(state: SchedulerState, now: float) -> frozenset[TaskName]:
 def _may_grow(state: SchedulerState, job: JobSpec) -> bool:
     if not state.spec.grows or state.stored.result is not None or state.stored.resized.count is not None:
         return False
-    if state.process.waiting_frameworks or job.count >= state.spec.max_workers:
+    if state.process.waiting_frameworks != () or job.count >= state.spec.max_workers:
         return False
     return not (state.derived.replaced_launches or state.stored.retired or state.stored.paused)
 
@@ -282,7 +287,8 @@ def take_idle_agents(state: SchedulerState, offers: Sequence[Offer], now: float,
     if count is None:
         return decide(state)
     options = worker_job(state.stored.full_spec or state.spec) or job
-    grown = Resized(None, now, count, True, options.count)
+    size = state.stored.resized
+    grown = Resized(None, now, count, True, options.count, requested=size.requested if size.grown else size.wanted)
     outcome = Outcome(
         "SizeGrown", f"idle agents have room for {_workers(held_spec(state.spec, count))} instead of {job.count}"
     )
@@ -297,11 +303,13 @@ def _fits_beside(state: SchedulerState, count: int, offers: Sequence[Offer], now
 
 def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Decision:
     """Note which other frameworks want offers; leave them the agents that were idle."""
-    state, size = state.with_process(waiting_frameworks=names, demand_changed_at=now), state.stored.resized
+    at = now if names or state.process.waiting_frameworks else 0.0  # not at the first report
+    state, size = state.with_process(waiting_frameworks=names, demand_changed_at=at), state.stored.resized
     if not names or not size.grown or size.wanted is None or state.stored.result is not None:
         return decide(state)
     outcome = Outcome("SizeGrown", f"other frameworks want offers: {', '.join(names)}; their agents are given back")
-    returned = decide(state, Resized(None, now), outcomes=(outcome,))
+    before = Resized(None, now, size.requested, configured=size.configured if size.requested else 0)
+    returned = decide(state, before, outcomes=(outcome,))
     return returned.then(lambda after: keep_size(after, now))
 
 

@@ -31,7 +31,7 @@ from tf_scheduler.model.effects import (
     TaskPaused,
 )
 from tf_scheduler.model.plan import Reply
-from tf_scheduler.model.spec import JobKind, RecoveryPolicy, Strategy
+from tf_scheduler.model.spec import JobKind, RecoveryPolicy, StorageMode, StoragePolicy, Strategy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Progress, TaskState
 
@@ -170,6 +170,24 @@ def test_wait_ends_at_a_checkpoint_or_its_limit(saves: int, step: int | None, no
     assert [] == list(deadlines(decision.state))
 
 
+@pytest.mark.parametrize("saves", [None, 4, 5])
+def test_earlier_report_of_the_leader_ends_no_wait(saves: int | None) -> None:
+    """After a restart the scheduler knows a stored report, or none."""
+    state = scaled(3, saved(training(), 5))
+    state = state.with_process(progress={}) if saves is None else saved(state, saves)
+
+    assert () == resize_at_checkpoint(state, NOW).changes
+    assert [NOW + 600.0] == list(deadlines(state))
+
+
+def test_checkpoints_that_the_program_uploads_are_not_awaited() -> None:
+    """The executor does not see them."""
+    direct = StoragePolicy(mode=StorageMode.DIRECT)
+    for folder, policy, waits in (("s3://b/run", direct, False), ("s3://b/run", StoragePolicy(), True)):
+        state = scaled(3, saved(training(checkpoint_dir=folder, storage=policy), 1))
+        assert waits == (state.stored.resized.until is not None)
+
+
 @pytest.mark.parametrize(
     "state",
     [scaled(3), saved(with_fields(scaled(3), connected=False), 2), saved(training(), 2)],
@@ -262,7 +280,7 @@ def growing(**changes):
     """A training on one agent that runs since 0 and may take two more workers."""
     state = training(grows=True, **changes)
     status = (StatusStored(a_status(item.id)) for item in state.stored.tasks.values())
-    return with_fields(apply(state, *status), suppressed=True)
+    return with_fields(apply(state, *status), suppressed=True).with_process(waiting_frameworks=())
 
 
 def taken(state, *offers, now=NOW):
@@ -288,12 +306,13 @@ def test_job_takes_as_many_workers_as_fit(cpus: float, wanted: int | None) -> No
         training(),
         growing(max_workers=2),
         growing().with_process(waiting_frameworks=("marathon",)),
+        growing().with_process(waiting_frameworks=None),
         apply(growing(), Resized(2, 9.0, 3, configured=2, until=700.0)),
         apply(growing(), LaunchRetired("worker-0__1", "update")),
         apply(growing(), ResultDecided(Result(Verdict.FAILED, "x", 9.0))),
         SchedulerState(growing().spec),
     ],
-    ids=["manual", "largest", "others wait", "resizing", "restarting", "ended", "not launched"],
+    ids=["manual", "largest", "others wait", "not known", "resizing", "restarting", "ended", "not launched"],
 )
 def test_job_takes_no_idle_agents(state) -> None:
     assert frozenset() == growth(state, NOW)
@@ -309,6 +328,21 @@ def test_agents_are_given_back_to_frameworks_that_wait() -> None:
     assert "marathon" in decision.outcomes[0].message
     assert () == give_back(growing(), ("marathon",), NOW).changes
     assert () == give_back(grown, (), NOW).changes
+
+
+def test_requested_size_returns_after_the_growth() -> None:
+    state = apply(growing(), Resized(None, 9.0, 3, configured=2))
+    grown = take_idle_agents(state, (an_offer(cpus=5.0),), NOW, view_of(growing())).state
+    assert (4, 3) == (grown.stored.resized.wanted, grown.stored.resized.requested)
+
+    size = give_back(grown, ("marathon",), NOW).state.stored.resized
+    assert (3, 2, False, None) == (size.wanted, size.configured, size.grown, size.requested)
+
+
+def test_first_report_of_other_frameworks_delays_nothing() -> None:
+    unknown = growing().with_process(waiting_frameworks=None)
+    assert 0.0 == give_back(unknown, (), NOW).state.process.demand_changed_at
+    assert NOW == give_back(unknown, ("marathon",), NOW).state.process.demand_changed_at
 
 
 def test_grown_job_restarts_with_the_workers_that_fit() -> None:
