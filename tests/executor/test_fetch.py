@@ -180,7 +180,6 @@ def test_fetch_does_not_write_through_links(bucket: Any, tmp_path: Path, kind: s
     ("url", "reason"),
     [
         ("memory://no/such.zip", "FileNotFoundError"),
-        ("nosuchscheme://x/y", "ValueError: Protocol not known"),
         ("memory://", "the URL has no file name"),
     ],
 )
@@ -188,6 +187,20 @@ def test_fetch_error_is_reported(bucket: Any, url: str, reason: str, capsys: Any
     assert 1 == fetch.main([url])
     error = capsys.readouterr().err
     assert error.startswith(f"cannot fetch {url}: {reason}"), error
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("hdfs://host/job.zip", "-m pip install fsspec pyarrow"),
+        ("abfss://name/job.zip", "-m pip install fsspec adlfs"),
+        ("what://bucket/job.zip", "unknown scheme `what`: Protocol not known"),
+    ],
+)
+def test_fetch_without_file_system_names_package(capsys: Any, url: str, message: str) -> None:
+    """With fsspec alone, another launch on the machine would fail, too."""
+    assert fetch.NO_PACKAGE == fetch.main([url])
+    assert message in capsys.readouterr().err
 
 
 def test_fetch_without_fsspec_names_packages(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Dict, List, Tuple
 
 #: Exit code if a file does not have its digest (EX_DATAERR of sysexits.h): another launch would fail in the same way.
 WRONG_DIGEST = 65
@@ -52,7 +52,8 @@ def fetch(url: str) -> str:
     if not name:
         raise FetchError("the URL has no file name")
     part = Path(name + ".part")
-    with _open(url) as source, _create(part) as target:
+    files, path = file_system(url, {})
+    with files.open(path, "rb") as source, _create(part) as target:
         shutil.copyfileobj(source, target, 1 << 20)
     part.rename(name)
     return name
@@ -124,12 +125,25 @@ def _create(path: Path) -> Any:
     return os.fdopen(os.open(str(path), flags, 0o666), "wb")
 
 
-def _open(url: str) -> Any:
+def file_system(url: str, options: Dict[str, Any]) -> Tuple[Any, str]:
+    """Return the file system of a URL and the path there.
+
+    Raises NoPackageError, and what fsspec raises.
+    """
     try:
         import fsspec
+
+        files, path = fsspec.core.url_to_fs(url, **options)
     except ImportError:
         raise NoPackageError(missing_package(url)) from None
-    return fsspec.open(url, "rb")
+    except ValueError as error:
+        scheme = url.partition("://")[0]
+        if scheme in fsspec.available_protocols():
+            raise  # an option is missing or wrong
+        if scheme in PACKAGES:
+            raise NoPackageError(missing_package(url)) from None
+        raise NoPackageError(f"unknown scheme `{scheme}`: {error}") from None
+    return files, path
 
 
 def missing_package(url: str) -> str:

@@ -27,7 +27,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import reporting
 from .checkpoints import FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
-from .fetch import NO_PACKAGE, PACKAGES, NoPackageError, describe, missing_package, redacted
+from .fetch import NO_PACKAGE, NoPackageError, describe, file_system, redacted
 
 #: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
 LOCAL, WORK = Path("checkpoints"), Path(".storage")
@@ -71,22 +71,8 @@ class Store:
     """Objects below one URL. Any method raises what the file system raises."""
 
     def __init__(self, url: str, options: Dict[str, Any]) -> None:
-        try:
-            import fsspec
-        except ImportError:
-            raise NoPackageError(missing_package(url)) from None
         scheme = url.partition("://")[0]
-        own = _DEFAULTS.get(scheme, {})
-        try:
-            self.files, root = fsspec.core.url_to_fs(url, **{**own, **options})
-        except ImportError:
-            raise NoPackageError(missing_package(url)) from None
-        except ValueError as error:
-            if scheme in fsspec.available_protocols():
-                raise  # an option is missing or wrong
-            if scheme in PACKAGES:
-                raise NoPackageError(missing_package(url)) from None
-            raise NoPackageError(f"unknown scheme `{scheme}`: {error}") from None
+        self.files, root = file_system(url, {**_DEFAULTS.get(scheme, {}), **options})
         self._root, self._has_folders = root.rstrip("/"), scheme in _WITH_FOLDERS
 
     def path(self, name: str, carried: bool = True) -> str:
