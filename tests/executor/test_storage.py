@@ -253,6 +253,33 @@ def test_unchanged_restored_checkpoint_is_not_uploaded_again(task: Any) -> None:
     assert ["first"] == [name.partition("/")[0][16:] for name in second.store.manifests()]
 
 
+def test_restored_saved_model_stays_in_later_checkpoints(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is downloaded in the order of names, so that its graph comes first."""
+    first = task("first")
+    model = first.sandbox / "checkpoints" / "best"
+    (model / "variables").mkdir(parents=True)
+    for name in ("variables/variables.data-00000-of-00001", "variables/variables.index", "saved_model.pb"):
+        (model / name).write_text(name)
+    expected = content(model)
+    first.save(1)
+    first.program.ended, first.program.is_orderly = 1.0, True
+    first.round()
+
+    download, times = Store.download, iter(range(100))
+
+    def slow_download(store: Store, name: str, target: Path) -> None:
+        download(store, name, target)
+        os.utime(target, (seconds := next(times), seconds))
+
+    monkeypatch.setattr(Store, "download", slow_download)
+    second = task("second")
+    second.program.ended, second.program.is_orderly = 1.0, True
+    for number in (2, 3, 4):
+        second.save(number)
+        second.round()
+    assert expected == content(task("third").sandbox / "checkpoints" / "best")
+
+
 def test_evaluator_follows_and_uploads_its_events(task: Any, tmp_path: Path) -> None:
     writer, evaluator = task("writer"), task("evaluator", role="evaluator")
     for number in (1, 2, 3):

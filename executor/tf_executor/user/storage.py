@@ -233,8 +233,11 @@ def _download(store: Store, manifest: Manifest, folder: Path, present: Dict[str,
         # Programs look for these names, so they come last.
         last = ("checkpoint", "saved_model.pb")
         order = sorted(enumerate(wanted), key=lambda pair: Path(pair[1]["path"]).name in last)
+        now = time.time()
         for number, item in order:
             path = folder / item["path"]
+            # A saved_model.pb or index that is older than its data would look incomplete.
+            os.utime(str(new / str(number)), (now, now))
             path.parent.mkdir(parents=True, exist_ok=True)
             (new / str(number)).replace(path)
     finally:
