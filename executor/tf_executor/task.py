@@ -333,7 +333,8 @@ class TaskProcess:
         if self._progress is not None:
             self._detect_progress(self._progress)
             folder = Path(self._payload.environment.get(CHECKPOINT_DIR, ""))
-            if folder.is_absolute():  # else a URL, or unset
+            # Else a URL, or unset. If checkpoints are carried, only a stored one counts, which the carrier reports.
+            if folder.is_absolute() and not self._is_carried:
                 self._progress.watch_checkpoints(folder)
 
     def _detect_progress(self, reader: ProgressReader) -> None:

@@ -588,7 +588,8 @@ def test_task_reports_that_checkpoints_are_not_stored(start: Any, tmp_path: Path
     wait_until(lambda: "stored ckpt" in executor.output())
     folder.rename(tmp_path / "away")
     folder.touch()
-    problem = executor.await_message()["storage_error"]
+    while (problem := executor.await_message().get("storage_error")) is None:
+        pass  # reports of stored checkpoints
     assert problem.startswith("checkpoints are not stored: "), problem
     folder.unlink()
     (tmp_path / "away").rename(folder)
@@ -606,6 +607,22 @@ def test_task_reports_a_carrier_that_ends(start: Any, tmp_path: Path) -> None:
     expected = "checkpoints are not stored: the carrier ended: killed by signal 9 (SIGKILL)"
     assert expected == executor.await_message()["storage_error"]
     assert "" == executor.await_message()["storage_error"]
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_task_counts_only_checkpoints_in_the_storage(start: Any, tmp_path: Path, is_stored: bool) -> None:
+    """A resize that waits for a checkpoint restarts all workers from the storage."""
+    executor, folder = start("task"), f"{tmp_path}/bucket/run/.carried"
+    program = f'{SAVE}\ndef report(step):\n  values = \'{{"step": %d, "_time": %f}}\\n\' % (step, time.monotonic())'
+    program += "\n  open(os.environ['TF_EXECUTOR_PROGRESS'], 'w').write(values)\n"
+    if not is_stored:
+        program += f"os.rename('{folder}', '{tmp_path}/away'); open('{folder}', 'w')\n"
+    program += "report(3); save(1); time.sleep(0.2); report(9)\n"
+    fields = {**with_code(carried(tmp_path, every=60), program), "kill_grace": 0.1}
+    executor.launch('exec python -c "$CODE"', **fields)
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
+    expected = (9, 3, 1) if is_stored else (9, None, None)
+    assert expected == tuple(executor.messages[-1].get(key) for key in ("step", "saved_step", "saves"))
 
 
 def test_newer_launch_ends_the_task(start: Any, tmp_path: Path, task: Any) -> None:

@@ -240,8 +240,8 @@ _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     ("of", str, lambda value: value if value in reports.EXAMPLES_OF else None),
 )
 _FIELD_NAMES = frozenset(name for name, _, _ in _FIELDS) | {"source", "_time"}
-#: Key of the executor's own line: when the last checkpoint was written (monotonic time).
-_SAVED = "_saved"
+#: Key of the carrier's lines, or the executor's own: when the last checkpoint was written.
+_SAVED = reporting.SAVED_KEY
 #: Key of the carrier's lines: why checkpoints are not stored.
 _PROBLEM = reporting.STORAGE_KEY
 #: Key of a chief's answer to a list of workers, from `user.members`.

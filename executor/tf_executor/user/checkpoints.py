@@ -242,6 +242,12 @@ class FolderSnapshot:
             if Path(name).name != _STATE and _fingerprint(copy) != self._taken[name]:
                 raise IncompleteError(f"{name} has changed")
 
+    @property
+    def written(self) -> Optional[float]:
+        """When the program wrote the copies (time.monotonic); None: they are only texts."""
+        times = [taken[1] / 1e9 for name, taken in self._taken.items() if not name.endswith(".txt")]
+        return time.monotonic() - max(0.0, time.time() - max(times)) if times else None
+
     def keep(self) -> None:
         """Note that the copies are stored."""
         self._stored.update(self._taken)

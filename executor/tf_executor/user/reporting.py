@@ -16,6 +16,8 @@ PIPE_VARIABLE = "TF_EXECUTOR_PROGRESS"
 STORAGE_KEY = "_storage"
 #: Key of a chief's answer to a list of workers: its number.
 MEMBERS_KEY = "_members"
+#: Key of a line about a checkpoint that a restart can use: when the program wrote it (time.monotonic).
+SAVED_KEY = "_saved"
 #: Minimum seconds between two messages; later values replace earlier ones.
 INTERVAL = 0.5
 #: Maximum bytes of an atomic write to a pipe (pipe(7), PIPE_BUF).

@@ -349,6 +349,8 @@ class Carrier:
         manifest = Manifest(self._launch, self._next_sequence(), self._snapshot.label, kept + new)
         self._store.write(manifest.name, manifest.encode())
         self._stored = manifest
+        if self._snapshot.written is not None:
+            reporting.send({reporting.SAVED_KEY: self._snapshot.written})
         self._snapshot.keep()
         say(f"stored {manifest.label} ({size / 1e6:.1f} MB in {time.time() - begun:.1f} s)")
         self._collect()
