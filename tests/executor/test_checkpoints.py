@@ -94,6 +94,35 @@ def test_changing_file_holds_its_folder(snapshot: FolderSnapshot, tmp_path: Path
     assert snapshot.is_kept("backup/latest.weights.h5")
 
 
+def test_changing_file_does_not_hold_removed_checkpoints(snapshot: FolderSnapshot, tmp_path: Path) -> None:
+    """A text that is never quiet would keep all checkpoints in the storage."""
+    for number in (1, 2):
+        save_tensorflow(tmp_path / "run", number)
+        write(tmp_path / "run" / "train.txt", at=time.time())
+        assert 3 == len(taken(snapshot))
+        snapshot.keep()
+    stored = ("ckpt-1.index", "ckpt-1.data-00000-of-00001", "train.txt", "earlier.txt")
+    assert [False, False, True, True] == [snapshot.is_kept(name) for name in stored]
+
+
+def test_incomplete_prefix_holds_the_one_before(snapshot: FolderSnapshot, tmp_path: Path) -> None:
+    save_tensorflow(tmp_path / "run", 2)
+    (tmp_path / "run" / "ckpt-2.index").unlink()
+    write(tmp_path / "run" / "model.keras")
+    assert ["model.keras"] == taken(snapshot)
+    stored = ("checkpoint", "ckpt-1.index", "train.txt", "sub/ckpt-1.index")
+    assert [True, True, False, False] == [snapshot.is_kept(name) for name in stored]
+
+
+def test_incomplete_saved_model_holds_its_folders(snapshot: FolderSnapshot, tmp_path: Path) -> None:
+    write(tmp_path / "run" / "best" / "saved_model.pb")
+    write(tmp_path / "run" / "best" / "variables" / "variables.index", at=LONG_AGO + 60)
+    write(tmp_path / "run" / "model.keras")
+    assert ["model.keras"] == taken(snapshot)
+    stored = ("best/variables/variables.index", "best/assets/words", "better/saved_model.pb")
+    assert [True, True, False] == [snapshot.is_kept(name) for name in stored]
+
+
 def test_file_that_a_process_writes_is_incomplete(snapshot: FolderSnapshot, tmp_path: Path) -> None:
     """HDF5 may compute for long between two writes."""
     path = write(tmp_path / "run" / "w.h5")

@@ -106,6 +106,17 @@ class FileGroup(NamedTuple):
     #: Whether the files themselves say that they are complete; None: they do not tell.
     is_whole: Optional[bool] = None
 
+    def has_stored(self, name: str) -> bool:
+        """Return whether a stored file belongs to the last complete version of this group."""
+        folder, is_tensorflow = Path(name).parent, Path(name).name == _STATE or bool(_PREFIX_FILE.fullmatch(name))
+        if self.prefix:
+            # Also of an earlier prefix: only one is stored.
+            return is_tensorflow and folder in (Path(self.folder), Path(self.prefix).parent)
+        if any(Path(own).name == _SAVED_MODEL for own in self.names):
+            return Path(self.folder) in Path(name).parents
+        # Without a file `checkpoint`, the group has files with these names, too.
+        return folder == Path(self.folder) and (name in self.names or not is_tensorflow)
+
 
 def is_plain(name: str) -> bool:
     """Return whether a file belongs to no checkpoint: event files and logs."""
@@ -192,8 +203,8 @@ class FolderSnapshot:
         #: Changed files and their copies.
         self.copies: Dict[str, Path] = {}
         self._unchanged: Set[str] = set()
-        #: Folders of incomplete groups.
-        self._held: List[str] = []
+        #: Incomplete groups.
+        self._held: List[FileGroup] = []
         #: Names of files that are being written.
         self.waiting_for: List[str] = []
         #: Name for people, such as `ckpt-300`.
@@ -214,7 +225,7 @@ class FolderSnapshot:
 
     def is_kept(self, name: str) -> bool:
         """Return whether a stored file still belongs to the checkpoint as it was stored."""
-        is_held = any(str(Path(name).parent) == folder or name.startswith(f"{folder}/") for folder in self._held)
+        is_held = any(group.has_stored(name) for group in self._held)
         return name not in self.copies and (name in self._unchanged or is_held)
 
     def _take(self, ended: Optional[float], is_orderly: bool) -> None:
@@ -232,7 +243,7 @@ class FolderSnapshot:
             self._copy(group, prints)
         self._taken = {name: prints[name] for name in self.copies}
         self._unchanged = {name for group in groups if group not in new for name in group.names}
-        self._held = [group.folder for group in new if group not in complete]
+        self._held = [group for group in new if group not in complete]
         prefixes = [group.prefix for group in groups if group.prefix]
         self.label = Path(max(prefixes or self.copies or [""], key=_number_in)).name
 
