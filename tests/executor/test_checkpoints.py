@@ -192,6 +192,7 @@ def test_unchanged_files_are_not_taken_again(snapshot: FolderSnapshot, tmp_path:
         b'{"label": "x", "files": [{"path": "../a", "size": 1, "sha256": "%s"}]}' % (b"0" * 64),
         b'{"label": "x", "files": [{"path": "/a", "size": 1, "sha256": "%s"}]}' % (b"0" * 64),
         b'{"label": "x", "files": [{"path": "a", "size": 1, "sha256": "../launch"}]}',
+        b'{"label": "x", "files": [{"path": "a", "size": 1, "sha256": "%s", "launch": ".."}]}' % (b"0" * 64),
     ],
 )
 def test_manifest_refuses_damage_and_foreign_paths(data: bytes) -> None:

@@ -280,6 +280,33 @@ def test_restored_saved_model_stays_in_later_checkpoints(task: Any, monkeypatch:
     assert expected == content(task("third").sandbox / "checkpoints" / "best")
 
 
+def test_restored_file_that_changes_keeps_its_version(task: Any) -> None:
+    """Its content stays in the folder of the earlier launch, also for another carrier."""
+    first = task("first")
+    first.save(1)
+    (first.sandbox / "checkpoints" / "best.keras").write_text("first")
+    first.program.ended, first.program.is_orderly = 1.0, True
+    first.round()
+    second = task("second")
+    second.round()
+    assert ["first"] == [name.partition("/")[0][16:] for name in second.store.manifests()]
+    for number in (2, 3, 4):
+        second.carrier = Carrier(second.store, second.settings)
+        second.save(number)
+        (second.sandbox / "checkpoints" / "best.keras").write_text(f"part of {number}")
+        second.round()
+    third = task("third")
+    assert {**checkpoint(4), "best.keras": "first"} == content(third.sandbox / "checkpoints")
+    third.save(5)
+    (third.sandbox / "checkpoints" / "best.keras").write_text("third")
+    third.program.ended, third.program.is_orderly = 1.0, True
+    third.round()
+    third.save(6)
+    third.round()
+    assert {**checkpoint(6), "best.keras": "third"} == content(task("fourth").sandbox / "checkpoints")
+    assert not [name for name in third.store.names() if ".first/" in name]
+
+
 def test_evaluator_follows_and_uploads_its_events(task: Any, tmp_path: Path) -> None:
     writer, evaluator = task("writer"), task("evaluator", role="evaluator")
     for number in (1, 2, 3):

@@ -31,6 +31,8 @@ _PLAIN = re.compile(r"(.*/)?(events\.out\.tfevents[^/]*|plugins/.+|[^/]+\.(log|c
 _STATE, _SAVED_MODEL = "checkpoint", "saved_model.pb"
 _PREFIX_FILE = re.compile(r"(.+)\.(index|meta|data-\d{5}-of-(\d{5}))")
 _STATE_PATH = re.compile(rb'^model_checkpoint_path:\s*("(?:[^"\\\n]|\\.)*")', re.MULTILINE)
+#: Folder of a launch below `.carried`.
+LAUNCH = re.compile(r"(\d{15})\.([^/]+)")
 _ZIP = b"PK\x03\x04"
 
 #: Size, time of change in ns, and inode.
@@ -44,21 +46,27 @@ class IncompleteError(Exception):
 class Manifest(NamedTuple):
     """The description of one complete checkpoint."""
 
-    #: Folder of the launch below `.carried`.
+    #: Folder of the launch that has written the manifest.
     launch: str
     sequence: int
     #: Name for people, such as `ckpt-300`.
     label: str
-    #: {"path", "size", "sha256"} of each file.
+    #: {"path", "size", "sha256", "launch"} of each file; the content is in the folder of this launch.
     files: List[Dict[str, Any]]
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "Manifest":
         """Decode a manifest. Raises IncompleteError, also for paths outside the folder."""
+        launch = name.partition("/")[0]
         try:
             values = json.loads(data.decode())
             files: List[Dict[str, Any]] = [
-                {"path": str(item["path"]), "size": int(item["size"]), "sha256": str(item["sha256"])}
+                {
+                    "path": str(item["path"]),
+                    "size": int(item["size"]),
+                    "sha256": str(item["sha256"]),
+                    "launch": str(item.get("launch", launch)),
+                }
                 for item in values["files"]
             ]
             label = str(values["label"])
@@ -66,9 +74,10 @@ class Manifest(NamedTuple):
             raise IncompleteError(f"{name}: invalid manifest") from None
         for item in files:
             is_inside = ".." not in Path(item["path"]).parts and not Path(item["path"]).is_absolute()
-            if not is_inside or not re.match("[0-9a-f]{64}$", item["sha256"]):
+            is_object = re.fullmatch("[0-9a-f]{64}", item["sha256"]) and LAUNCH.fullmatch(item["launch"])
+            if not is_inside or not is_object:
                 raise IncompleteError(f"{name}: invalid entry")
-        return cls(name.partition("/")[0], cls.sequence_of(name), label, files)
+        return cls(launch, cls.sequence_of(name), label, files)
 
     @staticmethod
     def sequence_of(name: str) -> int:
@@ -78,6 +87,11 @@ class Manifest(NamedTuple):
     def digests(self) -> Dict[str, str]:
         """Digest by path."""
         return {item["path"]: item["sha256"] for item in self.files}
+
+    @property
+    def objects(self) -> Set[str]:
+        """Names of the objects with the contents."""
+        return {f"{item['launch']}/{item['sha256']}" for item in self.files}
 
     @property
     def name(self) -> str:
@@ -196,10 +210,9 @@ class FolderSnapshot:
 
     def __init__(self, root: Path, work: Path) -> None:
         self._root, self._work = root, work
-        #: Of the files that are stored, that were copied, and that need not be stored.
+        #: Of the files that are stored, and that were copied.
         self._stored: Dict[str, Fingerprint] = {}
         self._taken: Dict[str, Fingerprint] = {}
-        self._ignored: Dict[str, Fingerprint] = {}
         #: Changed files and their copies.
         self.copies: Dict[str, Path] = {}
         self._unchanged: Set[str] = set()
@@ -237,8 +250,6 @@ class FolderSnapshot:
         self.waiting_for = [
             max(group.names, key=lambda name: prints[name][1]) for group in new if group not in complete
         ]
-        if {name: prints[name] for group in complete for name in group.names} == self._ignored:
-            return
         for group in complete:
             self._copy(group, prints)
         self._taken = {name: prints[name] for name in self.copies}
@@ -262,10 +273,6 @@ class FolderSnapshot:
     def keep(self) -> None:
         """Note that the copies are stored."""
         self._stored.update(self._taken)
-
-    def ignore(self) -> None:
-        """Note that exactly these files need not be stored."""
-        self._ignored = dict(self._taken)
 
     def release(self) -> None:
         self.copies, self._taken = {}, {}

@@ -5,7 +5,7 @@ SETTINGS` uploads new ones while it runs. Below the service's URL:
 
     .carried/NUMBER.LAUNCH/launch         written first; of two launches, the one with the higher number is newer
     .carried/NUMBER.LAUNCH/restored       manifest of the checkpoint that the launch starts with, for its peers
-    .carried/NUMBER.LAUNCH/SHA256         content of a file
+    .carried/NUMBER.LAUNCH/SHA256         content of a file, also for the manifests of later launches
     .carried/NUMBER.LAUNCH/SEQUENCE.json  manifest of a checkpoint: names, sizes and digests; written last
     PATH                                  event files and logs, and the files of a program that has succeeded
 
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import reporting
-from .checkpoints import FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
+from .checkpoints import LAUNCH, FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
 from .fetch import NO_PACKAGE, NoPackageError, describe, file_system, redacted
 
 #: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
@@ -46,7 +46,6 @@ _SOON, _TICK, _RETRY = 2.0, 0.2, 1.0
 #: Seconds after which files that keep changing are reported.
 _LONG = 60.0
 _MANIFEST = re.compile(r"(\d{15})\.([^/]+)/(\d{9})\.json")
-_LAUNCH = re.compile(r"(\d{15})\.([^/]+)")
 #: File systems that need folders; in the others, making one could create a bucket.
 _WITH_FOLDERS = ("file", "local", "sftp", "ssh", "smb", "webhdfs")
 #: Options by scheme. s3fs holds 50 MB twice for each of its 10 connections; the memory is the task's.
@@ -95,7 +94,7 @@ class Store:
     def launches(self) -> List[str]:
         """Return the folders of all launches, the oldest first."""
         folders = {name.partition("/")[0] for name in self.names()}
-        return sorted(folder for folder in folders if _LAUNCH.match(folder))
+        return sorted(folder for folder in folders if LAUNCH.match(folder))
 
     def read(self, name: str, start: int = 0, carried: bool = True) -> bytes:
         return bytes(self.files.cat_file(self.path(name, carried), start=start or None))
@@ -141,13 +140,14 @@ def bring(settings: Dict[str, Any]) -> None:
             restored = restore_of_writer(store, LOCAL, settings)
         else:
             restored = restore(store, LOCAL)
-    if launch:
-        store.write(f"{launch}/restored", json.dumps(restored.name if restored else "").encode())
+    name, manifest = "", ""
     if restored is not None:
         say(f"restored {restored.label}")
+        name, manifest = restored.name, restored.encode().decode()
+    if launch:
+        store.write(f"{launch}/restored", json.dumps(name).encode())
     LOCAL.mkdir(exist_ok=True)
-    files = {} if restored is None else restored.digests
-    (WORK / "launch").write_text(json.dumps({"launch": launch, "files": files}))
+    (WORK / "launch").write_text(json.dumps({"launch": launch, "restored": name, "manifest": manifest}))
 
 
 def _has_scheme(scheme: str) -> bool:
@@ -227,7 +227,7 @@ def _download(store: Store, manifest: Manifest, folder: Path, present: Dict[str,
         for number, item in enumerate(wanted):
             new.mkdir(parents=True, exist_ok=True)
             target = new / str(number)
-            store.download(f"{manifest.launch}/{item['sha256']}", target)
+            store.download(f"{item['launch']}/{item['sha256']}", target)
             if target.stat().st_size != item["size"] or digest_of(target) != item["sha256"]:
                 raise IncompleteError(f"{item['path']}: wrong size or digest")
         # Programs look for these names, so they come last.
@@ -267,12 +267,15 @@ class Carrier:
         self._store, self._settings = store, settings
         work = json.loads((WORK / "launch").read_text())
         self._launch = str(work["launch"])
-        #: Digests of the files that the folder had before the program started.
-        self._brought: Dict[str, str] = dict(work["files"])
-        self._former: Set[str] = set()
-        #: The last checkpoint that this process has stored, and its number; None: not known yet.
+        #: The last checkpoint of this launch or, before the first one, that with which the program has started.
         self._stored: Optional[Manifest] = None
-        self._sequence: Optional[int] = None
+        if work["restored"]:
+            self._stored = Manifest.decode(work["restored"], work["manifest"].encode())
+        #: Number of the last manifest of this launch; negative: not known yet.
+        self._sequence = -1
+        #: Digests of the files that an evaluator has, and names of those that it had before.
+        self._brought: Dict[str, str] = {} if self._stored is None else self._stored.digests
+        self._former: Set[str] = set()
         self._snapshot = FolderSnapshot(LOCAL, WORK / "copies")
         self._uploaded: Set[str] = set()
         self._waiting_since = 0.0
@@ -306,8 +309,8 @@ class Carrier:
 
     @property
     def last(self) -> str:
-        """The last checkpoint of this launch in the storage."""
-        return "no checkpoint of this launch" if self._stored is None else self._stored.label
+        """The last checkpoint in the storage."""
+        return "no checkpoint" if self._stored is None else self._stored.label
 
     def _save(self, program: "RunningProgram") -> bool:
         self._check_newest()
@@ -333,8 +336,12 @@ class Carrier:
         begun, size = time.time(), 0
         copies = self._snapshot.copies
         digests = {name: digest_of(copy) for name, copy in copies.items()}
-        if self._stored is None and digests == self._brought:
-            self._snapshot.ignore()  # the checkpoint that the program has started with
+        self._learn_stored()
+        # A group that is incomplete keeps its version in the storage, also that of an earlier launch.
+        stored = {} if self._stored is None else {item["path"]: item for item in self._stored.files}
+        kept = [item for name, item in stored.items() if self._snapshot.is_kept(name)]
+        if digests == {name: item["sha256"] for name, item in stored.items() if item not in kept}:
+            self._snapshot.keep()  # all is stored, for example because the program has just started with it
             return
         for name, copy in copies.items():
             if digests[name] not in self._uploaded:
@@ -343,10 +350,12 @@ class Carrier:
                 size += copy.stat().st_size
         self._snapshot.verify()
         self._check_newest()
-        stored = [] if self._stored is None else self._stored.files
-        kept = [item for item in stored if self._snapshot.is_kept(item["path"])]
-        new = [{"path": name, "size": copy.stat().st_size, "sha256": digests[name]} for name, copy in copies.items()]
-        manifest = Manifest(self._launch, self._next_sequence(), self._snapshot.label, kept + new)
+        new = [
+            {"path": name, "size": copy.stat().st_size, "sha256": digests[name], "launch": self._launch}
+            for name, copy in copies.items()
+        ]
+        self._sequence += 1  # never used again, because a write that fails may still have arrived
+        manifest = Manifest(self._launch, self._sequence, self._snapshot.label, kept + new)
         self._store.write(manifest.name, manifest.encode())
         self._stored = manifest
         if self._snapshot.written is not None:
@@ -355,13 +364,14 @@ class Carrier:
         say(f"stored {manifest.label} ({size / 1e6:.1f} MB in {time.time() - begun:.1f} s)")
         self._collect()
 
-    def _next_sequence(self) -> int:
-        if self._sequence is None:
+    def _learn_stored(self) -> None:
+        """Learn once what an earlier carrier of this launch has stored."""
+        if self._sequence < 0:
             own = [name for name in self._store.manifests() if name.startswith(f"{self._launch}/")]
+            for name in own:
+                with suppress(IncompleteError):
+                    self._stored = Manifest.decode(name, self._store.read(name))
             self._sequence = Manifest.sequence_of(own[-1]) if own else 0
-        # Never used again, because a write that fails may still have arrived.
-        self._sequence += 1
-        return self._sequence
 
     def _check_newest(self) -> None:
         """Raise SupersededError if a newer launch writes to the same URL."""
@@ -371,15 +381,14 @@ class Carrier:
 
     def _collect(self) -> None:
         """Remove all but the newest checkpoints, and what earlier launches have left."""
-        names = [name for name in self._store.names() if _LAUNCH.match(name) and name.partition("/")[0] <= self._launch]
+        names = [name for name in self._store.names() if LAUNCH.match(name) and name.partition("/")[0] <= self._launch]
         needed, kept = {f"{self._launch}/launch", f"{self._launch}/restored"}, 0
         for name in reversed([name for name in names if _MANIFEST.fullmatch(name)]):
             with suppress(IncompleteError, FileNotFoundError):
                 manifest = Manifest.decode(name, self._store.read(name))
-                data = {f"{manifest.launch}/{digest}" for digest in manifest.digests.values()}
-                if kept < self._settings["keep"] and data.issubset(names):
+                if kept < self._settings["keep"] and manifest.objects.issubset(names):
                     kept += 1
-                    needed |= {name} | data
+                    needed |= {name} | manifest.objects
         # Manifests first: a checkpoint that exists has all of its files.
         for name in sorted(set(names) - needed, key=lambda name: not _MANIFEST.fullmatch(name)):
             self._store.remove(name)
