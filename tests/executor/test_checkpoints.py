@@ -143,6 +143,16 @@ def test_killed_program_leaves_only_whole_archives(snapshot: FolderSnapshot, tmp
     assert ["a/half.h5", "b/half.pt", "whole.keras"] == taken(snapshot, now + 0.1, is_orderly=True)
 
 
+def test_killed_program_leaves_no_half_file_that_was_quiet(snapshot: FolderSnapshot, tmp_path: Path) -> None:
+    """A program may hang for long between two writes, and be killed then."""
+    write(tmp_path / "run" / "a" / "half.pt", "PK\x03\x04half")
+    write(tmp_path / "run" / "c" / "whole.h5")
+    with write(tmp_path / "run" / "b" / "half.h5").open("r+"):
+        assert ["a/half.pt", "c/whole.h5"] == taken(snapshot)
+    assert ["c/whole.h5"] == taken(snapshot, time.time())
+    assert ["a/half.pt", "b/half.h5", "c/whole.h5"] == taken(snapshot, time.time(), is_orderly=True)
+
+
 def test_drafts_and_event_files_belong_to_no_checkpoint(snapshot: FolderSnapshot, tmp_path: Path) -> None:
     for name in (
         "ckpt-1_temp/part",

@@ -216,6 +216,8 @@ class FolderSnapshot:
         #: Changed files and their copies.
         self.copies: Dict[str, Path] = {}
         self._unchanged: Set[str] = set()
+        #: Files that were open for writing at the last look at a running program.
+        self._writing: Set[Tuple[int, int]] = set()
         #: Incomplete groups.
         self._held: List[FileGroup] = []
         #: Names of files that are being written.
@@ -245,8 +247,9 @@ class FolderSnapshot:
         groups = list(find_groups(self._root))
         prints = {name: _fingerprint(self._root / name) for group in groups for name in group.names}
         new = [group for group in groups if any(self._stored.get(name) != prints[name] for name in group.names)]
-        writing = _open_for_writing() if ended is None and any(group.is_whole is None for group in new) else set()
-        complete = [group for group in new if self._is_complete(group, prints, writing, (ended, is_orderly))]
+        if ended is None:
+            self._writing = _open_for_writing() if any(group.is_whole is None for group in new) else set()
+        complete = [group for group in new if self._is_complete(group, prints, ended, is_orderly)]
         self.waiting_for = [
             max(group.names, key=lambda name: prints[name][1]) for group in new if group not in complete
         ]
@@ -288,19 +291,22 @@ class FolderSnapshot:
         self,
         group: FileGroup,
         prints: Dict[str, Fingerprint],
-        writing: Set[Tuple[int, int]],
-        end: Tuple[Optional[float], bool],
+        ended: Optional[float],
+        is_orderly: bool,
     ) -> bool:
-        ended, is_orderly = end
         if group.is_whole is not None or is_orderly:
             return group.is_whole is not False
         paths = [self._root / name for name in group.names]
         now = time.time() if ended is None else ended
-        young = [path for path, name in zip(paths, group.names) if 0 <= now - prints[name][1] / 1e9 < QUIET]
+        busy = [
+            path
+            for path, name in zip(paths, group.names)
+            if 0 <= now - prints[name][1] / 1e9 < QUIET or _identity(path) in self._writing
+        ]
         if ended is not None:
             # The program was killed, perhaps while it wrote: a whole zip archive ends with its directory.
-            return all(_has_end(path) is True for path in young)
-        return not young and not any(_identity(path) in writing for path in paths)
+            return all(_has_end(path) in ((True,) if path in busy else (True, None)) for path in paths)
+        return not busy
 
     def _copy(self, group: FileGroup, prints: Dict[str, Fingerprint]) -> None:
         self._work.mkdir(parents=True, exist_ok=True)
