@@ -66,6 +66,8 @@ class _CheckpointCarrier:
         self._run, self._put, self._report = run, put, report
         #: Whether the task is stopped, so that the program may still save after its shell has exited.
         self.is_stopping = False
+        #: What the carrier reads about the program's end.
+        self._end = b""
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._carry, name="carrier", daemon=True)
         self._thread.start()
@@ -74,25 +76,32 @@ class _CheckpointCarrier:
         """Report how the program has ended; the carrier then stores what is left."""
         if self._has_ended.is_set():
             return
-        self._has_ended.set()
         code = -(ending.signal or 0) if ending.exit_code is None else ending.exit_code
+        self._end = f"{session} {code} {'stopped' if self.is_stopping else ''}\n".encode()
+        self._has_ended.set()
         with suppress(OSError):
-            os.write(self._writer, f"{session} {code} {'stopped' if self.is_stopping else ''}\n".encode())
+            os.write(self._writer, self._end)
         os.close(self._writer)
 
     def join(self, timeout: float) -> None:
         self._thread.join(timeout)
 
     def _carry(self) -> None:
-        ending = None
+        ending, is_last = None, False
         with suppress(SpawnError):  # the task is stopping
             ending = self._run(self._reader)
             while ending is not None and ending.exit_code not in (0, storage.SUPERSEDED):
                 problem = f"checkpoints are not stored: the carrier ended: {describe_end(ending)}"
                 log.warning(problem)
                 self._report(problem)
-                if self._has_ended.wait(_CARRIER_PAUSE):
+                if is_last:
                     break
+                is_last = self._has_ended.wait(_CARRIER_PAUSE)
+                if is_last:
+                    os.close(self._reader)
+                    self._reader, writer = os.pipe()  # the carrier that has failed may have read the end
+                    os.write(writer, self._end)
+                    os.close(writer)
                 ending = self._run(self._reader)
         os.close(self._reader)
         if ending is not None and ending.exit_code == storage.SUPERSEDED:

@@ -636,6 +636,23 @@ def test_task_reports_a_carrier_that_ends(start: Any, tmp_path: Path) -> None:
     assert "" == executor.await_message()["storage_error"]
 
 
+def test_task_stores_its_last_checkpoint_after_a_carrier_fails(start: Any, tmp_path: Path, task: Any) -> None:
+    """Nothing stored it later, and the task succeeded."""
+    executor = start("task")
+    program = f"{SAVE}\nopen('go').read(); save(5); open(folder + '/young.h5', 'w').write('whole')"
+    os.mkfifo(executor.sandbox / "go")
+    executor.launch('exec python -c "$CODE"', **with_code(carried(tmp_path, every=60), program))
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    wait_until(lambda: (executor.sandbox / storage.WORK / "launch").exists() and carriers(executor))
+    (carrier,) = carriers(executor)
+    os.kill(carrier, signal.SIGSTOP)
+    (executor.sandbox / "go").write_text("")
+    wait_until(lambda: executor.processes() == [carrier])
+    os.kill(carrier, signal.SIGKILL)
+    executor.states("TASK_RUNNING", "TASK_FINISHED")
+    assert {**checkpoint(5), "young.h5": "whole"} == content(task("reader").sandbox / "checkpoints")
+
+
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_task_counts_only_checkpoints_in_the_storage(start: Any, tmp_path: Path, is_stored: bool) -> None:
     """A resize that waits for a checkpoint restarts all workers from the storage."""
