@@ -140,10 +140,9 @@ def bring(settings: Dict[str, Any]) -> None:
             restored = restore_of_writer(store, LOCAL, settings)
         else:
             restored = restore(store, LOCAL)
-    name, manifest = "", ""
+    name, manifest = ("", "") if restored is None else (restored.name, restored.encode().decode())
     if restored is not None:
         say(f"restored {restored.label}")
-        name, manifest = restored.name, restored.encode().decode()
     if launch:
         store.write(f"{launch}/restored", json.dumps(name).encode())
     LOCAL.mkdir(exist_ok=True)
@@ -362,6 +361,7 @@ class Carrier:
             reporting.send({reporting.SAVED_KEY: self._snapshot.written})
         self._snapshot.keep()
         say(f"stored {manifest.label} ({size / 1e6:.1f} MB in {time.time() - begun:.1f} s)")
+        self._check_newest()  # its checkpoints may need objects of this launch
         self._collect()
 
     def _learn_stored(self) -> None:
