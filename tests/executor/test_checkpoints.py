@@ -153,6 +153,15 @@ def test_killed_program_leaves_no_half_file_that_was_quiet(snapshot: FolderSnaps
     assert ["a/half.pt", "b/half.h5", "c/whole.h5"] == taken(snapshot, time.time(), is_orderly=True)
 
 
+def test_end_of_a_program_that_was_never_seen_running(snapshot: FolderSnapshot, tmp_path: Path) -> None:
+    """A carrier that was started again at the end cannot know which files were open."""
+    write(tmp_path / "run" / "a" / "half.h5")
+    with zipfile.ZipFile(tmp_path / "run" / "whole.keras", "w") as archive:
+        archive.writestr("weights", "x")
+    assert ["whole.keras"] == taken(snapshot, time.time() + 60)
+    assert ["a/half.h5", "whole.keras"] == taken(snapshot, time.time() + 60, is_orderly=True)
+
+
 def test_drafts_and_event_files_belong_to_no_checkpoint(snapshot: FolderSnapshot, tmp_path: Path) -> None:
     for name in (
         "ckpt-1_temp/part",

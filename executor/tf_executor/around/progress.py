@@ -30,6 +30,8 @@ MIN_SAMPLE_INTERVAL, READ_INTERVAL = 0.25, 0.1
 _MAX_LINES, _MAX_LINE_BYTES = 50, 1 << 16
 #: Seconds between two searches for a new checkpoint, and maximum entries of each.
 SAVE_INTERVAL, MAX_ENTRIES = 3.0, 500
+#: Maximum of older samples, one for each SAVE_INTERVAL: 20 minutes.
+_OLDER = 400
 #: Seconds by which Linux may write a change too early: one tick of its clock.
 _TICK = 0.01
 #: Other files in CHECKPOINT_DIR: those of TensorBoard, and logs, which change all the time.
@@ -59,6 +61,8 @@ class Tracker:
         self._values: dict[str, Any] = {}
         self._metrics: dict[str, float] = {}
         self._samples: deque[Sample] = deque()
+        #: Fewer samples of a longer time: a carried checkpoint is reported when it is stored.
+        self._older: deque[Sample] = deque(maxlen=_OLDER)
         #: First sample of the training, for the remaining time.
         self._first: Sample | None = None
         #: First epoch with a step, and the steps before that epoch; steps of all epochs.
@@ -176,7 +180,8 @@ class Tracker:
 
     def _note_checkpoint(self, time: float | None) -> bool:
         """Count a checkpoint, and set the step at its `time`."""
-        earlier = [item.step for item in self._samples if time is not None and item.time <= time + _TICK]
+        samples = (*self._older, *self._samples)
+        earlier = [item.step for item in samples if time is not None and item.time <= time + _TICK]
         self._saved_step = earlier[-1] if earlier else None
         self._saves += 1
         return True
@@ -199,6 +204,7 @@ class Tracker:
     def _forget_samples(self) -> None:
         """Start again with another training, or with steps of another unit."""
         self._samples.clear()
+        self._older.clear()
         self._saved_step = None
 
     def _sample(self, sample: Sample) -> None:
@@ -211,6 +217,8 @@ class Tracker:
         if len(self._samples) > 1 and self._samples[-1].time - self._samples[-2].time < MIN_SAMPLE_INTERVAL:
             self._samples.pop()
         self._samples.append(sample)
+        if not self._older or sample.time - self._older[-1].time >= SAVE_INTERVAL:
+            self._older.append(sample)
         while sample.time - self._samples[0].time > WINDOW and len(self._samples) > 2:
             self._samples.popleft()
 

@@ -216,8 +216,8 @@ class FolderSnapshot:
         #: Changed files and their copies.
         self.copies: Dict[str, Path] = {}
         self._unchanged: Set[str] = set()
-        #: Files that were open for writing at the last look at a running program.
-        self._writing: Set[Tuple[int, int]] = set()
+        #: Files that were open for writing at the last look at a running program; None: not looked.
+        self._writing: Optional[Set[Tuple[int, int]]] = None
         #: Incomplete groups.
         self._held: List[FileGroup] = []
         #: Names of files that are being written.
@@ -301,7 +301,7 @@ class FolderSnapshot:
         busy = [
             path
             for path, name in zip(paths, group.names)
-            if 0 <= now - prints[name][1] / 1e9 < QUIET or _identity(path) in self._writing
+            if 0 <= now - prints[name][1] / 1e9 < QUIET or self._writing is None or _identity(path) in self._writing
         ]
         if ended is not None:
             # The program was killed, perhaps while it wrote: a whole zip archive ends with its directory.

@@ -188,7 +188,8 @@ def change(coordinator: Any, wanted: Members, can_stop: Callable[[], None]) -> N
 
     Raises MembersError, and errors of TensorFlow. A worker whose address changes leaves and joins. `can_stop` is called
     when workers only leave and run no more steps. TensorFlow then waits until they have closed their contexts, up to
-    61 s in tests with tf.data; a worker that has ended delays nothing.
+    61 s in tests: a context waits for the thread that tunes tf.data (Model::OptimizeLoop), which may sleep for a
+    minute. A worker that has ended delays nothing.
     """
     cluster, present = coordinator._cluster, _present(coordinator)
     leaving = [index for index in sorted(present, reverse=True) if present[index] != wanted.get(index)]

@@ -362,7 +362,7 @@ class Carrier:
         self._snapshot.keep()
         say(f"stored {manifest.label} ({size / 1e6:.1f} MB in {time.time() - begun:.1f} s)")
         self._check_newest()  # its checkpoints may need objects of this launch
-        self._collect()
+        self._collect(manifest)
 
     def _learn_stored(self) -> None:
         """Learn once what an earlier carrier of this launch has stored."""
@@ -379,11 +379,11 @@ class Carrier:
         if newest and newest[0] > self._launch:
             raise SupersededError(newest[0].partition(".")[2])
 
-    def _collect(self) -> None:
-        """Remove all but the newest checkpoints, and what earlier launches have left."""
+    def _collect(self, newest: Manifest) -> None:
+        """Remove all but the newest checkpoints, which a listing may lack, and what earlier launches have left."""
         names = [name for name in self._store.names() if LAUNCH.match(name) and name.partition("/")[0] <= self._launch]
-        needed, kept = {f"{self._launch}/launch", f"{self._launch}/restored"}, 0
-        for name in reversed([name for name in names if _MANIFEST.fullmatch(name)]):
+        needed, kept = {f"{self._launch}/launch", f"{self._launch}/restored", newest.name} | newest.objects, 1
+        for name in reversed([name for name in names if _MANIFEST.fullmatch(name) and name != newest.name]):
             with suppress(IncompleteError, FileNotFoundError):
                 manifest = Manifest.decode(name, self._store.read(name))
                 if kept < self._settings["keep"] and manifest.objects.issubset(names):
@@ -449,6 +449,7 @@ def carry(settings: Dict[str, Any]) -> None:
     carrier = Carrier(Store(settings["url"], settings["options"]), settings)
     what = "checkpoints are not stored" if settings["role"] == WRITER else "new files do not arrive"
     problem, since = "", 0.0
+    program.wait(_TICK)  # it may have ended before
     while True:
         is_over, pause = program.ended is not None, settings["every"]
         try:
@@ -472,9 +473,6 @@ def carry(settings: Dict[str, Any]) -> None:
             return
         pause = _RETRY if is_over or program.is_stopping else pause
         time.sleep(pause) if is_over else program.wait(pause)
-
-
-# Messages.
 
 
 def say(text: str, error: bool = False) -> None:
