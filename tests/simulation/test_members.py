@@ -149,6 +149,83 @@ def test_silent_chief_restarts_with_the_new_workers() -> None:
     )
 
 
+def test_chief_has_its_time_after_an_absence_of_the_scheduler() -> None:
+    """It may have answered meanwhile, or never got the list."""
+    play(
+        training(2),
+        send.restart(live(1)),
+        send.register(),
+        send.wait(1),
+        tells(2, 0),
+        send.disconnect(),
+        send.wait(100),
+        send.register(),
+        send.wait(10),
+        tells(2, 0),
+        expect.killed(),
+        answers(2),
+        expect.killed("worker-1"),
+    )
+
+
+def test_lists_follow_one_after_the_other() -> None:
+    """Each has its time; workers that join meanwhile are on the next one."""
+    play(
+        training(2),
+        send.restart(live(3)),
+        send.register(),
+        send.offers(),
+        send.running("worker-2"),
+        *send.joined("worker-2"),
+        send.wait(1),
+        tells(2, 0, 1, 2),
+        send.restart(live(1)),
+        send.register(),
+        send.wait(6),
+        tells(2, 0, 1, 2),
+        send.wait(40),
+        answers(2),
+        tells(3, 0),
+        send.wait(50),
+        expect.killed(),
+        answers(3),
+        expect.killed("worker-2"),
+    )
+
+
+def test_worker_of_a_starting_chief_leaves_when_the_chief_has_answered() -> None:
+    """It would connect to a worker that is gone."""
+    play(
+        deployed(live(3), kills_at_once=False),
+        *send.joined("ps-0", "worker-0", "worker-1", "worker-2"),
+        send.restart(live(2)),
+        send.register(),
+        send.wait(30),
+        expect.killed(),
+        *send.joined("chief-0"),
+        send.wait(1),
+        tells(1, 0, 1),
+        expect.killed(),
+        answers(1),
+        expect.killed("worker-2"),
+    )
+
+
+def test_chief_without_a_coordinator_restarts_for_a_change() -> None:
+    """Its program never answers, perhaps because it trains in another way."""
+    play(
+        deployed(live(2), kills_at_once=False),
+        *send.joined("chief-0", "ps-0", "worker-0", "worker-1"),
+        send.wait(570),
+        send.restart(live(1)),
+        send.register(),
+        send.wait(20),
+        expect.killed(),
+        send.wait(50),
+        expect.outcome("chief-0 restarts to change its workers: it did not confirm its workers within 600 s"),
+    )
+
+
 def test_chief_may_answer_late_at_its_start() -> None:
     """It has a server before it has read its data, and needs no change yet."""
     play(

@@ -379,6 +379,9 @@ class SchedulerState:
         """Return whether the chief may use the worker, which must leave before it ends."""
         chief, sent = self.chief_in_service(), self.stored.members
         status = self.stored.statuses.get(worker.id)
+        starting = self.stored.tasks.get(CHIEF) if self.spec.live and chief is None else None
+        if starting is not None and self.is_live(starting) and starting.id not in self.stored.retired:
+            return worker.job is JobKind.WORKER and worker.serial <= starting.serial
         if chief is None or worker.job is not JobKind.WORKER or status is None or not status.healthy:
             return False
         if sent is None or sent.chief != chief.id:

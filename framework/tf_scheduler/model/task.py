@@ -207,7 +207,7 @@ class Members:
     version: int
     #: Worker -> its address.
     workers: Mapping[TaskName, str]
-    #: When the oldest unconfirmed list was stored.
+    #: When the list was stored.
     since: float
     #: Whether the chief uses this list.
     confirmed: bool = False

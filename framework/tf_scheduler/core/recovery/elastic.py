@@ -315,8 +315,9 @@ def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Deci
 
 # --- Workers of a running chief
 
-#: Seconds after which the workers are compared with the list, a list is sent again, and a list must be confirmed.
-CHECK_AGAIN, SEND_AGAIN, CONFIRM_WITHIN = 1.0, 5.0, 60.0
+#: Seconds after which the workers are compared with the list, a list is sent again, a list must be confirmed, and
+#: a chief that has not confirmed its first list restarts when its workers change.
+CHECK_AGAIN, SEND_AGAIN, CONFIRM_WITHIN, FIRST_WITHIN = 1.0, 5.0, 60.0, 600.0
 #: Version of the first list: a program may read its data for minutes before it can answer, and nothing changes yet.
 _FIRST = 1
 
@@ -343,14 +344,17 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
     elif problem := _why_restart(state, sent, now):
         return _restart(state, view, chief, problem)
     wanted = _wanted(state, sent, view)
+    if not sent.confirmed:  # one list at a time, so that each has its time
+        if wanted == sent.workers or not _is_late(state, sent, now, FIRST_WITHIN):
+            return _sent(state, chief, sent, now)
+        return _restart(state, view, chief, f"it did not confirm its workers within {FIRST_WITHIN:.0f} s")
     if wanted == sent.workers:
-        return _sent(state, chief, sent, now) if not sent.confirmed else decide(state)
+        return decide(state)
     if sent.error:
         return _restart(state, view, chief, sent.error)
     if _awaits_lost(state, sent):
         return decide(state)
-    since = now if sent.confirmed or sent.version == _FIRST else sent.since
-    members = Members(chief.id, sent.version + 1, wanted, since)
+    members = Members(chief.id, sent.version + 1, wanted, now)
     stored = decide(state.with_session(members_sent_at=0.0), MembersStored(members), outcomes=_changes(sent, wanted))
     return stored.then(lambda after: _sent(after, chief, members, now))
 
@@ -361,7 +365,7 @@ def record_members(state: SchedulerState, launch: str, progress: Progress) -> tu
     if sent is None or sent.chief != launch or progress.members is None:
         return ()
     error = progress.members_error or ""
-    confirmed = progress.members >= sent.version
+    confirmed = progress.members == sent.version
     if (confirmed, error) == (sent.confirmed, sent.error):
         return ()
     return (MembersStored(replace(sent, confirmed=confirmed, error=error)),)
@@ -393,8 +397,13 @@ def _why_restart(state: SchedulerState, sent: Members, now: float) -> str:
         return f"{name} was lost, and runs at another address"
     if sent.confirmed or sent.error:
         return sent.error if sent.version > _FIRST else ""
-    is_late = sent.version > _FIRST and now >= sent.since + CONFIRM_WITHIN
+    is_late = sent.version > _FIRST and _is_late(state, sent, now, CONFIRM_WITHIN)
     return f"it did not confirm its workers within {CONFIRM_WITHIN:.0f} s" if is_late else ""
+
+
+def _is_late(state: SchedulerState, sent: Members, now: float, limit: float) -> bool:
+    """Return whether the chief had `limit` seconds; an absent scheduler hears no answer."""
+    return now >= max(sent.since + limit, state.session.connected_at + CONFIRM_WITHIN)
 
 
 def _awaits_lost(state: SchedulerState, sent: Members) -> bool:
