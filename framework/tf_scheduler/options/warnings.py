@@ -169,6 +169,10 @@ def checkpoints_are_carried(_: Document, options: Document) -> Iterator[Problem]
         why = "the program itself reads and writes it" if is_native or is_torch else refused
         yield Problem(f"service.{name}", f"direct: {why}")
         return
+    if service["strategy"] == Strategy.PARAMETER_SERVER.value:
+        yield Problem(
+            f"service.{name}", "the chief must write all variables: see experimental_io_device in docs/jobs.md"
+        )
     packages = f"the task's Python needs {_PACKAGES.get(scheme, f'fsspec and its file system for {scheme}://')}"
     if mode is StorageMode.CARRIED or is_torch:
         yield Problem(f"service.{name}", f"carried by the executor; {packages}")
