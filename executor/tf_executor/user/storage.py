@@ -380,7 +380,7 @@ class Carrier:
             raise SupersededError(newest[0].partition(".")[2])
 
     def _collect(self, newest: Manifest) -> None:
-        """Remove all but the newest checkpoints, which a listing may lack, and what earlier launches have left."""
+        """Remove old checkpoints; a listing may lack the `newest`."""
         names = [name for name in self._store.names() if LAUNCH.match(name) and name.partition("/")[0] <= self._launch]
         needed, kept = {f"{self._launch}/launch", f"{self._launch}/restored", newest.name} | newest.objects, 1
         for name in reversed([name for name in names if _MANIFEST.fullmatch(name) and name != newest.name]):

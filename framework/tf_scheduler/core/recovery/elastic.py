@@ -402,7 +402,7 @@ def _why_restart(state: SchedulerState, sent: Members, now: float) -> str:
 
 
 def _is_late(state: SchedulerState, sent: Members, now: float, limit: float) -> bool:
-    """Return whether the chief had `limit` seconds; an absent scheduler hears no answer."""
+    """Return whether the chief had `limit` seconds, and the scheduler heard it."""
     return now >= max(sent.since + limit, state.session.connected_at + CONFIRM_WITHIN)
 
 
