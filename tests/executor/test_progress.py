@@ -216,10 +216,10 @@ def test_checkpoint_without_its_index_is_not_complete(tmp_path: Path) -> None:
     folder = tmp_path / "ckpt"
     folder.mkdir()
     (folder / "ckpt-2.data-00000-of-00001").touch()
-    assert lacks_index(tmp_path)
+    assert lacks_index(checkpoint_files(tmp_path))
     (folder / "ckpt-2.index").touch()
-    assert not lacks_index(tmp_path)
-    assert not lacks_index(tmp_path / "missing")
+    assert not lacks_index(checkpoint_files(tmp_path))
+    assert not lacks_index(checkpoint_files(tmp_path / "missing"))
 
 
 def test_checkpoint_of_another_training_does_not_count() -> None:

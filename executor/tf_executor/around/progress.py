@@ -36,6 +36,8 @@ _OLDER = 400
 _TICK = 0.01
 #: Other files in CHECKPOINT_DIR: those of TensorBoard, and logs, which change all the time.
 _NO_CHECKPOINT = re.compile(r"events\.out\.tfevents.*|.*\.(log|csv|txt|jsonl|pid)")
+#: Data of a TensorFlow checkpoint.
+_DATA = re.compile(r".*\.data-.{5}-of-.{5}", re.DOTALL)
 
 #: Files by path: when they were written (Unix time), and their bytes.
 Files = Dict[str, Tuple[float, int]]
@@ -318,12 +320,10 @@ def is_written(files: Files, before: Files, earlier: Files, noted: float) -> boo
     )
 
 
-def lacks_index(folder: Path) -> bool:
+def lacks_index(files: Files) -> bool:
     """Return whether TensorFlow still writes a checkpoint: its index comes last."""
-    with suppress(OSError):
-        data = (path for path in folder.rglob("*.data-?????-of-?????"))
-        return any(not path.with_suffix(".index").exists() for path in data)
-    return False
+    data = (Path(path) for path in files if _DATA.fullmatch(path))
+    return any(str(path.with_suffix(".index")) not in files for path in data)
 
 
 class ProgressReader:
@@ -400,7 +400,7 @@ class ProgressReader:
                 at = min(max(looked, changed - time.time() + now), now)
             looked = now
             # The program may still write a file that has just changed.
-            if changed > newest and (ended or is_written(files, before, earlier, newest)) and not lacks_index(folder):
+            if changed > newest and (ended or is_written(files, before, earlier, newest)) and not lacks_index(files):
                 self._put(json.dumps({_SAVED: at}).encode() + b"\n")
                 newest = changed
             earlier, before = before, files
