@@ -341,13 +341,11 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
         return decide(state)
     if sent is None or sent.chief != chief.id:
         sent = Members(chief.id, 0, {}, now, confirmed=True)
-    elif problem := _why_restart(state, sent, now):
-        return _restart(state, view, chief, problem)
     wanted = _wanted(state, sent, view)
+    if problem := _why_restart(state, sent, wanted, now):
+        return _restart(state, view, chief, problem)
     if not sent.confirmed:  # one list at a time, so that each has its time
-        if wanted == sent.workers or not _is_late(state, sent, now, FIRST_WITHIN):
-            return _sent(state, chief, sent, now)
-        return _restart(state, view, chief, f"it did not confirm its workers within {FIRST_WITHIN:.0f} s")
+        return _sent(state, chief, sent, now)
     if wanted == sent.workers:
         return decide(state)
     if sent.error:
@@ -389,21 +387,21 @@ def _wanted(state: SchedulerState, sent: Members, view: PlanView) -> Mapping[Tas
     return wanted
 
 
-def _why_restart(state: SchedulerState, sent: Members, now: float) -> str:
+def _why_restart(state: SchedulerState, sent: Members, wanted: Mapping[TaskName, str], now: float) -> str:
     """Return why the chief must restart nevertheless; empty if it need not."""
     tasks = state.stored.tasks
     moved = (name for name, address in sent.workers.items() if name in tasks and tasks[name].address != address)
     if name := next(moved, ""):
         return f"{name} was lost, and runs at another address"
-    if sent.confirmed or sent.error:
-        return sent.error if sent.version > _FIRST else ""
-    is_late = sent.version > _FIRST and _is_late(state, sent, now, CONFIRM_WITHIN)
-    return f"it did not confirm its workers within {CONFIRM_WITHIN:.0f} s" if is_late else ""
-
-
-def _is_late(state: SchedulerState, sent: Members, now: float, limit: float) -> bool:
-    """Return whether the chief had `limit` seconds, and the scheduler heard it."""
-    return now >= max(sent.since + limit, state.session.connected_at + CONFIRM_WITHIN)
+    is_first = sent.version <= _FIRST
+    if sent.error and not is_first:
+        return sent.error
+    if sent.confirmed or (is_first and wanted == sent.workers):
+        return ""
+    limit = FIRST_WITHIN if is_first else CONFIRM_WITHIN
+    # An absent scheduler hears no answer.
+    is_late = now >= max(sent.since + limit, state.session.connected_at + CONFIRM_WITHIN)
+    return f"it did not confirm its workers within {limit:.0f} s" if is_late else ""
 
 
 def _awaits_lost(state: SchedulerState, sent: Members) -> bool:
