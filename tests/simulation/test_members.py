@@ -41,6 +41,11 @@ def training(workers: int) -> World:
     )
 
 
+def scaled(workers: int, wanted: int) -> World:
+    """The options have another number of workers; the scheduler knows them."""
+    return play(training(workers), send.restart(live(wanted)), send.register())
+
+
 def tells(version: int, *workers: int) -> Step:
     """The last list that was sent to the chief."""
 
@@ -77,9 +82,7 @@ def answers(version: int, error: str = "") -> Step:
 def test_worker_joins_when_its_server_answers() -> None:
     """Neither the chief nor another task restarts, and the update completes."""
     world = play(
-        training(2),
-        send.restart(live(3)),
-        send.register(),
+        scaled(2, 3),
         send.offers(),
         expect.launched("worker-2"),
         send.running("worker-2"),
@@ -103,9 +106,7 @@ def test_worker_joins_when_its_server_answers() -> None:
 def test_worker_leaves_before_it_is_stopped() -> None:
     """The highest first; its task ends only after the chief has confirmed the list."""
     play(
-        training(3),
-        send.restart(live(1)),
-        send.register(),
+        scaled(3, 1),
         expect.killed(),
         send.wait(1),
         tells(2, 0),
@@ -123,9 +124,7 @@ def test_worker_leaves_before_it_is_stopped() -> None:
 def test_list_is_sent_until_it_is_confirmed() -> None:
     """Messages may get lost; also after a restart of the scheduler."""
     play(
-        training(2),
-        send.restart(live(1)),
-        send.register(),
+        scaled(2, 1),
         send.wait(1),
         tells(2, 0),
         send.wait(6),
@@ -140,9 +139,7 @@ def test_list_is_sent_until_it_is_confirmed() -> None:
 def test_silent_chief_restarts_with_the_new_workers() -> None:
     """As without live members; the message says why."""
     play(
-        training(2),
-        send.restart(live(1)),
-        send.register(),
+        scaled(2, 1),
         send.wait(62),
         expect.outcome("chief-0 restarts to change its workers: it did not confirm its workers within 60 s"),
         expect.killed("chief-0", "worker-1"),
@@ -152,9 +149,7 @@ def test_silent_chief_restarts_with_the_new_workers() -> None:
 def test_chief_has_its_time_after_an_absence_of_the_scheduler() -> None:
     """It may have answered meanwhile, or never got the list."""
     play(
-        training(2),
-        send.restart(live(1)),
-        send.register(),
+        scaled(2, 1),
         send.wait(1),
         tells(2, 0),
         send.disconnect(),
@@ -171,9 +166,7 @@ def test_chief_has_its_time_after_an_absence_of_the_scheduler() -> None:
 def test_lists_follow_one_after_the_other() -> None:
     """Each has its time; workers that join meanwhile are on the next one."""
     play(
-        training(2),
-        send.restart(live(3)),
-        send.register(),
+        scaled(2, 3),
         send.offers(),
         send.running("worker-2"),
         *send.joined("worker-2"),
@@ -262,9 +255,7 @@ def test_chief_that_cannot_change_restarts_when_it_must() -> None:
 def test_chief_whose_change_failed_restarts_at_once() -> None:
     """Otherwise it would train without the new workers, or with those that left."""
     play(
-        training(2),
-        send.restart(live(3)),
-        send.register(),
+        scaled(2, 3),
         send.offers(),
         send.running("worker-2"),
         *send.joined("worker-2"),
