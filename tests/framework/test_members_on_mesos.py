@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import zipfile
 from collections.abc import Iterator
@@ -42,6 +43,8 @@ class Service:
     def __init__(self, cluster: LocalCluster, folder: Path) -> None:
         self.cluster, self.enough = cluster, folder / "enough"
         self.installed = InstalledService(cluster.directory, NAME)
+        # Checkpoints survive a service: one of another test may count the step of a lost worker twice.
+        shutil.rmtree(cluster.directory / "checkpoints" / NAME, ignore_errors=True)
         options: dict[str, Any] = json.loads((EXAMPLE / "options.json").read_text())
         options["service"] |= {
             "name": NAME,
@@ -53,6 +56,8 @@ class Service:
         options["parameter_server"] |= SMALL
         options["health"] = {"frozen_after": 15}
         options["restart"] = {"backoff": 1, "max_backoff": 4, "max_uncounted": 0}
+        # Otherwise agents with several kills are avoided, and a lost worker on another agent restarts the chief.
+        options["recovery"] = {"avoid_after": 0}
         path = folder / "options.json"
         path.write_text(json.dumps(options))
         done = run_command("local", "install", "--options", path, "--dir", cluster.directory)
@@ -111,13 +116,21 @@ class Service:
     def output(self) -> str:
         return str(run_command("--name", NAME, "logs", "chief-0").stdout)
 
+    def show(self) -> None:
+        """Print what happened; pytest shows it if the test fails."""
+        print(*self.installed.log.read_text().splitlines()[-300:], sep="\n")
+        print(run_command("--name", NAME, "logs", "chief-0", "--stderr", "--tail", 300).stdout)
+
 
 @pytest.fixture
 def training(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Service]:
     try:
         made = Service(local_cluster, tmp_path)
-        wait_until(lambda: made.members() == {"worker-0", "worker-1"})
-        yield made
+        try:
+            wait_until(lambda: made.members() == {"worker-0", "worker-1"})
+            yield made
+        finally:
+            made.show()
     finally:
         run_command("local", "uninstall", "--all", "--dir", local_cluster.directory)
 

@@ -267,7 +267,7 @@ def test_diff_as_json_has_all_fields(run, write) -> None:
     )
 
     change = json.loads(out)
-    assert {"changed", "refused", "restarted", "added", "removed"} == set(change)
+    assert {"changed", "refused", "restarted", "added", "removed", "requested"} == set(change)
     assert (["chief-0"], ["worker-0"]) == (change["added"], change["removed"])
     assert {"path": "worker.count", "old": 1, "new": 0} in change["changed"]
 
