@@ -87,13 +87,23 @@ def restart_group(
     previous address stay open, and TensorFlow waits for an answer (measured: longer than 120 s). A chief whose workers
     may leave does not restart when one is moved: the worker leaves before, and joins at its new address.
     """
-    moved = moved and not all(name in state.stored.tasks and state.uses(state.stored.tasks[name]) for name in names)
+    moved = moved and not all(_spares_chief(state, name) for name in names)
     if state.spec.network is not None:
         moved = any(_is_cut_off(state, name) for name in names)
     for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
             yield replace_launch(state, record, f"{RESTARTS_WITH}{names[0]}", now, cause)
+
+
+def _spares_chief(state: SchedulerState, name: TaskName) -> bool:
+    """Return whether the worker leaves the chief before it ends, or has not joined."""
+    record, chief, sent = state.stored.tasks.get(name), state.chief_in_service(), state.stored.members
+    if record is None or record.job is not JobKind.WORKER:
+        return False
+    if chief is None or sent is None or sent.chief != chief.id:
+        return state.uses(record)
+    return state.uses(record) or name not in sent.workers
 
 
 def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:

@@ -18,7 +18,7 @@ from tf_scheduler.core.recovery.elastic import (
     direct_chief,
     record_members,
 )
-from tf_scheduler.core.recovery.replacement import replace_launch
+from tf_scheduler.core.recovery.replacement import replace_launch, restart_group
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (
     Decision,
@@ -122,6 +122,14 @@ def test_chief_restarts_if_it_cannot_change(members: dict[str, Any], after: floa
 def test_first_list_may_stay_unconfirmed() -> None:
     """The program may read its data for minutes."""
     assert () == decided(a_training(*WORKERS, version=1, confirmed=False), NOW + 600).changes
+
+
+@pytest.mark.parametrize(("joined", "restarted"), [("worker-0", []), ("worker-1", ["chief-0"])])
+def test_chief_survives_the_move_of_an_unused_worker(joined: str, restarted: list[str]) -> None:
+    """A worker that does not answer yet has not joined; one that is lost cannot leave."""
+    state = changed(a_training(joined), "worker-1", TaskState.STARTING)
+
+    assert restarted == [item.task for item in restart_group(state, [TaskName("worker-1")], NOW, moved=True)]
 
 
 def test_nothing_changes_while_a_worker_is_lost() -> None:
