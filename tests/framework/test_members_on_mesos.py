@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from chaos.people import kill, members, of_task
-from kit.commands import kill_scheduler, request, run_command
+from kit.commands import find_scheduler, kill_scheduler, request, run_command
 from kit.waiting import wait_until
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
@@ -96,6 +96,7 @@ class Service:
         return {task.name: task.task_id for task in running}
 
     def kill_scheduler(self) -> None:
+        wait_until(lambda: find_scheduler(self.installed.folder))  # it may have just been ended for a change
         kill_scheduler(self.installed.folder)
 
     def processes(self, task: str, *, program: bool = False) -> list[Any]:
@@ -119,6 +120,11 @@ class Service:
     def show(self) -> None:
         """Print what happened; pytest shows it if the test fails."""
         print(*self.installed.log.read_text().splitlines()[-300:], sep="\n")
+        import time
+
+        Path(f"/tmp/show-{time.time():.0f}").write_text(
+            self.installed.log.read_text() + run_command("--name", NAME, "logs", "chief-0", "--stderr").stdout
+        )
         print(run_command("--name", NAME, "logs", "chief-0", "--stderr", "--tail", 300).stdout)
 
 
@@ -193,9 +199,10 @@ def test_random_changes_survive_kills(training: Service) -> None:
         running = training.tasks()
         what, victim = strike(training, chosen)
         print(f"{number}: {count} workers, kill -9 {what} {victim}", flush=True)
-        if victim in {"chief-0", "ps-0", *(f"worker-{index}" for index in range(count))}:
+        restarted = {victim, "chief-0"} if victim == "ps-0" else {victim}
+        for name in restarted & {"chief-0", "ps-0", *(f"worker-{index}" for index in range(count))}:
             wait_until(
-                partial(lambda name, launch: training.tasks().get(name, launch) != launch, victim, running.get(victim))
+                partial(lambda name, launch: training.tasks().get(name, launch) != launch, name, running.get(name))
             )
         training.await_workers(count)
         after = training.tasks()
