@@ -176,6 +176,19 @@ def test_added_worker_restarts_dependents(strategy: str, tasks) -> None:
     assert {"the size of the cluster changed"} == {restart.reason for restart in preview.restarted}
 
 
+@pytest.mark.parametrize(("job", "restarted"), [("worker", set()), ("parameter_server", {"chief-0"})])
+def test_live_chief_restarts_for_other_parameter_servers(job: str, restarted: set[str]) -> None:
+    """Workers alone join and leave: the chief has variables on every parameter server."""
+    elastic, none = {"mode": "live", "min": 1, "max": 9}, {"gpu_worker": {"count": 0}}
+    old, new = (
+        options("parameter_server", **none, **{"worker": {"count": 2, "elastic": elastic}, **more})
+        for more in ({}, {job: {"count": 4, "elastic": elastic} if job == "worker" else {"count": 4}})
+    )
+
+    assert restarted == {restart.task for restart in difference(old, new).restarted}
+    assert restarted == {restart.task for restart in difference(new, old).restarted}
+
+
 @pytest.mark.parametrize(("command", "waits"), [("python train.py", True), ("python other.py", False)])
 def test_resize_alone_waits_for_the_next_checkpoint(command: str, waits: bool) -> None:
     """No step is lost then, unless another option changes, too."""

@@ -212,7 +212,7 @@ def _storage(storage: StoragePolicy) -> Mapping[str, Any]:
 
 
 def _depends_on_size(spec: ServiceSpec, job: JobSpec) -> bool:
-    return (job.kind in ADDRESS_DEPENDENTS[spec.strategy] and not spec.live) or _is_shard(spec, job)
+    return job.kind in ADDRESS_DEPENDENTS[spec.strategy] or _is_shard(spec, job)
 
 
 def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
@@ -247,7 +247,8 @@ def _data(value: Any) -> Any:
 def _shape(spec: ServiceSpec) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
     for job in spec.jobs:
-        if job.kind not in OUTSIDE_CLUSTER_SPEC:
+        # A live chief is sent its workers.
+        if job.kind not in OUTSIDE_CLUSTER_SPEC and not (spec.live and job.kind is JobKind.WORKER):
             counts[job.kind.value] += job.count
     return counts
 
