@@ -213,6 +213,8 @@ class Members:
     confirmed: bool = False
     #: Why the chief cannot change its workers; empty if it can, or has not said.
     error: str = ""
+    #: Launches that earlier lists had and this one has not.
+    left: tuple[TaskId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

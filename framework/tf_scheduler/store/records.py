@@ -326,7 +326,7 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     PLANS: _control,
     RECOVERIES: _recovery,
     SIZE: lambda fields: _build(effects.Resized, fields),
-    MEMBERS: lambda fields: effects.MembersStored(_build(Members, fields)),
+    MEMBERS: lambda fields: effects.MembersStored(_build(Members, {**fields, "left": tuple(fields.get("left", ()))})),
     AGENTS: lambda fields: effects.AgentFailureRecorded(
         _build(AgentFailures, {**fields, "failures": tuple(fields["failures"])})
     ),

@@ -39,7 +39,7 @@ from tf_scheduler.model.effects import (
     PlanControlled,
     Resized,
 )
-from tf_scheduler.model.ids import TaskName, executor_of, task_name
+from tf_scheduler.model.ids import TaskId, TaskName, executor_of, task_name
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode
@@ -346,13 +346,18 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
         return _restart(state, view, chief, problem)
     if not sent.confirmed:  # one list at a time, so that each has its time
         return _sent(state, chief, sent, now)
+    if again := _left_but_wanted(state, sent, view):
+        return decide(state, *(LaunchRetired(launch, view.records.rollout.name) for launch in again))
     if wanted == sent.workers:
         return decide(state)
     if sent.error:
         return _restart(state, view, chief, sent.error)
     if _awaits_lost(state, sent):
         return decide(state)
-    members = Members(chief.id, sent.version + 1, wanted, now)
+    tasks = state.stored.tasks
+    left = {tasks[name].id for name in sent.workers.keys() - wanted.keys() if name in tasks}
+    left |= {record.id for record in tasks.values() if record.id in sent.left}
+    members = Members(chief.id, sent.version + 1, wanted, now, left=tuple(sorted(left)))
     stored = decide(state.with_session(members_sent_at=0.0), MembersStored(members), outcomes=_changes(sent, wanted))
     return stored.then(lambda after: _sent(after, chief, members, now))
 
@@ -369,18 +374,33 @@ def record_members(state: SchedulerState, launch: str, progress: Progress) -> tu
     return (MembersStored(replace(sent, confirmed=confirmed, error=error)),)
 
 
+def _stopping(state: SchedulerState, view: PlanView) -> frozenset[TaskName]:
+    """Return tasks that a plan is about to stop."""
+    return frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
+
+
+def _left_but_wanted(state: SchedulerState, sent: Members, view: PlanView) -> list[TaskId]:
+    """Return launches that have left, and whose workers are wanted again.
+
+    They must end first: all steps would wait until TensorFlow has closed their contexts, for up to a minute.
+    """
+    names, stopping = index_of(state.spec).by_kind.get(JobKind.WORKER, frozenset()), _stopping(state, view)
+    records = (state.stored.tasks[name] for name in sorted((names & state.stored.tasks.keys()) - stopping))
+    left = (record for record in records if record.id in sent.left and record.id not in state.stored.retired)
+    return [record.id for record in left if state.is_live(record)]
+
+
 def _wanted(state: SchedulerState, sent: Members, view: PlanView) -> Mapping[TaskName, str]:
     """Return the workers that answer, without those that a plan is about to stop.
 
     A lost worker stays: TensorFlow waits for it at its address.
     """
-    stopping = {record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired}
-    wanted = {}
+    stopping, wanted = _stopping(state, view), {}
     for name in sorted(index_of(state.spec).by_kind.get(JobKind.WORKER, ())):
         record, status = state.stored.tasks.get(name), state.status(name)
         if record is None or record.is_placeholder:
             continue
-        answers = status is not None and status.healthy is True and name not in stopping
+        answers = status is not None and status.healthy is True and name not in stopping and record.id not in sent.left
         lost = sent.workers.get(name) == record.address and not (status is not None and status.healthy)
         if record.id not in state.stored.retired and (answers or lost):
             wanted[name] = record.address

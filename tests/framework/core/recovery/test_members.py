@@ -29,7 +29,7 @@ from tf_scheduler.model.effects import (
     StatusStored,
     TaskLaunched,
 )
-from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Members, Progress, TaskState
@@ -141,6 +141,26 @@ def test_nothing_changes_while_a_worker_is_lost() -> None:
 
 def test_lost_worker_stays_on_the_list() -> None:
     assert () == decided(changed(a_training(*WORKERS), "worker-1", TaskState.FAILED)).changes
+
+
+def test_worker_that_left_is_launched_again_before_it_joins() -> None:
+    """Its process may take a minute to close its context, and every step would wait for it."""
+    state = changed(a_training(*WORKERS), "worker-1", is_placeholder=True)
+    first = decided(state)
+    (change,) = first.changes
+    assert isinstance(change, MembersStored)
+    launch = state.stored.tasks[TaskName("worker-1")].id
+    assert (launch,) == change.members.left
+
+    wanted = changed(
+        apply(first.state, MembersStored(replace(change.members, confirmed=True))), "worker-1", is_placeholder=False
+    )
+    again = decided(wanted)
+    assert (LaunchRetired(launch, "deploy"),) == again.changes
+
+    assert () == decided(again.state).changes
+    new = changed(wanted, "worker-1", id=TaskId("worker-1__new"))
+    assert [{"0", "1"}] == sent(decided(new))
 
 
 def test_paused_worker_leaves() -> None:
