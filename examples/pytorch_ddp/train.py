@@ -35,10 +35,13 @@ def main() -> int:
     parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach (default: %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo")  # "nccl" where each worker has GPUs
+    device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")  # a worker sees only its own GPUs
+    print(f"training on {device}", file=sys.stderr, flush=True)
+    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        model = train(draw(2000, seed=1), options.model_dir / "checkpoint.pt", options.epochs)
-        return test(model, *draw(500, seed=2), options.target) if distributed.get_rank() == 0 else 0
+        data, images = ([part.to(device) for part in draw(count, seed)] for count, seed in ((2000, 1), (500, 2)))
+        model = train(data, options.model_dir / "checkpoint.pt", options.epochs)
+        return test(model, *images, options.target) if distributed.get_rank() == 0 else 0
     finally:
         distributed.destroy_process_group()
 
@@ -56,16 +59,17 @@ def draw(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return images.unsqueeze(1), labels
 
 
-def train(data: tuple[torch.Tensor, torch.Tensor], file: Path, epochs: int) -> nn.Module:
+def train(data: list[torch.Tensor], file: Path, epochs: int) -> nn.Module:
     """Train the epochs that are missing, with a checkpoint after each. Return the model."""
     torch.manual_seed(0)
     # Looks for 64 shapes of a digit's size, wherever in the image they are.
     layers = [nn.Conv2d(1, 64, (5, 3)), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
-    model = DistributedDataParallel(nn.Sequential(*layers))
+    device = data[0].device
+    model = DistributedDataParallel(nn.Sequential(*layers).to(device))
     optimizer, judge = torch.optim.Adam(model.parameters(), 0.01), nn.CrossEntropyLoss()
     first = 0
     if file.exists():
-        found = torch.load(file)
+        found = torch.load(file, map_location=device)
         model.module.load_state_dict(found["model"])
         optimizer.load_state_dict(found["optimizer"])
         first = found["epoch"]
@@ -75,7 +79,7 @@ def train(data: tuple[torch.Tensor, torch.Tensor], file: Path, epochs: int) -> n
     loader = DataLoader(images, BATCH, sampler=sampler)
     for epoch in range(first, epochs):
         sampler.set_epoch(epoch)  # another order each time
-        total = torch.zeros(())
+        total = torch.zeros((), device=device)
         for batch, labels in loader:
             optimizer.zero_grad()
             loss = judge(model(batch), labels)
