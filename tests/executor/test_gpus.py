@@ -150,6 +150,47 @@ def test_gpu_check_with_missing_gpus_fails_task(start: Any, agent: Any, tmp_path
     assert "" == executor.output()
 
 
+TORCH = """
+__version__ = "2.98"
+class cuda:
+    device_count = staticmethod(lambda: {seen})
+class version:
+    cuda = {cuda!r}
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "tensorflow"),
+    [("pytorch_ddp", TENSORFLOW.format(seen=2, cuda=False)), ("independent", "raise ImportError")],
+)
+@pytest.mark.parametrize(
+    ("cuda", "hint"), [("13.0", "see the messages of CUDA above"), (None, "this PyTorch is built without CUDA")]
+)
+def test_gpu_check_asks_pytorch(
+    start: Any, agent: Any, tmp_path: Path, strategy: str, tensorflow: str, cuda: str | None, hint: str
+) -> None:
+    """If the strategy needs PyTorch, or TensorFlow is missing."""
+    environment = agent(tensorflow=tensorflow)
+    (tmp_path / "tools" / "torch.py").write_text(TORCH.format(seen=1, cuda=cuda))
+    executor = start("task", **environment)
+    executor.launch("true", gpus=2, strategy=strategy, environment={"PYTHONPATH": str(tmp_path / "tools")})
+    message = executor.states("TASK_STARTING", "TASK_FAILED")["message"]
+    assert message.startswith("the GPU check failed: exit code 1; stderr: PyTorch 2.98 sees 1 GPUs, expected 2")
+    assert hint in message
+
+
+@pytest.mark.parametrize("torch", ["raise ImportError", TORCH.format(seen=2, cuda="13.0")])
+def test_gpu_check_passes_without_tensorflow(start: Any, agent: Any, tmp_path: Path, torch: str) -> None:
+    """The program may use neither."""
+    environment = agent(tensorflow="raise ImportError")
+    (tmp_path / "tools" / "torch.py").write_text(torch)
+    executor = start("task", **environment)
+    executor.launch("echo trained", gpus=2, environment={"PYTHONPATH": str(tmp_path / "tools")})
+    executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert "trained\n" == executor.output()
+    assert (torch == "raise ImportError") == ("GPU check skipped" in executor.output("stderr"))
+
+
 def test_gpu_count_supports_both_tensorflow_apis() -> None:
     """TensorFlow before 2.1 has the function in `experimental`."""
 

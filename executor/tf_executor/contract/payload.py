@@ -154,7 +154,7 @@ class Payload:
     gpus: int = 0
     #: Indices or UUIDs of GPUs to use; empty: the executor chooses free ones.
     gpu_devices: Sequence[str] = ()
-    #: Whether to check before the start that TensorFlow sees all GPUs.
+    #: Whether to check before the start that TensorFlow or PyTorch sees all GPUs.
     gpu_check: bool = True
 
     # -- monitoring

@@ -1,7 +1,9 @@
 """Return and check the task's GPUs, and return its log folder. Python 3.6."""
 
+import importlib
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +30,42 @@ def logdir() -> str:
     return folder
 
 
-def check_gpus(expected: int) -> int:
-    """Check that TensorFlow sees the task's GPUs; return the exit code.
+_TITLES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
-    Called before the program starts. 0 without TensorFlow, which the program may not use.
+
+def check_gpus(expected: int) -> int:
+    """Check that TensorFlow or PyTorch sees the task's GPUs; return the exit code.
+
+    Called before the program starts. 0 without both, which the program may not use.
     """
-    try:
-        import tensorflow
-    except ImportError as error:
-        sys.stderr.write(f"GPU check skipped: cannot import TensorFlow: {error}\n")
-        return 0
-    seen = count_gpus(tensorflow)
+    for name in sorted(_TITLES, reverse=os.environ.get("DISTRIBUTION_STRATEGY") == "pytorch_ddp"):
+        with suppress(ImportError):
+            return _compare(importlib.import_module(name), _TITLES[name], expected)
+    sys.stderr.write("GPU check skipped: cannot import TensorFlow or PyTorch\n")
+    return 0
+
+
+def _compare(framework: Any, name: str, expected: int) -> int:
+    seen = count_gpus(framework)
     if seen == expected:
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    numbers = f"TensorFlow {tensorflow.__version__} sees {seen} GPUs, expected {expected}"
-    sys.stderr.write(f"{numbers} (CUDA_VISIBLE_DEVICES={visible!r}); {_hint(tensorflow)}\n")
+    numbers = f"{name} {framework.__version__} sees {seen} GPUs, expected {expected}"
+    sys.stderr.write(f"{numbers} (CUDA_VISIBLE_DEVICES={visible!r}); {_hint(framework, name)}\n")
     return 1
 
 
-def count_gpus(tensorflow: Any) -> int:
-    """Return the number of GPUs that TensorFlow 1.14 or later sees."""
-    config = tensorflow.config
+def count_gpus(framework: Any) -> int:
+    """Return the number of GPUs that TensorFlow 1.14 or later, or PyTorch, sees."""
+    if framework.__name__ == "torch":
+        return int(framework.cuda.device_count())
+    config = framework.config
     listed = getattr(config, "list_physical_devices", None) or config.experimental.list_physical_devices
     return len(listed("GPU"))
 
 
-def _hint(tensorflow: Any) -> str:
+def _hint(framework: Any, name: str) -> str:
     """Return the likely reason."""
-    if not tensorflow.test.is_built_with_cuda():
-        return "this TensorFlow is built without CUDA"
+    if not (framework.version.cuda if name == "PyTorch" else framework.test.is_built_with_cuda()):
+        return f"this {name} is built without CUDA"
     return "see the messages of CUDA above; set the option gpu_check to false to skip this check"

@@ -181,7 +181,7 @@ class JobOptions(Section):
         examples=["nofile=65536", "core=0:unlimited,nproc=4096"],
     )
     gpu_check = Boolean(
-        f"Before the program starts, check that TensorFlow sees all GPUs. {NEXT_LAUNCH_ONLY}",
+        f"Before the program starts, check that TensorFlow or PyTorch sees all GPUs. {NEXT_LAUNCH_ONLY}",
         default=True,
         title="Check GPUs",
     )
