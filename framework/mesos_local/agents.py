@@ -190,14 +190,19 @@ class AgentSpec:
         return dict(parse_pairs(self.attributes))
 
 
+def count_gpus(devices: Path = Path("/dev")) -> int:
+    """Return the number of NVIDIA GPUs of this machine."""
+    return len([*devices.glob("nvidia[0-9]*")])
+
+
 def default_agents(first_port: int = FIRST_PORT) -> tuple[AgentSpec, ...]:
     """Return three agents that share the memory, with all CPUs and 100 ports each.
 
-    The third has 2 GPUs, which are only resources for placement, not devices.
+    The third has the GPUs of this machine; without any, 2 that are only resources for placement, not devices.
     """
     total_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MEGABYTE
     common = {"cpus": max(_MIN_CPUS, os.cpu_count() or 1), "mem": max(_MIN_MB, (total_mb - _RESERVE_MB) // 3)}
-    own: tuple[dict[str, object], ...] = ({}, {}, {"gpus": 2})
+    own: tuple[dict[str, object], ...] = ({}, {}, {"gpus": count_gpus() or 2})
     specs = [AgentSpec(f"agent-{n}", common | more, {"rack": f"rack-{n}"}) for n, more in enumerate(own, 1)]
     return with_ports(specs, first_port)
 

@@ -26,6 +26,7 @@ from .node import (
     ZooKeeperNode,
     agent_directory,
     agent_flags,
+    assign_gpus,
     container_flags,
     environment,
     helper_folder,
@@ -285,9 +286,10 @@ class LocalCluster:
         own = {"hostname": "127.0.0.1"} if settings.containers else {}
         flags = {"cluster": "local", **own, **settings.master_flags, "work_dir": str(directory / "master")}
         add_mesos(MesosNode, "master", flags, "master", settings.library)
-        master = self._inner_address("master", addresses["master"])
+        master, gpus = self._inner_address("master", addresses["master"]), assign_gpus(settings.agents)
         for spec in settings.agents:
-            own = container_flags(directory, spec.hostname, image_folder()) if settings.containers else {}
+            devices = gpus.get(spec.hostname)
+            own = container_flags(directory, spec.hostname, image_folder(), devices) if settings.containers else {}
             flags = agent_flags(directory, helper_folder(directory), spec, {**own, **settings.agent_flags})
             add_mesos(AgentNode, spec.hostname, flags, "agent", settings.library, master)
 

@@ -246,7 +246,7 @@ def _file(folder: Path, name: str) -> Path:
 #: Debian packages with a shell, usual tools, and libraries that Python loads by name.
 _PACKAGES = (
     *("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "gzip", "hostname"),
-    *("libc-bin", "libgcc-s1", "libstdc++6", "sed", "tar"),
+    *("libc-bin", "libc6", "libgcc-s1", "libstdc++6", "sed", "tar"),
 )
 _LINKS = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")  # to folders in /usr
 _FOLDERS = ("dev", "etc", "mnt/mesos/sandbox", "proc", "root", "run", "sys", "tmp", "var/tmp")
@@ -257,6 +257,8 @@ _FILES = {
 }
 _DOCUMENTS = re.compile(r"/(usr/share/(doc|info|lintian|locale|man|bash-completion)|etc)/")
 _UNUSED = re.compile(r"/(idlelib|ensurepip|test)/|\.a$")  # in Python's own folder
+#: Lets an agent with GPUs mount their driver (Mesos: docs/gpu-support.md).
+_DRIVER = "NVIDIA_VISIBLE_DEVICES=all"
 _ASK = "import sys, json, sysconfig; print(json.dumps([sys.prefix, sys.base_prefix, sysconfig.get_path('stdlib')]))"
 
 
@@ -267,7 +269,7 @@ def read_folder(folder: Path, scratch: Path) -> Image:
     layer = scratch / "layer.tar"
     with tarfile.open(layer, "w") as archive:
         archive.add(folder, ".")
-    return Image([Layer.of(layer)], {"Env": [f"PATH={SYSTEM_PATH}"]})
+    return Image([Layer.of(layer)], {"Env": [f"PATH={SYSTEM_PATH}", _DRIVER]})
 
 
 def read_python(python: Path, scratch: Path) -> Image:
@@ -284,7 +286,7 @@ def read_python(python: Path, scratch: Path) -> Image:
         _add_frame(archive)
         for path in sorted({Path(os.path.realpath(path.parent), path.name) for path in files}):
             archive.add(path, str(path)[1:], recursive=False)
-    return Image([Layer.of(layer)], {"Env": [f"PATH={python.parent}:{SYSTEM_PATH}"]})
+    return Image([Layer.of(layer)], {"Env": [f"PATH={python.parent}:{SYSTEM_PATH}", _DRIVER]})
 
 
 def _add_frame(archive: tarfile.TarFile) -> None:

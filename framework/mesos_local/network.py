@@ -23,6 +23,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import zlib
@@ -32,6 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .agents import count_gpus
 from .host.errors import MesosLocalError, explain_os_errors
 
 GATEWAY = "10.88.0.1"
@@ -123,6 +125,8 @@ def run_network(directory: Path, ready: int, ports: Mapping[str, int]) -> None:
     agents = [name for name in ports if name not in _AT_THE_GATEWAY]
     for line in _commands(agents):
         _run(line)
+    if count_gpus():
+        _mount_loader_cache(Path("/run/ld.so.cache"))
     _FORWARD.write_text("1")
     for name in agents:
         _enter(_open_namespace(f"/run/netns/{name}"))
@@ -169,6 +173,23 @@ def _run(line: str) -> None:
     done = subprocess.run(line.split(), capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise MesosLocalError(f"{line}: {done.stderr.strip()}")
+
+
+def _mount_loader_cache(path: Path) -> None:
+    """Mount a loader cache that the isolator gpu/nvidia of Mesos 1.11 can read."""
+    _run(f"ldconfig -X -c compat -C {path}")
+    path.write_bytes(without_extensions(path.read_bytes()))
+    _run(f"mount --bind {path} /etc/ld.so.cache")
+
+
+def without_extensions(content: bytes) -> bytes:
+    """Return a loader cache of format `compat` without what newer ldconfig appends."""
+    cache = bytearray(content)
+    (old,) = struct.unpack_from("<I", cache, 12)  # glibc: cache_file and cache_file_new in dl-cache.h
+    start = (16 + 12 * old + 7) // 8 * 8
+    libraries, length = struct.unpack_from("<II", cache, start + 20)
+    struct.pack_into("<I", cache, start + 32, 0)  # extension_offset
+    return bytes(cache[: start + 48 + 24 * libraries + length])
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -16,10 +16,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from ctypes.util import find_library
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from .agents import AgentSpec
+from .agents import AgentSpec, count_gpus
 from .host.errors import MesosLocalError, NodeDiedError
 from .host.orphans import MARK
 from .host.process import ProcessId, spawn, uninterrupted
@@ -283,11 +285,30 @@ _ISOLATION = (
 )
 
 
-def container_flags(directory: Path, agent: str, images: Path) -> dict[str, str]:
-    """Return more flags of an agent with containers. `images`: folder of archives."""
+def has_gpu_isolation() -> bool:
+    """Whether agents can give containers GPUs (Mesos: docs/gpu-support.md)."""
+    return bool(find_library("nvidia-ml")) and Path("/sys/fs/cgroup/devices/cgroup.procs").exists()
+
+
+def assign_gpus(specs: Sequence[AgentSpec]) -> dict[str, str]:
+    """Return numbers of each agent's GPUs, such as "0,1"; empty: only counted."""
+    counts = [int(spec.resource_pairs().get("gpus", "0")) for spec in specs]
+    if not 0 < count_gpus() >= sum(counts) or not has_gpu_isolation():
+        return {}
+    numbers = map(str, range(sum(counts)))
+    return {spec.hostname: ",".join(islice(numbers, count)) for spec, count in zip(specs, counts, strict=True)}
+
+
+def container_flags(directory: Path, agent: str, images: Path, gpus: str | None = None) -> dict[str, str]:
+    """Return more flags of an agent with containers.
+
+    `images`: folder of archives. `gpus`: see `assign_gpus`; None: containers may open all devices.
+    """
     folder = agent_directory(directory, agent)
+    devices = () if gpus is None else ("cgroups/devices", "gpu/nvidia") if gpus else ("cgroups/devices",)
     return {
-        "isolation": ",".join(_ISOLATION),
+        "isolation": ",".join((*_ISOLATION, *devices)),
+        **({"nvidia_gpu_devices": gpus} if gpus else {}),
         "launcher": "linux",
         "cgroups_root": f"{cgroups_root(directory)}/{agent}",
         "runtime_dir": str(folder / "runtime"),

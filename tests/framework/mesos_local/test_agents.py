@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_local.agents import FIRST_PORT, AgentSpec, check_agents, default_agents, load_agents, with_ports
+from mesos_local.agents import FIRST_PORT, AgentSpec, check_agents, count_gpus, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
+from mesos_local.node import assign_gpus, container_flags
 
 KEYS = st.sampled_from(["hostname", "resources", "attributes", "cpus", "ports"])
 
@@ -29,9 +30,55 @@ def test_defaults_are_three_disjoint_agents_one_with_gpus() -> None:
     """All share the machine's ports, so no two offer the same; exactly one has GPUs."""
     specs = default_agents()
     assert [spec.hostname for spec in specs] == ["agent-1", "agent-2", "agent-3"]
-    assert [spec.resource_pairs().get("gpus") for spec in specs] == [None, None, "2"]
+    assert [spec.resource_pairs().get("gpus") for spec in specs] == [None, None, str(count_gpus() or 2)]
     assert ports_of(specs[0])[0] == FIRST_PORT
     assert all(one[1] < other[0] for one, other in pairwise(ports_of(spec) for spec in specs))
+
+
+@pytest.mark.parametrize(("present", "gpus"), [(0, "2"), (3, "3")])
+def test_default_gpus_are_those_of_the_machine(monkeypatch: pytest.MonkeyPatch, present: int, gpus: str) -> None:
+    """Without GPUs two are counted, so that placement can be tried."""
+    monkeypatch.setattr("mesos_local.agents.count_gpus", lambda: present)
+
+    assert gpus == default_agents()[2].resource_pairs()["gpus"]
+
+
+def test_gpus_are_counted_by_their_devices(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia11", "nvidia-caps", "nvidia-uvm", "nvidiactl", "null"):
+        (tmp_path / name).touch()
+
+    assert 2 == count_gpus(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("present", "counts", "expected"),
+    [
+        (3, (0, 2, 1), {"a": "", "b": "0,1", "c": "2"}),
+        (1, (0, 0, 0), {"a": "", "b": "", "c": ""}),
+        (2, (0, 2, 1), {}),
+        (0, (0, 0, 0), {}),
+    ],
+)
+def test_each_agent_gets_gpus_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, present: int, counts: tuple[int, ...], expected: dict[str, str]
+) -> None:
+    """If the agents have more GPUs than the machine, no container gets devices."""
+    monkeypatch.setattr("mesos_local.node.count_gpus", lambda: present)
+    monkeypatch.setattr("mesos_local.node.has_gpu_isolation", lambda: True)
+    specs = [AgentSpec(name, {"cpus": 1, "gpus": count}) for name, count in zip("abc", counts, strict=True)]
+
+    assert expected == assign_gpus(specs)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "isolators"), [(None, []), ("", ["cgroups/devices"]), ("0,1", ["cgroups/devices", "gpu/nvidia"])]
+)
+def test_agents_isolate_the_gpus_of_their_containers(tmp_path: Path, gpus: str | None, isolators: list[str]) -> None:
+    """Agents without GPUs refuse all of them."""
+    flags = container_flags(tmp_path, "agent-1", tmp_path, gpus)
+
+    assert isolators == [one for one in flags["isolation"].split(",") if "devices" in one or "gpu" in one]
+    assert (gpus or None) == flags.get("nvidia_gpu_devices")
 
 
 def test_two_tasks_of_one_gigabyte_fit_each_default_agent() -> None:

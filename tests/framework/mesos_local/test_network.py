@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from mesos_local.network import _relay, task_names
+from mesos_local.network import _relay, task_names, without_extensions
 from mesos_local.node import node_command
 
 
@@ -34,6 +35,23 @@ def test_running_tasks_have_the_names_of_dcos() -> None:
 
     assert {"worker-0.devmnist.containerip.dcos.thisdcos.directory": "10.88.1.3"} == names
     assert {} == task_names({})
+
+
+def test_loader_cache_ends_with_its_strings(tmp_path: Path) -> None:
+    """Mesos 1.11 (ldcache.cpp) refuses a cache with more."""
+    path = tmp_path / "ld.so.cache"
+    subprocess.run(["/sbin/ldconfig", "-X", "-c", "compat", "-C", path], check=True)
+
+    content = without_extensions(path.read_bytes())
+
+    old = int.from_bytes(content[12:16], "little")
+    new = content.index(b"glibc-ld.so.cache1.1")
+    libraries, length, _, extensions = struct.unpack_from("<4I", content, new + 20)
+    assert b"ld.so-1.7.0" == content[:11]
+    assert new - 8 < 16 + 12 * old <= new
+    assert len(content) == new + 48 + 24 * libraries + length
+    assert 0 == extensions
+    assert content.endswith(b"\0")
 
 
 def test_answer_reaches_a_client_that_has_ended_its_request() -> None:

@@ -102,7 +102,7 @@ def prepare(context: click.Context, *, reads_only: bool = False) -> None:
     "--agents",
     "agents_file",
     type=click.Path(readable=False, path_type=Path),
-    help='Agents: JSON list of {"hostname", "resources", "attributes"}. Default: 3 agents, one of them with 2 GPUs.',
+    help='Agents: JSON list of {"hostname", "resources", "attributes"}. Default: 3 agents, one of them with GPUs.',
 )
 @directory_option
 @click.option("--zookeeper", is_flag=True, help="Also start ZooKeeper.")
