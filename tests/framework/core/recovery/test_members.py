@@ -144,7 +144,7 @@ def test_lost_worker_stays_on_the_list() -> None:
 
 
 def test_worker_that_left_is_launched_again_before_it_joins() -> None:
-    """Its process may take a minute to close its context, and every step would wait for it."""
+    """Every step would wait until its process has closed its old context."""
     state = changed(a_training(*WORKERS), "worker-1", is_placeholder=True)
     first = decided(state)
     (change,) = first.changes
