@@ -36,6 +36,7 @@ from .process.tree import descendants
 from .process.watchdog import WatchedProcesses
 from .process.watchdog_process import session_entry
 from .user import storage
+from .user.fetch import redacted
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
@@ -57,13 +58,14 @@ class _CheckpointCarrier:
         run: Callable[[int], EndReport | None],
         put: Callable[[events.Event], None],
         report: Callable[[str], None],
+        url: str,
     ) -> None:
         """`run`: start it with a descriptor as stdin, and return how it ended.
 
-        `report`: show a problem to operators.
+        `report`: show a problem to operators. `url`: for messages.
         """
         self._reader, self._writer = os.pipe()
-        self._run, self._put, self._report = run, put, report
+        self._run, self._put, self._report, self._url = run, put, report, url
         #: Whether the task is stopped, so that the program may still save after its shell has exited.
         self.is_stopping = False
         #: What the carrier reads about the program's end.
@@ -105,7 +107,8 @@ class _CheckpointCarrier:
                 ending = self._run(self._reader)
         os.close(self._reader)
         if ending is not None and ending.exit_code == storage.SUPERSEDED:
-            self._put(events.Superseded("CHECKPOINT_DIR is used by a newer launch of the task", is_final=False))
+            text = f"CHECKPOINT_DIR {self._url} is used by a newer launch of the task or by another service"
+            self._put(events.Superseded(f"{text}; each service needs its own checkpoint_dir", is_final=False))
 
 
 class TaskProcess:
@@ -172,7 +175,8 @@ class TaskProcess:
         log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)
         if stage is Stage.PROGRAM:
             if self._is_carried:
-                self._carrier = _CheckpointCarrier(self._run_carrier, self._put, self._report_storage)
+                url = redacted(self._payload.storage["url"])
+                self._carrier = _CheckpointCarrier(self._run_carrier, self._put, self._report_storage, url)
             self._watch()
         return events.Spawned()
 

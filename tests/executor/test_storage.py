@@ -670,14 +670,16 @@ def test_task_counts_only_checkpoints_in_the_storage(start: Any, tmp_path: Path,
 
 
 def test_newer_launch_ends_the_task(start: Any, tmp_path: Path, task: Any) -> None:
-    """Two launches of a task run at once if an agent was cut off."""
+    """An agent was cut off, or two services have one URL."""
     executor = start("task")
-    executor.launch("sleep 3600", **carried(tmp_path))
+    executor.launch("sleep 3600", service="first", **carried(tmp_path))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
-    task("newer")
+    task("newer", service="second")
     status = executor.end("TASK_KILLING")
     assert "TASK_FAILED" == status["state"]
-    assert status["message"].startswith("CHECKPOINT_DIR is used by a newer launch of the task")
+    used = f"CHECKPOINT_DIR file://{tmp_path}/bucket/run is used by a newer launch of the task or by another service; "
+    assert status["message"].startswith(used), status["message"]
+    assert "used by the newer launch newer of service second; set another checkpoint_dir" in status["message"]
 
 
 def with_code(fields: dict[str, Any], program: str) -> dict[str, Any]:

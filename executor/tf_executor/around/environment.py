@@ -240,6 +240,7 @@ def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
 def storage_command(mode: str, payload: Payload, task_id: str) -> str:
     """Return the command line that restores (`bring`) or stores checkpoints (`carry`)."""
     own = {"task_id": task_id, "launched_at": payload.launched_at, "grace": payload.kill_grace}
+    own["service"] = payload.service
     # A stop must not end the carrier while its Python starts.
     start = "trap '' TERM; exec" if mode == "carry" else "exec"
     return f"{start} python -m tf_executor.storage {mode} {shlex.quote(json.dumps({**payload.storage, **own}))}"

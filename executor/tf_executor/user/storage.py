@@ -171,7 +171,7 @@ def claim(store: Store, settings: Dict[str, Any]) -> str:
     number = max(int(settings["launched_at"] * 1000), highest + 1)
     launch = f"{number:015d}.{settings['task_id']}"
     try:
-        store.write(f"{launch}/launch", b"{}")
+        store.write(f"{launch}/launch", json.dumps({"service": settings.get("service", "")}).encode())
     except FileNotFoundError:
         raise StorageError("the bucket or folder does not exist") from None
     return launch
@@ -377,7 +377,10 @@ class Carrier:
         """Raise SupersededError if a newer launch writes to the same URL."""
         newest = self._store.launches()[-1:]
         if newest and newest[0] > self._launch:
-            raise SupersededError(newest[0].partition(".")[2])
+            own = self._settings.get("service", "")
+            service = json.loads(self._store.read(f"{newest[0]}/launch").decode()).get("service", own)
+            of = "" if service == own else f" of service {service}; set another checkpoint_dir"
+            raise SupersededError(f"used by the newer launch {newest[0].partition('.')[2]}{of}")
 
     def _collect(self, newest: Manifest) -> None:
         """Remove old checkpoints; a listing may lack the `newest`."""
@@ -485,12 +488,10 @@ def main(mode: str, settings: Dict[str, Any]) -> int:
     """Return the exit code."""
     try:
         (bring if mode == "bring" else carry)(settings)
-    except SupersededError as error:
-        say(f"{redacted(settings['url'])}: used by the newer launch {error}", error=True)
-        return SUPERSEDED
     except Exception as error:  # file systems raise any exception
         say(f"{redacted(settings['url'])}: {describe(error)}", error=True)
-        return NO_PACKAGE if isinstance(error, NoPackageError) else 1
+        codes = {SupersededError: SUPERSEDED, NoPackageError: NO_PACKAGE}
+        return codes.get(type(error), 1)
     return 0
 
 
