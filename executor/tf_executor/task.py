@@ -27,7 +27,7 @@ from .contract.payload import CHECKPOINT_DIR, Liveness, Payload, PayloadError, W
 from .contract.reports import EVENT_FILES, OUTPUT, EndReport
 from .process import memory, supervisor
 from .process.freezing import ProcessSample, sample_processes
-from .process.last_output import ProgramError, output_excerpt, program_error
+from .process.last_output import ProgramError, output_excerpt, program_error, storage_reason
 from .process.memory import is_port_held_by_others, is_port_still_held_by_others
 from .process.output import TAIL_BYTES, Output
 from .process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
@@ -66,6 +66,8 @@ class _CheckpointCarrier:
         """
         self._reader, self._writer = os.pipe()
         self._run, self._put, self._report, self._url = run, put, report, url
+        #: Whether a newer launch uses the URL.
+        self.is_superseded = False
         #: Whether the task is stopped, so that the program may still save after its shell has exited.
         self.is_stopping = False
         #: What the carrier reads about the program's end.
@@ -107,6 +109,7 @@ class _CheckpointCarrier:
                 ending = self._run(self._reader)
         os.close(self._reader)
         if ending is not None and ending.exit_code == storage.SUPERSEDED:
+            self.is_superseded = True
             text = f"CHECKPOINT_DIR {self._url} is used by a newer launch of the task or by another service"
             self._put(events.Superseded(f"{text}; each service needs its own checkpoint_dir", is_final=False))
 
@@ -227,7 +230,11 @@ class TaskProcess:
         self.secrets.forget()
         self._temporary.remove()
         secrets = self.secrets.values()
-        excerpt = output_excerpt(self._err.tail, self._out.tail, secrets, TAIL_BYTES, self._sandbox)
+        err, out = self._err.tail, self._out.tail
+        is_superseded = self._carrier is not None and self._carrier.is_superseded
+        if (is_superseded or ending.failed_stage == Stage.STORAGE.value) and (reason := storage_reason(err)):
+            err, out = reason, b""
+        excerpt = output_excerpt(err, out, secrets, TAIL_BYTES, self._sandbox)
         if not ending.exit_code:
             return excerpt, ProgramError()
         variables = {} if self._paths is None else program_environment(self._payload, self._environ, self._paths)

@@ -595,6 +595,22 @@ def test_killed_program_leaves_its_last_whole_checkpoint(start: Any, tmp_path: P
     assert checkpoint(7) == content(task("reader").sandbox / "checkpoints")
 
 
+def test_restore_that_fails_gives_only_its_reason(start: Any, tmp_path: Path) -> None:
+    """TensorFlow, which is imported to learn its file systems, writes several lines."""
+    package = tmp_path / "packages" / "tensorflow"
+    package.mkdir(parents=True)
+    noise = "import os\nos.write(2, b'I0000 00:00:1795 oneDNN custom operations are on\\n')\nraise ImportError"
+    (package / "__init__.py").write_text(noise)
+    executor = start("task")
+    fields = carried(tmp_path, url="what://bucket/run", mode="auto")
+    fields["environment"] = {**fields["environment"], "PYTHONPATH": str(package.parent)}
+    executor.launch("true", **fields)
+    message = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")["message"]
+    failed = f"the restore of checkpoints failed: exit code {NO_PACKAGE}; stderr: storage: what://bucket/run: unknown"
+    assert message.startswith(failed), message
+    assert "oneDNN" in (executor.sandbox / "stderr").read_text()
+
+
 def test_task_fails_before_its_program_without_storage(start: Any, tmp_path: Path) -> None:
     executor = start("task")
     executor.launch("echo started > started", **carried(tmp_path, url="what://bucket/run"))

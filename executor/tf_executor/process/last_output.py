@@ -94,6 +94,11 @@ def _last_bytes(text: str, size: int) -> str:
     return "..." + (rest if separator and len(rest) > len(kept) // 2 else kept)
 
 
+def storage_reason(stderr: bytes) -> bytes:
+    """Return the last error of `user.storage`, without lines of TensorFlow."""
+    return next((line for line in reversed(stderr.split(b"\n")) if line.startswith(b"storage: ")), b"")
+
+
 # Error: what ended a program, for people, and for the scheduler to compare the ends of launches.
 
 #: Maximum characters of the first and of the last line of an exception, and of a path.
