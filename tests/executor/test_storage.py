@@ -11,12 +11,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from tf_executor.user import fetch, storage
 from tf_executor.user.fetch import NO_PACKAGE
@@ -398,7 +399,7 @@ def run(mode: str, settings: dict[str, Any], folder: Path, limits: str = ":") ->
         ("hdfs://host/run", NO_PACKAGE, "missing Python package; run: "),
         ("abfss://name/run", NO_PACKAGE, "-m pip install fsspec adlfs"),
         ("filecache://run", 1, "ValueError: Please provide"),
-        ("file:///proc/none/run", 1, "/proc/none"),
+        ("file:///proc/none/run", NO_PACKAGE, "the bucket or folder does not exist"),
     ],
 )
 def test_bring_explains_what_is_wrong(tmp_path: Path, url: str, code: int, message: str) -> None:
@@ -407,6 +408,44 @@ def test_bring_explains_what_is_wrong(tmp_path: Path, url: str, code: int, messa
     assert (code, 1) == (result.returncode, len(result.stderr.splitlines()))
     assert result.stderr.startswith(f"storage: {url}: ")
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "message"),
+    [
+        ("bucket", NO_PACKAGE, "the bucket or folder does not exist"),
+        ("key", NO_PACKAGE, "PermissionError: "),
+        ("server", 1, "EndpointConnectionError: Could not connect"),
+        ("5xx", 1, "OSError: "),
+    ],
+)
+def test_bring_fails_finally_if_the_server_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, code: int, message: str
+) -> None:
+    """No retry mends a missing bucket or a refused key, but an absent server."""
+    pytest.importorskip("s3fs")
+    from kit.s3_server import BUCKET, run_s3_server
+
+    with ExitStack() as stack:
+        s3 = stack.enter_context(run_s3_server())
+        address = s3.address
+        if fault == "server":
+            stack.close()
+        elif fault == "5xx":
+            address = stack.enter_context(HttpServer(UnavailableHandler)).url
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong" if fault == "key" else s3.secret)
+        options = {"endpoint_url": address, "config_kwargs": {"retries": {"max_attempts": 1}}}
+        url = f"s3://{'missing' if fault == 'bucket' else BUCKET}/run"
+        settings = {**SETTINGS, "url": url, "task_id": "a", "launched_at": 1.0, "options": options}
+        result = run("bring", settings, tmp_path)
+    assert code == result.returncode, result.stderr
+    assert f"storage: {url}: {message}" in result.stderr
+
+
+class UnavailableHandler(QuietHandler):
+    def respond(self) -> None:
+        self.answer(503, b"")
 
 
 def test_restore_without_room_fails_the_task(task: Any, tmp_path: Path) -> None:

@@ -490,8 +490,9 @@ def main(mode: str, settings: Dict[str, Any]) -> int:
         (bring if mode == "bring" else carry)(settings)
     except Exception as error:  # file systems raise any exception
         say(f"{redacted(settings['url'])}: {describe(error)}", error=True)
-        codes = {SupersededError: SUPERSEDED, NoPackageError: NO_PACKAGE}
-        return codes.get(type(error), 1)
+        # The server has refused the key, or has no such bucket: only another machine may have another key or folder.
+        is_final = isinstance(error, (NoPackageError, StorageError, PermissionError))
+        return SUPERSEDED if isinstance(error, SupersededError) else NO_PACKAGE if is_final else 1
     return 0
 
 

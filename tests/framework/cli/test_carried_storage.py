@@ -247,6 +247,8 @@ def test_wrong_bucket_or_key_ends_the_job_before_its_program(
     home["MY_S3_SECRET"] = secret or s3.secret
     out, err = start("local", "run", options(tmp_path, s3, bucket)).communicate(timeout=PATIENCE)
     assert f"storage: s3://{bucket}/run: {message}" in out + err
+    assert "each launch would fail in this way" in out + err
+    assert len(outputs(cluster)) <= len(cluster.agents)
     assert [] == starts(cluster)
     assert [] == holders_of(home["MY_S3_SECRET"], tmp_path)
     assert home["MY_S3_SECRET"] not in out + err
