@@ -436,10 +436,11 @@ def summary_lines(report: Report) -> Iterator[str]:
         why = " (no longer needed)" if report["state"] == Verdict.SUCCEEDED.value else ""
         yield f"  stopped   {_listed(stopped)}{why}"
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
-    names = names or ["files"] * ("://" in report["checkpoints"])
+    is_url, folder = "://" in report["checkpoints"], short_path(report["checkpoints"])
     lost = "" if names else "; other files of the tasks are removed"
-    yield f"  written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {short_path(report['checkpoints'])}{lost}"
-    if not names and any(item["step"] for item in report["restarts"]):
+    written = f"written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {folder}{lost}"
+    yield f"  storage   CHECKPOINT_DIR is {folder}" if is_url else f"  {written}"
+    if not (names or is_url) and any(item["step"] for item in report["restarts"]):
         yield "  hint      restarts lost all steps: save checkpoints, docs/how-to.md#save-and-resume-checkpoints"
     yield from _places(report)
 
