@@ -145,7 +145,7 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
     tasks = sum(options[section]["count"] for section in JOBS)
     if "://" in folder or tasks < 2 or options["mesos"]["master"].startswith("127."):
         return
-    message = f"{folder} must be shared by all agents, such as an NFS mount; otherwise moved tasks restart at step 0"
+    message = f"mounted: all agents must share {folder}, such as an NFS mount; otherwise moved tasks restart at step 0"
     if folder and not folder.startswith("/"):
         message = f"{folder} is relative to each task's own working directory; use a shared absolute path"
     if not folder:

@@ -450,6 +450,9 @@ def test_key_in_url_of_checkpoints_is_refused(url: str) -> None:
         ("s3:/bucket/run", '"s3:/bucket/run" is not a URL; expected s3://bucket/run'),
         ("memory://run", "memory:// ends with its process"),
         ("ram://run", "ram:// ends with its process"),
+        ("http://host/run", "http:// cannot be written"),
+        ("S3://bucket/run", "unknown scheme S3://; write s3://"),
+        ("s3://bucket/run?a=b", "s3:// has no query string; use storage.options instead"),
     ],
 )
 def test_url_of_checkpoints_that_names_no_storage(url: str, message: str) -> None:

@@ -81,7 +81,7 @@ def test_every_ineffective_option_warns() -> None:
             {"gcs_key": "k", "use_gcs_key_secret": True},
             "service.use_gcs_key_secret: has no effect: service.gcs_key is set",
         ),
-        ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: /models must be shared by all agents"),
+        ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: mounted: all agents must share /models"),
         (
             {"checkpoint_dir": "models"},
             "service.checkpoint_dir: models is relative to each task's own working directory",

@@ -133,6 +133,7 @@ def storage_mode_fits_folder(options: Document) -> Iterator[Problem]:
 
 #: URL schemes that may have no server: hdfs then uses the one of its configuration.
 _WITHOUT_BUCKET = ("file", "local", "hdfs", "viewfs")
+_WITHOUT_QUERY = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "viewfs")
 
 
 def checkpoint_url_names_its_storage(options: Document) -> Iterator[Problem]:
@@ -144,12 +145,18 @@ def checkpoint_url_names_its_storage(options: Document) -> Iterator[Problem]:
             yield Problem(f"service.{name}", f"{json_excerpt(url)} is not a URL; expected {single[1]}://bucket/run")
         elif not separator:
             continue
+        elif scheme != scheme.lower():
+            yield Problem(f"service.{name}", f"unknown scheme {scheme}://; write {scheme.lower()}://")
+        elif scheme in ("http", "https"):
+            yield Problem(f"service.{name}", f"{scheme}:// cannot be written; expected a storage, such as s3://")
         elif scheme in ("memory", "ram"):
             yield Problem(f"service.{name}", f"{scheme}:// ends with its process; expected a storage, such as s3://")
         elif not rest.strip("/") or (rest.startswith("/") and scheme not in _WITHOUT_BUCKET):
             yield Problem(f"service.{name}", f"{scheme}:// has no bucket or folder; expected {scheme}://bucket/run")
         elif redact_text(url) != url:
             yield Problem(f"service.{name}", f"{redact_text(url)} contains a key; use secrets instead")
+        elif "?" in url and scheme in _WITHOUT_QUERY:
+            yield Problem(f"service.{name}", f"{scheme}:// has no query string; use storage.options instead")
 
 
 def job_context_is_json_object(options: Document) -> Iterator[Problem]:
