@@ -181,6 +181,24 @@ def test_lost_bucket_is_reported_until_it_is_back(
     assert f"finished at {stored_step(s3)}\n" in list(outputs(cluster).values())[-1]
 
 
+def test_checkpoints_that_were_never_stored_warn(start: Any, cluster: Any, s3: S3Server, tmp_path: Path) -> None:
+    """The training has succeeded, but a later job would start before its end."""
+    process = start("local", "run", options(tmp_path, s3))
+    wait_until(lambda: stored_step(s3) > 0)
+    wait_until(lambda: is_bucket_removed(s3), ignore=s3.client.exceptions.ClientError)
+    wait_until(lambda: "checkpoints are not stored: " in "".join(errors(cluster)))
+    (tmp_path / "end").touch()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert 0 == process.returncode, out + err
+    assert "  warning   worker-0: checkpoints are not stored: " in out + err
+    assert "  storage   CHECKPOINT_DIR is s3://bucket/run" in out + err
+
+
+def errors(cluster: LocalCluster) -> list[str]:
+    """Standard error of each launch."""
+    return [path.read_text() for path in cluster.directory.glob("*/**/stderr")]
+
+
 def is_bucket_removed(s3: S3Server) -> bool:
     """Remove the bucket; fails if the carrier stores an object meanwhile."""
     for name in s3.names():

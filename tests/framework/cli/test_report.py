@@ -199,12 +199,13 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
 
 def test_report_names_url_of_checkpoints(tmp_path: Path) -> None:
     """What is in the bucket is unknown here: a refused key has stored nothing."""
-    seen = replace(SEEN, verdict="succeeded", checkpoint_dir="s3://bucket/run")
+    notices = ("worker-0: checkpoints are not stored: a",)
+    seen = replace(SEEN, verdict="succeeded", checkpoint_dir="s3://bucket/run", notices=notices)
     cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False), a_spec()
     folder, redactor = RunFolder(tmp_path / "run"), OutputRedactor(a_spec(), SecretRedactor([]))
     report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, redactor)
-    lines = [line for line in summary_lines(report) if line.startswith(("  written", "  storage"))]
-    assert ["  storage   CHECKPOINT_DIR is s3://bucket/run"] == lines
+    lines = [line for line in summary_lines(report) if line.startswith(("  written", "  warning", "  storage"))]
+    assert [f"  warning   {notices[0]}", "  storage   CHECKPOINT_DIR is s3://bucket/run"] == lines
 
 
 def test_report_keeps_logs_of_earlier_launches(tmp_path: Path) -> None:

@@ -237,6 +237,7 @@ def build_report(
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "written": written,
         "memory_enforced": spec.executor.enforces_memory or cluster.has_containers,
+        "notices": list(overview.notices) if overview else [],
         "untrained": not written and _seems_untrained(overview, cluster, recorded, folder.recording),
         "tasks": [_task(overview, task, cluster, folder, redactor) for task in overview.tasks] if overview else [],
     }
@@ -413,9 +414,8 @@ def summary_lines(report: Report) -> Iterator[str]:
     """Yield the report as a few lines for people."""
     failure = report["failure"]
     when = f"{'after' if report['state'] == Verdict.STOPPED.value else 'in'} {clock(report['seconds'])}"
-    doubt = f", but {_DOUBT}" if report["untrained"] else ""
     cause = failure["cause"] if failure else report["reason"]
-    yield f"{report['service']} {report['state']} {when}{doubt}: {cause}"
+    yield f"{report['service']} {report['state']} {when}{', but ' + _DOUBT if report['untrained'] else ''}: {cause}"
     yield from _failure_lines(failure) if failure else ()
     yield from _training_lines(report)
     for task in report["tasks"]:
@@ -433,8 +433,8 @@ def summary_lines(report: Report) -> Iterator[str]:
         if (over := [name for name, peak, mem in peaks if (peak or 0.0) > mem]) and not enforced:
             yield f"  hint      {_listed(over)}: a cluster kills tasks above mem, as does local run --enforce-memory"
     if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
-        why = " (no longer needed)" if report["state"] == Verdict.SUCCEEDED.value else ""
-        yield f"  stopped   {_listed(stopped)}{why}"
+        yield f"  stopped   {_listed(stopped)}{' (no longer needed)' * (report['state'] == Verdict.SUCCEEDED.value)}"
+    yield from (f"  warning   {notice}" for notice in report["notices"])
     names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
     is_url, folder = "://" in report["checkpoints"], short_path(report["checkpoints"])
     lost = "" if names else "; other files of the tasks are removed"
