@@ -120,11 +120,6 @@ class Service:
     def show(self) -> None:
         """Print what happened; pytest shows it if the test fails."""
         print(*self.installed.log.read_text().splitlines()[-300:], sep="\n")
-        import time
-
-        Path(f"/tmp/show-{time.time():.0f}").write_text(
-            self.installed.log.read_text() + run_command("--name", NAME, "logs", "chief-0", "--stderr").stdout
-        )
         print(run_command("--name", NAME, "logs", "chief-0", "--stderr", "--tail", 300).stdout)
 
 
