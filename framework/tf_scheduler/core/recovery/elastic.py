@@ -341,12 +341,13 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
         return decide(state)
     if sent is None or sent.chief != chief.id:
         sent = Members(chief.id, 0, {}, now, confirmed=True)
-    wanted = _wanted(state, sent, view)
+    stopping = _stopping(state, view)
+    wanted = _wanted(state, sent, stopping)
     if problem := _why_restart(state, sent, wanted, now):
         return _restart(state, view, chief, problem)
     if not sent.confirmed:  # one list at a time, so that each has its time
         return _sent(state, chief, sent, now)
-    if again := _left_but_wanted(state, sent, view):
+    if again := _left_but_wanted(state, sent, stopping):
         return decide(state, *(LaunchRetired(launch, view.records.rollout.name) for launch in again))
     if wanted == sent.workers:
         return decide(state)
@@ -379,23 +380,23 @@ def _stopping(state: SchedulerState, view: PlanView) -> frozenset[TaskName]:
     return frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
 
 
-def _left_but_wanted(state: SchedulerState, sent: Members, view: PlanView) -> list[TaskId]:
+def _left_but_wanted(state: SchedulerState, sent: Members, stopping: frozenset[TaskName]) -> list[TaskId]:
     """Return launches that have left, and whose workers are wanted again.
 
     They must end first: all steps would wait until TensorFlow has closed their contexts, for up to a minute.
     """
-    names, stopping = index_of(state.spec).by_kind.get(JobKind.WORKER, frozenset()), _stopping(state, view)
+    names = index_of(state.spec).by_kind.get(JobKind.WORKER, frozenset())
     records = (state.stored.tasks[name] for name in sorted((names & state.stored.tasks.keys()) - stopping))
     left = (record for record in records if record.id in sent.left and record.id not in state.stored.retired)
     return [record.id for record in left if state.is_live(record)]
 
 
-def _wanted(state: SchedulerState, sent: Members, view: PlanView) -> Mapping[TaskName, str]:
-    """Return the workers that answer, without those that a plan is about to stop.
+def _wanted(state: SchedulerState, sent: Members, stopping: frozenset[TaskName]) -> Mapping[TaskName, str]:
+    """Return the workers that answer, without those that are about to stop.
 
     A lost worker stays: TensorFlow waits for it at its address.
     """
-    stopping, wanted = _stopping(state, view), {}
+    wanted = {}
     for name in sorted(index_of(state.spec).by_kind.get(JobKind.WORKER, ())):
         record, status = state.stored.tasks.get(name), state.status(name)
         if record is None or record.is_placeholder:
