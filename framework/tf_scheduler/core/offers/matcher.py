@@ -38,7 +38,7 @@ from tf_scheduler.model.reasons import (
     Reserved,
     Unreliable,
 )
-from tf_scheduler.model.resources import Reservation
+from tf_scheduler.model.resources import Reservation, Resource
 from tf_scheduler.model.spec import JobSpec, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -179,6 +179,38 @@ def _at_previous_address(
     return Placement(task, agent, (*entries, *more, *for_task), for_executor, "its previous address is free"), used
 
 
+#: Agent and resources by lost task.
+_Held = Mapping[TaskName, tuple[AgentId, tuple[Resource, ...]]]
+
+
+def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent], about: PlacementContext) -> _Held:
+    """Take from `agents`, and return, what lost tasks wait for.
+
+    Each waits for its previous address. Another task that took its port there would make its peers restart.
+    """
+    held: dict[TaskName, tuple[AgentId, tuple[Resource, ...]]] = {}
+    avoided = _unreliable_agents(state, about.now)
+    for name in state.derived.replaced_launches:
+        record, until = state.stored.tasks[name], _previous_address_deadline(state, name, avoided)
+        agent, job = agents.get(record.agent_id), state.spec.job_of(record.job, record.index)
+        if agent is None or job is None or until is None or about.now >= until:
+            continue
+        task = TaskSpec(name, record.index, job)
+        match = _at_previous_address(state, task, record, _unless_barred(task, agent, about))
+        if match is not None:
+            placement, agents[agent.id] = match
+            held[name] = (agent.id, (*placement.task_resources, *placement.executor_resources))
+    return held
+
+
+def _release(agents: Mapping[AgentId, Agent], held: _Held, gang: Gang) -> Mapping[AgentId, Agent]:
+    """Return the agents with what is held for the tasks of this gang."""
+    released = dict(agents)
+    for key, resources in (held[task.name] for task in gang.tasks if task.name in held):
+        released[key] = replace(released[key], resources=(*released[key].resources, *resources))
+    return released
+
+
 @dataclass(frozen=True, slots=True)
 class MatchResult:
     """Result of matching all gangs with the offers."""
@@ -209,12 +241,13 @@ def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[O
     reasons: dict[TaskName, tuple[Reason, ...]] = {}
     reservations = offers_reservations.active(state, now)
     standing = _placed_tasks(state, gangs, reservations)
+    held = _hold_previous_addresses(state, agents, placement_context(state, standing, now))
     for gang in gangs:
         about = placement_context(state, standing, now)
         free, pinned = _use_reservations(about, gang, agents, reservations)
         kept = {task.name: reservations[task.name] for task in gang.tasks if task.name in reservations}
         reserved = {name: (Reserved(item.location.hostname),) for name, item in kept.items()}
-        came, match = _match_gang(state, gang, free, agents, about, passed)
+        came, match = _match_gang(state, gang, free, _release(agents, held, gang), about, passed)
         if came.waiting:
             first = next(iter(came.waiting.values()))
             others = {task.name: first for task in gang.tasks if task.name not in came.waiting}

@@ -99,6 +99,45 @@ def test_unusable_previous_address_is_awaited(home) -> None:
     assert ["worker-0"] == list(match(lost(), home, OTHER).reasons)
 
 
+def lost_of_two():
+    """worker-0 waits for port 31000 of agent-1 until 25; worker-1 was never launched."""
+    spec = a_spec(workers=2, ps=0, chief=0)
+    return lost(spec), *(Gang("update", (task,)) for task in spec.tasks())
+
+
+@pytest.mark.parametrize(("now", "expected"), [(21.0, 31001), (25.0, 31000)])
+def test_port_of_waiting_task_is_not_given_to_another(now: float, expected: int) -> None:
+    """The wait may still last, because of the back-off of the lost task."""
+    state, _, other = lost_of_two()
+    offer = an_offer("offer-1", "agent-1", port_ranges=((31000, 31001),))
+
+    (placement,) = matcher.match_gangs(state, [other], [offer], now).placements
+
+    assert [expected] == list(ports_of(placement.task_resources))
+
+
+@pytest.mark.parametrize("is_lost_first", [True, False])
+def test_waiting_task_returns_beside_another(is_lost_first: bool) -> None:
+    state, returning, other = lost_of_two()
+    gangs = [returning, other] if is_lost_first else [other, returning]
+    offer = an_offer("offer-1", "agent-1", port_ranges=((31000, 31001),))
+
+    placements = matcher.match_gangs(state, gangs, [offer], NOW).placements
+
+    given = {item.task.name: list(ports_of(item.task_resources)) for item in placements}
+    assert {"worker-0": [31000], "worker-1": [31001]} == given
+
+
+def test_last_room_of_an_agent_is_kept_for_the_waiting_task() -> None:
+    state, returning, other = lost_of_two()
+    small = an_offer("offer-1", "agent-1", cpus=1.1)
+
+    result = matcher.match_gangs(state, [other, returning], [small], NOW)
+
+    assert (["worker-0"], ["worker-1"]) == ([item.task.name for item in result.placements], list(result.reasons))
+    assert ["worker-1"] == [item.task.name for item in matcher.match_gangs(state, [other], [small], 25.0).placements]
+
+
 def test_previous_address_without_executor_login_is_awaited() -> None:
     """A task with secrets returns only when its agent authenticates executors."""
     state = lost(replace(SPEC, secrets=(SecretSpec("env:KEY", env="KEY"),)))
