@@ -145,7 +145,7 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
     tasks = sum(options[section]["count"] for section in JOBS)
     if "://" in folder or tasks < 2 or options["mesos"]["master"].startswith("127."):
         return
-    message = f"mounted: all agents must share {folder}, such as an NFS mount; otherwise moved tasks restart at step 0"
+    message = f"all agents must share {folder}, such as an NFS mount; otherwise moved tasks restart at step 0"
     if folder and not folder.startswith("/"):
         message = f"{folder} is relative to each task's own working directory; use a shared absolute path"
     if not folder:
@@ -154,14 +154,16 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
         yield Problem("service.checkpoint_dir", message)
 
 
-def checkpoints_are_carried(_: Document, options: Document) -> Iterator[Problem]:
-    """Return how checkpoints get to a URL, as far as the options tell."""
+def storage_mode_applies(_: Document, options: Document) -> Iterator[Problem]:
+    """Return which storage mode applies and why, as far as the options tell."""
     service, mode = options["service"], StorageMode(options["storage"]["mode"])
     name = next((name for name in ("checkpoint_dir", "shared_filesystem") if service[name]), "")
     scheme, separator, _rest = service.get(name, "").partition("://")
     if options["storage"]["options"] and (mode is StorageMode.DIRECT or not separator):
         yield Problem("storage.options", "has no effect: the executor does not carry checkpoints")
     if not separator:
+        if name:
+            yield Problem(f"service.{name}", f"mounted: {service[name]} is a path, which the program itself uses")
         return
     is_native, is_torch = scheme in _TENSORFLOW_SCHEMES, service["strategy"] == Strategy.PYTORCH_DDP.value
     if mode is StorageMode.DIRECT:
@@ -254,7 +256,7 @@ _Rule = Callable[[Document, Document], Iterator[Problem]]
 _LOCAL_RULES: tuple[_Rule, ...] = (
     no_program_is_named,
     strategy_is_guessed,
-    checkpoints_are_carried,
+    storage_mode_applies,
     torchrun_trains_separate_models,
     linked_volumes_are_writable,
 )

@@ -5,7 +5,7 @@ import pytest
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS, mask_options
-from tf_scheduler.options.warnings import find_warnings
+from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 
 
 def warnings_of(more=None, **service):
@@ -81,7 +81,7 @@ def test_every_ineffective_option_warns() -> None:
             {"gcs_key": "k", "use_gcs_key_secret": True},
             "service.use_gcs_key_secret: has no effect: service.gcs_key is set",
         ),
-        ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: mounted: all agents must share /models"),
+        ({"checkpoint_dir": "/models"}, "service.checkpoint_dir: all agents must share /models"),
         (
             {"checkpoint_dir": "models"},
             "service.checkpoint_dir: models is relative to each task's own working directory",
@@ -167,6 +167,17 @@ def test_url_of_checkpoints_names_its_mode(service: dict[str, str], mode: str, e
     counts = {"parameter_server": {"count": 0}} if "strategy" in service else {}
     notices = warnings_of({**counts, "storage": {"mode": mode}}, **service)
     assert [f"service.{expected}"] * bool(expected) == [line[: len(f"service.{expected}")] for line in notices]
+
+
+@pytest.mark.parametrize("mode", ["auto", "mounted"])
+@pytest.mark.parametrize("name", ["checkpoint_dir", "shared_filesystem"])
+def test_path_of_checkpoints_is_mounted(name: str, mode: str) -> None:
+    """On the local cluster, too, and for a single task."""
+    document = {"service": {"command": "x", name: "/run"}, "storage": {"mode": mode}}
+
+    notices = [str(notice) for notice in find_local_warnings(document, resolve(document))]
+
+    assert f"service.{name}: mounted: /run is a path, which the program itself uses" in notices
 
 
 @pytest.mark.parametrize(

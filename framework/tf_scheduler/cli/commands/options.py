@@ -90,7 +90,8 @@ def options() -> None:
 def validate(file: Path, dcos: bool, as_json: bool) -> None:
     """Check FILE and print every problem.
 
-    Prints one `path: message` per line. Notices about valid but surprising options go to standard error.
+    Prints one `path: message` per line. Notices go to standard error: surprising options, and
+    how checkpoints are stored.
 
     Exit code: 0 valid, 1 invalid.
     """
