@@ -20,7 +20,7 @@ import pytest
 from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from tf_executor.user import fetch, storage
-from tf_executor.user.fetch import NO_PACKAGE
+from tf_executor.user.fetch import NO_PACKAGE, is_refused
 from tf_executor.user.storage import Carrier, RunningProgram, Store, bring, restore
 
 pytest.importorskip("fsspec")
@@ -441,6 +441,14 @@ def test_bring_fails_finally_if_the_server_refuses(
         result = run("bring", settings, tmp_path)
     assert code == result.returncode, result.stderr
     assert f"storage: {url}: {message}" in result.stderr
+
+
+@pytest.mark.parametrize(("status", "expected"), [(401, True), (403, True), (404, True), (409, False), (503, False)])
+def test_status_of_azure_says_whether_the_server_refuses(status: int, expected: bool) -> None:
+    error = Exception("The specified container does not exist.")
+    error.status_code = status  # type: ignore[attr-defined]
+
+    assert expected is is_refused(error)
 
 
 class UnavailableHandler(QuietHandler):

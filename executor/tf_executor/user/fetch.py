@@ -166,6 +166,12 @@ def describe(error: BaseException) -> str:
     return text if is_own else f"{type(error).__name__}: {text}"
 
 
+def is_refused(error: BaseException) -> bool:
+    """Return whether no retry helps: a refused key, or an absent bucket."""
+    # s3fs raises PermissionError; errors of adlfs have the HTTP status (azure.core.exceptions.HttpResponseError).
+    return isinstance(error, PermissionError) or getattr(error, "status_code", 0) in (401, 403, 404)
+
+
 def redacted(text: str) -> str:
     """Return the text without user names and passwords in URLs, and other credentials."""
     for name, value in os.environ.items():

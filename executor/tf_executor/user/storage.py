@@ -27,7 +27,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import reporting
 from .checkpoints import LAUNCH, FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
-from .fetch import NO_PACKAGE, NoPackageError, describe, file_system, redacted
+from .fetch import NO_PACKAGE, NoPackageError, describe, file_system, is_refused, redacted
 
 #: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
 LOCAL, WORK = Path("checkpoints"), Path(".storage")
@@ -151,7 +151,7 @@ def bring(settings: Dict[str, Any]) -> None:
 
 def _has_scheme(scheme: str) -> bool:
     """Return whether the task's TensorFlow can write to the scheme by itself."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_ENABLE_ONEDNN_OPTS="0")  # only this process: import in silence
     try:
         import tensorflow
     except ImportError:
@@ -490,8 +490,8 @@ def main(mode: str, settings: Dict[str, Any]) -> int:
         (bring if mode == "bring" else carry)(settings)
     except Exception as error:  # file systems raise any exception
         say(f"{redacted(settings['url'])}: {describe(error)}", error=True)
-        # The server has refused the key, or has no such bucket: only another machine may have another key or folder.
-        is_final = isinstance(error, (NoPackageError, StorageError, PermissionError))
+        # Only another machine may have a package, another key or another folder.
+        is_final = isinstance(error, (NoPackageError, StorageError)) or is_refused(error)
         return SUPERSEDED if isinstance(error, SupersededError) else NO_PACKAGE if is_final else 1
     return 0
 
