@@ -95,6 +95,8 @@ def main(train: Any) -> None:
     """Connect to the servers of TF_CONFIG and train."""
     import tensorflow as tf
 
+    if most := os.environ.get("MOST_UPDATES"):
+        sys.modules["tf_executor.members"]._MAX_UPDATES = int(most)  # type: ignore[attr-defined]
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     scheduled, counted = train(tf, tf.distribute.ParameterServerStrategy(resolver))
     print(json.dumps({"scheduled": scheduled, "counted": counted}), flush=True)

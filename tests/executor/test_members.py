@@ -44,24 +44,24 @@ class Cluster:
     def join(self, *indexes: int) -> None:
         before = dict(self.workers)
         self.workers |= {str(index): self.start("worker", index) for index in indexes}
-        self.order()
+        assert "members_error" not in self.order()
         self._end(before)
 
     def leave(self, *indexes: int) -> None:
         before = dict(self.workers)
         for index in indexes:
             del self.workers[str(index)]
-        self.order()
+        assert "members_error" not in self.order()
         self._end(before)
 
-    def order(self) -> None:
-        """Tell the chief of the present workers, and wait until it uses them."""
+    def order(self) -> dict[str, Any]:
+        """Tell the chief of the present workers, and return its answer."""
         self.version += 1
         message = WantedMembers(LAUNCH, self.version, self.workers).encode(KEY)
         self.executor.say("MESSAGE", data=base64.b64encode(message).decode())
         while (report := self.executor.await_message()).get("members") != self.version:
             pass
-        assert "members_error" not in report
+        return dict(report)
 
     def _end(self, before: dict[str, str]) -> None:
         """End servers that the chief no longer uses."""
@@ -84,7 +84,7 @@ def cluster(executor: Any, request: pytest.FixtureRequest) -> Iterator[Cluster]:
             end(process)
 
 
-def launch(cluster: Cluster, train: str) -> None:
+def launch(cluster: Cluster, train: str, **environment: str) -> None:
     """Launch a chief with a ps and two workers, and wait for its first steps."""
     parameter_server = cluster.start("ps", 0)
     cluster.workers = {str(index): cluster.start("worker", index) for index in range(2)}
@@ -96,7 +96,7 @@ def launch(cluster: Cluster, train: str) -> None:
         python=cluster.python,
         members_key=KEY,
         tf_config={"cluster": addresses, "task": {"type": "chief", "index": 0}},
-        environment={"TF_CPP_MIN_LOG_LEVEL": "3", **legacy},
+        environment={"TF_CPP_MIN_LOG_LEVEL": "3", **legacy, **environment},
     )
     wait_until(lambda: "step " in cluster.executor.output())
 
@@ -124,7 +124,7 @@ def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
     launch(cluster, train)
     before, native = threads(cluster)
 
-    cluster.order()
+    assert "members_error" not in cluster.order()
     cluster.join(2, 3, 4)
     cluster.leave(1, 2, 3, 4)
     cluster.join(1, 2)
@@ -155,6 +155,22 @@ def test_leaving_worker_may_close_its_context_late(cluster: Cluster) -> None:
     cluster.join(1)
     counts = result(cluster)
 
+    assert counts["scheduled"] == counts["counted"] > 0
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(600)
+def test_chief_asks_for_a_restart_before_it_has_too_many_threads(cluster: Cluster) -> None:
+    """And trains on until then."""
+    launch(cluster, "loop", MOST_UPDATES="2")
+    cluster.join(2)
+    cluster.leave(2)
+    cluster.workers["2"] = cluster.start("worker", 2)
+
+    answer = cluster.order()
+    counts = result(cluster)
+
+    assert "2 changes left 8 threads of TensorFlow, which a restart ends" == answer["members_error"]
     assert counts["scheduled"] == counts["counted"] > 0
 
 

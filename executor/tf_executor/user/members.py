@@ -12,6 +12,7 @@ Private names of TensorFlow are used (tensorflow/python/distribute/coordinator).
 import copy
 import importlib.abc
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -33,6 +34,9 @@ _FIRST, _LAST = (2, 13), (2, 21)
 _LOOK, _REPEAT = 0.2, 5.0
 #: Seconds to wait for the end of the step that a leaving worker runs, and for TensorFlow's recovery of another worker.
 _STEP = 300.0
+#: Updates of TensorFlow's cluster after which the chief restarts: each leaves four idle native threads.
+_MAX_UPDATES = 500
+_updates = itertools.count(1)
 #: Maximum characters of a reported error.
 _MAX_ERROR = 300
 
@@ -252,6 +256,10 @@ def _update(cluster: Any, leaving: Iterable[int], joining: Members) -> None:
 
     All in one update, because each update leaves four threads.
     """
+    if next(_updates) > _MAX_UPDATES:
+        raise MembersError(
+            f"{_MAX_UPDATES} changes left {4 * _MAX_UPDATES} threads of TensorFlow, which a restart ends"
+        )
     from tensorflow.python.eager import context
 
     handler = cluster.failure_handler
