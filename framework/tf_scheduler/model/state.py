@@ -375,29 +375,31 @@ class SchedulerState:
         status = self.stored.statuses.get(chief.id)
         return chief if status is not None and status.state is TaskState.RUNNING and status.healthy else None
 
+    def members_in_service(self) -> Members | None:
+        """Return the list of workers for the chief in service; `None` without one."""
+        chief, sent = self.chief_in_service(), self.stored.members
+        return sent if chief is not None and sent is not None and sent.chief == chief.id else None
+
     def uses(self, worker: TaskRecord) -> bool:
         """Return whether the chief may use the worker, which must leave before it ends."""
-        chief, sent = self.chief_in_service(), self.stored.members
+        chief, sent = self.chief_in_service(), self.members_in_service()
         status = self.stored.statuses.get(worker.id)
         starting = self.stored.tasks.get(CHIEF) if self.spec.live and chief is None else None
         if starting is not None and self.is_live(starting) and starting.id not in self.stored.retired:
             return worker.job is JobKind.WORKER and worker.serial <= starting.serial
         if chief is None or worker.job is not JobKind.WORKER or status is None or not status.healthy:
             return False
-        if sent is None or sent.chief != chief.id:
-            return True
-        return worker.name in sent.workers or not sent.confirmed
+        return sent is None or worker.name in sent.workers or not sent.confirmed
 
     def count_workers(self) -> int:
         """Return the number of running workers; only those that a live chief uses."""
-        chief, sent = self.chief_in_service(), self.stored.members
-        names = sent.workers if chief is not None and sent is not None and sent.chief == chief.id else None
+        sent = self.members_in_service()
         running = (
             name
             for name, record in self.stored.tasks.items()
             if record.job is JobKind.WORKER and (status := self.status(name)) and status.state is TaskState.RUNNING
         )
-        return sum(names is None or name in names for name in running)
+        return sum(sent is None or name in sent.workers for name in running)
 
     def is_ready(self, name: TaskName) -> bool:
         """Return whether the task may be launched now: its back-off, if any, is over."""

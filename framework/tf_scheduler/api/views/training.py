@@ -52,8 +52,8 @@ def cluster(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def _members(state: SchedulerState) -> MembersBody | None:
-    chief, sent = state.chief_in_service(), state.stored.members
-    if chief is None or sent is None or sent.chief != chief.id:
+    sent = state.members_in_service()
+    if sent is None:
         return None
     return {"workers": sorted(sent.workers), "version": sent.version, "confirmed": sent.confirmed, "error": sent.error}
 

@@ -336,11 +336,10 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
     """Tell the running chief which workers to use, or restart it if it cannot."""
     state = state.with_session(members_checked_at=now)
-    chief, sent = state.chief_in_service(), state.stored.members
+    chief = state.chief_in_service()
     if chief is None or state.stored.result is not None or not state.session.connected:
         return decide(state)
-    if sent is None or sent.chief != chief.id:
-        sent = Members(chief.id, 0, {}, now, confirmed=True)
+    sent = state.members_in_service() or Members(chief.id, 0, {}, now, confirmed=True)
     stopping = _stopping(state, view)
     wanted = _wanted(state, sent, stopping)
     if problem := _why_restart(state, sent, wanted, now):

@@ -98,12 +98,10 @@ def restart_group(
 
 def _spares_chief(state: SchedulerState, name: TaskName) -> bool:
     """Return whether the worker leaves the chief before it ends, or has not joined."""
-    record, chief, sent = state.stored.tasks.get(name), state.chief_in_service(), state.stored.members
+    record, sent = state.stored.tasks.get(name), state.members_in_service()
     if record is None or record.job is not JobKind.WORKER:
         return False
-    if chief is None or sent is None or sent.chief != chief.id:
-        return state.uses(record)
-    return state.uses(record) or name not in sent.workers
+    return state.uses(record) or (sent is not None and name not in sent.workers)
 
 
 def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:
