@@ -245,7 +245,7 @@ def _relative_path_notice(options: Options) -> Renderable:
 def _requested_options(params: Params) -> Options:
     if "job" in params:
         if not params["count"].isdecimal():
-            raise UsageError(f"COUNT must be a whole number, not `{params['count']}`")
+            raise UsageError(f"COUNT must be a whole number from 0, not `{params['count']}`")
         return {"parameter_server" if params["job"] == "ps" else params["job"]: {"count": int(params["count"])}}
     if not params.get("options") and not params.get("package_version"):
         raise UsageError("nothing to update: pass --options FILE or --package-version VERSION")
