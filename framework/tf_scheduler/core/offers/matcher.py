@@ -166,9 +166,9 @@ def _at_previous_address(
     """Return placement and remaining agent; `None` if port or resources are taken."""
     needs, executor = task.job.needs, state.spec.executor.needs
     port = int(record.address.rpartition(":")[2])
-    if agent is None or port not in ports_of(agent.resources):
+    entries, rest = claim_ports(() if agent is None else agent.resources, frozenset({port}))
+    if agent is None or not entries:
         return None
-    entries, rest = claim_ports(agent.resources, frozenset({port}))
     more, rest = claim_ports(rest, frozenset(record.more_ports[: needs.ports - 1]))
     others = replace(needs, ports=needs.ports - 1 - len(ports_of(more)))
     if shortages(rest, executor + others):
@@ -186,11 +186,11 @@ _Held = Mapping[TaskName, tuple[AgentId, tuple[Resource, ...]]]
 def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent], about: PlacementContext) -> _Held:
     """Take from `agents`, and return, what lost tasks wait for.
 
-    Each waits for its previous address. Another task that took its port there would make its peers restart.
+    Each waits for its previous address. A worker that joins and takes the port there would make a live chief restart.
     """
     held: dict[TaskName, tuple[AgentId, tuple[Resource, ...]]] = {}
     avoided = _unreliable_agents(state, about.now)
-    for name in state.derived.replaced_launches:
+    for name in state.derived.replaced_launches if state.spec.live else ():
         record, until = state.stored.tasks[name], _previous_address_deadline(state, name, avoided)
         agent, job = agents.get(record.agent_id), state.spec.job_of(record.job, record.index)
         if agent is None or job is None or until is None or about.now >= until:

@@ -101,7 +101,7 @@ def test_unusable_previous_address_is_awaited(home) -> None:
 
 def lost_of_two():
     """worker-0 waits for port 31000 of agent-1 until 25; worker-1 was never launched."""
-    spec = a_spec(workers=2, ps=0, chief=0)
+    spec = a_spec(workers=2, ps=0, chief=0, live=True)
     return lost(spec), *(Gang("update", (task,)) for task in spec.tasks())
 
 
