@@ -25,14 +25,14 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.local_run.installed import InstalledService
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(900)]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 NAME = "elastic"
 SMALL = {"cpus": 0.2, "mem": 700}
-#: Number and seed of the random changes: 25 of them take a quarter of an hour.
+#: Number and seed of the random changes: 50 of them take a quarter of an hour.
 CHANGES, SEED = (
     int(os.environ.get(f"TEST_MEMBERS_{name}", default)) for name, default in (("CHANGES", 2), ("SEED", 1))
 )
+pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(900 + 30 * CHANGES)]
 #: Training steps of an epoch.
 EPOCH = 44
 
