@@ -234,8 +234,9 @@ immediately. See the [third table](#what-a-status-means).
 
 A silent launch that counts as lost is replaced, although its program may still run on its agent. A launch counts as lost
 at the earliest 75 s after its agent became silent (master flags `agent_ping_timeout` and `max_agent_ping_timeouts`) plus
-`recovery.unreachable_timeout`. While the agent is silent, Mesos cannot stop the program; only the
-[checkpoint folder](#two-launches-of-one-task), if the agent reaches it, limits its run time.
+`recovery.unreachable_timeout`, or when an operator then replaces it (`pod replace`). While the agent is silent, Mesos
+cannot stop the program; only the [checkpoint folder](#two-launches-of-one-task), if the agent reaches it, limits its
+run time.
 
 The scheduler stores such a launch until Mesos reports its end, for up to {reconcile.MAX_ABANDONED_AGE / 86400:g} days.
 It kills the launch at the first sign of life: a status, a progress report, or a request for secrets. It also requests

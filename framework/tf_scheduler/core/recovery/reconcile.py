@@ -48,7 +48,7 @@ def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
     """Record that Mesos has reported a status of the launch."""
     pending, status = state.session.reconciliation, state.stored.statuses.get(launch)
     if status is not None and status.state.is_silent:
-        at = lost_at(state.spec, state.stored.tasks, status)
+        at = lost_at(state.spec, state.stored.tasks, state.stored.recoveries, status)
         state = state.with_derived(next_lost_at=min(state.derived.next_lost_at, at))
     return state.with_session(reconciliation=pending.with_answer(launch))
 

@@ -290,9 +290,9 @@ def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerSt
     """
     if now < state.derived.next_lost_at or not _has_unreachable(state):
         return state, ()
-    awaits, tasks = state.session.reconciliation.awaits, state.stored.tasks
-    silent = (status for status in state.stored.statuses.values() if status.state.is_silent)
-    times = [(status, lost_at(state.spec, tasks, status)) for status in silent if not awaits(status.id)]
+    awaits, stored = state.session.reconciliation.awaits, state.stored
+    silent = (status for status in stored.statuses.values() if status.state.is_silent and not awaits(status.id))
+    times = [(status, lost_at(state.spec, stored.tasks, stored.recoveries, status)) for status in silent]
     # Mesos cannot be asked about a task without an agent, so no answer makes it due again.
     later = min((at for status, at in times if now < at or status.agent_id is None), default=math.inf)
     due = tuple(status for status, at in times if now >= at)
@@ -301,7 +301,8 @@ def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerSt
 
 def lost(state: SchedulerState, status: TaskStatus) -> TaskStatus:
     """Return the status LOST that follows a silent one."""
-    message = _SILENCE[status.state].format(lost_at(state.spec, state.stored.tasks, status) - status.timestamp)
+    at = lost_at(state.spec, state.stored.tasks, state.stored.recoveries, status)
+    message = _SILENCE[status.state].format(round(at - status.timestamp, 1))
     return replace(status, state=TaskState.LOST, reason="REASON_AGENT_REMOVED", message=message, uuid="")
 
 

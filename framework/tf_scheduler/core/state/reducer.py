@@ -129,9 +129,19 @@ class _Table(Generic[Key, Value]):
         return self._copy
 
 
-def lost_at(spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord], status: TaskStatus) -> float:
-    """Return the Unix time at which a silent task counts as lost."""
-    record = tasks.get(name_of(status.id))
+def lost_at(
+    spec: ServiceSpec,
+    tasks: Mapping[TaskName, TaskRecord],
+    recoveries: Mapping[TaskName, Recovery],
+    status: TaskStatus,
+) -> float:
+    """Return the Unix time at which a silent task counts as lost.
+
+    After a timeout, or as soon as an operator has ordered to launch it elsewhere.
+    """
+    record, recovery = tasks.get(name_of(status.id)), recoveries.get(name_of(status.id))
+    if recovery is not None and recovery.launch == status.id and recovery.must_move and recovery.cause is Cause.ORDERED:
+        return max(status.timestamp, recovery.since)
     default = spec.recovery.unreachable_timeout
     timeout = default if record is None else spec.unreachable_timeout(record.job, record.index)
     return status.timestamp + timeout
@@ -307,13 +317,20 @@ class _Draft:
             # Its agent may have been silent at the last check of all tasks.
             self.oldest_unstarted_launch = min(self.oldest_unstarted_launch, record.launched_at)
         if status.state.is_silent:
-            self.next_lost_at = min(self.next_lost_at, lost_at(self.spec, self.tasks.value, status))
+            self._note_silence(status)
         elif SILENT_STATES.isdisjoint(self.state_counts.value):
             self.next_lost_at = math.inf
+
+    def _note_silence(self, status: TaskStatus) -> None:
+        at = lost_at(self.spec, self.tasks.value, self.recoveries.value, status)
+        self.next_lost_at = min(self.next_lost_at, at)
 
     def decide_recovery(self, recovery: Recovery) -> None:
         name, before = recovery.task, self.recoveries.value.get(recovery.task)
         self.recoveries.put(name, recovery)
+        status = self.statuses.value.get(recovery.launch)
+        if status is not None and status.state.is_silent:
+            self._note_silence(status)
         if before is None or (before.since, before.cause) != (recovery.since, recovery.cause):
             self._record_loss(recovery)
         record = self.tasks.value.get(name)

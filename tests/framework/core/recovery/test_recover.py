@@ -9,6 +9,7 @@ import pytest
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import EndReport
 from tf_scheduler.core.recovery import recover
+from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
 from tf_scheduler.mesos import decode
@@ -506,6 +507,25 @@ def test_unreachable_task_is_lost_after_timeout() -> None:
     _, (silent,) = recover.unreachable_too_long(state, 10.0 + timeout)
     status = recover.lost(state, silent)
     assert ("worker-0__1", TaskState.LOST) == (status.id, status.state)
+
+
+@pytest.mark.parametrize(
+    ("replaces", "is_first", "expected"), [(True, True, 30.0), (True, False, 40.0), (False, True, None)]
+)
+def test_unreachable_task_that_an_operator_replaces_is_lost_at_once(
+    replaces: bool, is_first: bool, expected: float | None
+) -> None:
+    """Before or after its agent is silent; a restart waits for the agent."""
+    record, timeout = STATE.stored.tasks["worker-0"], SPEC.recovery.unreachable_timeout
+    command = replace(replace_launch(STATE, record, "by an operator", 30.0, Cause.ORDERED), must_move=replaces)
+    silent = a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0 if is_first else 40.0)
+    changes = [StatusStored(silent), RecoveryDecided(command)]
+
+    state = apply(STATE, *(changes if is_first else changes[::-1]))
+
+    at = 10.0 + timeout if expected is None else expected
+    assert [()] == [recover.unreachable_too_long(state, at - 1.0)[1]]
+    assert silent.id == recover.unreachable_too_long(state, at)[1][0].id
 
 
 def test_launch_is_ready_after_its_back_off() -> None:

@@ -120,7 +120,7 @@ def test_start_times_are_those_of_tasks_that_have_not_joined() -> None:
 def test_silent_task_without_record_is_lost_after_default_timeout() -> None:
     status = a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=7.0)
 
-    assert 7.0 + SPEC.recovery.unreachable_timeout == lost_at(SPEC, {}, status)
+    assert 7.0 + SPEC.recovery.unreachable_timeout == lost_at(SPEC, {}, {}, status)
 
 
 def test_only_staging_launch_awaits_its_start() -> None:
@@ -283,7 +283,7 @@ def check_derived(state, launches) -> None:
     ]
     assert derived.oldest_silent_launch <= min(silent, default=math.inf)
     assert derived.oldest_unstarted_launch <= min(staging, default=math.inf)
-    lost = [lost_at(SPEC, state.stored.tasks, item) for item in statuses if item.state is TaskState.UNREACHABLE]
+    lost = [lost_at(SPEC, state.stored.tasks, {}, item) for item in statuses if item.state is TaskState.UNREACHABLE]
     assert derived.next_lost_at <= min(lost, default=math.inf)
     assert min(launches, default=None) == derived.first_launch_at
 
