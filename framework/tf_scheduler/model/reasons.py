@@ -123,13 +123,13 @@ class Unreliable(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class OperatorMovesTask(Kinded):
-    """An operator is moving a task of the gang off the agent."""
+    """A task of the gang is to leave the agent."""
 
     kind: ClassVar[str] = "Left"
     task: TaskName
 
     def __str__(self) -> str:
-        return f"an operator is moving {self.task} to another agent"
+        return f"{self.task} is to run on another agent"
 
 
 @dataclass(frozen=True, slots=True)

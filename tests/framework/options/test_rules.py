@@ -480,8 +480,11 @@ def test_mounted_storage_refuses_url() -> None:
     [
         ("[1]", "must be a JSON object as text, not [1]"),
         ("{", "must be a JSON object as text: "),
+        (f"{'[' * 3000}{']' * 3000}", "must be a JSON object as text"),
         ('{"secret": "canary"}', "secret: credentials are secrets"),
         ('{"sas_token": "canary"}', "sas_token: credentials are secrets"),
+        ('{"client_kwargs": {"aws_secret_access_key": "canary"}}', "client_kwargs.aws_secret_access_key: credentials"),
+        ('{"a": [{"b": "http://user:canary@host/"}]}', "a.b: credentials are secrets"),
     ],
 )
 def test_storage_options_are_an_object_without_keys(text: str, message: str) -> None:

@@ -135,23 +135,36 @@ class ConstraintError(ValueError):
 
 #: Names of credentials in the file systems of fsspec.
 _CREDENTIAL = re.compile("key|secret|token|password|credential|connection_string", re.IGNORECASE)
+_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]*@")
 
 
 def parse_storage_options(text: str) -> dict[str, Any]:
     """Parse options of a file system, without credentials. Raises ValueError."""
     try:
         options = json.loads(text or "{}")
+        wrong = next(_credentials(options), "")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"must be a JSON object as text: {error}") from error
     if not isinstance(options, dict):
         raise ValueError(f"must be a JSON object as text, not {text[:60]}")
-    wrong = [name for name in options if _CREDENTIAL.search(name)]
     if wrong:
         raise ValueError(
-            f"{wrong[0]}: credentials are secrets: use the option secrets, for example for the variable "
+            f"{wrong}: credentials are secrets: use the option secrets, for example for the variable "
             "AWS_SECRET_ACCESS_KEY"
         )
     return options
+
+
+def _credentials(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the options that are named like credentials, and URLs with a password."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            inner = f"{path}.{name}" if path else name
+            yield from (inner,) if _CREDENTIAL.search(name) else _credentials(item, inner)
+    elif isinstance(value, list):
+        yield from (name for item in value for name in _credentials(item, path))
+    elif isinstance(value, str) and _PASSWORD.search(value):
+        yield path
 
 
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
