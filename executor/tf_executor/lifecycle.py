@@ -63,7 +63,7 @@ def _announcement(state: LifecycleState) -> tuple[events.Action, ...]:
         return (SendReport("TASK_STARTING", f"{events.NOUNS[state.stage]} runs"),)
     if state.stage in (Stage.SAVE, Stage.POST):
         text = f"{events.describe_end(state.ending)}; {events.NOUNS[state.stage]} runs"
-        return (SendReport("TASK_RUNNING", text, healthy=state.healthy),)
+        return (SendReport("TASK_RUNNING", text, ending=state.ending, healthy=state.healthy),)
     return ()
 
 

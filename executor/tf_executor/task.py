@@ -58,14 +58,15 @@ class _CheckpointCarrier:
         run: Callable[[int], EndReport | None],
         put: Callable[[events.Event], None],
         report: Callable[[str], None],
-        url: str,
+        settings: Mapping[str, Any],
     ) -> None:
         """`run`: start it with a descriptor as stdin, and return how it ended.
 
-        `report`: show a problem to operators. `url`: for messages.
+        `report`: show a problem to operators. `settings`: the payload's `storage`.
         """
         self._reader, self._writer = os.pipe()
-        self._run, self._put, self._report, self._url = run, put, report, url
+        self._run, self._put, self._report = run, put, report
+        self._url, self._is_writer = redacted(settings["url"]), settings["role"] == storage.WRITER
         #: Whether a newer launch uses the URL.
         self.is_superseded = False
         #: Whether the task is stopped, so that the program may still save after its shell has exited.
@@ -95,9 +96,11 @@ class _CheckpointCarrier:
         with suppress(SpawnError):  # the task is stopping
             ending = self._run(self._reader)
             while ending is not None and ending.exit_code not in (0, storage.SUPERSEDED):
-                problem = f"checkpoints are not stored: the carrier ended: {describe_end(ending)}"
+                what = "checkpoints are not stored" if self._is_writer else "new files do not arrive"
+                problem = f"{what}: the carrier ended: {describe_end(ending)}"
                 log.warning(problem)
-                self._report(problem)
+                if self._is_writer or not self.is_stopping:  # a stop kills it after the grace period
+                    self._report(problem)
                 if is_last:
                     break
                 is_last = self._has_ended.wait(_CARRIER_PAUSE)
@@ -178,8 +181,8 @@ class TaskProcess:
         log.info("%s: process %s, interpreter %s", stage.value, pid, self._paths.interpreter.executable)
         if stage is Stage.PROGRAM:
             if self._is_carried:
-                url = redacted(self._payload.storage["url"])
-                self._carrier = _CheckpointCarrier(self._run_carrier, self._put, self._report_storage, url)
+                settings = self._payload.storage
+                self._carrier = _CheckpointCarrier(self._run_carrier, self._put, self._report_storage, settings)
             self._watch()
         return events.Spawned()
 

@@ -84,6 +84,7 @@ def test_pre_program_and_post_run_in_order(executor: Any) -> None:
     assert "the pre command runs" == starting["message"]
     post = executor.states("TASK_RUNNING", "TASK_RUNNING")
     assert "exit code 3; the post command runs" == post["message"]
+    assert EndReport(3) == ending(post)
     status = executor.states("TASK_FAILED")
     assert ("exit code 3; stdout: pre 0 | program | post 3 worker-0", EndReport(3, error="post 3 worker-0")) == (
         status["message"],

@@ -699,6 +699,20 @@ def test_task_reports_a_carrier_that_ends(start: Any, tmp_path: Path) -> None:
     assert "" == executor.await_message()["storage_error"]
 
 
+@pytest.mark.parametrize(("role", "is_reported"), [("scratch", False), ("writer", True)])
+def test_stop_that_kills_the_carrier_is_reported_for_a_writer(
+    start: Any, tmp_path: Path, role: str, is_reported: bool
+) -> None:
+    """Other tasks store nothing that could be lost."""
+    executor = start("task")
+    executor.launch("trap '' TERM; sleep 3600 & while true; do wait; done", **carried(tmp_path, role=role))
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    wait_until(lambda: carriers(executor))
+    executor.kill(grace=1)
+    executor.states("TASK_KILLING", "TASK_KILLED")
+    assert is_reported is any("carrier ended" in str(item.get("storage_error")) for item in executor.messages)
+
+
 def test_task_stores_its_last_checkpoint_after_a_carrier_fails(start: Any, tmp_path: Path, task: Any) -> None:
     """Nothing stored it later, and the task succeeded."""
     executor = start("task")

@@ -192,7 +192,7 @@ class SendReport(Action):
 
     state: str
     message: str = ""
-    #: Set on the last update of a program that ran.
+    #: Set on the updates after the end of a program that ran.
     ending: EndReport | None = None
     #: TaskStatus.Reason; empty: none.
     reason: str = ""

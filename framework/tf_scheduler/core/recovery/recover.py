@@ -335,7 +335,13 @@ def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
         return False
     own = change.record.name
     peers = (item for item in state.stored.tasks.values() if item.job.in_cluster and item.name != own)
-    return any(_is_starting(state, item, change.now) for item in peers)
+    return any(_is_starting(state, item, change.now) or _has_failed(state, item) for item in peers)
+
+
+def _has_failed(state: SchedulerState, record: TaskRecord) -> bool:
+    """Return whether the program has failed, and its executor still works."""
+    status = state.stored.statuses.get(record.id)
+    return status is not None and status.state is TaskState.RUNNING and bool(status.exit_code or status.signal)
 
 
 def _is_starting(state: SchedulerState, record: TaskRecord, now: float) -> bool:

@@ -305,6 +305,7 @@ def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
 REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
 UP = apply(STATE, *(StatusStored(a_status(task.id, healthy=True)) for task in STATE.stored.tasks.values()))
 PS = a_status("ps-0__1", timestamp=NOW - 10)
+STORING = apply(UP, StatusStored(replace(PS, exit_code=137, healthy=True)))
 
 
 @pytest.mark.parametrize(
@@ -319,8 +320,13 @@ PS = a_status("ps-0__1", timestamp=NOW - 10)
         (apply(UP, StatusStored(replace(PS, state=TaskState.STARTING))), {}, Cause.INFRASTRUCTURE),
         (apply(UP, StatusStored(replace(PS, state=TaskState.UNREACHABLE))), {}, Cause.INFRASTRUCTURE),
         (with_history(UP, "ps-0", launch="ps-0__1", since=NOW - 60), {}, Cause.INFRASTRUCTURE),
+        (with_fields(STORING, progress={"ps-0__1": None}), {}, Cause.INFRASTRUCTURE),
+        (apply(UP, StatusStored(replace(PS, exit_code=0, healthy=True))), {}, Cause.USER_ERROR),
     ],
-    ids=["all answer", "starts", "other error", "late", "trains", "independent", "not started", "silent", "restarts"],
+    ids=[
+        *("all answer", "starts", "other error", "late", "trains", "independent", "not started", "silent", "restarts"),
+        *("has failed and stores its checkpoints", "has ended"),
+    ],
 )
 def test_failed_connection_does_not_count_while_a_peer_is_not_up(state, options, cause: Cause) -> None:
     """But towards restart.max_uncounted, so that it ends."""
