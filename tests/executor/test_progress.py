@@ -323,6 +323,7 @@ def test_printed_metrics_stay_current_beside_event_files() -> None:
     assert not tracker.note({"source": OUTPUT, "epoch": 3, "loss": 9.0}, 3.0)
     message = tracker.message(4.0)
     assert (100, 0.5, {"accuracy": 0.9}, EVENT_FILES) == (message.step, message.loss, message.metrics, message.source)
+    assert 2 == message.epoch
 
 
 def test_step_of_a_checkpoint_that_is_stored_late_is_known() -> None:

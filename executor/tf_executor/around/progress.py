@@ -96,7 +96,8 @@ class Tracker:
         if not self._is_preferred(source, values.get("step")):
             if self.source != EVENT_FILES or not metrics:
                 return False
-            values = {}  # event files have the step; printed metrics must not stop at their first values
+            # Event files have the step; printed metrics, and their epoch, must not stop at their first values.
+            values = {name: values[name] for name in ("epoch", "epochs") if name in values}
             source = EVENT_FILES
         if not (values or metrics):
             return False
