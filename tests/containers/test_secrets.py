@@ -76,7 +76,8 @@ def weak(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> It
         yield replace(containers, state=state, cluster=cluster)
 
 
-@pytest.mark.parametrize(("agents", "result"), [("containers", "HTTP 401"), ("weak", SECRET)])
+# Without ids, PYTEST_CURRENT_TEST has the secret, and the agents that start for this test pass it to containers.
+@pytest.mark.parametrize(("agents", "result"), [("containers", "HTTP 401"), ("weak", SECRET)], ids=["login", "weak"])
 def test_container_cannot_take_the_place_of_an_executor(
     request: pytest.FixtureRequest, tmp_path: Path, agents: str, result: str
 ) -> None:
