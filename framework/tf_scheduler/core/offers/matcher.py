@@ -205,8 +205,11 @@ def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent]
 
 def _release(agents: Mapping[AgentId, Agent], held: _Held, gang: Gang) -> Mapping[AgentId, Agent]:
     """Return the agents with what is held for the tasks of this gang."""
+    mine = [held[task.name] for task in gang.tasks if task.name in held]
+    if not mine:
+        return agents
     released = dict(agents)
-    for key, resources in (held[task.name] for task in gang.tasks if task.name in held):
+    for key, resources in mine:
         released[key] = replace(released[key], resources=(*released[key].resources, *resources))
     return released
 

@@ -283,7 +283,8 @@ def check_derived(state, launches) -> None:
     ]
     assert derived.oldest_silent_launch <= min(silent, default=math.inf)
     assert derived.oldest_unstarted_launch <= min(staging, default=math.inf)
-    lost = [lost_at(SPEC, state.stored.tasks, {}, item) for item in statuses if item.state is TaskState.UNREACHABLE]
+    unreachable = [item for item in statuses if item.state is TaskState.UNREACHABLE]
+    lost = [lost_at(SPEC, state.stored.tasks, state.stored.recoveries, item) for item in unreachable]
     assert derived.next_lost_at <= min(lost, default=math.inf)
     assert min(launches, default=None) == derived.first_launch_at
 
