@@ -18,8 +18,9 @@ from mesos_client.http import encode_data
 from mesos_client.results import DriverAborted, DriverDisconnected, DriverState
 from tf_executor.lifecycle import step
 
+from . import wire
 from .around import environment
-from .contract import events, wire
+from .contract import events
 from .contract.events import LifecycleState
 from .contract.payload import EXEC, MEMBERS, RENEW_SECRETS, Payload, PayloadError
 from .contract.reports import NO_END

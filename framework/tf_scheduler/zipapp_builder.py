@@ -40,7 +40,7 @@ def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) ->
         yield origin.name, origin.read_bytes()
         return
     for path in sorted(path for path in origin.parent.rglob("*") if path.suffix in kinds):
-        yield f"{package}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
+        yield f"{package.replace('.', '/')}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
 
 
 def distribution(name: str) -> importlib.metadata.Distribution:

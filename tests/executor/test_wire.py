@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from tf_executor.contract import wire
+from tf_executor import wire
 from tf_executor.contract.events import SendReport
 from tf_executor.contract.reports import EndReport
 

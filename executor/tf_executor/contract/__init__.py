@@ -1,1 +1,1 @@
-"""Messages between executor, agent and scheduler."""
+"""Concepts that cross a process, each once. Standard library only, Python 3.8."""

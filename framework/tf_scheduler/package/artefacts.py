@@ -174,11 +174,10 @@ def _name(requirement: str) -> str:
 
 
 def command_bytes() -> bytes:
-    """The sub-command `dcos tensorflow` with click."""
-    files = {
-        name: content for package in ("dcos_command", "click") for name, content in package_files(package, COMMAND)
-    }
-    return pack({"__main__.py": _COMMAND_MAIN, **files, **licences("click")})
+    """The sub-command `dcos tensorflow` with click and the contract of the executor."""
+    packages = ("dcos_command", "tf_executor.contract", "click")
+    files = {name: content for package in packages for name, content in package_files(package, COMMAND)}
+    return pack({"__main__.py": _COMMAND_MAIN, "tf_executor/__init__.py": b"", **files, **licences("click")})
 
 
 def examples_bytes(folder: Path) -> bytes:
