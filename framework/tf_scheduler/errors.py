@@ -6,7 +6,7 @@ SchedulerError                                     `kind`, `exit_code` and `http
 +-- JobError                                       the job failed or cannot start
 +-- FileError                                      a file of a task or operator cannot be read or stored
 +-- SecretError, SourceUnavailableError            a secret cannot be read
-+-- PackageError, CosmosError                      invalid package; Cosmos refuses a request
++-- PackageError                                   invalid package
 +-- StoreError (store.interface), LoginError, AccountError (dcos), ApiError, BadRequestError (api), BundleError, ...
 
 Programs that ship alone (dcos_command, mesos_local) have their own root with the same attributes.
@@ -14,9 +14,8 @@ Programs that ship alone (dcos_command, mesos_local) have their own root with th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 
 class SchedulerError(Exception):
@@ -105,31 +104,3 @@ class PackageError(SchedulerError):
     """The package's files are unreadable or break a rule of the Universe."""
 
     kind = "invalid_package"
-
-
-class CosmosError(SchedulerError):
-    """Cosmos refuses a request; `kind` and `data` come from its error document."""
-
-    def __init__(self, kind: str, message: str, data: Mapping[str, Any] | None = None, http_status: int = 400) -> None:
-        super().__init__(message)
-        self.kind, self.message, self.data, self.http_status = kind, message, data, http_status
-
-    def document(self) -> dict[str, Any]:
-        """Return the body of Cosmos' answer."""
-        return {"type": self.kind, "message": self.message, **({"data": self.data} if self.data else {})}
-
-
-class OptionsMismatchError(CosmosError):
-    """Options with defaults violate config.json; `mismatches` are in Cosmos' format."""
-
-    def __init__(self, mismatches: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__("JsonSchemaMismatch", "Options JSON failed validation", {"errors": list(mismatches)})
-        self.mismatches = tuple(mismatches)
-
-    def __str__(self) -> str:
-        return "\n".join([self.message, *(_line(mismatch) for mismatch in self.mismatches)])
-
-
-def _line(mismatch: Mapping[str, Any]) -> str:
-    path = str(mismatch["instance"]["pointer"]).strip("/").replace("/", ".")
-    return f"{path or 'options'}: {mismatch['message']}"

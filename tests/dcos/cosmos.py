@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kit.cosmos import CosmosError, render_app, resolve_options
 from kit.package_labels import decode_definition, decode_options
-from tf_scheduler.errors import CosmosError
 from tf_scheduler.options.load import merge
-from tf_scheduler.package.render import render_app, resolve_options
 
 from .errors import MarathonError
 from .marathon import Marathon

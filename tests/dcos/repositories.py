@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tf_scheduler.errors import CosmosError
+from kit.cosmos import CosmosError
 from tf_scheduler.package.sources import VERSIONS, content_type
 
 Json = Any

@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from kit.cosmos import CosmosError
 from tf_scheduler.api.http.endpoint import parse_body
-from tf_scheduler.errors import CosmosError
 from tf_scheduler.package.sources import VERSIONS, content_type
 
 from . import logs

@@ -14,7 +14,7 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.spec import to_spec
-from tf_scheduler.package.options_check import defaults
+from tf_scheduler.package.render import defaults
 
 #: Options of beta-tensorflow 0.2.0 (mesosphere/universe).
 ORIGINAL = json.loads((Path(__file__).parents[1] / "framework" / "options" / "beta_tensorflow.json").read_text())

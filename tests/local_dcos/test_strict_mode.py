@@ -42,9 +42,9 @@ def documented() -> dict[str, Any]:
 
 def test_documented_options_fit_the_package() -> None:
     """Without a file of authorities, which the scheduler finds by itself."""
-    (entry,) = universe.packages(universe.check_and_fill(read_sources()))
+    sources = universe.check_and_fill(read_sources())
 
-    app = render_app(entry, documented())
+    app = render_app(sources, documented())
 
     assert {"serviceCredential": {"source": "tensorflow/sa"}} == app["secrets"]
     assert ("tensorflow", "leader.mesos:5050") == (app["env"]["FRAMEWORK_PRINCIPAL"], app["env"]["MESOS_MASTER"])
@@ -80,13 +80,13 @@ class StrictMode:
             "tls": tls,
         }
         digests = universe.read_digests(self.artefacts / universe.SUMS)
-        (entry,) = universe.packages(universe.check_and_fill(read_sources(), digests=digests))
-        entry["resource"]["assets"]["uris"] = {
+        sources = universe.check_and_fill(read_sources(), digests=digests)
+        sources.resource["assets"]["uris"] = {
             "scheduler": (self.artefacts / "tensorflow-scheduler.pyz").as_uri(),
             "executor": (self.artefacts / "tensorflow-executor.pyz").as_uri(),
             "examples": (self.artefacts / "tensorflow-examples.zip").as_uri(),
         }
-        app = render_app(entry, merge(documented(), local))
+        app = render_app(sources, merge(documented(), local))
         if bundle:
             app["fetch"].append({"uri": Path(bundle).as_uri(), "destPath": ".ssl/ca-bundle.crt", "extract": False})
         self.marathon.create(app, checked=True)

@@ -77,6 +77,8 @@ def _document(name: str, text: str, problems: list[Problem]) -> dict[str, Any]:
 
 
 VERSIONS = ("v4", "v5")
+#: The first and only version of the package so far.
+RELEASE = 0
 
 
 def content_type(version: str) -> str:
@@ -84,12 +86,12 @@ def content_type(version: str) -> str:
     return f"application/vnd.dcos.universe.repo+json;charset=utf-8;version={version}"
 
 
-def repository_entry(sources: PackageSources, release: int) -> dict[str, Any]:
-    """Return the package as an object (packaging 4.0); `release` counts from 0."""
+def repository_entry(sources: PackageSources) -> dict[str, Any]:
+    """Return the package as an object (packaging 4.0)."""
     template = base64.b64encode(sources.template.encode()).decode()
     return {
         **sources.package,
-        "releaseVersion": release,
+        "releaseVersion": RELEASE,
         "config": sources.config,
         "resource": sources.resource,
         "marathon": {"v2AppMustacheTemplate": template},

@@ -30,8 +30,6 @@ from .validate import validate
 
 #: Default of --artefacts-url: a reserved name (RFC 2606).
 PLACEHOLDER_URL = "https://example.com/dcos-tensorflow"
-#: The first and only version of the package so far.
-RELEASE = 0
 ARTEFACTS, SUMS = "artefacts", "SHA256SUMS"
 _DIGEST = re.compile(r"\{\{sha256:([^{}]+)\}\}")
 #: A version of Python in the name of an image; other images are not checked.
@@ -88,22 +86,17 @@ def _digest(placeholder: re.Match[str]) -> str:
     return sha256(command_bytes())
 
 
-def packages(sources: PackageSources) -> list[dict[str, Any]]:
-    """Return the packages of a repository document from `check_and_fill`'s result."""
-    return [package_sources.repository_entry(sources, RELEASE)]
-
-
 def universe_files(sources: PackageSources) -> dict[str, bytes]:
     """Return path in universe/ -> content from `check_and_fill`'s result."""
     name = sources.package["name"]
-    home = f"repo/packages/{name[0].upper()}/{name}/{RELEASE}"
+    home = f"repo/packages/{name[0].upper()}/{name}/{package_sources.RELEASE}"
     files = {
         f"{home}/{PACKAGE}": _json(sources.package),
         f"{home}/{CONFIG}": _json(sources.config),
         f"{home}/{RESOURCE}": _json(sources.resource),
         f"{home}/{TEMPLATE}": sources.template.encode(),
     }
-    document = _json({"packages": packages(sources)})
+    document = _json({"packages": [package_sources.repository_entry(sources)]})
     return files | {f"universe-{version}.json": document for version in package_sources.VERSIONS}
 
 

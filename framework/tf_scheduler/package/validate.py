@@ -11,11 +11,10 @@ from typing import Any
 
 from tf_scheduler.errors import PackageError, Problem, SchedulerError
 
-from . import mustache
 from . import sources as package_sources
-from .options_check import defaults, mismatches, option_paths
-from .render import render_app
-from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, PackageSources, repository_entry
+from . import template
+from .render import defaults, mismatches, render_app, schema_errors
+from .sources import CONFIG, PACKAGE, RESOURCE, TEMPLATE, PackageSources
 
 # --- shapes
 # JSON Schemas (draft 4) of package.json, resource.json and a repository's package. Source: mesosphere/universe,
@@ -134,7 +133,8 @@ APP_SHAPE: Mapping[str, Any] = {
 
 def app_problems(app: App) -> list[Problem]:
     """List all problems for which Marathon would answer 422."""
-    misfits = [Problem(entry["instance"]["pointer"] or "/", entry["message"]) for entry in mismatches(app, APP_SHAPE)]
+    errors = schema_errors(app, APP_SHAPE)
+    misfits = [Problem("/" + "/".join(map(str, error.absolute_path)), error.message) for error in errors]
     return misfits or [problem for rule in APP_RULES for problem in rule(app)]
 
 
@@ -230,8 +230,8 @@ def config_json_is_a_draft_4_schema(sources: PackageSources) -> Iterator[Problem
 
 def the_template_is_mustache(sources: PackageSources) -> Iterator[Problem]:
     try:
-        mustache.parse(sources.template)
-    except mustache.TemplateError as error:
+        template.parse(sources.template)
+    except PackageError as error:
         yield Problem(TEMPLATE, str(error))
 
 
@@ -264,9 +264,9 @@ def unknown_options_are_refused(sources: PackageSources) -> Iterator[Problem]:
 def the_template_uses_only_known_names(sources: PackageSources) -> Iterator[Problem]:
     """A misspelt name renders as nothing, without an error."""
     options = dict(option_paths(sources.config))
-    known = {*options, *_resource_names(sources.resource), ".", "asJson"}
+    context = {*options, *_resource_names(sources.resource), "."}
     names = _names(_nodes(sources.template), options)
-    for name in sorted({name for name, members in names if name not in known | members}):
+    for name in sorted({name for name, members in names if name not in context | members}):
         yield Problem(TEMPLATE, f"{{{{{name}}}}} is neither an option nor in resource.json")
 
 
@@ -287,7 +287,7 @@ def the_options_block_is_current(sources: PackageSources) -> Iterator[Problem]:
 
 def marathon_accepts_the_default_app(sources: PackageSources) -> Iterator[Problem]:
     try:
-        app = render_app(repository_entry(sources, 0), {})
+        app = render_app(sources)
     except (SchedulerError, KeyError) as error:
         yield Problem(TEMPLATE, f"does not render with the defaults: {error}")
         return
@@ -312,8 +312,7 @@ RULES: tuple[Rule, ...] = (
 
 def _misfits(file: str, document: Mapping[str, Any], shape: Mapping[str, Any]) -> Iterator[Problem]:
     for problem in mismatches(document, shape):
-        path = problem["instance"]["pointer"].strip("/").replace("/", ".")
-        yield Problem(f"{file}: {path}" if path else file, problem["message"])
+        yield Problem(f"{file}: {problem.path}" if problem.path else file, problem.message)
 
 
 def _objects(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -329,21 +328,30 @@ def _resource_names(value: Any, prefix: str = "resource") -> Iterator[str]:
         yield from _resource_names(below, f"{prefix}.{name}")
 
 
-def _nodes(template: str) -> Sequence[mustache.Node]:
+def option_paths(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Dotted path and schema of every option, depth first, without parent objects."""
+    for name, option in schema.get("properties", {}).items():
+        if option.get("properties"):
+            yield from option_paths(option, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", option
+
+
+def _nodes(text: str) -> Sequence[template.Node]:
     try:
-        return mustache.parse(template)
-    except mustache.TemplateError:
+        return template.parse(text)
+    except PackageError:
         return ()
 
 
 def _names(
-    nodes: Sequence[mustache.Node], options: Mapping[str, Any], members: frozenset[str] = frozenset()
+    nodes: Sequence[template.Node], options: Mapping[str, Any], members: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield names in the template, each with the members of the lists around it."""
     for node in nodes:
-        if isinstance(node, mustache.TemplateText):
+        if isinstance(node, str):
             continue
         yield node.name, members
-        if isinstance(node, mustache.TemplateSection):
+        if isinstance(node, template.TemplateSection):
             inner = options.get(node.name, {}).get("items", {}).get("properties", {})
             yield from _names(node.nodes, options, members | set(inner))

@@ -37,15 +37,15 @@ def test_render_prints_marathon_app(run, tmp_path: Path) -> None:
     assert app["fetch"][0]["uri"].startswith("https://files.example.com/0.1.0/")
 
 
-def test_render_reports_wrong_options_as_cosmos(run, tmp_path: Path) -> None:
+def test_render_reports_wrong_options(run, tmp_path: Path) -> None:
     options = tmp_path / "options.json"
     options.write_text('{"worker": {"count": "7", "cpu": 1}}')
 
     code, _, err = run("render", "--options", options)
 
     assert 1 == code
-    assert "worker.count: instance type (string)" in err
-    assert '["cpu"]' in err
+    assert "worker.count: '7' is not of type 'integer'" in err
+    assert "worker: Additional properties are not allowed ('cpu' was unexpected)" in err
 
 
 def test_validate_prints_problems(run, broken: Path) -> None:

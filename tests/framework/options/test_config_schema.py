@@ -11,7 +11,7 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.options.schema.document import OPTIONS, Options
 from tf_scheduler.options.schema.fields import Integer, Number
-from tf_scheduler.package.options_check import defaults, mismatches
+from tf_scheduler.package.render import defaults, mismatches
 
 HOME = Path(__file__).parents[3]
 COMMAND = {"service": {"command": "x"}}

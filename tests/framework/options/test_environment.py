@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from kit.mustache import render
 from options_strategies import documents
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.environment import (
@@ -16,8 +17,7 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.spec import to_spec
-from tf_scheduler.package.mustache import render
-from tf_scheduler.package.options_check import defaults, mismatches
+from tf_scheduler.package.render import defaults, mismatches
 
 SLOW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEMPLATE = "{" + ",\n".join(template_lines()) + "}"

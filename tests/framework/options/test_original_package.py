@@ -9,7 +9,7 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.warnings import find_warnings
-from tf_scheduler.package.options_check import option_paths
+from tf_scheduler.package.validate import option_paths
 
 OURS = dict(option_paths(config_schema()))
 #: Cosmos would add its default, which most strategies refuse; with the strategy of these files it is the same.

@@ -228,8 +228,8 @@ def test_bill_of_materials_names_sources_and_licences(folder) -> None:
 def test_changed_artefact_does_not_start(folder, tmp_path: Path) -> None:
     """The command line of the Marathon app, with a harmless interpreter."""
     digests = universe.read_digests(folder / universe.SUMS)
-    (entry,) = universe.packages(universe.check_and_fill(read_sources(), digests=digests))
-    app = render_app(entry, {"scheduler": {"python": "echo"}})
+    sources = universe.check_and_fill(read_sources(), digests=digests)
+    app = render_app(sources, {"scheduler": {"python": "echo"}})
     bundle = tmp_path / artefacts.SCHEDULER
     bundle.write_bytes((folder / artefacts.SCHEDULER).read_bytes())
     command = ["/bin/sh", "-c", app["cmd"]]
@@ -249,8 +249,8 @@ def test_changed_artefact_does_not_start(folder, tmp_path: Path) -> None:
 
 
 def test_package_without_artefacts_checks_nothing() -> None:
-    (entry,) = universe.packages(universe.check_and_fill(read_sources()))
-    app = render_app(entry)
+    sources = universe.check_and_fill(read_sources())
+    app = render_app(sources)
     assert "exec 2>&1; exec python3 tensorflow-scheduler.pyz run" == app["cmd"]
     assert "" == app["env"]["EXECUTOR_URI_SHA256"]
 

@@ -1,15 +1,15 @@
-"""The Marathon app of a package, as Cosmos renders it."""
+"""The Marathon app of a package, rendered by the product and as by Cosmos."""
 
-import base64
-import json
+from __future__ import annotations
 
 import pytest
 
+from kit import cosmos
 from kit.package_labels import decode_definition, decode_options
-from tf_scheduler.errors import CosmosError, OptionsMismatchError
+from tf_scheduler.errors import OptionsError, PackageError
 from tf_scheduler.options.load import merge
-from tf_scheduler.package.options_check import defaults
-from tf_scheduler.package.render import render_app
+from tf_scheduler.package.render import defaults, render_app
+from tf_scheduler.package.sources import PackageSources, repository_entry
 
 CONFIG = {
     "type": "object",
@@ -33,22 +33,14 @@ TEMPLATE = (
 )
 
 
-def a_package(template=TEMPLATE, **extra):
-    encoded = base64.b64encode(template.encode()).decode()
-    return {
-        "packagingVersion": "4.0",
-        "name": "test",
-        "version": "1.2.3",
-        "config": CONFIG,
-        "marathon": {"v2AppMustacheTemplate": encoded},
-        "resource": {"assets": {"uris": {"blob": "https://example.com/blob"}}},
-        **extra,
-    }
+def a_package(template=TEMPLATE, config=CONFIG) -> PackageSources:
+    package = {"packagingVersion": "4.0", "name": "test", "version": "1.2.3"}
+    return PackageSources(package, config, {"assets": {"uris": {"blob": "https://example.com/blob"}}}, template)
 
 
-def refused(options, package=None):
-    with pytest.raises(CosmosError) as caught:
-        render_app(package or a_package(), options)
+def refused_by_cosmos(options):
+    with pytest.raises(cosmos.OptionsMismatchError) as caught:
+        cosmos.render_app(repository_entry(a_package()), options)
     return caught.value
 
 
@@ -63,9 +55,6 @@ def test_render_order_of_precedence() -> None:
 
 def test_labels_hold_package_and_options() -> None:
     """The template's own labels remain."""
-    options = {"service": {"count": 3, "url": None}}
-    with pytest.raises(OptionsMismatchError):
-        render_app(a_package(), options)
     options = {"service": {"count": 3}}
 
     labels = render_app(a_package(), options, "https://example.com/repo")["labels"]
@@ -73,7 +62,7 @@ def test_labels_hold_package_and_options() -> None:
     assert ("1", "test", "1.2.3") == (labels["OWN"], labels["DCOS_PACKAGE_NAME"], labels["DCOS_PACKAGE_VERSION"])
     assert "https://example.com/repo" == labels["DCOS_PACKAGE_SOURCE"]
     assert options == decode_options(labels["DCOS_PACKAGE_OPTIONS"])
-    assert a_package() == decode_definition(labels["DCOS_PACKAGE_DEFINITION"])
+    assert repository_entry(a_package()) == decode_definition(labels["DCOS_PACKAGE_DEFINITION"])
     assert labels == render_app(a_package(), options, "https://example.com/repo")["labels"]
 
 
@@ -94,6 +83,7 @@ def test_objects_merge_and_others_are_replaced() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "keyword", "facts"),
     [
+        ("url", None, "type", {"found": "null", "expected": ["string"]}),
         ("count", "three", "type", {"found": "string", "expected": ["integer"]}),
         ("cpus", "a", "type", {"found": "string", "expected": ["integer", "number"]}),
         ("count", 0, "minimum", {"minimum": 1, "found": 0}),
@@ -102,9 +92,14 @@ def test_objects_merge_and_others_are_replaced() -> None:
         ("name", "Test", "pattern", {"regex": "^[a-z]+$", "string": "Test"}),
     ],
 )
-def test_mismatch_has_facts_for_the_dcos_command(option, value, keyword, facts) -> None:
-    (mismatch,) = refused({"service": {option: value}}).mismatches
+def test_wrong_option_is_refused(option, value, keyword, facts) -> None:
+    """By Cosmos with the facts that the dcos command prints."""
+    options = {"service": {option: value}}
+    with pytest.raises(OptionsError) as caught:
+        render_app(a_package(), options)
+    (mismatch,) = refused_by_cosmos(options).mismatches
 
+    assert [f"service.{option}"] == [problem.path for problem in caught.value.problems]
     assert facts == {name: mismatch[name] for name in facts}
     assert (keyword, f"/service/{option}") == (mismatch["keyword"], mismatch["instance"]["pointer"])
     assert {"loadingURI": "#", "pointer": f"/properties/service/properties/{option}"} == mismatch["schema"]
@@ -130,16 +125,17 @@ def test_type_mismatch_is_identical_to_cosmos() -> None:
                 }
             ]
         },
-    } == refused({"service": {"cpus": "x"}}).document()
+    } == refused_by_cosmos({"service": {"cpus": "x"}}).document()
 
 
 def test_unknown_and_missing_options_are_named() -> None:
-    error = refused({"service": {"nam": 1, "cont": 2}})
-    nothing = refused({}, a_package(config={"properties": {"a": {"default": {}, "required": ["c", "b"]}}}))
+    unknown, nothing = {"service": {"nam": 1, "cont": 2}}, {"a": {"default": {}, "required": ["c", "b"]}}
 
-    assert [["cont", "nam"]] == [mismatch["unwanted"] for mismatch in error.mismatches]
-    assert [["b", "c"]] == [mismatch["missing"] for mismatch in nothing.mismatches]
-    assert "service: object instance has properties which are not allowed" in str(error)
+    with pytest.raises(OptionsError, match=r"^service: .*\('cont', 'nam' were unexpected\)$"):
+        render_app(a_package(), unknown)
+    with pytest.raises(OptionsError, match=r"^a: 'c' is a required property\na: 'b' is a required property$"):
+        render_app(a_package(config={"properties": nothing}))
+    assert [["cont", "nam"]] == [mismatch["unwanted"] for mismatch in refused_by_cosmos(unknown).mismatches]
 
 
 def test_whole_float_is_an_integer() -> None:
@@ -147,17 +143,15 @@ def test_whole_float_is_an_integer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "kind"),
+    ("template", "message"),
     [
-        (a_package('{"id": "broken"'), "JsonParsingError"),
-        (a_package('["no object"]'), "MarathonTemplateMustBeJsonObject"),
-        (a_package('{"labels": {"idx": 0}}'), "JsonDecodingError"),
-        ({"name": "test", "version": "1", "config": CONFIG}, "ServiceMarathonTemplateNotFound"),
-        ({key: value for key, value in a_package().items() if key != "config"}, "OptionsNotAllowed"),
+        ('{"id": "broken"', "the app:1:16: } is missing"),
+        ('["no object"]', "the app must hold a JSON object"),
+        ("{{#a}}", "{{#a}} has no end tag"),
     ],
 )
-def test_render_failure_has_cosmos_type(package, kind) -> None:
-    error = refused({"service": {}}, package)
+def test_template_without_an_app_is_refused(template, message) -> None:
+    with pytest.raises(PackageError) as caught:
+        render_app(a_package(template))
 
-    assert kind == error.kind
-    assert {"type", "message"} <= json.loads(json.dumps(error.document())).keys()
+    assert message in str(caught.value)

@@ -98,10 +98,10 @@ def render(options: Path | None, app_id: str | None, digests: Path | None, sourc
 
     Any Marathon accepts the app. The app's labels identify the package on a DC/OS cluster.
     """
-    known = {} if digests is None else universe.read_digests(digests)
-    (entry,) = universe.packages(universe.check_and_fill(read_sources(sources), url, known))
+    digest_of = {} if digests is None else universe.read_digests(digests)
+    filled = universe.check_and_fill(read_sources(sources), url, digest_of)
     document: dict[str, Any] = {} if options is None else parse(read_bytes(options), str(options))
-    echo_json(render_app(entry, document, url, app_id))
+    echo_json(render_app(filled, document, url, app_id))
 
 
 @package.command()

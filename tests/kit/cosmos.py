@@ -1,54 +1,78 @@
-"""Validate options against config.json with Cosmos' messages; return its defaults.
+"""Cosmos: render the app of a package, and refuse wrong options.
 
-Cosmos validates with the fge json-schema-validator, draft 4. Its messages carry facts (`found`, `expected`, `unwanted`)
-that the dcos command prints.
+Facts: dcos/cosmos, PackageDefinitionRenderer, and the fge json-schema-validator (draft 4), whose messages carry facts
+(`found`, `expected`, `unwanted`) that the dcos command prints.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
+from jsonschema import Draft4Validator, Draft6Validator, ValidationError
+from jsonschema.validators import extend
+
+from kit import mustache
+from tf_scheduler.errors import SchedulerError
+from tf_scheduler.options.load import merge
+from tf_scheduler.package.render import defaults, package_labels
 
 Json = Any
 Facts = tuple[str, dict[str, Any]]
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+#: Accepts 1.0 as an integer: Cosmos turns whole numbers into integers before it validates.
+_Validator = extend(Draft4Validator, type_checker=Draft6Validator.TYPE_CHECKER)  # type: ignore[no-untyped-call]
 
 
-def _is_integer(_checker: object, value: object) -> bool:
-    """Accept 1.0: Cosmos turns whole numbers into integers before it validates."""
-    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+class CosmosError(SchedulerError):
+    """Cosmos refuses a request; `kind` and `data` come from its error document."""
+
+    def __init__(self, kind: str, message: str, data: Mapping[str, Any] | None = None, http_status: int = 400) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.data, self.http_status = kind, message, data, http_status
+
+    def document(self) -> dict[str, Any]:
+        """Return the body of Cosmos' answer."""
+        return {"type": self.kind, "message": self.message, **({"data": self.data} if self.data else {})}
 
 
-@cache
-def _validator() -> Any:
-    from jsonschema import Draft4Validator  # slow to import, and most commands never validate
-    from jsonschema.validators import extend
+class OptionsMismatchError(CosmosError):
+    """Options with defaults violate config.json; `mismatches` are in Cosmos' format."""
 
-    checker = Draft4Validator.TYPE_CHECKER.redefine("integer", _is_integer)
-    return extend(Draft4Validator, type_checker=checker)  # type: ignore[no-untyped-call]
+    def __init__(self, mismatches: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__("JsonSchemaMismatch", "Options JSON failed validation", {"errors": list(mismatches)})
+        self.mismatches = tuple(mismatches)
 
 
-def defaults(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """The defaults of a schema's properties; an object's own default wins."""
-    values = {}
-    for name, option in (schema.get("properties") or {}).items():
-        if "default" in option:
-            values[name] = option["default"]
-        elif inner := defaults(option):
-            values[name] = inner
-    return values
+def render_app(
+    package: Mapping[str, Json], options: Mapping[str, Json] | None = None, source: str = "", app_id: str | None = None
+) -> dict[str, Json]:
+    """Render the Marathon app of a package (one object of a repository document).
+
+    `source`: URI of its repository. Raises OptionsMismatchError for invalid options.
+    """
+    template = base64.b64decode(package["marathon"]["v2AppMustacheTemplate"]).decode()
+    context = {**resolve_options(package, options), "resource": package["resource"]}
+    app = json.loads(mustache.render(template, context))
+    identity = {} if app_id is None else {"id": "/" + app_id.strip("/")}
+    return {**app, **identity, "labels": {**app["labels"], **package_labels(package, options or {}, source)}}
+
+
+def resolve_options(package: Mapping[str, Json], options: Mapping[str, Json] | None) -> dict[str, Json]:
+    """Add the defaults. Raises OptionsMismatchError."""
+    merged = merge(defaults(package["config"]), options or {})
+    if problems := mismatches(merged, package["config"]):
+        raise OptionsMismatchError(problems)
+    return merged
 
 
 def mismatches(options: Mapping[str, Json], schema: Mapping[str, Json]) -> list[dict[str, Any]]:
     """List all problems of the options in the order of the schema."""
     entries: dict[tuple[str, str], dict[str, Any]] = {}
-    for error in _validator()(schema).iter_errors(options):
+    for error in _Validator(schema).iter_errors(options):
         entry = _entry(error)
         # One entry for all missing properties of an object, as in fge.
         entries.setdefault((entry["schema"]["pointer"] + entry["keyword"], entry["instance"]["pointer"]), entry)
@@ -130,12 +154,3 @@ _FACTS: Mapping[str, Callable[[ValidationError], Facts]] = {
     "enum": _enum,
     "pattern": _pattern,
 }
-
-
-def option_paths(schema: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """Dotted path and schema of every option, depth first, without parent objects."""
-    for name, option in schema.get("properties", {}).items():
-        if option.get("properties"):
-            yield from option_paths(option, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", option
