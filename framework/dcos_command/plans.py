@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Iterator, Mapping, Sequence
 
+from tf_executor.contract.text import format_number, pluralize
+
 from .client import ServiceClient, api_path
 from .command import Command, CommandArgument, CommandOption, Fetch, Params, get, show_json, show_message, show_names
 from .errors import UsageError
@@ -44,9 +46,9 @@ def restart_loss(restart: Mapping[str, Any]) -> str:
     if step is None:
         return ""
     if saved is None:
-        return f", at step {step:,}; what it has not saved is lost"
+        return f", at step {format_number(step)}; what it has not saved is lost"
     lost = max(0, step - saved)
-    return f"; {lost:,} step{' since its last checkpoint is' if lost == 1 else 's since its last checkpoint are'} lost"
+    return f"; {pluralize(lost, 'step')} since its last checkpoint {'is' if lost == 1 else 'are'} lost"
 
 
 def plan_tree(name: str, plan: Plan) -> Iterator[Line]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from typing import Any, Iterator, Mapping, Sequence
+
+from tf_executor.contract.text import format_duration, format_number, format_percent, format_rate, sparkline
 
 from .client import ServiceClient, api_path, installation_of
 from .command import (
@@ -25,12 +26,11 @@ from .errors import CommandError, RefusedError, UnreachableError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
 from .transport import is_loopback
 
-_NOT_FOUND, _UNKNOWN = 404, "-"
+_NOT_FOUND = 404
 
 # --- progress
 
 _BAR_WIDTH, _CURVE_WIDTH = 24, 20  # characters
-_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
@@ -42,57 +42,26 @@ def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
     return "━" * (halves // 2) + half + "─" * (width - halves // 2 - len(half))
 
 
-def sparkline(values: Sequence[float | None], width: int = _CURVE_WIDTH) -> str:
-    """Sparkline of the last finite values, scaled between their minimum and maximum."""
-    finite = [value for value in values if value is not None and math.isfinite(value)][-width:]
-    if not finite:
-        return ""
-    low = min(finite)
-    span = (max(finite) / 8 - low / 8) or 1.0  # each part divided: the difference may exceed the largest float
-    return "".join(_LEVELS[min(7, int((value / 8 - low / 8) / span * 8))] for value in finite)
-
-
-#: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
-_LARGE = 1e6
-
-
-def format_number(value: float | None, form: str = "") -> str:
-    """Format a number; four digits and an exponent beyond a million; `-` for None."""
-    return _UNKNOWN if value is None else format(value, form if abs(value) <= _LARGE else ".4g")
-
-
-def format_duration(seconds: float | None) -> str:
-    """`1:02:03`, `2:03`, `3 s`."""
-    if seconds is None or not math.isfinite(seconds):
-        return _UNKNOWN
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    if hours > _LARGE:
-        return f"{format_number(hours)} h"
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
-
-
 #: Metrics in a line about the training.
 _METRICS = 3
 
 
 def training_text(task: Mapping[str, Any], examples_per_second: float | None) -> str:
-    """Return such as `step 406 of 700, 58 %, loss 0.03, 0:18 left`; empty: no step.
+    """Return such as `step 406 of 700, 58 %, loss 0.03, 18 s left`; empty: no step.
 
     `examples_per_second`: of all tasks together.
     """
     if task.get("step") is None:
         return ""
     step, total, epochs, left = task["step"], task.get("total"), task.get("epochs"), task.get("seconds_left")
-    parts = [f"step {format_number(step)}{f' of {format_number(total)}, {100 * step / total:.0f} %' if total else ''}"]
+    of = f" of {format_number(total)}, {format_percent(step / total)}" if total else ""
+    parts = [f"step {format_number(step)}{of}"]
     parts += [f"epoch {task['epoch']} of {epochs}"] if epochs and task.get("epoch") is not None else []
-    parts += [f"loss {format_number(task['loss'], '.4g')}"] if task.get("loss") is not None else []
+    parts += [f"loss {format_number(task['loss'])}"] if task.get("loss") is not None else []
     metrics = list(task.get("metrics", {}).items())[:_METRICS]
-    parts += [f"{name} {format_number(value, '.4g')}" for name, value in metrics if value is not None]
-    for value, unit in ((task.get("steps_per_second"), "steps/s"), (examples_per_second, "examples/s")):
-        parts += [f"{format_number(value, '.1f')} {unit}"] if value is not None else []
+    parts += [f"{name} {format_number(value)}" for name, value in metrics if value is not None]
+    for value, unit in ((task.get("steps_per_second"), "steps"), (examples_per_second, "examples")):
+        parts += [format_rate(value, unit)] if value is not None else []
     return ", ".join([*parts, *([f"{format_duration(left)} left"] if left is not None else [])])
 
 
@@ -127,18 +96,18 @@ def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) ->
         name,
         Word(progress_bar(fraction), "good" if fraction is not None and fraction >= 1 else "busy"),
         f"{format_number(step)}/{format_number(total)}" if step is not None and total else format_number(step),
-        format_number(job["steps_per_second"], ".1f"),
-        format_number(job["examples_per_second"], ".1f"),
+        format_number(job["steps_per_second"]),
+        format_number(job["examples_per_second"]),
         format_duration(task.get("seconds_left")),
-        format_number(task.get("loss"), ".4g"),
-        Word(sparkline(losses), "good"),
+        format_number(task.get("loss")),
+        Word(sparkline(losses, _CURVE_WIDTH), "good"),
     ]
 
 
 def _progress_details(task: Mapping[str, Any]) -> str:
     """Return epoch, metrics, and the source unless it is a report of the program."""
     epochs = f" of {task['epochs']}" if task.get("epochs") else ""
-    metrics = (f"{name} {format_number(value, '.4g')}" for name, value in (task.get("metrics") or {}).items())
+    metrics = (f"{name} {format_number(value)}" for name, value in (task.get("metrics") or {}).items())
     source = task.get("source") or "report"
     parts = (
         f"epoch {task['epoch']}{epochs}" if task.get("epoch") is not None else "",

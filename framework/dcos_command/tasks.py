@@ -16,6 +16,8 @@ from tempfile import mkdtemp
 from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
+from tf_executor.contract.text import format_duration, format_number, format_size, pluralize
+
 from .client import PACKAGE, ServiceClient, api_path, installation_of
 from .command import (
     SERVICE,
@@ -30,7 +32,7 @@ from .command import (
 )
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
-from .service import format_duration, format_number, result_code, show_result, training_text
+from .service import result_code, show_result, training_text
 
 _NOT_FOUND = 404
 
@@ -130,7 +132,7 @@ def _show_list(answer: Mapping[str, Any], params: Params) -> Renderable:
             _activity(entry["activity"]) if entry["activity"] else Word("NO ANSWER", "bad"),
             "/".join(format_number(value) for value in (entry.get("step"), entry.get("total")) if value is not None)
             or "-",
-            format_number(entry.get("loss"), ".4g"),
+            format_number(entry.get("loss")),
             format_duration(entry.get("age")),
             entry["page"],
         )
@@ -415,8 +417,7 @@ def _copy_whole(copy: _SandboxCopy, path: str, entry: Mapping[str, Any], target:
 
 
 def _show_copy(answer: Mapping[str, Any], _params: Params) -> Renderable:
-    count = "1 file" if answer["files"] == 1 else f"{answer['files']:,} files"
-    yield f"{answer['path']}: {count}, {answer['bytes']:,} bytes"
+    yield f"{answer['path']}: {pluralize(answer['files'], 'file')}, {format_size(answer['bytes'])}"
 
 
 _ANY_TASK = CommandArgument("task", "task", required=False, help="Name of a task.", example="worker-0")

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tf_executor.contract.text import format_duration, format_number, format_rate
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Change, ComputedPlans, Decision, FrameworkRegistered, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
@@ -98,31 +99,24 @@ def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]
     return state.with_process(progress=current, last_progress=last)
 
 
-#: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
-_LARGE = 1e6
 #: Metrics in a line about a task.
 _SHOWN_METRICS = 3
 
 
-def _short_number(value: float, form: str = "") -> str:
-    """Format a number; beyond a million with four digits and an exponent."""
-    return format(value, form if abs(value) <= _LARGE else ".4g")
-
-
 def describe_progress(progress: Progress) -> str:
     """Return a text such as `step 120 of 500, 32.1 examples/s, loss 0.25, 12 s left`."""
-    step, total = (value if value is None else _short_number(value) for value in (progress.step, progress.total))
-    steps = f"step {step}" if total is None else f"step {step} of {total}"
+    step, total = progress.step, progress.total
+    steps = f"step {format_number(step)}{'' if total is None else f' of {format_number(total)}'}"
     speed, unit = progress.examples_per_second, "examples"
     if speed is None:
         speed, unit = progress.steps_per_second, "steps"
     left = progress.seconds_left
     parts = (
         "" if progress.step is None else steps,
-        "" if speed is None else f"{_short_number(speed, '.1f')} {unit}/s",
-        "" if progress.loss is None else f"loss {progress.loss:.4g}",
-        *(f"{name} {value:.4g}" for name, value in list(progress.metrics.items())[:_SHOWN_METRICS]),
-        "" if left is None else f"{_short_number(left, '.0f')} s left",
+        "" if speed is None else format_rate(speed, unit),
+        "" if progress.loss is None else f"loss {format_number(progress.loss)}",
+        *(f"{name} {format_number(value)}" for name, value in list(progress.metrics.items())[:_SHOWN_METRICS]),
+        "" if left is None else f"{format_duration(round(left))} left",
     )
     return ", ".join(part for part in parts if part)
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_scheduler.model.task import downsample
+from tf_executor.contract.text import downsample
 
 from .model import Run, digest_key
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
 
 from .ids import AgentId, TaskId, TaskName, name_of
 from .placement import AgentLocation
@@ -456,15 +455,3 @@ class TrainingCurve:
     points: tuple[Progress, ...]
     #: Number of reports per point.
     stride: int = 1
-
-
-Item = TypeVar("Item")
-
-
-def downsample(items: Sequence[Item], limit: int) -> list[Item]:
-    """Return up to `limit` evenly spaced items, with both ends (limit 1: the last)."""
-    if len(items) <= limit:
-        return list(items)
-    if limit < 2:
-        return list(items[len(items) - limit :])
-    return [items[round(index * (len(items) - 1) / (limit - 1))] for index in range(limit)]

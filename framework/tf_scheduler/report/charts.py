@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import pairwise
 
+from tf_executor.contract.text import format_duration, format_number
 from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run
 
 _STEPS = (1.0, 2.0, 5.0, 10.0)
@@ -29,16 +30,6 @@ def time_ticks(length: float, about: int = 6) -> list[float]:
     """Return round times in seconds from 0 to `length`."""
     step = next((size for size in _TIMES if size * about >= length), 86400 * math.ceil(length / 86400 / about))
     return [float(second) for second in range(0, math.floor(length) + 1, int(step))]
-
-
-def format_clock(value: float) -> str:
-    """`45 s`, `2:05`, `1:02:05`."""
-    whole = round(value)
-    if whole < 60:
-        return f"{whole} s"
-    hours, rest = divmod(whole, 3600)
-    minutes, left = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
 class Html(str):
@@ -77,27 +68,6 @@ def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> Html:
     top = tag("thead", tag("tr", [tag("th", cell) for cell in head]))
     body = tag("tbody", [tag("tr", [tag("td", cell) for cell in row]) for row in rows])
     return tag("div", tag("table", top, body), class_="scroll")
-
-
-#: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
-LARGE = 1e6
-
-
-def format_duration(value: float | None) -> str:
-    """`8.2 s`, `3 min 20 s`, `2 h 5 min`."""
-    if value is None:
-        return "–"
-    if value < 60:
-        return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def format_number(value: float | None) -> str:
-    """Format a number with four digits, or up to `LARGE` as a whole number."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if 1000 <= abs(value) <= LARGE else f"{value:.4g}"
 
 
 def format_time(value: float) -> str:
@@ -156,7 +126,7 @@ def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None
     box = f"0 0 {_WIDTH} {_HEIGHT}"
     picture = tag("svg", paths, viewBox=box, preserveAspectRatio="none", role="img")
     plot = tag("div", grid, picture, _marks(run, lines.get(run.leader or "", ()), end) if marks else "", class_="plot")
-    seconds = [tag("span", format_clock(at), style=f"left:{100 * at / end:.2f}%") for at in time_ticks(end, 5)]
+    seconds = [tag("span", format_duration(at), style=f"left:{100 * at / end:.2f}%") for at in time_ticks(end, 5)]
     note = " (logarithmic)" if logarithmic else ""
     return tag(
         "figure",
@@ -233,7 +203,7 @@ def timeline(run: Run) -> Html:
     if not rows:
         return tag("p", "No task was launched.", class_="none")
     whole, more = run_length(run), len(rows) - MAX_ROWS
-    marks = [tag("span", format_clock(at), style=f"left:{_share(at, whole)}") for at in time_ticks(whole)]
+    marks = [tag("span", format_duration(at), style=f"left:{_share(at, whole)}") for at in time_ticks(whole)]
     return tag(
         "div",
         [_row(run, task, launches, whole) for task, launches in list(rows.items())[:MAX_ROWS]],
@@ -276,8 +246,8 @@ def _title(launch: RecordedLaunch, start: float, running: float, end: float) -> 
     code = "" if launch.exit_code is None else f", exit code {launch.exit_code}"
     parts = (
         f"{launch.task} on {launch.agent} ({launch.address}), generation {launch.generation}",
-        f"launched at {format_clock(start)}, running at {format_clock(running)}, "
-        f"{launch.state} at {format_clock(end)}{code}",
+        f"launched at {format_duration(start)}, running at {format_duration(running)}, "
+        f"{launch.state} at {format_duration(end)}{code}",
         launch.message,
         f"replaced: {launch.replaced}" if launch.replaced else "",
         f"ran {format_duration(end - running)}",

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from tf_executor.contract.text import UNKNOWN, format_duration, format_number
 from tf_scheduler.history.compare import compare_results
 from tf_scheduler.history.model import RecordedLaunch, Run
 
 from .charts import (
     Html,
-    format_duration,
-    format_number,
     format_time,
     join,
     progress_charts,
@@ -170,8 +169,10 @@ def _tiles(run: Run) -> Html:
         (str(run.restarts), "restarts"),
         (str(len({launch.generation for launch in run.launches})), "generations"),
     )
-    tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for value, name in results if value != "–"]
-    return tag("div", tiles, class_="tiles")
+    known = [(value, name) for value, name in results if value != UNKNOWN]
+    return tag(
+        "div", [tag("div", tag("b", value), tag("span", name), class_="tile") for value, name in known], class_="tiles"
+    )
 
 
 def _sections(run: Run) -> Iterable[Html]:
@@ -181,7 +182,7 @@ def _sections(run: Run) -> Iterable[Html]:
     yield _section("Progress", progress_charts(run))
     yield _section("Placement", _placement(run))
     if run.warnings:
-        times = [format_duration(max(0.0, item.time - run.submitted)) for item in run.warnings]
+        times = [format_duration(item.time - run.submitted) for item in run.warnings]
         rows = [(tag("span", at, class_="when"), item.message) for at, item in zip(times, run.warnings, strict=True)]
         yield _section("Warnings", table(("after", "warning"), rows))
     environment = table(("what", "version"), run.environment.items())
@@ -214,7 +215,7 @@ def _chip(launch: RecordedLaunch) -> Html:
 
 def _launches(run: Run) -> Html:
     def after(time: float | None) -> str:
-        return "–" if time is None else format_duration(max(0.0, time - run.submitted))
+        return format_duration(None if time is None else time - run.submitted)
 
     rows = [
         (

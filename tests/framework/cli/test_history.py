@@ -171,7 +171,7 @@ def test_results_are_rounded_for_people(run, kept) -> None:
     speed = 15.635000000000002
     kept.save(a_run(curves={"worker-0": (ProgressPoint(T0 + 3, 7, 0.25, speed),)}))
 
-    assert "  median_examples_per_second: 15.635\n" in run("history", "show", "last")[1]
+    assert "  median_examples_per_second: 15.64\n" in run("history", "show", "last")[1]
     assert speed == json.loads(run("history", "--json")[1])[0]["median_examples_per_second"]
 
 

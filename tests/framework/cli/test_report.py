@@ -55,14 +55,14 @@ def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, 
 @pytest.mark.parametrize(
     ("peak", "enforced", "expected"),
     [
-        (1003.5, False, ["  memory    worker-0 0.98 of 1.0 GB at most (not enforced on this machine)"]),
-        (1003.5, True, ["  memory    worker-0 0.98 of 1.0 GB at most"]),
-        (1100.0, True, ["  memory    worker-0 1.07 of 1.0 GB at most"]),
+        (1003.5, False, ["  memory    worker-0 0.98 of 1 GB at most (not enforced on this machine)"]),
+        (1003.5, True, ["  memory    worker-0 0.98 of 1 GB at most"]),
+        (1100.0, True, ["  memory    worker-0 1.07 of 1 GB at most"]),
         (
             1100.0,
             False,
             [
-                "  memory    worker-0 1.07 of 1.0 GB at most (not enforced on this machine)",
+                "  memory    worker-0 1.07 of 1 GB at most (not enforced on this machine)",
                 "  hint      worker-0: a cluster kills tasks above mem, as does local run --enforce-memory",
             ],
         ),
@@ -99,7 +99,7 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
             "; the same error twice",
             TRACEBACK,
             [
-                "digits failed in 1:01: worker-0: ValueError: nan (train.py:31), exit code 1",
+                "digits failed in 1 min 1 s: worker-0: ValueError: nan (train.py:31), exit code 1",
                 "  hint      try less",
                 "  failed    2 times, at step 30; the same error twice",
                 '  where     train.py:31 in step: raise ValueError("nan")',
@@ -112,7 +112,7 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
             "; failure 2",
             "Failed to fetch 'http://h/x.npz': HTTP return code 404\n",
             [
-                "digits failed in 1:01: worker-0 on agent failed: the agent cannot fetch the task's files: exit 1",
+                "digits failed in 1 min 1 s: worker-0 on agent failed: the agent cannot fetch the task's files: exit 1",
                 "  hint      its stderr names the file",
                 "  failed    2 times, at step 30; failure 2",
                 "  last      step 30",
@@ -125,7 +125,7 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
             "",
             "a\n",
             [
-                "digits failed in 1:01: worker-0 on agent failed: exit code 3; stderr: a",
+                "digits failed in 1 min 1 s: worker-0 on agent failed: exit code 3; stderr: a",
                 "  failed    2 times, at step 30",
                 "  last      step 30",
                 "  worker-0: failed on agent",
@@ -185,7 +185,7 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
     report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, SecretRedactor([])))
 
     assert [
-        "digits succeeded in 1:01: worker-0 has finished",
+        "digits succeeded in 1 min 1 s: worker-0 has finished",
         "  last      step 70 of 70, 100 %, loss 0.5, accuracy 0.75; 2.5 steps/s (median)",
         "  restart   1: worker-0: ValueError: nan, at step 30",
         "  stopped   ps-0 (no longer needed)",
@@ -339,4 +339,4 @@ def test_quick_success_without_a_trace_is_doubted(tmp_path: Path, case: str, exp
 
     assert expected == report["untrained"]
     first = next(summary_lines(report))
-    assert ("0:07, but apparently nothing was trained (no step, no server and no file in 5 s): " in first) == expected
+    assert ("7 s, but apparently nothing was trained (no step, no server and no file in 5 s): " in first) == expected

@@ -266,7 +266,7 @@ def test_progress_is_a_row_per_job(ask, api) -> None:
 
     line = next(line for line in ask("progress").lines if line.startswith("chief"))
 
-    assert ["50/100", "12.5", "400.0", "4", "s", "0.25"] == line.split()[2:8]
+    assert ["50/100", "12.5", "400", "4", "s", "0.25"] == line.split()[2:8]
     assert "chief: accuracy 0.98" in ask("progress").lines
     (metrics,) = (task["metrics"] for task in ask("progress", "--json").json["tasks"] if task["metrics"])
     assert {"accuracy": 0.98} == metrics
@@ -432,7 +432,7 @@ def test_folder_is_copied(ask, sandbox, tmp_path: Path, source: str) -> None:
     """Into an existing folder, or to a new one."""
     before = set(tmp_path.iterdir())
 
-    assert [f"{tmp_path}/model: 3 files, 2,560,001 bytes"] == ask("cp", source, str(tmp_path)).lines
+    assert [f"{tmp_path}/model: 3 files, 2.6 MB"] == ask("cp", source, str(tmp_path)).lines
     copied = ask("cp", source, str(tmp_path / "new"), "--json").json
 
     assert {"path": f"{tmp_path}/new", "files": 3, "bytes": 2_560_001} == copied

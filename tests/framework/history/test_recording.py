@@ -5,14 +5,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from builders import a_spec, with_fields
 from runs import a_run
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.model import encode_line, recording_lines
-from tf_scheduler.history.record import MAX_POINTS, Recorder, Recording, fold_lines, read_recording, service_run
+from tf_scheduler.history.record import Recorder, Recording, fold_lines, read_recording, service_run
 from tf_scheduler.model.effects import (
     Decision,
     FrameworkRegistered,
@@ -34,7 +32,6 @@ from tf_scheduler.model.task import (
     TaskState,
     TaskStatus,
     TrainingCurve,
-    downsample,
 )
 
 RESOURCES = (Resource("cpus", 1500), Resource("mem", 512_000))
@@ -266,17 +263,6 @@ def test_incomplete_line_is_ignored(tmp_path: Path) -> None:
 
     assert 1 == len(read_recording(path).launches)
     assert Recording() == read_recording(tmp_path / "none")
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(), min_size=1, max_size=3000), st.integers(2, MAX_POINTS))
-def test_downsample_keeps_both_ends_and_order(items, most) -> None:
-    indexed = list(enumerate(items))
-    sample = downsample(indexed, most)
-
-    assert len(sample) == min(most, len(items))
-    assert (indexed[0], indexed[-1]) == (sample[0], sample[-1])
-    assert sorted(set(sample)) == sample
 
 
 def test_status_without_launch_is_ignored() -> None:

@@ -20,7 +20,7 @@ from tf_scheduler.api.http.endpoint import (
     EndpointAccess,
     QueryParameter,
 )
-from tf_scheduler.api.views import events, tasks, training, types
+from tf_scheduler.api.views import service, tasks, training, types
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.errors import JobError, OptionsError
@@ -185,23 +185,23 @@ def _rejects_options(snapshot: Snapshot) -> ApiProblem | None:
 async def _events(streams: EventStreams, request: ApiRequest) -> ApiAnswer | Response:
     journal, task = request.backend.journal, request.params["task"]
     if request.wants_stream and journal is not None:
-        start = _start(journal, request, events.JournalPosition.parse(request.headers.get("last-event-id", "")))
+        start = _start(journal, request, service.JournalPosition.parse(request.headers.get("last-event-id", "")))
         return streams.open(follow_journal(journal, journal.last if start is None else start, task))
     if request.wants_stream:
         return ApiProblem(503, "this scheduler stores no events")
     limit = request.params["limit"]
     if journal is None:
-        return events.events_page((), ("", 1, 0), request.params["after"], limit, task)
+        return service.events_page((), ("", 1, 0), request.params["after"], limit, task)
     after, last = _start(journal, request), journal.last
     # Leave entries added meanwhile to the next request, so that `next` is consistent.
     entries = [entry for entry in journal.after(after or 0) if entry.number <= last]
-    return events.events_page(entries, (journal.id, journal.first, last), after, limit, task)
+    return service.events_page(entries, (journal.id, journal.first, last), after, limit, task)
 
 
-def _start(journal: JournalReader, request: ApiRequest, position: events.JournalPosition | None = None) -> int | None:
+def _start(journal: JournalReader, request: ApiRequest, position: service.JournalPosition | None = None) -> int | None:
     """Return the number of the event to continue after; None if the request has none."""
     if position is None and request.params["after"] is not None:
-        position = events.JournalPosition(request.params["after"], request.params["journal"])
+        position = service.JournalPosition(request.params["after"], request.params["journal"])
     return None if position is None else position.resolve(journal.id, journal.last)
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from tf_scheduler.api.http.backend import JournalReader
 from tf_scheduler.api.http.limits import MAX_STREAMS, LimitedStream, Quota
 from tf_scheduler.api.views.base import ApiProblem
-from tf_scheduler.api.views.events import JournalPosition, event_body
+from tf_scheduler.api.views.service import JournalPosition, event_body
 
 #: Seconds between keep-alive comments: proxies close silent connections (DC/OS after 300 s).
 KEEP_ALIVE = 15.0

@@ -8,6 +8,7 @@ from enum import Enum
 from heapq import nsmallest
 from typing import Any
 
+from tf_executor.contract.text import format_number
 from tf_scheduler.core.plans import view
 from tf_scheduler.core.recovery import elastic
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
@@ -391,9 +392,13 @@ def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
 def restart_text(restart: Restart) -> str:
     """Return why tasks restart, at which step, and from which one."""
     task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
-    of = f" of {restart.total:,}" if restart.total else ""
-    saved = "" if restart.saved_step is None else f", from step {restart.saved_step:,}, its last checkpoint"
-    return f"{task}{restart.why}" + ("" if restart.step is None else f", at step {restart.step:,}{of}{saved}")
+    if restart.step is None:
+        return f"{task}{restart.why}"
+    of = f" of {format_number(restart.total)}" if restart.total else ""
+    text = f"{task}{restart.why}, at step {format_number(restart.step)}{of}"
+    if restart.saved_step is None:
+        return text
+    return f"{text}, from step {format_number(restart.saved_step)}, its last checkpoint"
 
 
 def _restart_detail(restart: Restart) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from tf_executor.contract.text import downsample
 from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, tf_config
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TrainingCurve, downsample
+from tf_scheduler.model.task import Progress, TrainingCurve
 
 from .base import ApiAnswer, Snapshot, View, finite_or_none
 from .pods import display_status

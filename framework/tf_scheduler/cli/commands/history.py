@@ -18,6 +18,7 @@ import click
 from dcos_command.client import ServiceOptions
 from dcos_command.main import IntRange
 from dcos_command.output import Table
+from tf_executor.contract.text import UNKNOWN, format_duration, format_number
 from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
@@ -40,14 +41,13 @@ from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
-from tf_scheduler.report.charts import LARGE, format_duration, format_number, format_time
+from tf_scheduler.report.charts import format_time
 from tf_scheduler.report.page import render_comparison, render_page
 
 from .options import force_option, output_option, print_or_write
 
 _DEFAULT_COUNT = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_MISSING = "–"
 _STORE = "folder of past runs"
 _REMOTE_SERVICE = (
     "history lists the runs stored on this machine, not the runs of a service selected by --url or --name. To add the "
@@ -324,11 +324,8 @@ def _run_lines(run: Run) -> Iterator[str]:
 
 
 def _number_text(value: Any) -> str:
-    """A result of a run, with up to six digits; large numbers have an exponent."""
-    if isinstance(value, (int, float)) and abs(value) > LARGE:
-        return format_number(value)
-    return f"{value:.6g}" if isinstance(value, float) else _text(value)
+    return format_number(value) if isinstance(value, (int, float)) else _text(value)
 
 
 def _text(value: Any) -> str:
-    return _MISSING if value is None else value if isinstance(value, str) else json.dumps(value)
+    return UNKNOWN if value is None else value if isinstance(value, str) else json.dumps(value)

@@ -21,6 +21,7 @@ from dcos_command.service import EXIT_CODES
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
+from tf_executor.contract.text import pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path, state_home
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import can_check_gpus, load_document, load_options
@@ -39,7 +40,7 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.cli.local_run.view import EVERY, counted, names_of
+from tf_scheduler.cli.local_run.view import EVERY, names_of
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
@@ -414,7 +415,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
 
 def _announce(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
     """Print what runs, and where it can be seen."""
-    tasks = names_of([counted(job.count, job.kind.value) for job in spec.jobs if job.count])
+    tasks = names_of([pluralize(job.count, job.kind.value) for job in spec.jobs if job.count])
     say(f"{spec.name}: {tasks}, {spec.strategy.value}; logs: {short_path(str(folder.logs))}")
     say(f"page: {page}")
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from tf_executor.contract.text import format_size
 from tf_scheduler.convert.program import imported_modules
 from tf_scheduler.errors import OptionsError, Problem
 
@@ -211,8 +212,8 @@ def folder_problem(folder: Path) -> str:
     sizes = sorted(((path.stat().st_size, path) for path in files), reverse=True)
     total = sum(size for size, _ in sizes)
     if total > _MAX_FOLDER:
-        largest = ", ".join(f"{path.relative_to(folder)} {_megabytes(size)}" for size, path in sizes[:_LARGEST])
-        limit = f"{_megabytes(total)} to pack, of at most {_megabytes(_MAX_FOLDER)}"
+        largest = ", ".join(f"{path.relative_to(folder)} {format_size(size)}" for size, path in sizes[:_LARGEST])
+        limit = f"{format_size(total)} to pack, of at most {format_size(_MAX_FOLDER)}"
         ignore = "name it in .gitignore" if shutil.which("git") else "install git and name it in .gitignore"
         return f"{limit}; the largest files: {largest}; move data elsewhere, or {ignore}"
     return "" if files else "contains no files"
@@ -279,10 +280,6 @@ def missing_modules(python: str, names: Sequence[str]) -> list[str]:
         done = subprocess.run([python, "-I", "-c", _MISSING, *names], capture_output=True, text=True, check=False)
         return done.stdout.split()
     return []
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
 
 
 def _folder_files(folder: Path) -> list[Path]:

@@ -19,6 +19,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
+from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import (
@@ -44,7 +45,6 @@ from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report.page import render_page
 
 from .follow import FollowResult, sandbox_of
-from .view import clock, memory_text
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
@@ -413,7 +413,7 @@ def _bytes(path: Path) -> int:
 def summary_lines(report: Report) -> Iterator[str]:
     """Yield the report as a few lines for people."""
     failure = report["failure"]
-    when = f"{'after' if report['state'] == Verdict.STOPPED.value else 'in'} {clock(report['seconds'])}"
+    when = f"{'after' if report['state'] == Verdict.STOPPED.value else 'in'} {format_duration(report['seconds'])}"
     cause = failure["cause"] if failure else report["reason"]
     yield f"{report['service']} {report['state']} {when}{', but ' + _DOUBT if report['untrained'] else ''}: {cause}"
     yield from _failure_lines(failure) if failure else ()
@@ -427,7 +427,7 @@ def summary_lines(report: Report) -> Iterator[str]:
     for name, reasons in report["pending"].items():
         yield from (f"  {name} was pending:", *(f"    {reason}" for reason in reasons))
     peaks = [(task["name"], task["memory_peak_mb"], task["memory_mb"]) for task in report["tasks"]]
-    if used := [f"{name} {memory_text(peak, mem)}" for name, peak, mem in peaks if peak is not None]:
+    if used := [f"{name} {format_memory_use(peak, mem)}" for name, peak, mem in peaks if peak is not None]:
         enforced = report["memory_enforced"]
         yield f"  memory    {_listed(used)} at most{'' if enforced else ' (not enforced on this machine)'}"
         if (over := [name for name, peak, mem in peaks if (peak or 0.0) > mem]) and not enforced:
@@ -435,7 +435,7 @@ def summary_lines(report: Report) -> Iterator[str]:
     if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
         yield f"  stopped   {_listed(stopped)}{' (no longer needed)' * (report['state'] == Verdict.SUCCEEDED.value)}"
     yield from (f"  warning   {notice}" for notice in report["notices"])
-    names = [f"{item['name']} ({_size(item['bytes'])})" for item in report["written"]]
+    names = [f"{item['name']} ({format_size(item['bytes'])})" for item in report["written"]]
     is_url, folder = "://" in report["checkpoints"], short_path(report["checkpoints"])
     lost = "" if names else "; other files of the tasks are removed"
     written = f"written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {folder}{lost}"
@@ -452,7 +452,7 @@ def _training_lines(report: Report) -> Iterator[str]:
         last = {name.removeprefix("last_"): value for name, value in results.items() if name.startswith("last_")}
         task = {"step": last.pop("step"), "loss": last.pop("loss"), "metrics": last, "total": report["total"]}
         speeds = ((results.get(f"median_{unit}_per_second"), unit) for unit in ("examples", "steps"))
-        medians = [f"; {speed:,.1f} {unit}/s (median)" for speed, unit in speeds if speed is not None]
+        medians = [f"; {format_rate(speed, unit)} (median)" for speed, unit in speeds if speed is not None]
         yield f"  last      {training_text(task, None)}{''.join(medians)}"
     elif report["progress"]:
         yield f"  last      {report['progress']}"
@@ -462,9 +462,8 @@ def _training_lines(report: Report) -> Iterator[str]:
         name = "" if why.startswith(restart["task"]) else f"{restart['task']}: "
         text = f"{restart['task']}: the same" if any(why in one or one in why for one in shown if one) else name + why
         shown.append(why)
-        yield f"  restart   {number}{of}: {text}" + (
-            "" if restart["step"] is None else f", at step {restart['step']:,}"
-        )
+        at = "" if restart["step"] is None else f", at step {format_number(restart['step'])}"
+        yield f"  restart   {number}{of}: {text}{at}"
 
 
 def _places(report: Report) -> Iterator[str]:
@@ -482,7 +481,7 @@ def _places(report: Report) -> Iterator[str]:
 def _failure_lines(failure: Report) -> Iterator[str]:
     if failure["hint"]:
         yield f"  hint      {failure['hint']}"
-    count, steps = len(failure["steps"]), [str(step) for step in failure["steps"] if step is not None]
+    count, steps = len(failure["steps"]), [format_number(step) for step in failure["steps"] if step is not None]
     at = f", at step{'s' * (len(steps) > 1)} {_listed(steps)}" if steps else ""
     yield f"  failed    {count} time{'s' * (count != 1)}{at}{'; ' * bool(failure['why'])}{failure['why']}"
     if failure["where"]:
@@ -492,9 +491,3 @@ def _failure_lines(failure: Report) -> Iterator[str]:
 def _listed(names: list[str]) -> str:
     few = ", ".join(names[:_MAX_LISTED])
     return few if len(names) <= _MAX_LISTED else f"{few} and {len(names) - _MAX_LISTED} more"
-
-
-def _size(count: int) -> str:
-    if count < 1000:
-        return f"{count} B"
-    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -1,9 +1,9 @@
 """What `local run` shows: a drawing on a terminal, lines in a pipe, output.
 
-mnist  TRAINING  epoch 6 of 10                         0:51  http://127.0.0.1:26763/
-━━━━━━━━━━━━━━━━━━━━━╸────────  58 %  step 406 of 700  16.2 steps/s  0:18 left
+mnist  TRAINING  epoch 6 of 10                         51 s  http://127.0.0.1:26763/
+━━━━━━━━━━━━━━━━━━━━━╸────────  58 %  step 406 of 700  16.2 steps/s  18 s left
 loss 0.0324 ▇▆▅▄▃▃▂▂▁▁  accuracy 0.9967  1,037 examples/s  1 restart
-  worker-0  TRAINING    step 406  16.2 steps/s  agent-1  0.98 of 1.0 GB  near its limit
+  worker-0  TRAINING    step 406  16.2 steps/s  agent-1  0.98 of 1 GB  near its limit
 """
 
 from __future__ import annotations
@@ -18,6 +18,15 @@ from rich.style import Style
 from rich.text import Text
 
 from dcos_command.service import training_text
+from tf_executor.contract.text import (
+    format_duration,
+    format_memory_use,
+    format_number,
+    format_percent,
+    format_rate,
+    pluralize,
+    sparkline,
+)
 from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow, restart_text
 from tf_scheduler.cli.common.output import OutputTail, fold_lines
 from tf_scheduler.history.model import decode_line
@@ -27,7 +36,6 @@ from tf_scheduler.model.task import OUTPUT, is_own_cause
 
 #: Seconds between two lines about the progress in a pipe.
 EVERY = 10.0
-_SPARKS = "▁▂▃▄▅▆▇█"
 _SPARK_COUNT = 10
 #: Metrics that are shown beside the loss.
 _METRICS = 3
@@ -87,14 +95,7 @@ class RunHistory:
 
     def sparkline(self) -> str:
         """Return the losses so far as bars."""
-        losses = self._losses
-        count = min(_SPARK_COUNT, len(losses))
-        if count < 2:
-            return ""
-        chosen = [losses[round(index * (len(losses) - 1) / (count - 1))] for index in range(count)]
-        low, high = min(chosen), max(chosen)
-        scale = (len(_SPARKS) - 1) / (high - low) if high > low else 0.0
-        return "".join(_SPARKS[round((loss - low) * scale)] for loss in chosen)
+        return sparkline(self._losses, _SPARK_COUNT) if len(self._losses) > 1 else ""
 
 
 # --- drawing
@@ -136,7 +137,7 @@ def _title(overview: Overview, seconds: float, width: int, page: str) -> Iterato
     if width < _TINY:
         yield _joined(left)
         return
-    about, right = _about(overview), [Text(clock(seconds))]
+    about, right = _about(overview), [Text(format_duration(round(seconds)))]
     link = [Text(page.partition("#")[0], Style(link=page))] if page else []
     with_about = [*left, *([Text(about)] if about else [])]
     if _width([*with_about, *right, *link]) <= width:
@@ -155,11 +156,12 @@ def _about(overview: Overview) -> str:
     if overview.verdict or overview.refused:
         return ""
     if activity == Activity.TRAINING and trainer is not None and trainer.epoch is not None:
-        return f"epoch {trainer.epoch:,}" + (f" of {trainer.epochs:,}" if trainer.epochs else "")
+        of = f" of {format_number(trainer.epochs)}" if trainer.epochs else ""
+        return f"epoch {format_number(trainer.epoch)}{of}"
     if activity == Activity.IMPORTING:
         names = [task for task in overview.tasks if not task.name.startswith(JobKind.TENSORBOARD.value)]
         ready = sum(task.activity not in _NOT_CONNECTED for task in names)
-        return f"TensorFlow runs in {ready} of {counted(len(names), 'task')}"
+        return f"TensorFlow runs in {ready} of {pluralize(len(names), 'task')}"
     if activity == Activity.RESTARTING and overview.restart is not None:
         return _restart_names(overview.restart)
     return overview.detail
@@ -188,13 +190,14 @@ def _next_launch(overview: Overview, restart: Restart, now: float) -> str:
     live = [task.name for task in overview.tasks if task.live and task.name in (restart.task, *restart.others)]
     if live:
         return f"; again when {names_of(live)} {'has' if len(live) == 1 else 'have'} stopped"
-    return f"; again in {restart.ready_at - now:.0f} s" if restart.ready_at >= now + 1 else ""
+    return f"; again in {format_duration(round(restart.ready_at - now))}" if restart.ready_at >= now + 1 else ""
 
 
 def _tiny_progress(overview: Overview) -> Iterator[Text]:
     task = overview.trainer
     if task is not None and task.step is not None:
-        yield _cut(f"step {task.step:,}" + ("" if task.loss is None else f"  loss {task.loss:.4g}"))
+        loss = "" if task.loss is None else f"  loss {format_number(task.loss)}"
+        yield _cut(f"step {format_number(task.step)}{loss}")
 
 
 #: Parts of a line with their ranks; a line that is too long loses those of the highest rank.
@@ -206,16 +209,17 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
     task = overview.trainer
     if task is None or task.step is None:
         return
-    speed = "" if task.steps_per_second is None else f"{_number(task.steps_per_second)} steps/s"
+    speed = "" if task.steps_per_second is None else format_rate(task.steps_per_second, "steps")
     below = speed
     if task.total:
-        numbers = [f"{min(100.0, 100 * task.step / task.total):.0f} %", f"step {task.step:,} of {task.total:,}", speed]
+        steps = f"{format_number(task.step)} of {format_number(task.total)}"
+        numbers = [format_percent(task.step / task.total), f"step {steps}", speed]
         is_ending = task.seconds_left is None or overview.activity == Activity.STOPPING
-        numbers += [] if is_ending else [f"{clock(task.seconds_left or 0.0)} left"]
+        numbers += [] if is_ending else [f"{format_duration(task.seconds_left)} left"]
         if _width(map(Text, numbers)) + 4 * _SHORTEST_BAR <= width:
             below = ""
         else:
-            numbers[1:3] = [f"{task.step:,} of {task.total:,}"]
+            numbers[1:3] = [steps]
         parts = [Text(text) for text in numbers if text]
         bar = _bar(task.step / task.total, max(_SHORTEST_BAR, width - _width(parts) - 2))
         yield _fitted([(0, bar), *enumerate(parts, 1)], width)
@@ -226,16 +230,16 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
 
 def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) -> _Ranked:
     """Return what is below the bar, with ranks."""
-    parts: _Ranked = [(0, Text("" if task.total else f"step {task.step:,}"))]
+    parts: _Ranked = [(0, Text("" if task.total else f"step {format_number(task.step)}"))]
     if task.loss is not None:
-        parts += [(0, Text(f"loss {task.loss:.4g}")), (5, Text(history.sparkline()))]
+        parts += [(0, Text(f"loss {format_number(task.loss)}")), (5, Text(history.sparkline()))]
     metrics = [(name, value) for name, value in task.metrics.items() if value is not None][:_METRICS]
-    parts += [(2 + rank, Text(f"{name} {value:.4g}")) for rank, (name, value) in enumerate(metrics)]
+    parts += [(2 + rank, Text(f"{name} {format_number(value)}")) for rank, (name, value) in enumerate(metrics)]
     parts.append((1, Text(speed)))
     if overview.examples_per_second is not None:
-        parts.append((3, Text(f"{_number(overview.examples_per_second)} examples/s")))
+        parts.append((3, Text(format_rate(overview.examples_per_second, "examples"))))
     if overview.restarts:
-        parts.append((1, Text(counted(overview.restarts, "restart"))))
+        parts.append((1, Text(pluralize(overview.restarts, "restart"))))
     if task.source == OUTPUT and task.loss is not None:
         parts.append((6, Text("read from the output", "dim")))
     return parts
@@ -270,16 +274,16 @@ def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Ma
     activity, since = Activity(task.activity), history.since(task)
     cells = {"name": Text(task.name), "activity": Text(task.activity.upper(), _COLOURS.get(activity, "cyan"))}
     if task.step is not None and activity in _CALM:
-        cells["step"] = Text(f"step {task.step:,}")
+        cells["step"] = Text(f"step {format_number(task.step)}")
         if task.steps_per_second is not None:
-            cells["speed"] = Text(f"{_number(task.steps_per_second)} steps/s")
+            cells["speed"] = Text(format_rate(task.steps_per_second, "steps"))
     elif activity in _STARTING and since is not None:
-        cells["step"] = Text(f"{clock(seconds - since)}")
+        cells["step"] = Text(format_duration(round(seconds - since)))
         cells["wait"] = Text(waits if activity is Activity.CONNECTING else "")
     cells["agent"] = Text(task.hostname)
     if task.memory_used_mb is not None and task.live:
         near = task.memory_used_mb >= _NEAR * task.memory_mb
-        cells["memory"] = Text(memory_text(task.memory_used_mb, task.memory_mb), "yellow" if near else "")
+        cells["memory"] = Text(format_memory_use(task.memory_used_mb, task.memory_mb), "yellow" if near else "")
         cells["near"] = Text("near its limit" if near else "", "yellow")
     return cells
 
@@ -308,9 +312,10 @@ def _aligned(table: Sequence[Mapping[str, Text]], width: int) -> Iterator[Text]:
 def _rest(tasks: Sequence[TaskRow], width: int) -> Iterator[Text]:
     """Yield such as `... and 46 workers TRAINING, steps 402 to 406`."""
     counts = Counter((task.name.rpartition("-")[0], task.activity.upper()) for task in tasks)
-    groups = [f"{counted(count, job)} {word}" for (job, word), count in counts.items()]
+    groups = [f"{pluralize(count, job)} {word}" for (job, word), count in counts.items()]
     if steps := sorted(task.step for task in tasks if task.step is not None):
-        groups.append(f"step {steps[0]:,}" if steps[0] == steps[-1] else f"steps {steps[0]:,} to {steps[-1]:,}")
+        first, last = format_number(steps[0]), format_number(steps[-1])
+        groups.append(f"step {first}" if first == last else f"steps {first} to {last}")
     yield from _folded(f"... and {', '.join(groups)}", width)
 
 
@@ -349,33 +354,10 @@ def _cut(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def memory_text(used: float, granted: float) -> str:
-    """Return amounts in MB as `310 of 512 MB` or `0.98 of 1.0 GB`."""
-    if granted < 1000:
-        return f"{used:,.0f} of {granted:,.0f} MB"
-    digits = 2 if used < 10 * 1024 else 1
-    return f"{used / 1024:,.{digits}f} of {granted / 1024:,.1f} GB"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
-
-
-def counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 or word == JobKind.PS.value else 's'}"
-
-
 def names_of(names: Sequence[str], limit: int = _NAMED) -> str:
     """Return such as `worker-0, worker-1 and 4 others`."""
     *first, last = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} others"]
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def clock(seconds: float) -> str:
-    """Return a duration as `0:51` or `1:02:03`."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def activity_of(overview: Overview) -> str:
@@ -436,7 +418,9 @@ class LineView:
             return f": {names_of(places)}" if places else ""
         if overview.activity == Activity.TRAINING and trainer is not None and trainer.step is not None:
             again, self._has_trained = self._has_trained, True
-            return f" again: step {trainer.step:,}" if again else f": first step after {seconds:.0f} s"
+            if again:
+                return f" again: step {format_number(trainer.step)}"
+            return f": first step after {format_duration(round(seconds))}"
         return ""
 
 

@@ -1,0 +1,102 @@
+"""Numbers, durations and amounts as people read them, wherever they are shown."""
+
+from __future__ import annotations
+
+import math
+from typing import Sequence, TypeVar
+
+#: Shown for an unknown value.
+UNKNOWN = "–"
+#: Larger numbers have an exponent: tables stay readable if a task reports an absurd one.
+LARGE = 1e9
+#: From this number on the fraction is omitted.
+_WITHOUT_FRACTION = 1000
+#: Shorter durations have tenths of a second.
+_WITH_TENTHS = 10
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+Item = TypeVar("Item")
+
+
+def format_number(value: float | None) -> str:
+    """Format a number as `12,345`, `0.0324` or, beyond `LARGE`, `1.235e+07`.
+
+    Fractions have four significant digits.
+    """
+    if value is None:
+        return UNKNOWN
+    if _WITHOUT_FRACTION <= abs(value) <= LARGE:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def format_rate(value: float | None, unit: str) -> str:
+    """Format a speed, such as `0.0324 steps/s`."""
+    return f"{format_number(value)} {unit}/s"
+
+
+def format_percent(share: float) -> str:
+    """Format a share, from 0 to 1, as `58 %`; `100 %` only if it is complete."""
+    return f"{100 if share >= 1 else min(99, max(0, round(100 * share)))} %"
+
+
+def format_duration(seconds: float | None) -> str:
+    """Format seconds as `8.2 s`, `18 s`, `2 min 5 s`, `2 h 5 min` or `3 d 4 h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    whole = max(0, round(seconds))
+    if 0 < seconds < _WITH_TENTHS and seconds != whole:
+        return f"{seconds:.1f} s"
+    for size, unit, smaller, rest in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1, "s")):
+        if whole >= size:
+            count = whole % size // smaller if whole < LARGE else 0
+            return f"{format_number(whole // size)} {unit}" + (f" {count} {rest}" if count else "")
+    return f"{whole} s"
+
+
+def format_memory(megabytes: float) -> str:
+    """Format MB of 2^20 bytes as `310 MB`, `0.98 GB` or `1.5 GB`."""
+    if megabytes >= 1000:
+        return f"{format_number(round(megabytes / 1024, 2))} GB"
+    return f"{format_number(round(megabytes))} MB"
+
+
+def format_memory_use(used: float, granted: float) -> str:
+    """Format amounts in MB as `310 of 512 MB` or `930 MB of 1 GB`."""
+    (number, unit), limit = format_memory(used).split(" "), format_memory(granted)
+    return f"{number} of {limit}" if limit.endswith(unit) else f"{number} {unit} of {limit}"
+
+
+def format_size(count: float) -> str:
+    """Format bytes as `310 bytes`, `1.5 kB` or `23.4 MB`, with powers of 1,000."""
+    if count < 1000:
+        return pluralize(round(count), "byte")
+    for size, unit in ((1e9, "GB"), (1e6, "MB")):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count / 1e3:.1f} kB"
+
+
+def pluralize(count: float, word: str) -> str:
+    """Return a count with its noun, such as `1 task` and `2 tasks`; `2 ps`."""
+    return f"{format_number(count)} {word}{'' if count == 1 or word.endswith('s') else 's'}"
+
+
+def downsample(items: Sequence[Item], limit: int) -> list[Item]:
+    """Return up to `limit` evenly spaced items, with both ends (limit 1: the last)."""
+    if len(items) <= limit:
+        return list(items)
+    if limit < 2:
+        return list(items[len(items) - limit :])
+    return [items[round(index * (len(items) - 1) / (limit - 1))] for index in range(limit)]
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """Return bars of up to `width` evenly spaced finite values, from their minimum."""
+    finite = downsample([value for value in values if value is not None and math.isfinite(value)], width)
+    if not finite:
+        return ""
+    low = min(finite)
+    span = (max(finite) / 8 - low / 8) or 1.0  # each part divided: the difference may exceed the largest float
+    return "".join(_LEVELS[min(7, int((value / 8 - low / 8) / span * 8))] for value in finite)
