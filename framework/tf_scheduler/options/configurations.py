@@ -23,8 +23,7 @@ from .schema.document import OPTIONS, mask_options, mask_value
 from .schema.jobs import STORED_DEFAULTS
 from .schema.values import Document
 from .spec import to_spec
-from .update import changed_options
-from .update_rules import find_refusals
+from .update import changed_options, find_refusals
 
 #: Number of stored configurations.
 MAX_CONFIGURATIONS = 10
