@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from kit.payloads import nested
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
@@ -56,7 +57,8 @@ def needs(cpus: float = 0.5, mem: float = 1024, disk: float = 0, gpus: int = 0, 
 
 
 def a_job(kind: JobKind = JobKind.WORKER, count: int = 1, **options: Any) -> JobSpec:
-    return JobSpec(**{"kind": kind, "count": count, "needs": needs(), "command": "python train.py", **options})
+    fields = {"kind": kind, "count": count, "needs": needs(), "command": "python train.py", **options}
+    return JobSpec(**nested(fields))
 
 
 def a_spec(workers: int = 2, ps: int = 1, chief: int = 1, **options: Any) -> ServiceSpec:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from kit.payloads import a_payload
 from kit.shared import SharedServers, repair_cluster, start_cluster
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
@@ -77,13 +78,12 @@ class TaskLauncher:
         assert result.ok, str(result)
 
     def launch(self, name: str, command: str, info: Mapping[str, Any] = MappingProxyType({}), **fields: Any) -> None:
-        """Launch one task; `info` extends its TaskInfo and `fields` its payload."""
+        """Launch one task; `info` extends its TaskInfo, `fields` its payload or settings."""
         self.uris = [{"value": uri, "extract": False} for uri in fields.pop("uris", ())]
         self.executor_python = fields.pop("executor_python", sys.executable)
         self.executor_user = fields.pop("executor_user", "")
         environment = {MARK: name, **fields.pop("environment", {})}
-        fields = {"tf_config": {"cluster": {}}, **fields, "environment": environment}
-        payload = Payload("worker-0", "worker", 0, command, **fields)
+        payload = a_payload(command, **fields, environment=environment)
         self.call("REVIVE")
         offer = self._whole_agent()
         self.agent_id = offer["agent_id"]["value"]

@@ -145,12 +145,12 @@ class TaskRunner:
             self._step(events.LaunchRefused(str(error)))
             return
         self._awaits_server = bool(payload.readiness)
-        self._grace = payload.kill_grace if task.kill_grace is None else task.kill_grace
+        self._grace = payload.settings.kill_grace if task.kill_grace is None else task.kill_grace
         self._task = TaskProcess(
             payload, task.id, self._environ, self._sandbox, self._temporary, self.put, self._send_message, self._watch
         )
         stages = environment.stages_of(payload)
-        self._step(events.LaunchRequested(stages, task.max_completion_time, payload.hook_timeout, self._grace))
+        self._step(events.LaunchRequested(stages, task.max_completion_time, payload.settings.hook_timeout, self._grace))
 
     def _kill(self, body: Mapping[str, Any]) -> None:
         if body["task_id"]["value"] != self._task_id:

@@ -23,8 +23,9 @@ from .around.progress import ProgressReader
 from .around.secrets import TaskSecrets
 from .contract import events
 from .contract.events import Stage, describe_end
-from .contract.payload import CHECKPOINT_DIR, Liveness, Payload, PayloadError, WantedMembers
+from .contract.payload import CHECKPOINT_DIR, Payload, PayloadError, WantedMembers
 from .contract.reports import EVENT_FILES, OUTPUT, EndReport
+from .contract.settings import COMMAND, HTTP, Liveness
 from .process import memory, supervisor
 from .process.freezing import ProcessSample, sample_processes
 from .process.last_output import ProgramError, output_excerpt, program_error, storage_reason
@@ -137,7 +138,7 @@ class TaskProcess:
         self._put, self._send, self._watch_entry = put, send, watch
         self._supervisor = Supervisor(put)
         self._checks = HealthChecks(put)
-        size, backups = payload.output_bytes, payload.output_backups
+        size, backups = payload.settings.output_bytes, payload.settings.output_backups
         self._out = Output(Path(sandbox) / "stdout", 1, size, backups)
         self._err = Output(Path(sandbox) / "stderr", 2, size, backups)
         self._paths: TaskPaths | None = None
@@ -246,9 +247,9 @@ class TaskProcess:
 
     def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH
-        interpreter = find_interpreter(self._payload.python, path, self._sandbox)
+        interpreter = find_interpreter(self._payload.settings.python, path, self._sandbox)
         payload = self._payload
-        self._limits = supervisor.resolve_limits(payload.user, payload.nice, payload.ulimits, payload.new_privileges)
+        self._limits = supervisor.resolve_limits(payload.user, payload.settings)
         if payload.rendezvous:
             from .around.rendezvous import RendezvousServer  # a web server, which few tasks need
 
@@ -309,7 +310,7 @@ class TaskProcess:
             error = self.secrets.fetch(self._limits.owner)
         elif stage is Stage.SAVE:
             if self._carrier is not None:
-                self._carrier.join(self._payload.hook_timeout)
+                self._carrier.join(self._payload.settings.hook_timeout)
         elif self._fence is not None:
             self._fence.start(self._limits.identity)
         self._put(events.Prepared(error))
@@ -345,14 +346,14 @@ class TaskProcess:
         )
         if self._payload.readiness:
             self._checks.await_server(self._payload.readiness, self._is_own_port)
-        liveness = self._payload.liveness
+        settings, liveness = self._payload.settings, self._payload.settings.liveness
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))
-        self._checks.watch_freezing(self._payload.frozen_after, self._sample, lambda: self._silence(started))
-        if self._payload.stalled_after:
+        self._checks.watch_freezing(settings.frozen_after, self._sample, lambda: self._silence(started))
+        if settings.stalled_after:
             # TensorFlow prints messages before its import is over.
-            counts_from = started + self._payload.stall_grace
-            self._checks.watch_silence(self._payload.stalled_after, lambda: self._silence(counts_from))
+            counts_from = started + settings.stall_grace
+            self._checks.watch_silence(settings.stalled_after, lambda: self._silence(counts_from))
         if self._progress is not None:
             self._detect_progress(self._progress)
             folder = Path(self._payload.environment.get(CHECKPOINT_DIR, ""))
@@ -364,17 +365,17 @@ class TaskProcess:
         """Find progress that the program does not report by itself."""
         from .around import event_files, output_lines  # the program has started already
 
-        payload, me, own = self._payload, os.getpid(), Path(self._sandbox)
+        payload, settings, me, own = self._payload, self._payload.settings, os.getpid(), Path(self._sandbox)
         folders = [own / folder for folder in payload.event_folders]
         if folders:
             detector = event_files.ProgressDetector(
                 folders, time.time(), lambda: descendants(me), own, is_mirrored=payload.is_mirrored
             )
             reader.detect(EVENT_FILES, detector.scan, event_files.SCAN_INTERVAL)
-        if payload.progress_from_output:
+        if settings.progress_from_output:
             streams = [lambda: self._out.recent, lambda: self._err.recent]
             try:
-                lines = output_lines.OutputProgress(streams, payload.progress_pattern, is_mirrored=payload.is_mirrored)
+                lines = output_lines.OutputProgress(streams, settings.progress_pattern, is_mirrored=payload.is_mirrored)
             except re.error as error:
                 log.warning("progress.pattern is invalid on this Python: %s", error)
                 return
@@ -395,9 +396,9 @@ class TaskProcess:
 
     def _problem(self, liveness: Liveness, started: float) -> str:
         """Return why the program is not alive, or an empty string."""
-        if liveness.kind == "command":
+        if liveness.kind == COMMAND:
             return self._command_problem(liveness)
-        if liveness.kind == "http":
+        if liveness.kind == HTTP:
             url = around_environment.fill_placeholders(liveness.target, self._payload, self._sandbox)
             return http_problem(url, liveness.timeout)
         silent = 0.0 if self._progress is None else self._progress.silent_for(started)

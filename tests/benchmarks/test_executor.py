@@ -89,7 +89,7 @@ def test_memory_and_idle_time(scheduler: TaskLauncher, tmp_path: Path) -> None:
     """Measure an idle task with all features on."""
     os.mkfifo(tmp_path / "ready")
     command = f"echo ready > {tmp_path}/ready; sleep {3 * ROUNDS}; echo ready > {tmp_path}/ready; sleep 3600"
-    scheduler.launch("idle", command, event_folders=(".",), pre="true", post="true")
+    scheduler.launch("idle", command, event_folders=(".",), pre_command="true", post_command="true")
     scheduler.statuses("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     (tmp_path / "ready").read_text()
     pid = scheduler.executor_pid("idle")

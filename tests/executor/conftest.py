@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import task_launcher
+from kit.payloads import a_payload
 from kit.shared import SharedServers
 from mesos_client.http import encode_data
-from tf_executor.contract.payload import Payload
 from tf_scheduler.zipapp_builder import build_bundle
 
 FAKE_AGENT = Path(__file__).with_name("fake_agent.py")
@@ -71,12 +71,9 @@ class Executor:
     def launch(
         self, command: str, task_id: str = "t1", info: Mapping[str, Any] = MappingProxyType({}), **fields: Any
     ) -> None:
-        """`info`: further fields of TaskInfo; `fields`: of the payload."""
+        """`info`: further fields of TaskInfo; `fields`: of the payload or its settings."""
         environment = {MARK: self.mark, **fields.pop("environment", {})}
-        payload = Payload(
-            "worker-0", "worker", 0, command, **{"tf_config": {"cluster": {}}, **fields}, environment=environment
-        )
-        self.launch_raw(payload.encode(), task_id, info)
+        self.launch_raw(a_payload(command, **fields, environment=environment).encode(), task_id, info)
 
     def launch_running(self, command: str, **fields: Any) -> None:
         self.launch(command, **fields)

@@ -11,7 +11,7 @@ import pytest
 
 from mesos_local.host.errors import MesosLocalError
 from task_launcher import subscribed
-from tf_executor.contract.payload import Liveness
+from tf_executor.contract.settings import Liveness
 
 pytestmark = pytest.mark.mesos
 

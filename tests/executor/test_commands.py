@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from kit.payloads import a_payload
 from kit.waiting import PATIENCE, wait_until
 from task_launcher import TaskLauncher, processes
 from tf_executor.around import commands
-from tf_executor.contract.payload import EXEC, EXEC_FOLDER, ExecRequest, Payload, PayloadError
+from tf_executor.contract.payload import EXEC, EXEC_FOLDER, ExecRequest, PayloadError
 from tf_executor.contract.reports import MAX_EXEC_OUTPUT, ExecReport
 
 KEY, LAUNCH = "key-of-the-launch", "t1"
@@ -101,7 +102,7 @@ def test_request_survives_its_encoding() -> None:
 
 
 def test_key_is_hidden_from_program(task: Any) -> None:
-    assert "key" not in repr(Payload("worker-0", "worker", 0, "true", {}, exec_key=KEY))
+    assert "key" not in repr(a_payload(exec_key=KEY))
     report = run(task, "env")
     assert KEY not in (report.stdout or "")
 

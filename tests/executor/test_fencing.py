@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+from kit.payloads import a_payload
 from kit.waiting import wait_until
 from tf_executor.around import fencing
 from tf_executor.around.fencing import FOLDER, FolderClaim, FolderFence, fence_of
 from tf_executor.contract.events import Superseded
-from tf_executor.contract.payload import Payload
 
 Start = Callable[..., Any]
 
@@ -87,7 +87,7 @@ def a_fence(
 ) -> tuple[FolderFence, SimpleQueue[object]]:
     queue: SimpleQueue[object] = SimpleQueue()
     environment = {"CHECKPOINT_DIR": str(folder)}
-    payload = Payload(task, task[:-2], 0, "x", {}, environment=environment, service=service, **claim)
+    payload = a_payload("x", task, environment=environment, service=service, **claim)
     fence = fence_of(payload, name, {"MESOS_FRAMEWORK_ID": framework}, queue.put)
     assert fence is not None
     return fence, queue
@@ -382,7 +382,7 @@ def test_launch_of_an_older_framework_ends_at_a_full_list(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("folder", ["", "hdfs://name/ck", "gs://bucket/ck", "relative"])
 def test_urls_are_not_fenced(folder: str) -> None:
-    payload = Payload("chief-0", "chief", 0, "x", {}, environment={"CHECKPOINT_DIR": folder}, service="digits")
+    payload = a_payload("x", "chief-0", environment={"CHECKPOINT_DIR": folder}, service="digits")
     assert fence_of(payload, "mine", {}, print) is None
 
 
@@ -442,7 +442,7 @@ def test_older_program_does_not_start(start: Start, tmp_path: Path, framework: s
     for name in names:
         name.write_bytes(newer.encode())
     old = start("old", MESOS_FRAMEWORK_ID="same")
-    launch(old, "echo ran", folder, 1, pre="echo prepared")
+    launch(old, "echo ran", folder, 1, pre_command="echo prepared")
     status = old.states("TASK_STARTING", "TASK_KILLING", "TASK_FAILED")
     assert "newer" in status["message"]
     assert "the program had not started" in status["message"]

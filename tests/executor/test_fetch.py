@@ -213,7 +213,7 @@ def test_task_fetches_before_program(executor: Any, tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
     (tmp_path / "bucket" / "job.zip").write_bytes(zipped(src__hello="print('hello')"))
     url = f"local://{tmp_path}/bucket/job.zip"
-    executor.launch("python src/hello", pre="test -f src/hello", fetch=[url], python=sys.executable)
+    executor.launch("python src/hello", pre_command="test -f src/hello", fetch=[url], python=sys.executable)
     starting = [executor.states("TASK_STARTING").get("message") for _ in range(3)]
     assert [None, "the fetch of files runs", "the pre command runs"] == starting
     executor.states("TASK_RUNNING", "TASK_FINISHED")

@@ -18,8 +18,8 @@ from kit.waiting import wait_until
 from tf_executor.around import health
 from tf_executor.around.health import HealthChecks
 from tf_executor.contract.events import FreezeChanged, FrozenTooLong
-from tf_executor.contract.payload import Liveness
 from tf_executor.contract.reports import EndReport
+from tf_executor.contract.settings import Liveness
 from tf_executor.process.freezing import FreezeDetector, ProcessSample, sample_processes
 
 STOPPED = "is stopped by a signal (SIGSTOP) and uses no CPU time"

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from kit.commands import ENVIRONMENT
 from kit.fuzzing import BYTES, damaged, fuzz
+from kit.payloads import a_payload
 from kit.strange_mesos import Reply, StrangeMesos, answers, streams
-from tf_executor.contract.payload import Payload
 from tf_executor.user.archive import ArchiveError, ArchiveLimits, extract
 
 # --- archives
@@ -106,7 +106,7 @@ TASK = {
     "task_id": {"value": "worker-0__1"},
     "agent_id": {"value": "a"},
     "name": "worker-0",
-    "data": b64encode(Payload("worker-0", "worker", 0, command="true", tf_config={}).encode()).decode(),
+    "data": b64encode(a_payload().encode()).decode(),
 }
 SUBSCRIBED = {
     "type": "SUBSCRIBED",

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from kit.payloads import a_payload
 from tf_executor.around import gpus
 from tf_executor.around.environment import stage_command
 from tf_executor.around.gpus import GpuError
 from tf_executor.contract.events import Stage
-from tf_executor.contract.payload import Payload
 from tf_executor.user import devices
 
 UUIDS = ("GPU-aaaa", "GPU-bbbb", "GPU-cccc")
@@ -207,7 +207,7 @@ def test_gpu_check_with_real_tensorflow() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(devices.__file__).parents[2]), "PATH": ":".join(folders)}
 
     def check(gpus: int) -> subprocess.CompletedProcess[str]:
-        line = stage_command(Stage.GPU_CHECK, Payload("worker-0", "worker", 0, "true", {}, gpus=gpus), "")
+        line = stage_command(Stage.GPU_CHECK, a_payload(gpus=gpus), "")
         return subprocess.run(["/bin/sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
 
     good, bad = check(0), check(1)

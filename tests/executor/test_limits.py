@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tf_executor.contract.reports import EndReport
+from tf_executor.contract.settings import RunSettings
 from tf_executor.process.supervisor import LimitsError, resolve_limits
 
 SYSTEM_SAYS = "cannot set user, nice or ulimits: "
@@ -29,7 +30,7 @@ def test_core_files_are_disabled_by_default(executor: Any) -> None:
 def test_limits_and_nice_apply_to_every_stage(executor: Any) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     line = "ulimit -Sn; ulimit -Hn; nice"
-    executor.launch(line, pre=line, ulimits={"nofile": [100, 200], "core": [0, 0]}, nice=3)
+    executor.launch(line, pre_command=line, ulimits={"nofile": [100, 200], "core": [0, 0]}, nice=3)
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert f"100\n200\n{before + 3}\n" * 2 == executor.output()
 
@@ -86,7 +87,7 @@ def test_set_user_id_program_gains_nothing_by_default(executor: Any, allowed: bo
     shutil.copyfile(found, program)
     program.chmod(0o4755)
     user = pwd.getpwnam("nobody").pw_uid
-    executor.launch("bin/id -u; sh -c 'bin/id -u'", pre="bin/id -u", user="nobody", new_privileges=allowed)
+    executor.launch("bin/id -u; sh -c 'bin/id -u'", pre_command="bin/id -u", user="nobody", new_privileges=allowed)
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert f"{0 if allowed else user}\n" * 3 == executor.output()
 
@@ -111,20 +112,20 @@ def test_unavailable_limits_fail_task(executor: Any, fields: dict[str, Any], rea
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    ("fields", "reason"),
     [
-        (("", -1, {}), "option nice: `-1`: a negative value requires an executor that runs as root"),
-        (("", 0, {"core": (0, -1)}), "ulimit core: -1 exceeds this agent's limit of 1000"),
+        ({"nice": -1}, "option nice: `-1`: a negative value requires an executor that runs as root"),
+        ({"ulimits": {"core": (0, -1)}}, "ulimit core: -1 exceeds this agent's limit of 1000"),
     ],
 )
-def test_limits_without_root_are_refused(arguments: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_without_root_are_refused(fields: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 1000))
     with pytest.raises(LimitsError, match=reason):
-        resolve_limits(*arguments)
+        resolve_limits("", RunSettings(**fields))
 
 
 def test_executor_without_root_keeps_agent_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent has already switched users."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert resolve_limits("nobody", 0, {}).identity is None
+    assert resolve_limits("nobody", RunSettings()).identity is None

@@ -89,8 +89,8 @@ def test_hooks_limits_output_and_secrets(scheduler: TaskLauncher) -> None:
     scheduler.launch(
         "full",
         "ulimit -n; nice; for n in $(seq 2000); do echo line $n; done; echo key=$KEY >&2; exit 3",
-        pre="echo pre",
-        post="echo post $TASK_EXIT_CODE",
+        pre_command="echo pre",
+        post_command="echo post $TASK_EXIT_CODE",
         environment={"KEY": "very-secret"},
         secrets=("KEY",),
         ulimits={"nofile": (123, 456)},

@@ -226,7 +226,7 @@ def test_program_without_environment_dies_with_killed_executor(executor: Any, co
 def test_detached_process_dies_with_killed_executor(executor: Any) -> None:
     """Neither environment, session nor parent show its task: the watchdog got its id."""
     detached = "env -i setsid sh -c 'echo $$ > up; exec sleep 1000'"
-    executor.launch("sleep 60", pre=f"mkfifo up; {detached} & cat up > id")
+    executor.launch("sleep 60", pre_command=f"mkfifo up; {detached} & cat up > id")
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     pidfd = os.pidfd_open(int((executor.sandbox / "id").read_text()))
     executor.process.kill()

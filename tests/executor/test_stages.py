@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kit import payloads
 from tf_executor.around.environment import stage_command, stages_of
 from tf_executor.contract.events import (
     Exited,
@@ -32,9 +33,8 @@ from tf_executor.lifecycle import step
 CLUSTER = {"ps": ["h1:1", "h1:2"], "worker": {"1": "h3:1", "0": "h2:1"}}
 
 
-def a_payload(**fields: Any) -> Payload:
-    fields = {"command": "run", "tf_config": {"cluster": CLUSTER}, **fields}
-    return Payload("worker-1", "worker", 1, **fields)
+def a_payload(command: str = "run", **fields: Any) -> Payload:
+    return payloads.a_payload(command, "worker-1", tf_config={"cluster": CLUSTER}, **fields)
 
 
 def ending(status: dict[str, Any]) -> EndReport:
@@ -45,8 +45,8 @@ def ending(status: dict[str, Any]) -> EndReport:
     ("fields", "expected"),
     [
         ({}, [Stage.PROGRAM]),
-        ({"pre": "a", "post": "b"}, [Stage.PRE, Stage.PROGRAM, Stage.POST]),
-        ({"storage": {"url": "s3://x"}, "post": "b"}, [Stage.STORAGE, Stage.PROGRAM, Stage.SAVE, Stage.POST]),
+        ({"pre_command": "a", "post_command": "b"}, [Stage.PRE, Stage.PROGRAM, Stage.POST]),
+        ({"storage": {"url": "s3://x"}, "post_command": "b"}, [Stage.STORAGE, Stage.PROGRAM, Stage.SAVE, Stage.POST]),
         ({"gpus": 1, "gpu_check": False}, [Stage.DEVICES, Stage.PROGRAM]),
         ({"gpus": 1, "fetch": ["s3://x"]}, [Stage.DEVICES, Stage.FETCH, Stage.GPU_CHECK, Stage.PROGRAM]),
     ],
@@ -79,7 +79,11 @@ def test_module_runs_with_job_runner() -> None:
 
 
 def test_pre_program_and_post_run_in_order(executor: Any) -> None:
-    executor.launch("echo program; exit 3", pre="echo pre {task_index}", post='echo "post $TASK_EXIT_CODE $TASK_NAME"')
+    executor.launch(
+        "echo program; exit 3",
+        pre_command="echo pre {task_index}",
+        post_command='echo "post $TASK_EXIT_CODE $TASK_NAME"',
+    )
     starting = executor.states("TASK_STARTING", "TASK_STARTING")
     assert "the pre command runs" == starting["message"]
     post = executor.states("TASK_RUNNING", "TASK_RUNNING")
@@ -93,7 +97,7 @@ def test_pre_program_and_post_run_in_order(executor: Any) -> None:
 
 
 def test_failed_pre_prevents_program(executor: Any) -> None:
-    executor.launch("echo program", pre="echo no data >&2; exit 4", post="echo post")
+    executor.launch("echo program", pre_command="echo no data >&2; exit 4", post_command="echo post")
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
     assert "the pre command failed: exit code 4; stderr: no data" == status["message"]
     assert EndReport(failed_stage="pre") == ending(status)
@@ -102,7 +106,7 @@ def test_failed_pre_prevents_program(executor: Any) -> None:
 
 def test_failed_post_fails_task(executor: Any) -> None:
     """For example a failed upload; the program's own end is still reported."""
-    executor.launch("true", post="echo no bucket >&2; exit 5")
+    executor.launch("true", post_command="echo no bucket >&2; exit 5")
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FAILED")
     assert "the program succeeded, but the post command failed: exit code 5; stderr: no bucket" == status["message"]
     assert EndReport(0, failed_stage="post") == ending(status)
@@ -111,7 +115,7 @@ def test_failed_post_fails_task(executor: Any) -> None:
 def test_background_process_of_pre_lives_until_end(executor: Any) -> None:
     """For example a mount helper."""
     os.mkfifo(executor.sandbox / "go")
-    executor.launch("cat go > /dev/null", pre="sleep 3600 & echo $! > helper; echo ready > ready &")
+    executor.launch("cat go > /dev/null", pre_command="sleep 3600 & echo $! > helper; echo ready > ready &")
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
     helper = int((executor.sandbox / "helper").read_text())
@@ -123,7 +127,7 @@ def test_background_process_of_pre_lives_until_end(executor: Any) -> None:
 
 @pytest.mark.parametrize("hook", ["pre", "post"])
 def test_kill_reaches_background_processes(executor: Any, hook: str) -> None:
-    executor.launch("true", **{hook: "echo ready > ready; exec sleep 3600"})
+    executor.launch("true", **{f"{hook}_command": "echo ready > ready; exec sleep 3600"})
     before = ["TASK_STARTING", "TASK_STARTING"] if hook == "pre" else ["TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING"]
     executor.states(*before)
     executor.await_file("ready")
@@ -134,7 +138,7 @@ def test_kill_reaches_background_processes(executor: Any, hook: str) -> None:
 
 
 def test_slow_hook_fails_task(executor: Any) -> None:
-    executor.launch("true", pre="sleep 3600", hook_timeout=0.1)
+    executor.launch("true", pre_command="sleep 3600", hook_timeout=0.1)
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
     assert "the pre command took longer than 0.1 s" == status["message"]
     assert [] == executor.processes()
@@ -158,7 +162,7 @@ def test_kill_policy_overrides_payload(executor: Any) -> None:
 
 def test_user_package_is_importable_in_hooks(executor: Any) -> None:
     line = "python -c 'import tf_executor; print(tf_executor.devices.get_num_gpus())'"
-    executor.launch(line, pre=line)
+    executor.launch(line, pre_command=line)
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert "0\n0\n" == executor.output()
 

@@ -36,7 +36,7 @@ def test_all_stages_share_private_folder(executor: Any) -> None:
     """In /tmp, so that the path of a socket in it is short enough."""
     tell = 'stat -c "%n %a %u" "$TMPDIR"'
     (executor.sandbox / "kept").touch()
-    executor.launch(f"{LITTER}{tell}", pre=tell, post=tell)
+    executor.launch(f"{LITTER}{tell}", pre_command=tell, post_command=tell)
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
     (line,) = set(executor.output().splitlines())
     path, mode, owner = line.split()

@@ -12,13 +12,13 @@ _SETTINGS = frozenset(item.name for item in fields(RunSettings))
 
 
 def nested(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a Payload or JobSpec with those of its settings, such as `nice`, in `settings`."""
+    """Return values of a Payload or JobSpec with those of its settings nested."""
     settings = {name: value for name, value in values.items() if name in _SETTINGS}
     others = {name: value for name, value in values.items() if name not in _SETTINGS}
     return {**others, "settings": RunSettings(**settings)} if settings else others
 
 
 def a_payload(command: str = "true", task: str = "worker-0", **values: Any) -> Payload:
-    """Return the payload of a task without a cluster; `values` are fields of it or of its settings."""
+    """Return a payload without a cluster; `values` are fields of it or its settings."""
     job, _, index = task.rpartition("-")
     return Payload(task, job, int(index), command, **nested({"tf_config": {"cluster": {}}, **values}))

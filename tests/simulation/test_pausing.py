@@ -13,11 +13,12 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.payload import Payload
+from tf_executor.contract.settings import Liveness, RunSettings
 from tf_scheduler.core.plans.view import find_plan
 from tf_scheduler.core.state import pause
 from tf_scheduler.model.plan import Override, Reply, Status, Verb
 from tf_scheduler.model.secrets import SecretSpec
-from tf_scheduler.model.spec import Hooks, JobKind, LivenessCheck, LivenessKind, RestartPolicy, RestartWhen, Strategy
+from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import Cause, PodVerb, TaskState
 
@@ -68,8 +69,9 @@ def test_placeholder_of_paused_task_only_sleeps() -> None:
     """No secrets, hooks, checks or time limit; its output says how to resume."""
     job = a_job(
         JobKind.WORKER,
-        hooks=Hooks(pre="exit 1", post="exit 1"),
-        liveness=LivenessCheck(LivenessKind.COMMAND, target="exit 1"),
+        pre_command="exit 1",
+        post_command="exit 1",
+        liveness=Liveness("command", "exit 1"),
         stalled_after=5.0,
         max_completion_time=60.0,
         cluster_flags=True,
@@ -88,11 +90,8 @@ def test_placeholder_of_paused_task_only_sleeps() -> None:
     assert "worker-0 of digits is paused: paused by an operator." in payload.command
     assert "To resume: dcos tensorflow --name=digits pod resume worker-0" in payload.command
     assert payload.command.endswith("while :; do sleep 3600; done")
-    idle = replace(
-        was, command=payload.command, python="", cluster_flags=False, fetch=(), pre="", post="", secrets_url=""
-    )
-    idle = replace(idle, secrets_token="", readiness="", event_folders=(), progress_from_output=False)
-    idle = replace(idle, liveness=None, stalled_after=0.0)
+    idle = replace(was, command=payload.command, settings=RunSettings(), fetch=(), secrets_url="", secrets_token="")
+    idle = replace(idle, readiness="", event_folders=())
     assert replace(idle, serial=payload.serial, exec_key=payload.exec_key) == payload
 
 

@@ -216,11 +216,11 @@ def stages_of(payload: Payload) -> tuple[Stage, ...]:
         Stage.DEVICES: payload.gpus > 0,
         Stage.STORAGE: bool(payload.storage),
         Stage.FETCH: bool(payload.fetch or payload.links or payload.digests or _archives(payload)),
-        Stage.PRE: bool(payload.pre),
-        Stage.GPU_CHECK: payload.gpus > 0 and payload.gpu_check,
+        Stage.PRE: bool(payload.settings.pre_command),
+        Stage.GPU_CHECK: payload.gpus > 0 and payload.settings.gpu_check,
         Stage.PROGRAM: True,
         Stage.SAVE: bool(payload.storage),
-        Stage.POST: bool(payload.post),
+        Stage.POST: bool(payload.settings.post_command),
     }
     return tuple(stage for stage, is_needed in needed.items() if is_needed)
 
@@ -234,12 +234,13 @@ def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
         return f"exec python -c {shlex.quote(check)}"
     if stage is Stage.PROGRAM:
         return _program(payload, sandbox)
-    return fill_placeholders(payload.pre if stage is Stage.PRE else payload.post, payload, sandbox)
+    hook = payload.settings.pre_command if stage is Stage.PRE else payload.settings.post_command
+    return fill_placeholders(hook, payload, sandbox)
 
 
 def storage_command(mode: str, payload: Payload, task_id: str) -> str:
     """Return the command line that restores (`bring`) or stores checkpoints (`carry`)."""
-    own = {"task_id": task_id, "launched_at": payload.launched_at, "grace": payload.kill_grace}
+    own = {"task_id": task_id, "launched_at": payload.launched_at, "grace": payload.settings.kill_grace}
     own["service"] = payload.service
     # A stop must not end the carrier while its Python starts.
     start = "trap '' TERM; exec" if mode == "carry" else "exec"
@@ -294,7 +295,7 @@ def _program(payload: Payload, sandbox: str) -> str:
     values = placeholders(payload, sandbox)
     flags = [f"--{name}={values[name]}" for name in ("ps_hosts", "worker_hosts", "job_name", "task_index")]
     line = fill_placeholders(payload.command, payload, sandbox)
-    return f"{line} {' '.join(map(shlex.quote, flags))}" if payload.cluster_flags else line
+    return f"{line} {' '.join(map(shlex.quote, flags))}" if payload.settings.cluster_flags else line
 
 
 def fill_placeholders(text: str, payload: Payload, sandbox: str) -> str:

@@ -192,7 +192,7 @@ class TaskGpus:
         except (GpuError, SpawnError) as error:
             log.warning("%s", error)
             # Without gpu_check a task may use all GPUs of its container, but never GPUs that other tasks hold.
-            is_tolerated = isinstance(error, UnknownGpusError) and not payload.gpu_check
+            is_tolerated = isinstance(error, UnknownGpusError) and not payload.settings.gpu_check
             return "" if is_tolerated else str(error)
         log.info("GPUs %s", self._locked.uuids)
         return ""
@@ -205,7 +205,7 @@ class TaskGpus:
         """Return the output of a program of the agent."""
         output = os.memfd_create("output")
         with os.fdopen(output, "rb") as file:
-            limits = ProcessLimits(new_privileges=self._payload.new_privileges)
+            limits = ProcessLimits(new_privileges=self._payload.settings.new_privileges)
             context = CommandContext(public_variables(self._environ), self._sandbox, output, output, limits)
             ending = self._supervisor.run(shlex.join(command), context, NVIDIA_SMI_TIMEOUT)
             file.seek(0)

@@ -1,6 +1,6 @@
 """Launch payload from the scheduler to the executor, as JSON in `TaskInfo.data`.
 
-Scheduler and executor share only this module and `reports`. Standard library only, Python 3.8.
+`settings` holds what a job's options set. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import hmac
 import json
 import re
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, Union
 
-#: Incremented when an older executor could not run the payload correctly. Executors ignore unknown fields; those of
-#: 0.1.0 (version 3) refuse them.
-VERSION = 5
-#: Versions that this executor reads. A field that an older scheduler does not send has its default.
-_READABLE = (3, 4, VERSION)
+from .settings import LIVENESS_KINDS, Liveness, RunSettings
+
+#: Incremented when an older executor could not run the payload correctly. Executors ignore unknown fields.
+VERSION = 6
 #: Message to the executor: fetch the reloadable secrets now.
 RENEW_SECRETS = b"renew secrets"
 #: Prefix of a message with an `ExecRequest`.
@@ -30,30 +29,10 @@ EXEC_FOLDER = ".exec"
 #: Maximum bytes of a command in JSON, and maximum seconds that it may take.
 MAX_EXEC_BYTES, MAX_EXEC_TIMEOUT = 1 << 15, 3600
 _EXEC_ID = "[0-9a-f]{32}"
-#: `Liveness.kind`.
-LIVENESS_KINDS = ("command", "http", "progress")
 
 
 class PayloadError(ValueError):
     """The bytes are not a payload of this version."""
-
-
-@dataclass(frozen=True)
-class Liveness:
-    """Liveness check; the task fails after `failures` failures. Times in seconds."""
-
-    #: `command`: exit code 0 means alive; `http`: status 200 to 399; `progress`: reports arrive (`target` is unused).
-    kind: str
-    #: Shell command line or URL; `{port}` is replaced by the task's port.
-    target: str = ""
-    #: Time between two checks.
-    interval: float = 10.0
-    #: Timeout of a check; for `progress`: maximum time without a report.
-    timeout: float = 20.0
-    #: Time after the start in which failures are ignored.
-    grace: float = 300.0
-    #: Consecutive failures that stop the task.
-    failures: int = 3
 
 
 @dataclass(frozen=True)
@@ -89,10 +68,8 @@ class Payload:
     secrets_ca: str = ""
     #: Seconds between two fetches of reloadable secrets; 0: never.
     secrets_reload: float = 0.0
-    #: Interpreter of the user's program, a path or a name in PATH; empty: the executor's.
-    python: str = ""
-    #: Seconds between SIGTERM and SIGKILL, for the program's checkpoint.
-    kill_grace: float = 10.0
+    #: Limits, hooks, checks and output.
+    settings: RunSettings = field(default_factory=RunSettings)
     #: Port of the task's address; 0: none.
     port: int = 0
     #: Further ports.
@@ -116,8 +93,6 @@ class Payload:
     log_dir: str = ""
     #: Strategy: parameter_server, multi_worker_mirrored or between_graph.
     strategy: str = ""
-    #: Whether `--ps_hosts --worker_hosts --job_name --task_index` are appended to `command`.
-    cluster_flags: bool = False
 
     #: How a URL in CHECKPOINT_DIR is carried (`user.storage`): url, mode, role, every, keep, options; empty: it is not.
     storage: Mapping[str, Any] = field(default_factory=dict)
@@ -132,50 +107,24 @@ class Payload:
     unpack: Sequence[str] = ()
     #: SHA-256 digest in lower-case hex by name of a fetched file, checked before anything is extracted.
     digests: Mapping[str, str] = field(default_factory=dict)
-    #: Shell command lines before the program and after it has exited by itself; empty: none.
-    pre: str = ""
-    post: str = ""
-    #: Timeout in seconds of each of fetch, pre and post.
-    hook_timeout: float = 3600.0
 
     # -- resources
 
     #: Operating system user, if the executor runs as root.
     user: str = ""
-    #: Whether programs may gain privileges, for example by sudo.
-    new_privileges: bool = False
-    #: Added to the niceness, -20 to 19.
-    nice: int = 0
-    #: Name of setrlimit(2) without RLIMIT_, in lower case -> [soft, hard]; -1: unlimited.
-    ulimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
     #: Memory in MB of 2^20 bytes above which the executor kills the program; 0: unlimited.
     memory_limit: int = 0
     #: Number of GPUs; with 0 the program sees none, even if the agent does not isolate them.
     gpus: int = 0
     #: Indices or UUIDs of GPUs to use; empty: the executor chooses free ones.
     gpu_devices: Sequence[str] = ()
-    #: Whether to check before the start that TensorFlow or PyTorch sees all GPUs.
-    gpu_check: bool = True
 
     # -- monitoring
 
     #: host:port of the task's TensorFlow server; empty: none.
     readiness: str = ""
-    liveness: Liveness | None = None
-    #: Seconds without progress and output after which the task fails; 0: never.
-    stalled_after: float = 0.0
-    #: Seconds after the start that do not count for `stalled_after`, unless the program reports progress.
-    stall_grace: float = 300.0
-    #: Seconds after which a task fails whose processes are stopped or blocked; 0: never.
-    frozen_after: float = 900.0
     #: Folders with TensorBoard event files to read progress from, relative to the sandbox.
     event_folders: Sequence[str] = ()
-    #: Whether progress is read from the program's output, and a regular expression for its lines; empty: common forms.
-    progress_from_output: bool = False
-    progress_pattern: str = ""
-    #: Size at which stdout and stderr are rotated, and number of rotated files to keep.
-    output_bytes: int = 32 << 20
-    output_backups: int = 3
 
     #: Key of `ExecRequest`; empty: this launch runs no commands of users.
     exec_key: str = field(default="", repr=False)
@@ -212,22 +161,23 @@ class Payload:
             version = values["version"]
         except (ValueError, KeyError, TypeError) as error:
             raise PayloadError(f"invalid launch payload: not a JSON object with a version: {error!r}") from error
-        if version not in _READABLE:
-            readable = " or ".join(map(str, _READABLE))
+        if version != VERSION:
             raise PayloadError(
-                f"launch payload version `{version}` is not supported: this executor requires {readable}; "
+                f"launch payload version `{version}` is not supported: this executor requires {VERSION}; "
                 "use the executor of the scheduler's release (executor.url)"
             )
         try:
-            if values.get("liveness") is not None:
-                values["liveness"] = Liveness(**_known(Liveness, values["liveness"]))
-            payload = cls(**_known(Payload, values))
+            settings = _known(RunSettings, values.get("settings", {}))
+            if settings.get("liveness") is not None:
+                settings["liveness"] = Liveness(**_known(Liveness, settings["liveness"]))
+            payload = cls(**{**_known(Payload, values), "settings": RunSettings(**settings)})
         except TypeError as error:
             raise PayloadError(f"launch payload does not match version {version}: {error}") from error
         _check(payload)
         # Tuples instead of lists, so that a decoded payload equals the encoded one.
         changes: dict[str, Any] = {name: tuple(getattr(payload, name)) for name in _LISTS}
-        return replace(payload, ulimits={name: tuple(pair) for name, pair in payload.ulimits.items()}, **changes)
+        ulimits = {name: tuple(pair) for name, pair in payload.settings.ulimits.items()}
+        return replace(payload, settings=replace(payload.settings, ulimits=ulimits), **changes)
 
 
 @dataclass(frozen=True)
@@ -301,8 +251,16 @@ def _code(kind: bytes, key: str, body: bytes) -> bytes:
     return hmac.new(key.encode(), kind + body, hashlib.sha256).hexdigest().encode()
 
 
-def _known(whole: type[Payload] | type[Liveness], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values without those of a newer scheduler."""
+_Part = Union[Payload, RunSettings, Liveness]
+
+
+def _known(whole: type[_Part], values: Any) -> dict[str, Any]:
+    """Return the values without those of a newer scheduler.
+
+    Raises TypeError if they are not an object.
+    """
+    if not isinstance(values, dict):
+        raise TypeError(f"expected an object, not {values!r}")
     return {item.name: values[item.name] for item in fields(whole) if item.name in values}
 
 
@@ -322,25 +280,27 @@ _LISTS = {item.name: item.type for item in fields(Payload) if str(item.type).sta
 
 def _check(payload: Payload) -> None:
     """Check all field types, so that errors appear before the program starts."""
+    settings, liveness = payload.settings, payload.settings.liveness
     _check_types(payload, "")
+    _check_types(settings, "settings.")
     for name, kind in _LISTS.items():
         element, noun = (str, "strings") if kind == "Sequence[str]" else (int, "integers")
         _require(all(type(item) is element for item in getattr(payload, name)), name, payload, f"a list of {noun}")
     for name, value in payload.environment.items():
         if not isinstance(value, str):
             raise PayloadError(f"launch payload: environment variable {name} is {value!r}, expected a string")
-    pairs = all(_is_pair(limit) for limit in payload.ulimits.values())
-    _require(pairs, "ulimits", payload, "an object whose values are lists of two integers, [soft, hard]")
+    pairs = all(_is_pair(limit) for limit in settings.ulimits.values())
+    _require(pairs, "settings.ulimits", payload, "an object whose values are lists of two integers, [soft, hard]")
     _require(bool(payload.command or payload.job_name), "command", payload, "a command or a job_name")
     cluster = payload.tf_config.get("cluster", {})
     if not isinstance(cluster, dict):
         raise PayloadError(f"launch payload: tf_config.cluster is {cluster!r}, expected an object keyed by job")
-    if payload.liveness is not None:
-        _check_types(payload.liveness, "liveness.")
-        _require(payload.liveness.kind in LIVENESS_KINDS, "liveness.kind", payload, f"one of {LIVENESS_KINDS}")
+    if liveness is not None:
+        _check_types(liveness, "settings.liveness.")
+        _require(liveness.kind in LIVENESS_KINDS, "settings.liveness.kind", payload, f"one of {LIVENESS_KINDS}")
 
 
-def _check_types(whole: Payload | Liveness, prefix: str) -> None:
+def _check_types(whole: _Part, prefix: str) -> None:
     for item in fields(whole):
         types, value = _TYPES.get(str(item.type).partition("[")[0]), getattr(whole, item.name)
         if types and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):

@@ -20,6 +20,7 @@ from typing import Callable, Mapping, Sequence, Union
 
 from tf_executor.contract.events import Exited, TreeGone
 from tf_executor.contract.reports import EndReport
+from tf_executor.contract.settings import RunSettings
 
 from .tree import descendants, die_with_parent, forbid_new_privileges, signal_descendants, signal_process
 
@@ -66,16 +67,14 @@ class ProcessLimits:
             forbid_new_privileges()
 
 
-def resolve_limits(
-    user: str, nice: int, ulimits: Mapping[str, Sequence[int]], new_privileges: bool = False
-) -> ProcessLimits:
+def resolve_limits(user: str, settings: RunSettings) -> ProcessLimits:
     """Resolve and check user, niceness and limits. Raises LimitsError."""
-    if nice < 0 and os.geteuid() != 0:
-        raise LimitsError(f"option nice: `{nice}`: a negative value requires an executor that runs as root")
+    if settings.nice < 0 and os.geteuid() != 0:
+        raise LimitsError(f"option nice: `{settings.nice}`: a negative value requires an executor that runs as root")
     # No core files by default: one of TensorFlow fills a disk. The hard limit stays.
     core = (resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    pairs = [core, *(_pair(name, limit) for name, limit in ulimits.items())]
-    return ProcessLimits(nice, tuple(dict(pairs).items()), _identity(user), new_privileges)
+    pairs = [core, *(_pair(name, limit) for name, limit in settings.ulimits.items())]
+    return ProcessLimits(settings.nice, tuple(dict(pairs).items()), _identity(user), settings.new_privileges)
 
 
 def _pair(name: str, limit: Sequence[int]) -> tuple[int, tuple[int, int]]:

@@ -95,7 +95,7 @@ def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
     requested_at = state.session.kill_requested_at[record.id]
     if state.is_silent(record):
         return requested_at + UNREACHABLE_STOP_TIMEOUT
-    return requested_at + STOP_TIMEOUT + max((job.kill_grace for job in state.spec.jobs), default=0.0)
+    return requested_at + STOP_TIMEOUT + max((job.settings.kill_grace for job in state.spec.jobs), default=0.0)
 
 
 def _lost(record: TaskRecord) -> TaskStatus:

@@ -8,13 +8,15 @@ from enum import Enum
 from typing import Any
 from urllib.parse import quote, unquote
 
+from tf_executor.contract.settings import RunSettings
+
 from .ids import TaskName, task_name
 from .placement import REGION, Constraint, GangSpec, PlacementSpec
 from .plan import PlanSpec
 from .resources import Needs, VirtualNetwork, Volume
 from .secrets import SecretAccess, SecretDelivery, SecretSpec
 
-# --- Program (times in seconds)
+# --- Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,60 +28,6 @@ class Program:
     path: str = ""
     #: JSON object as text.
     context: str = "{}"
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Shell commands before and after the program; empty for none."""
-
-    pre: str = ""
-    post: str = ""
-    #: Timeout of each hook and of fetching.
-    timeout: float = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLimits:
-    """Operating system limits of the program."""
-
-    #: Added to the niceness.
-    nice: int = 0
-    #: Lower-case name as in setrlimit(2) without RLIMIT_ -> (soft, hard); -1 for unlimited.
-    ulimits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPolicy:
-    """Log limits, for stdout and stderr each: bytes per file, number of rotated files."""
-
-    size: int = 32 << 20
-    backups: int = 3
-    #: Whether progress is read from the output, and a regular expression for its lines; empty for common forms.
-    has_progress: bool = True
-    pattern: str = ""
-
-
-class LivenessKind(str, Enum):
-    """Kind of liveness check."""
-
-    COMMAND = "command"
-    HTTP = "http"
-    PROGRESS = "progress"
-
-
-@dataclass(frozen=True, slots=True)
-class LivenessCheck:
-    """Liveness check of a running program; fails after `failures` failures in a row."""
-
-    kind: LivenessKind
-    #: Shell command, or URL with `{port}` for the task's port; unused for progress.
-    target: str = ""
-    interval: float = 10.0
-    #: Timeout of one check; for progress: maximum time without a report.
-    timeout: float = 20.0
-    #: Time after the start in which failures do not count.
-    grace: float = 300.0
-    failures: int = 3
 
 
 # --- Checkpoints
@@ -290,10 +238,8 @@ class JobSpec:
     #: Shell command of the user's program.
     command: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Interpreter that `python` refers to in `command`; empty for the executor's.
-    python: str = ""
-    #: Seconds between SIGTERM and SIGKILL.
-    kill_grace: float = 10.0
+    #: Limits, hooks, checks and output, which its executor gets unchanged.
+    settings: RunSettings = field(default_factory=RunSettings)
     #: Preferred port; 0 for any.
     port: int = 0
     #: Minimum number of tasks after a restart of the whole cluster; 0 for `count`.
@@ -307,21 +253,8 @@ class JobSpec:
     #: Docker image; empty for the agent's own file system.
     image: str = ""
     volumes: tuple[Volume, ...] = ()
-    #: Whether --ps_hosts, --worker_hosts, --job_name and --task_index are appended to the command.
-    cluster_flags: bool = False
-    hooks: Hooks = field(default_factory=Hooks)
-    limits: TaskLimits = field(default_factory=TaskLimits)
-    #: Whether TensorFlow must find all GPUs of the task before the program starts.
-    gpu_check: bool = True
     #: Maximum run time of each task in seconds; `None` for unlimited.
     max_completion_time: float | None = None
-    liveness: LivenessCheck | None = None
-    #: Seconds without progress and output after which a program counts as failed; `None` for never.
-    stalled_after: float | None = None
-    #: Seconds after the start of a program that do not count for `stalled_after`, until it reports progress.
-    stall_grace: float = 300.0
-    #: Seconds after which a task counts as failed whose processes are stopped or blocked; `None` for never.
-    frozen_after: float | None = 900.0
     #: Restart policy; `None` for the service's.
     restart: RestartPolicy | None = None
     #: `RecoveryPolicy.unreachable_timeout` of its tasks; `None` for the service's.
@@ -341,8 +274,6 @@ class ExecutorSpec:
     #: Interpreter on the agents, Python 3.8 or newer.
     python: str = "python3"
     needs: Needs = field(default_factory=lambda: Needs(cpus=100, mem=64_000))
-    #: Whether programs may gain privileges by set-user-id files and file capabilities.
-    new_privileges: bool = False
     #: Whether users may run commands in the tasks.
     allows_exec: bool = True
     #: SHA-256 digest of the bundle in lower-case hex; empty: not checked.
@@ -383,7 +314,6 @@ class ServiceSpec:
     digests: Mapping[str, str] = field(default_factory=dict)
     #: Program of jobs without a command.
     program: Program | None = None
-    output: OutputPolicy = field(default_factory=OutputPolicy)
     principal: str = ""
     #: Shared directory, passed to all tasks as CHECKPOINT_DIR.
     checkpoint_dir: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
+from tf_executor.contract.settings import Liveness, RunSettings
 from tf_scheduler.model import secrets
 from tf_scheduler.model import spec as model
 from tf_scheduler.model.digests import split_data
@@ -121,13 +122,12 @@ def _side_job(
         needs=replace(needs, ports=ports_of(service)),
         command=command,
         environment=_environment(service, {}),
-        python=service["python"],
+        settings=_settings(options, section),
         section=section,
         image=image_of(service, "", has_gpus=False),
         # The dispatcher shares the section data_service.
         volumes=volumes_of(options, "data_service" if section == "data_dispatcher" else section),
         port=port,
-        frozen_after=options["health"]["frozen_after"] or None,
     )
 
 
@@ -236,7 +236,6 @@ def to_spec(options: Document) -> model.ServiceSpec:
         fetch=() if _agents_fetch(service["job_url"]) else (service["job_url"],),
         digests=dict(_digests(service)),
         program=_program(service),
-        output=_output(options),
         principal=service["principal"] or service["service_account"],
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
         storage=_storage(options["storage"]),
@@ -269,7 +268,6 @@ def _executor(executor: Document) -> model.ExecutorSpec:
         executor["url"],
         executor["python"],
         _needs(executor),
-        new_privileges=executor["new_privileges"],
         allows_exec=executor["exec"],
         sha256=executor["sha256"].lower(),
         agents_extract=executor["extract"] == "mesos",
@@ -286,32 +284,16 @@ def _job(options: Document, section: str) -> model.JobSpec:
         needs=_needs(job, job["ports"] * ports_of(service)),
         command=job["command"] or service["command"],
         environment=_environment(service, job["environment"]),
-        python=job["python"] or service["python"],
-        kill_grace=job["kill_grace"],
+        settings=_settings(options, section),
         min_count=job.get("min_count", 0) or _smallest(job.get("elastic", {})),
         section=section,
         first_index=options["worker"]["count"] if section == "gpu_worker" else 0,
         constraints=parse_constraints(job["placement_constraint"]),
         image=image_of(service, job["image"], job["gpus"] > 0),
         volumes=volumes_of(options, section),
-        cluster_flags=job["cluster_flags"],
-        hooks=model.Hooks(job["pre_command"], job["post_command"], job["hook_timeout"]),
-        limits=model.TaskLimits(job["nice"], parse_ulimits(job["ulimits"])),
-        gpu_check=job["gpu_check"],
         max_completion_time=job["max_completion_time"] or None,
-        liveness=_liveness(options["health"], section),
-        stalled_after=_stalled_after(options, section),
-        stall_grace=options["health"]["grace"],
-        frozen_after=options["health"]["frozen_after"] or None,
         restart=_own_restart(options["restart"], job),
         unreachable_timeout=None if job["unreachable_timeout"] < 0 else job["unreachable_timeout"],
-    )
-
-
-def _output(options: Document) -> model.OutputPolicy:
-    executor, progress = options["executor"], options["progress"]
-    return model.OutputPolicy(
-        executor["output_bytes"], executor["output_backups"], progress["from_output"], progress["pattern"]
     )
 
 
@@ -332,20 +314,42 @@ def _smallest(elastic: Document) -> int:
     return max(1, elastic["min"]) if elastic.get("max") else 0
 
 
-def _liveness(health: Document, section: str) -> model.LivenessCheck | None:
+#: Fields of RunSettings, and the sections with options of their names: the job's own, then those of all jobs.
+_SETTINGS, _SHARED_SECTIONS = frozenset(item.name for item in fields(RunSettings)), ("executor", "health")
+
+
+def _settings(options: Document, section: str) -> RunSettings:
+    """Return the settings of a job; a built-in one has the defaults of job options."""
+    own = options[section] if section in JOBS else {"python": ""}
+    values = {key: value for name in _SHARED_SECTIONS for key, value in options[name].items()} | own
+    is_trained = JOBS.get(section) in (model.JobKind.CHIEF, model.JobKind.WORKER)
+    values |= {
+        "python": own["python"] or options["service"]["python"],
+        "ulimits": parse_ulimits(own.get("ulimits", "")),
+        "liveness": _liveness(options["health"], section),
+        "stalled_after": _stalled_after(options, section),
+        "stall_grace": options["health"]["grace"],
+        "progress_from_output": options["progress"]["from_output"] and is_trained,
+        "progress_pattern": options["progress"]["pattern"],
+    }
+    return RunSettings(**{name: value for name, value in values.items() if name in _SETTINGS})
+
+
+def _liveness(health: Document, section: str) -> Liveness | None:
     jobs = split_names(health["jobs"])
-    if health["liveness"] == "none" or (jobs and section not in jobs):
+    if health["liveness"] == "none" or section not in JOBS or (jobs and section not in jobs):
         return None
     names = ("target", "interval", "timeout", "grace", "failures")
-    return model.LivenessCheck(model.LivenessKind(health["liveness"]), **{name: health[name] for name in names})
+    return Liveness(health["liveness"], **{name: health[name] for name in names})
 
 
-def _stalled_after(options: Document, section: str) -> float | None:
-    """Return the stall timeout in seconds; None without one, or for silent jobs."""
+def _stalled_after(options: Document, section: str) -> float:
+    """Return the stall timeout in seconds; 0 without one, or for silent jobs."""
     health, led = options["health"], options["service"]["strategy"] == model.Strategy.PARAMETER_SERVER.value
-    silent = JOBS[section] is model.JobKind.PS or (led and JOBS[section] is model.JobKind.WORKER)
+    silent = section not in JOBS or JOBS[section] is model.JobKind.PS
+    silent = silent or (led and JOBS[section] is model.JobKind.WORKER)
     watched = split_names(health["jobs"]) or tuple(JOBS)
-    return health["stalled_after"] or None if section in watched and not silent else None
+    return health["stalled_after"] if section in watched and not silent else 0.0
 
 
 def _agents_fetch(url: str) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from asgi_client import ask, ask_async
 from builders import a_spec, a_status, declaring, ports, with_fields
 from kit.api import ServiceLoop, a_record, an_app, registered
+from tf_executor.contract.settings import Liveness, RunSettings
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.views.base import Snapshot
@@ -25,7 +26,6 @@ from tf_scheduler.model.reasons import AgentRejected, TooSmall
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.secrets import SecretSpec
-from tf_scheduler.model.spec import LivenessCheck, LivenessKind, TaskLimits
 from tf_scheduler.model.state import Configuration, Result, Verdict
 from tf_scheduler.model.task import PodVerb, Progress, TaskState
 from tf_scheduler.options.configurations import select_configuration
@@ -446,8 +446,8 @@ SET_KEYS = "id resource-specifications volume-specifications role pre-reserved-r
 
 def test_configuration_has_all_sdk_keys(state) -> None:
     """Including those without a value; a pod's type is that of its status."""
-    liveness, limits = LivenessCheck(LivenessKind.COMMAND, "true"), TaskLimits(ulimits={"nofile": (1024, -1)})
-    job = replace(state.spec.jobs[0], limits=limits, liveness=liveness, section="parameter_server")
+    settings = RunSettings(liveness=Liveness("command", "true"), ulimits={"nofile": (1024, -1)})
+    job = replace(state.spec.jobs[0], settings=settings, section="parameter_server")
     secrets = (SecretSpec("option:service.gcs_key", env="GCS"), SecretSpec("vault:a/b#c", file="c"))
     spec = replace(state.spec, jobs=(job, *state.spec.jobs[1:]), secrets=secrets)
     where = {"scheduler": {"state": "zk://me:pw@10.0.0.1:2181,10.0.0.2:2181/frameworks"}}

@@ -28,7 +28,7 @@ def test_gpu_check_is_off_without_nvidia_smi(present: bool, tmp_path: Path, monk
         json.dumps({"service": {"command": "true"}, "parameter_server": {"count": 0}, **jobs})
     )
     spec = load_options(tmp_path / "options.json")
-    assert {"gpu_worker": present, "worker": True} == {job.group: job.gpu_check for job in spec.jobs}
+    assert {"gpu_worker": present, "worker": True} == {job.group: job.settings.gpu_check for job in spec.jobs}
 
 
 def test_local_cluster_rejects_container_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.settings import RunSettings
 from tf_scheduler.core import job_end
 from tf_scheduler.core.job_end import STOP_TIMEOUT, UNREACHABLE_STOP_TIMEOUT
 from tf_scheduler.core.plans.execute import KILL_INTERVAL
@@ -58,7 +59,7 @@ def test_nothing_happens_before_result_or_without_connection(state) -> None:
 @pytest.mark.parametrize(
     ("task_state", "timeout", "expected"),
     [
-        (TaskState.RUNNING, STOP_TIMEOUT + SPEC.jobs[0].kill_grace, (1, 0)),
+        (TaskState.RUNNING, STOP_TIMEOUT + SPEC.jobs[0].settings.kill_grace, (1, 0)),
         (TaskState.UNREACHABLE, UNREACHABLE_STOP_TIMEOUT, (0, 1)),
         (TaskState.UNKNOWN, UNREACHABLE_STOP_TIMEOUT, (0, 1)),
     ],
@@ -106,7 +107,7 @@ def test_job_fails_at_its_deadline() -> None:
 
 def test_task_may_use_the_longest_kill_grace_of_all_jobs() -> None:
     """The message has the seconds since its KILL."""
-    jobs = (SPEC.jobs[0], replace(SPEC.jobs[0], kind=JobKind.CHIEF, kill_grace=50.0))
+    jobs = (SPEC.jobs[0], replace(SPEC.jobs[0], kind=JobKind.CHIEF, settings=RunSettings(kill_grace=50.0)))
     state = job_end.request_stop(a_running_state(replace(SPEC, jobs=jobs)), "wanted", NOW).state
     killing = job_end.advance(with_fields(state, framework_id=FrameworkId("f")), NOW).state
 

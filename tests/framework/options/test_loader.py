@@ -44,8 +44,8 @@ def test_job_settings_override_service() -> None:
 
     ps, work = load_spec({"service": service, "worker": worker}).jobs
 
-    assert (ps.command, dict(ps.environment), ps.python) == ("all", {"A": "1", "B": "1"}, "/all")
-    assert (work.command, dict(work.environment), work.python) == ("own", {"A": "1", "B": "2"}, "/own")
+    assert (ps.command, dict(ps.environment), ps.settings.python) == ("all", {"A": "1", "B": "1"}, "/all")
+    assert (work.command, dict(work.environment), work.settings.python) == ("own", {"A": "1", "B": "2"}, "/own")
 
 
 def test_given_defaults_fill_omitted_options() -> None:
@@ -252,7 +252,7 @@ def test_invalid_document_is_reported_with_place(data: bytes, message: str) -> N
 )
 def test_usual_line_patterns_are_accepted(pattern: str) -> None:
     """Only what could be slow is refused."""
-    assert pattern == load_spec({"progress": {"pattern": pattern}}).output.pattern
+    assert pattern == load_spec({"progress": {"pattern": pattern}}).jobs[0].settings.progress_pattern
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_zero_timeout_means_never() -> None:
     spec = load_spec(COMMAND)
 
     assert (600.0, None) == (spec.recovery.start_timeout, spec.finish.deadline)
-    assert {None} == {job.max_completion_time for job in spec.jobs} | {job.stalled_after for job in spec.jobs}
+    assert {(None, 0.0)} == {(job.max_completion_time, job.settings.stalled_after) for job in spec.jobs}
     assert None is load_spec({**COMMAND, "recovery": {"start_timeout": 0}}).recovery.start_timeout
 
 
@@ -420,12 +420,12 @@ def test_silent_tasks_have_no_stall_timeout() -> None:
     sections = {"evaluator": {"count": 1}, "health": {"stalled_after": 60, "jobs": ""}, **COMMAND}
     service = {**COMMAND["service"], "strategy": "parameter_server"}
     led = load_spec({**sections, "service": service, "chief": {"count": 1}})
-    assert {"ps": None, "worker": None, "chief": 60.0, "evaluator": 60.0} == {
-        job.kind.value: job.stalled_after for job in led.jobs
+    assert {"ps": 0.0, "worker": 0.0, "chief": 60.0, "evaluator": 60.0} == {
+        job.kind.value: job.settings.stalled_after for job in led.jobs
     }
     between = load_spec({**sections, "service": {**service, "strategy": "between_graph"}})
-    assert {"ps": None, "worker": 60.0, "evaluator": 60.0} == {
-        job.kind.value: job.stalled_after for job in between.jobs
+    assert {"ps": 0.0, "worker": 60.0, "evaluator": 60.0} == {
+        job.kind.value: job.settings.stalled_after for job in between.jobs
     }
 
 
@@ -434,11 +434,11 @@ def test_frozen_tasks_of_all_jobs_are_replaced() -> None:
     sections = {"evaluator": {"count": 1}, "data_service": {"workers": 1}}
     service = {**COMMAND["service"], "strategy": "parameter_server", "use_tensorboard": True}
     spec = load_spec({**sections, "service": service, "chief": {"count": 1}})
-    assert {900.0} == {job.frozen_after for job in spec.jobs}
+    assert {900.0} == {job.settings.frozen_after for job in spec.jobs}
     assert {JobKind.PS, JobKind.TENSORBOARD, JobKind.DATA_WORKER} < {job.kind for job in spec.jobs}
-    assert 300.0 == spec.jobs[0].stall_grace
+    assert 300.0 == spec.jobs[0].settings.stall_grace
     changed = load_spec({**COMMAND, "health": {"frozen_after": 0, "grace": 7}})
-    assert {(None, 7.0)} == {(job.frozen_after, job.stall_grace) for job in changed.jobs}
+    assert {(0.0, 7.0)} == {(job.settings.frozen_after, job.settings.stall_grace) for job in changed.jobs}
 
 
 def test_job_restart_policy_overrides_service() -> None:

@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from tf_executor.contract.settings import Liveness
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 from tf_scheduler.model.resources import UNIT, Volume
 from tf_scheduler.model.secrets import INLINE_SCHEME, SecretSpec
-from tf_scheduler.model.spec import JobSpec, LivenessCheck, ServiceSpec
+from tf_scheduler.model.spec import JobSpec, ServiceSpec
 from tf_scheduler.model.state import Configuration, SchedulerState, newest_first
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
@@ -109,7 +110,7 @@ def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         "networks": [] if spec.network is None else [{"name": spec.network.name, "labels": dict(spec.network.labels)}],
         "rlimits": [
             {"name": f"RLIMIT_{name.upper()}", "soft": _limit(soft), "hard": _limit(hard)}
-            for name, (soft, hard) in job.limits.ulimits.items()
+            for name, (soft, hard) in job.settings.ulimits.items()
         ],
         "host-volumes": [_volume(volume) for volume in job.volumes],
         "volumes": [],
@@ -162,20 +163,22 @@ def _task(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         },
         "command-spec": {"value": redact_text(job.command), "environment": redact_variables(job.environment)},
         "task-labels": {},
-        "health-check-spec": None if job.liveness is None else _health_check(job.liveness),
+        "health-check-spec": _health_check(job.settings.liveness),
         "readiness-check-spec": None,
         "config-files": [],
         "discovery-spec": None,
-        "kill-grace-period": job.kill_grace,
+        "kill-grace-period": job.settings.kill_grace,
         "transport-encryption": [],
     }
 
 
-def _health_check(liveness: LivenessCheck) -> dict[str, Any]:
+def _health_check(liveness: Liveness | None) -> dict[str, Any] | None:
     """Health check in the SDK's format, with an additional field `kind`."""
+    if liveness is None:
+        return None
     return {
         "command": redact_text(liveness.target),
-        "kind": liveness.kind.value,
+        "kind": liveness.kind,
         "max-consecutive-failures": liveness.failures,
         "delay": 0,
         "interval": liveness.interval,

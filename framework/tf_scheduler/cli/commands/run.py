@@ -393,7 +393,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
         announce = partial(_announce, job.spec, folder) if not job.quiet else lambda _page: None
         with run_scheduler(launch, job.spec.name, master, console=job.verbose, announce=announce) as scheduler:
             run = start_run(job.document, folder, cluster.specs, submitted, job.note)
-            grace = max((each.kill_grace for each in job.spec.jobs), default=0.0)
+            grace = max((each.settings.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
             redactor = output_redactor(job.spec, job.document)
             follower = OutputFollower(job.followed, cluster, redactor)

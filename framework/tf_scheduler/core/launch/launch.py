@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
@@ -22,8 +22,6 @@ from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import (
     JobKind,
     JobSpec,
-    LivenessCheck,
-    OutputPolicy,
     Program,
     ServiceSpec,
     StorageMode,
@@ -61,8 +59,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         serial=record.serial,
         launched_at=record.launched_at,
         environment={**cluster_spec.rank_environment(spec, cluster, record), **folder, **job.environment},
-        python=job.python,
-        kill_grace=job.kill_grace,
+        settings=job.settings,
         port=int(record.address.rpartition(":")[2]),
         more_ports=record.more_ports,
         **_program(spec.program),
@@ -70,20 +67,13 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         storage=_storage(spec, record),
         strategy=spec.strategy.value,
         members_key=record.exec_key if spec.live and record.job is JobKind.CHIEF else "",
-        cluster_flags=job.cluster_flags,
         **_files(spec, job),
-        pre=job.hooks.pre,
-        post=job.hooks.post,
-        hook_timeout=job.hooks.timeout,
-        **_limits(spec, job),
+        user=spec.user,
+        memory_limit=job.needs.mem // UNIT if spec.executor.enforces_memory else 0,
+        gpus=job.needs.gpus // UNIT,
         exec_key=record.exec_key if spec.executor.allows_exec else "",
         **_servers(spec, record, config, cluster),
         event_folders=_event_folders(spec, job),
-        liveness=None if job.liveness is None else _liveness(job.liveness),
-        stalled_after=job.stalled_after or 0.0,
-        stall_grace=job.stall_grace,
-        frozen_after=job.frozen_after or 0.0,
-        **_output(spec.output, job.kind),
     )
 
 
@@ -92,26 +82,30 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
 
     Resources, limits and environment stay, so that an operator can inspect them.
     """
+    quiet = replace(
+        original.settings,
+        python="",
+        cluster_flags=False,
+        pre_command="",
+        post_command="",
+        liveness=None,
+        stalled_after=0.0,
+        progress_from_output=False,
+    )
     return replace(
         original,
         command=command,
+        settings=quiet,
         storage={},
-        cluster_flags=False,
         members_key="",
-        python="",
         fetch=(),
         links={},
         unpack=(),
         digests={},
-        pre="",
-        post="",
         gpus=0,
         readiness="",
         rendezvous=False,
         event_folders=(),
-        progress_from_output=False,
-        liveness=None,
-        stalled_after=0.0,
     )
 
 
@@ -137,19 +131,6 @@ def _files(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
 def _links(job: JobSpec) -> Mapping[str, str]:
     """Return link -> target of volumes; those at their host path need none."""
     return {item.container_path: item.host_path for item in job.volumes if not item.container_path.startswith("/")}
-
-
-def _limits(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
-    """Return the user, resources and limits of the program."""
-    return {
-        "user": spec.user,
-        "new_privileges": spec.executor.new_privileges,
-        "nice": job.limits.nice,
-        "ulimits": job.limits.ulimits,
-        "memory_limit": job.needs.mem // UNIT if spec.executor.enforces_memory else 0,
-        "gpus": job.needs.gpus // UNIT,
-        "gpu_check": job.gpu_check,
-    }
 
 
 def _storage(spec: ServiceSpec, record: TaskRecord) -> dict[str, Any]:
@@ -183,26 +164,12 @@ def _program(program: Program | None) -> dict[str, Any]:
     return {"job_name": program.name, "job_path": program.path, "job_context": program.context}
 
 
-def _output(output: OutputPolicy, kind: JobKind) -> dict[str, Any]:
-    """Return the limits of the output, and how to find progress in it."""
-    return {
-        "output_bytes": output.size,
-        "output_backups": output.backups,
-        "progress_from_output": output.has_progress and kind in (JobKind.CHIEF, JobKind.WORKER),
-        "progress_pattern": output.pattern,
-    }
-
-
 def _event_folders(spec: ServiceSpec, job: JobSpec) -> tuple[str, ...]:
     """Return the directories with TensorBoard files of a training task."""
     if job.kind not in (JobKind.CHIEF, JobKind.WORKER, JobKind.EVALUATOR):
         return ()
     shared = spec.checkpoint_dir
     return (".", shared) if shared and "://" not in shared else (".",)
-
-
-def _liveness(liveness: LivenessCheck) -> payload.Liveness:
-    return payload.Liveness(**{**asdict(liveness), "kind": liveness.kind.value})
 
 
 # --- Launches
@@ -326,7 +293,7 @@ def _launch(
         executor=spec.executor,
         uris=spec.uris,
         port=payload.port,
-        kill_grace=job.kill_grace,
+        kill_grace=job.settings.kill_grace,
         payload=payload.encode(),
         image=job.image,
         volumes=() if spec.executor.links_volumes else job.volumes,

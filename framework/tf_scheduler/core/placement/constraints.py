@@ -43,7 +43,7 @@ MOVE_AHEAD = 60.0
 
 def move_ahead(spec: ServiceSpec) -> float:
     """Return the seconds before maintenance in which tasks leave an agent."""
-    return MOVE_AHEAD + max(job.kill_grace for job in spec.jobs)
+    return MOVE_AHEAD + max(job.settings.kill_grace for job in spec.jobs)
 
 
 def draining_seconds(spec: ServiceSpec) -> float:

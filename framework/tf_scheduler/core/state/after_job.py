@@ -82,7 +82,7 @@ def _seconds(state: SchedulerState, kind: JobKind, verdict: Verdict) -> float:
         return 0.0
     if state.spec.strategy is Strategy.MULTI_WORKER_MIRRORED and kind in TRAINERS:
         # The leader's peers do the same steps, and may still save the model.
-        return max(job.kill_grace for job in state.spec.jobs if job.kind is kind)
+        return max(job.settings.kill_grace for job in state.spec.jobs if job.kind is kind)
     return finish.evaluator_seconds if kind is JobKind.EVALUATOR else 0.0
 
 

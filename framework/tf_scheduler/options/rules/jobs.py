@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tf_executor.contract.settings import COMMAND, HTTP
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.placement import GangMode
-from tf_scheduler.model.spec import LivenessKind, Strategy, SuccessPolicy
+from tf_scheduler.model.spec import Strategy, SuccessPolicy
 from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.values import Document, split_names
 
@@ -77,7 +78,7 @@ def reserve_mode_needs_role(options: Document) -> Iterator[Problem]:
 
 def liveness_has_target(options: Document) -> Iterator[Problem]:
     health = options["health"]
-    if health["liveness"] in (LivenessKind.COMMAND.value, LivenessKind.HTTP.value) and not health["target"].strip():
+    if health["liveness"] in (COMMAND, HTTP) and not health["target"].strip():
         yield Problem("health.target", f"required with health.liveness {health['liveness']}")
     wrong = [name for name in split_names(health["jobs"]) if name not in JOBS]
     if wrong:

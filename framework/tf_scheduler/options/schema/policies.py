@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, LivenessKind, StorageMode, SuccessPolicy
+from tf_executor.contract.settings import LIVENESS_KINDS
+from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, StorageMode, SuccessPolicy
 
 from .fields import NEXT_LAUNCH_ONLY, Boolean, Integer, IntegerList, OnUpdate, Seconds, Section, String, choice
 from .values import parse_line_pattern, parse_storage_options
@@ -72,7 +73,7 @@ class HealthSection(Section):
         "How to check a running program. command: health.target exits with 0. http: a GET of health.target returns a "
         f"status from 200 to 399. progress: the program reports progress. {NEXT_LAUNCH_ONLY}",
         "none",
-        choices=("none", *(kind.value for kind in LivenessKind)),
+        choices=("none", *LIVENESS_KINDS),
         title="Liveness check",
     )
     target = String(

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from builders import EXECUTOR, a_job, a_record, a_running_state, a_spec, an_offer, with_fields
-from tf_executor.contract.payload import Liveness, Payload
+from tf_executor.contract.payload import Payload
+from tf_executor.contract.settings import Liveness
 from tf_scheduler.core.launch.launch import accepts, payload_of, placeholder_payload, plan_launches, task_environment
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.spec import JobKind, OutputPolicy
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, Recovery, TaskRecord
 from tf_scheduler.options.load import resolve
@@ -75,7 +76,10 @@ def test_payload_describes_task() -> None:
         ({"kill_grace": 30}, {"kill_grace": 30.0}),
         ({"gpus": 2, "gpu_check": False}, {"gpus": 2, "gpu_check": False}),
         ({"cluster_flags": True}, {"cluster_flags": True}),
-        ({"pre_command": "a", "post_command": "b", "hook_timeout": 9}, {"pre": "a", "post": "b", "hook_timeout": 9.0}),
+        (
+            {"pre_command": "a", "post_command": "b", "hook_timeout": 9},
+            {"pre_command": "a", "post_command": "b", "hook_timeout": 9.0},
+        ),
         ({"nice": 5, "ulimits": "core=0:-1"}, {"nice": 5, "ulimits": {"core": (0, -1)}}),
     ],
 )
@@ -83,7 +87,9 @@ def test_job_options_arrive(worker, expected) -> None:
     """Each in its field."""
     decoded = payload(worker=worker)
 
-    assert expected == {name: getattr(decoded, name) for name in expected}
+    assert expected == {
+        name: getattr(decoded if hasattr(decoded, name) else decoded.settings, name) for name in expected
+    }
 
 
 def test_program_of_original_package_arrives() -> None:
@@ -129,21 +135,22 @@ def test_liveness_applies_to_named_jobs() -> None:
     """By default for tasks that train: a parameter server reports no progress."""
     health = {"liveness": "http", "target": "http://127.0.0.1:{port}/", "interval": 1, "failures": 2}
 
-    assert Liveness("http", "http://127.0.0.1:{port}/", 1.0, 20.0, 300.0, 2) == payload(health=health).liveness
-    assert None is payload(health={**health, "jobs": "chief"}).liveness
-    assert None is payload().liveness
+    assert Liveness("http", "http://127.0.0.1:{port}/", 1.0, 20.0, 300.0, 2) == payload(health=health).settings.liveness
+    assert None is payload(health={**health, "jobs": "chief"}).settings.liveness
+    assert None is payload().settings.liveness
 
 
 def test_output_limits_arrive() -> None:
     """For every task."""
-    decoded = payload(executor={"output_bytes": 1 << 20, "output_backups": 1})
+    service = {"command": "x", "use_tensorboard": True}
+    spec = to_spec(resolve({"service": service, "executor": {"output_bytes": 1 << 20, "output_backups": 1}}))
 
-    assert (1 << 20, 1) == (decoded.output_bytes, decoded.output_backups)
+    assert {(1 << 20, 1)} == {(job.settings.output_bytes, job.settings.output_backups) for job in spec.jobs}
 
 
 @pytest.mark.parametrize("allowed", [False, True])
 def test_new_privileges_arrive(allowed: bool) -> None:
-    assert allowed is payload(executor={"new_privileges": allowed}).new_privileges
+    assert allowed is payload(executor={"new_privileges": allowed}).settings.new_privileges
 
 
 @pytest.mark.parametrize(("enforced", "limit"), [(False, 0), (True, 300)])
@@ -153,7 +160,7 @@ def test_memory_is_enforced_if_chosen(enforced: bool, limit: int) -> None:
 
 
 def test_new_privileges_are_forbidden_by_default() -> None:
-    assert not payload().new_privileges
+    assert not payload().settings.new_privileges
 
 
 def test_linked_volumes_are_not_mounted() -> None:
@@ -185,12 +192,12 @@ def test_minimal_spec_has_minimal_payload() -> None:
     decoded = payload_of(spec, spec.jobs[0], record(), CLUSTER)
 
     assert ("", "", "", (), 0, None) == (
-        decoded.pre,
-        decoded.post,
+        decoded.settings.pre_command,
+        decoded.settings.post_command,
         decoded.job_name,
         decoded.fetch,
-        decoded.nice,
-        decoded.liveness,
+        decoded.settings.nice,
+        decoded.settings.liveness,
     )
 
 
@@ -201,15 +208,16 @@ def test_placeholder_payload_runs_only_its_command() -> None:
 
     assert ("sleep 1", "", "", 0, "") == (
         placeholder.command,
-        placeholder.pre,
-        placeholder.post,
+        placeholder.settings.pre_command,
+        placeholder.settings.post_command,
         placeholder.gpus,
         placeholder.readiness,
     )
     assert original.environment == placeholder.environment
-    busy = replace(original, cluster_flags=True, rendezvous=True, stalled_after=9.0)
-    assert placeholder == placeholder_payload(busy, "sleep 1")
-    assert (False, False, 0.0) == (placeholder.cluster_flags, placeholder.rendezvous, placeholder.stalled_after)
+    settings = replace(original.settings, cluster_flags=True, stalled_after=9.0)
+    assert placeholder == placeholder_payload(replace(original, rendezvous=True, settings=settings), "sleep 1")
+    assert (False, 0.0) == (placeholder.settings.cluster_flags, placeholder.settings.stalled_after)
+    assert not placeholder.rendezvous
 
 
 @pytest.mark.parametrize(
@@ -340,7 +348,7 @@ def test_task_environment_has_current_addresses() -> None:
 )
 def test_limits_of_silence_arrive(health, expected) -> None:
     """0 disables a limit for the executor."""
-    decoded = payload(health=health)
+    decoded = payload(health=health).settings
 
     assert expected == (decoded.stalled_after, decoded.frozen_after, decoded.stall_grace)
 
@@ -353,14 +361,14 @@ def test_later_launch_has_the_start_of_the_job() -> None:
 
 def test_output_is_read_for_progress_of_training_tasks() -> None:
     """A parameter server or a placeholder prints no steps."""
-    spec = replace(a_spec(), output=OutputPolicy(pattern="(?P<step>x)"))
-    kinds = (JobKind.CHIEF, JobKind.WORKER, JobKind.PS, JobKind.EVALUATOR)
-    payloads = [payload_of(spec, a_job(kind, 1), record(), CLUSTER) for kind in kinds]
-    assert [True, True, False, False] == [item.progress_from_output for item in payloads]
-    assert "(?P<step>x)" == payloads[0].progress_pattern
-    assert not placeholder_payload(payloads[0], "sleep 1").progress_from_output
-    off = replace(spec, output=OutputPolicy(has_progress=False))
-    assert not payload_of(off, a_job(JobKind.WORKER, 1), record(), CLUSTER).progress_from_output
+    service = {"command": "x", "strategy": "parameter_server", "use_tensorboard": True}
+    jobs = {"evaluator": {"count": 1}, "data_service": {"workers": 1}}
+    spec = to_spec(resolve({"service": service, **jobs, "progress": {"pattern": "(?P<step>x)"}}))
+    assert {JobKind.CHIEF, JobKind.WORKER} == {job.kind for job in spec.jobs if job.settings.progress_from_output}
+    trained = payload(progress={"pattern": "(?P<step>x)"})
+    assert (True, "(?P<step>x)") == (trained.settings.progress_from_output, trained.settings.progress_pattern)
+    assert not placeholder_payload(trained, "sleep 1").settings.progress_from_output
+    assert not payload(progress={"from_output": False}).settings.progress_from_output
 
 
 def storage_of(strategy: str, url: str = "s3://b/run", mode: str = "auto", **counts: int) -> dict[str, dict[str, Any]]:
