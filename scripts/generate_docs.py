@@ -94,7 +94,7 @@ def _sections() -> Iterator[str]:
     yield _table(("state of the launch", "status"), _launched())
     yield "## A step that stops or removes something"
     yield (
-        "Such a step kills a task, erases the record of a task, releases a reservation, or deregisters the framework. "
+        "Such a step kills a task, erases the record of a task, or deregisters the framework. "
         "The first row that applies gives the status:"
     )
     yield _table(("step", "status"), ((row.value, status.value) for row, status in ENDINGS.items()))

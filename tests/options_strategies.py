@@ -165,8 +165,6 @@ def _fit_service(service: Document, draw: st.DrawFn) -> None:
 
 
 def _fit_rest(document: Document) -> None:
-    if document["service"]["role"] == "*":
-        document.setdefault("gang", {})["mode"] = "launch"
     worker, collective = document.get("worker", {}), document["service"]["strategy"] == "multi_worker_mirrored"
     if worker.get("min_count"):
         alone = collective and not document.get("gpu_worker", {}).get("count")

@@ -144,7 +144,6 @@ _SHAPES: Sequence[tuple[str, Shape]] = (
         {"leader": _TEXT, "jobs": {"*": {"reporting": ANY, **_JOB_PROGRESS}}, "tasks": [_TASK_PROGRESS]},
     ),
     ("POST v1/tf/update/preview", _PREVIEW),
-    ("GET v1/debug/reservations", {"*": _NAMES}),
     ("GET v1/debug/mesos", _MESOS),
     ("GET v2/debug/offers", {"acceptedCount": _number, "rejectedCount": _number, "offers": [_OFFER]}),
     ("(POST|PUT) v1/.+", {}),

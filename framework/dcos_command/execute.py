@@ -24,7 +24,7 @@ GROUPS: Mapping[str, str] = {
     "state": "Show the scheduler's stored state.",
     "secrets": "Manage secrets of tasks.",
     "update": "Change or roll back options of the service.",
-    "debug": "Show offer decisions and reservations.",
+    "debug": "Show offer decisions.",
     "debug config": "Same as `config`.",
     "debug pod": "Same as `pod`.",
     "debug state": "Same as `state`.",
@@ -37,7 +37,7 @@ GROUP_EXAMPLES: Mapping[str, Sequence[str]] = {
     "state": ("state properties", "state property worker-0:task-status"),
     "secrets": ("secrets refresh",),
     "update": ("update start --options options.json", "update rollback"),
-    "debug": ("debug offers", "debug reservations"),
+    "debug": ("debug offers",),
 }
 #: Alternative names of groups: those of the DC/OS SDK.
 GROUP_ALIASES: Mapping[str, str] = {"plans": "plan", "pods": "pod"}

@@ -339,11 +339,6 @@ def _offer_row(evaluation: Mapping[str, Any]) -> Sequence[Any]:
     return when, evaluation["pod-instance-name"], status_word(evaluation["outcome"]), reasons
 
 
-def _show_reservations(answer: Mapping[str, Any], _params: Params) -> Renderable:
-    rows = [(host, name) for host, names in sorted(answer.items()) for name in names]
-    yield Table(("agent", "reservation"), rows, empty="Nothing is reserved.")
-
-
 _ENDPOINT = CommandArgument("endpoint", "endpoint", required=False, help="Name of an endpoint.", example="worker")
 _ID = CommandArgument("id", "config", help="Id of a configuration, see `config list`.", example="ID")
 _PROPERTY = CommandArgument("property", "property", help="Name of a property.", example="worker-0:task-status")
@@ -465,5 +460,4 @@ COMMANDS = (
         lambda service, _: service.get("v2/debug/offers"),
         _show_offers,
     ),
-    Command("debug reservations", "List reserved resources by agent.", get("debug/reservations"), _show_reservations),
 )

@@ -83,7 +83,4 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
                     failures=tuple(min(at, now) for at in item.failures),
                 )
             )
-        case effects.ReservationMade(reservation):
-            deadline = min(reservation.deadline, now + spec.gang.reserve_timeout)
-            return effects.ReservationMade(replace(reservation, deadline=deadline))
     return change

@@ -1,10 +1,9 @@
-"""Offers on a real Mesos: GPUs, racks, maintenance, draining, quota, reservations."""
+"""Offers on a real Mesos: GPUs, racks, maintenance, draining, quota."""
 
 from __future__ import annotations
 
 import getpass
 import json
-import queue
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,18 +15,12 @@ from typing import Any
 import pytest
 
 from builders import a_job, a_spec, needs
-from jobs import PATIENCE
-from kit.commands import request
 from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
-from kit.waiting import wait_until
-from mesos_client.scheduler import SchedulerDriver
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.placement import AgentLocation, Constraint, GangMode, GangSpec, Operator, PlacementSpec
-from tf_scheduler.model.reasons import NotReserved
+from tf_scheduler.model.placement import AgentLocation, Constraint, GangSpec, Operator, PlacementSpec
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
@@ -96,12 +89,6 @@ def workers(count: int, command: str = FOREVER, **options: Any) -> Any:
 def operate(cluster: LocalCluster, kind: str, **content: Any) -> dict[str, Any]:
     """Call the master's operator API."""
     return master_api.call(cluster.master.address, kind, **({kind.lower(): content} if content else {}))
-
-
-def reserved(cluster: LocalCluster) -> dict[str, list[str]]:
-    """Return the roles with reservations by host name."""
-    agents = request(int(cluster.master.address.rpartition(":")[2]), "/slaves").json["slaves"]
-    return {agent["hostname"]: sorted(roles) for agent in agents if (roles := agent["reserved_resources"])}
 
 
 def test_gpu_and_cpu_workers_form_one_job_on_mesos(start) -> None:
@@ -249,130 +236,6 @@ def test_gang_beyond_quota_waits_for_raise(cluster, start) -> None:
         assert len(service.until_running()) == 2
     finally:
         operate(cluster, "UPDATE_QUOTA", force=True, quota_configs=[{"role": "offers-role"}])
-
-
-def reserving(count: int, timeout: float) -> ServiceSpec:
-    unique = (Constraint("hostname", Operator.UNIQUE),)
-    return a_service(workers(count, constraints=unique), gang=GangSpec(1.0, GangMode.RESERVE, timeout))
-
-
-def test_reservations_last_until_gang_is_complete(cluster, start) -> None:
-    """The third agent joins late; running tasks keep no reservation."""
-    cluster.agents["b-1"].stop()
-    try:
-        service = start(reserving(3, timeout=PATIENCE))
-        service.until(
-            lambda state: len([item for item in state.stored.reservations.values() if item.is_confirmed]) == 2
-        )
-        service.until(
-            lambda state: sum(1 for why in state.session.pending.values() if "reserved on" in str(why[0])) == 2
-        )
-        assert {"a-1": ["offers-role"], "a-2": ["offers-role"]} == {
-            name: roles for name, roles in reserved(cluster).items() if name != "b-1"
-        }
-    finally:
-        cluster.agents["b-1"].start()
-        cluster.wait_registered()
-
-    assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
-    assert {} == reserved(cluster) == dict(service.state.stored.reservations)
-    # Mesos forgets an operation when its status is acknowledged.
-    wait_until(lambda: not operate(cluster, "GET_OPERATIONS").get("operations"))
-
-
-class Thief:
-    """A framework in the same role that releases the service's reservation and exits."""
-
-    def __init__(self, cluster: LocalCluster, role: str) -> None:
-        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        framework = {
-            "user": getpass.getuser(),
-            "name": "thief",
-            "roles": [role],
-            "capabilities": [{"type": "MULTI_ROLE"}, {"type": "RESERVATION_REFINEMENT"}],
-        }
-        self._driver = SchedulerDriver(
-            framework, cluster.master.address, on_event=self._events.put, on_state=lambda state: None
-        )
-
-    def steal(self) -> str:
-        """Unreserve the first reservation offered, and return the agent's host name."""
-        self._driver.start()
-        try:
-            framework_id = self._heard("SUBSCRIBED")["framework_id"]
-            while True:
-                for offer in self._heard("OFFERS")["offers"]:
-                    reserved = [entry for entry in offer["resources"] if entry.get("reservations")]
-                    undo = [{"type": "UNRESERVE", "unreserve": {"resources": reserved}}] if reserved else []
-                    accept = {"offer_ids": [offer["id"]], "operations": undo, "filters": {"refuse_seconds": 0.2}}
-                    self._driver.send({"type": "ACCEPT", "framework_id": framework_id, "accept": accept})
-                    if reserved:
-                        hostname: str = offer["hostname"]
-                        return hostname
-        finally:
-            self._driver.send({"type": "TEARDOWN", "framework_id": framework_id})
-            self._driver.stop()
-
-    def _heard(self, kind: str) -> Any:
-        while (event := self._events.get(timeout=PATIENCE))["type"] != kind:
-            pass
-        return event[kind.lower()]
-
-
-def test_reservation_taken_by_rival_is_made_again(cluster, start) -> None:
-    """Mesos allows it if no access list forbids it, and does not notify the service."""
-    service = start(reserving(4, timeout=2 * PATIENCE))
-    service.until(lambda state: len([item for item in state.stored.reservations.values() if item.is_confirmed]) == 3)
-    before = set(service.state.stored.reservations)
-
-    host = Thief(cluster, "offers-role").steal()
-
-    service.until(lambda _: any(f"on {host} lost to an operator" in message for message in service.messages))
-    state = service.until(
-        lambda state: (
-            {"a-1", "a-2", "b-1"}
-            == {item.location.hostname for item in state.stored.reservations.values() if item.is_confirmed}
-        )
-    )
-    assert 2 == len(before & set(state.stored.reservations))
-    wait_until(lambda: set(reserved(cluster)) == {"a-1", "a-2", "b-1"})
-
-
-@pytest.mark.parametrize("how", ["time-out", "stop"])
-def test_reservations_of_incomplete_gang_are_released(cluster, start, how) -> None:
-    """Four hosts are needed, and there are three."""
-    service = start(reserving(4, timeout=4.0 if how == "time-out" else PATIENCE))
-    service.until(lambda state: len(state.stored.reservations) == 3)
-
-    if how == "stop":
-        service.stop()
-    else:
-        service.until(lambda state: not state.stored.reservations)
-        service.stop()
-
-    assert {} == reserved(cluster)
-
-
-def test_reservation_refused_by_master_is_reported(tmp_path: Path) -> None:
-    """The reason is the master's message; nothing is reserved, the service backs off."""
-    agents = [AgentSpec("strict", "cpus:1;mem:1024;disk:1000;ports:[31800-31819]")]
-    acls = {"reserve_resources": [{"principals": {"type": "NONE"}, "roles": {"type": "ANY"}}]}
-    flags = {**MASTER_FLAGS, "acls": json.dumps(acls)}
-    with LocalCluster(agents, master_flags=flags, die_with_parent=True) as cluster, ExitStack() as stack:
-        service = launched(stack, reserving(2, timeout=PATIENCE), cluster, tmp_path)
-
-        state = service.until(
-            lambda state: isinstance(state.session.pending.get(TaskName("worker-0"), (None,))[0], NotReserved)
-        )
-
-        assert "authorized to perform action RESERVE_RESOURCES" in str(state.session.pending["worker-0"][0])
-        assert (
-            "needs the permission reserve_resources (DC/OS: dcos:mesos:master:reservation:role:offers-role create)"
-            in str(state.session.pending["worker-0"][0])
-        )
-        assert {} == state.stored.reservations
-        assert {} == reserved(cluster)
-        assert state.process.offer_round.failures >= 1
 
 
 def domain(region: str, zone: str) -> str:

@@ -57,18 +57,6 @@ EVENTS: dict[str, dict[str, Any]] = {
         },
         {"type": "RESCIND_INVERSE_OFFER", "rescind_inverse_offer": {"inverse_offer_id": {"value": "i"}}},
         {"type": "UPDATE", "update": {"status": STATUS}},
-        {
-            "type": "UPDATE_OPERATION_STATUS",
-            "update_operation_status": {
-                "status": {
-                    "operation_id": {"value": "1.reserve"},
-                    "state": "OPERATION_FINISHED",
-                    "agent_id": {"value": "a"},
-                    "uuid": {"value": "IXwLIOx/QQeLJ5xyLo8yJQ=="},
-                    "message": "x",
-                }
-            },
-        },
         {"type": "FAILURE", "failure": {"agent_id": {"value": "a"}, "executor_id": {"value": "e"}, "status": 9}},
         {
             "type": "MESSAGE",

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from simulation.mesos import Agent, FakeMesos
+from simulation.mesos import Agent
 from simulation.world import World
-from tf_scheduler.core.placement.agents import entry_use
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.task import TaskState
 
@@ -147,17 +146,6 @@ def check(world: World) -> None:
     assert not mesos.subscribed or set(mesos.offers) == set(world.state.session.offers), "an offer waits for its answer"
     for task in mesos.tasks.values():
         assert not task.updates or mesos.removed, f"{task.launch.record.id} waits for an acknowledgement"
-    assert not mesos.operations or mesos.removed, f"{list(mesos.operations)} wait for an acknowledgement"
-    forgotten = reserved(mesos) - set(world.state.stored.reservations)
-    assert not forgotten, f"{forgotten} stay reserved forever"
-
-
-def reserved(mesos: FakeMesos) -> set[str]:
-    """Return the ids of all resources reserved for the service."""
-    entries = [entry for agent in mesos.agents.values() for entry in agent.free.entries()]
-    entries += [entry for _, pool in mesos.offers.values() for entry in pool.entries()]
-    entries += [entry for task in mesos.tasks.values() if task.live for entry in task.pool.entries()]
-    return {entry_use(entry.shape).resource_id for entry in entries} - {""}
 
 
 def launches(world: World) -> Counter[str]:

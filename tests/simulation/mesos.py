@@ -6,9 +6,8 @@ tried. Rules: Mesos documentation, scheduler HTTP API and task reconciliation.
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -18,14 +17,12 @@ from tf_scheduler.model.effects import (
     Accept,
     AcceptInverseOffers,
     Acknowledge,
-    AcknowledgeOperation,
     Call,
     Decline,
     Kill,
     Launch,
     MessageExecutor,
     Reconcile,
-    ReconcileOperations,
     Revive,
     ShutdownExecutor,
     Suppress,
@@ -36,15 +33,13 @@ from tf_scheduler.model.events import (
     InverseOffersReceived,
     OfferRescinded,
     OffersReceived,
-    OperationUpdated,
     StatusUpdated,
     Subscribed,
     SubscriptionRefused,
     TornDown,
 )
-from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, OperationId, TaskId
+from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
-from tf_scheduler.model.resources import Operation, OperationState, OperationStatus, Resource
 from tf_scheduler.model.task import TaskState, TaskStatus
 
 LIVE = frozenset(state for state in TaskState if not state.has_ended)
@@ -65,8 +60,6 @@ class Agent:
     up: bool = True
     #: Declined resources, and until when parts of them are not offered.
     filters: list[tuple[Pool, float]] = field(default_factory=list)
-    #: No feedback on operations (agent without AGENT_OPERATION_FEEDBACK).
-    mute: bool = False
 
     @property
     def id(self) -> AgentId:
@@ -123,11 +116,6 @@ class FakeMesos:
         self.doomed: set[TaskId] = set()
         #: Rescinded while the scheduler may still use them, which is a race and not a fault.
         self.rescinded: set[OfferId] = set()
-        #: Operations without acknowledgement by id, and all ids that were ever used.
-        self.operations: dict[OperationId, OperationStatus] = {}
-        self.operation_ids: set[OperationId] = set()
-        #: Why every RESERVE is refused; empty: none is.
-        self.refusal = ""
         self.framework: FrameworkId | None = None
         self.registrations = 0
         self.subscribed = self.suppressed = self.removed = False
@@ -207,7 +195,6 @@ class FakeMesos:
         """Send updates without acknowledgement again."""
         for task in self.tasks.values():
             self._send(task)
-        self.events.extend(OperationUpdated(status) for status in self.operations.values())
 
     def lose(self, hostname: str) -> None:
         """Remove an agent for good, with its tasks."""
@@ -234,13 +221,8 @@ class FakeMesos:
                 self._acknowledge(call)
             case Kill():
                 self._kill(call)
-            case AcknowledgeOperation():
-                if self.operations.pop(call.id, None) is None:
-                    raise RuleBroken(f"acknowledges what was not sent: {call}")
             case Reconcile():
                 self._reconcile(call)
-            case ReconcileOperations():
-                self._reconcile_operations(call)
             case AcceptInverseOffers():
                 for offer_id in call.offer_ids:
                     self._answer_inverse(offer_id)
@@ -305,11 +287,6 @@ class FakeMesos:
         if len({agent.id for agent, _ in valid}) > 1:
             raise RuleBroken(f"one ACCEPT, several agents: {call}")
         rest = sum((pool for _, pool in valid), Pool())
-        agent = valid[0][0] if valid and len(valid) == len(offered) else None
-        for operation in call.unreserve:
-            rest = self._operate(agent, operation, rest, reserve=False)
-        for operation in call.reserve:
-            rest = self._operate(agent, operation, rest, reserve=True)
         for launch in call.launches:
             if len(valid) < len(offered):
                 self._drop(launch)
@@ -318,36 +295,6 @@ class FakeMesos:
         for agent, _ in valid[:1]:
             agent.filters.append((rest, now + call.refuse_seconds))
             agent.free += rest
-
-    def _operate(self, agent: Agent | None, operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
-        """Return what RESERVE or UNRESERVE leaves; a refusal needs no acknowledgement."""
-        refusal = self.refusal if reserve else ""
-        if agent is None:
-            refusal = "Invalid offers"
-        elif agent.mute and operation.id:
-            refusal = "Operation requested feedback, but agent cannot give it"
-        if operation.id:
-            self._tell(agent, operation.id, refusal)
-        return rest if refusal else traded_in(operation, rest, reserve=reserve)
-
-    def _tell(self, agent: Agent | None, operation: OperationId, refusal: str) -> None:
-        if operation in self.operation_ids:
-            raise RuleBroken(f"{operation} is used twice")
-        self.operation_ids.add(operation)
-        if refusal or agent is None:
-            status = OperationStatus(operation, OperationState.ERROR, message=refusal)
-        else:
-            uuid = f"uuid-{next(self._numbers)}"
-            status = OperationStatus(operation, OperationState.FINISHED, agent.id, uuid=uuid)
-            self.operations[operation] = status
-        self.events.append(OperationUpdated(status))
-
-    def _reconcile_operations(self, call: ReconcileOperations) -> None:
-        for operation, agent_id in sorted(call.operations.items()):
-            status = self.operations.get(operation)
-            state = status.state if status else OperationState.UNKNOWN
-            state = OperationState.RECOVERING if agent_id in self.missing else state
-            self.events.append(OperationUpdated(OperationStatus(operation, state, agent_id)))
 
     def _answer_inverse(self, offer_id: OfferId) -> None:
         if offer_id not in self.inverse:
@@ -431,24 +378,3 @@ class FakeMesos:
     def _send(self, task: Task) -> None:
         if task.updates and self.subscribed:
             self.events.append(StatusUpdated(task.updates[0]))
-
-
-def traded_in(operation: Operation, rest: Pool, *, reserve: bool) -> Pool:
-    """Return the resources after RESERVE or UNRESERVE."""
-    for entry in operation.resources:
-        rest = _traded(rest, _bare(entry), entry) if reserve else _traded(rest, entry, _bare(entry))
-    return rest
-
-
-def _traded(rest: Pool, old: Resource, new: Resource) -> Pool:
-    if not rest.holds(Pool.of((old,))):
-        raise RuleBroken(f"reserves or unreserves {old}, offered is {rest}")
-    return rest - Pool.of((old,)) + Pool.of((new,))
-
-
-def _bare(entry: Resource) -> Resource:
-    shape = json.loads(entry.shape)
-    stack = shape.pop("reservations")
-    if stack[-1]["type"] != "DYNAMIC" or not stack[-1]["role"]:
-        raise RuleBroken(f"no dynamic reservation of a role: {entry}")
-    return replace(entry, shape=json.dumps({**shape, **({"reservations": stack[:-1]} if stack[1:] else {})}))

@@ -6,7 +6,6 @@ allocator: dominant resource fairness). Two gangs that each need most of the age
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,10 +36,10 @@ class Machine:
 
 
 class View(Agent):
-    """One machine as one role sees it, without the reservations of others."""
+    """One machine as one role sees it."""
 
-    def __init__(self, machine: Machine, role: str) -> None:
-        self._machine, self._role = machine, role
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
         self.hostname, self.address = machine.hostname, machine.hostname
         self.more: dict[str, Any] = {}
         self.up = True
@@ -48,21 +47,11 @@ class View(Agent):
 
     @property
     def free(self) -> Pool:
-        return self._parted()[0]
+        return self._machine.free
 
     @free.setter
     def free(self, pool: Pool) -> None:
-        self._machine.free = pool + self._parted()[1]
-
-    def _parted(self) -> tuple[Pool, Pool]:
-        entries = self._machine.free.entries()
-        mine = [entry for entry in entries if _role_of(entry.shape) in (self._role, None)]
-        return Pool.of(mine), Pool.of(entry for entry in entries if entry not in mine)
-
-
-def _role_of(shape: str) -> str | None:
-    stack = json.loads(shape).get("reservations")
-    return stack[-1]["role"] if stack else None
+        self._machine.free = pool
 
 
 @dataclass
@@ -105,7 +94,7 @@ class Cluster:
 
     def join(self, spec: ServiceSpec, seconds: float) -> Service:
         """Subscribe a service with its own ids, and therefore its own jitter."""
-        views = [View(machine, spec.role) for machine in self.machines]
+        views = [View(machine) for machine in self.machines]
         world = World(spec, *views)
         world.now, seed = self.now, self.chance.getrandbits(32)
         world._ids = (f"{seed}-{number}" for number in range(1_000_000))

@@ -1,8 +1,7 @@
-"""Services that compete for the same agents: none starves or leaks a reservation."""
+"""Services that compete for the same agents: none starves."""
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
@@ -12,13 +11,13 @@ from builders import a_job, a_spec, needs
 from simulation.shared import Cluster, Machine
 from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.state import backoff
-from tf_scheduler.model.placement import GangMode, GangSpec, PlacementSpec
+from tf_scheduler.model.placement import PlacementSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 
 JOB_SECONDS = 20.0
 
 
-def a_service(name: Any, workers: Any, mode: Any = GangMode.LAUNCH) -> Any:
+def a_service(name: Any, workers: Any) -> Any:
     """Each worker needs a machine: 3 of 4 cpus."""
     job = a_job(JobKind.WORKER, workers, needs=needs(cpus=2.9))
     return a_spec(
@@ -26,7 +25,6 @@ def a_service(name: Any, workers: Any, mode: Any = GangMode.LAUNCH) -> Any:
         role=f"{name}-role",
         jobs=(job,),
         strategy=Strategy.MULTI_WORKER_MIRRORED,
-        gang=GangSpec(mode=mode, reserve_timeout=15.0),
         placement=PlacementSpec(near=()),
     )
 
@@ -35,36 +33,18 @@ def a_cluster(seed: Any, machines: Any) -> Any:
     return Cluster([Machine.of(f"machine-{number}", cpus=4) for number in range(machines)], random.Random(seed))
 
 
-def leftovers(cluster: Any) -> Any:
-    entries = [entry for machine in cluster.machines for entry in machine.free.entries()]
-    return [entry for entry in entries if json.loads(entry.shape).get("reservations")]
-
-
-@pytest.mark.parametrize("mode", list(GangMode))
 @pytest.mark.parametrize("seed", range(6))
-def test_competing_gangs_all_complete(mode: Any, seed: Any) -> None:
+def test_competing_gangs_all_complete(seed: Any) -> None:
     """Two to six jobs, each needing over half of the machines, run one by one."""
     cluster = a_cluster(seed, machines=8)
     services = 2 + seed % 5
     for number in range(services):
-        cluster.join(a_service(f"job-{number}", 5 + seed % 4, mode), JOB_SECONDS)
+        cluster.join(a_service(f"job-{number}", 5 + seed % 4), JOB_SECONDS)
 
     seconds = cluster.run(3600)
 
     assert seconds is not None
     assert seconds <= services * 240.0
-    assert [] == leftovers(cluster)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_launching_and_reserving_gangs_both_complete(seed: Any) -> None:
-    """Resources that one has reserved are not offered to the other; both complete."""
-    cluster = a_cluster(seed, machines=6)
-    for number, mode in enumerate([GangMode.LAUNCH, GangMode.RESERVE, GangMode.LAUNCH, GangMode.RESERVE]):
-        cluster.join(a_service(f"job-{number}", 4, mode), JOB_SECONDS)
-
-    assert cluster.run(3600) is not None
-    assert [] == leftovers(cluster)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import a_job, a_spec, needs
-from simulation.crashes import Chapter, Story, launches, points, reserved, run_story
+from builders import a_job, a_spec
+from simulation.crashes import Chapter, Story, launches, points, run_story
 from simulation.mesos import Agent, an_agent
 from simulation.world import World
 from tf_executor.contract.payload import Payload
@@ -30,7 +30,6 @@ from tf_scheduler.model.events import (
 )
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.offer import Unavailability
-from tf_scheduler.model.placement import GangMode, GangSpec
 from tf_scheduler.model.plan import Reply, Status, Verb
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind, Strategy
@@ -59,14 +58,6 @@ def all_run(world: World) -> bool:
 
 def removed(world: World) -> bool:
     return world.mesos.removed and world.state.process.finished and not world.mesos.live()
-
-
-def reserved_for_one(world: World) -> bool:
-    return len(world.state.stored.reservations) == 1
-
-
-def nothing_reserved(world: World) -> bool:
-    return not world.state.stored.reservations and not reserved(world.mesos)
 
 
 # --- chapters
@@ -166,10 +157,6 @@ def scaled(count: int, report: Callable[[World], object]) -> Chapter:
 DEPLOY = Chapter("deploy", nothing, all_run)
 FINISH = reports("chief-0", TaskState.FINISHED, removed)
 STOP = Chapter("stop", lambda world: world.step(StopRequested("enough")), removed)
-RESERVE = Chapter("reserve", nothing, reserved_for_one)
-TWO_WORKERS = a_spec(
-    jobs=(a_job(JobKind.WORKER, 2, needs=needs(cpus=1.5)),), gang=GangSpec(5.0, GangMode.RESERVE, 60.0)
-)
 RELOADED = SecretSpec("file:key", file="key", reloads=True)
 LIVE = replace(a_spec(workers=2, ps=1, chief=1, strategy=Strategy.PARAMETER_SERVER), live=True, max_workers=4)
 MIRRORED = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3),))
@@ -204,9 +191,6 @@ STORIES = {
     "started again and uninstalled": Story(
         a_spec(), agents(2, 3), (DEPLOY, Chapter("start again", start_again, all_run), STOP), kills_at_once=False
     ),
-    "reserved, then complete": Story(TWO_WORKERS, agents(1), (RESERVE, Chapter("join", agent_joins, all_run), STOP)),
-    "reserved, then stopped": Story(TWO_WORKERS, agents(1), (RESERVE, STOP)),
-    "reserved for too long": Story(TWO_WORKERS, agents(1), (RESERVE, Chapter("late", nothing, nothing_reserved))),
     "restarted by an operator": Story(
         a_spec(workers=1), agents(2, 3), (DEPLOY, wish(Verb.RESTART, "deploy", "worker"))
     ),
@@ -233,7 +217,7 @@ every_story = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 
 @every_story
 def test_crash_at_any_point_has_same_result(story: Any) -> None:
-    """Tasks run once, updates and offers are answered, and nothing stays reserved."""
+    """Tasks run once, and updates and offers are answered."""
     undisturbed, injector = run_story(story)
     expected = launches(undisturbed)
     for point, place in enumerate(injector.passed, 1):
@@ -255,11 +239,8 @@ def test_repeated_crashes_have_same_result(name: Any, first: Any, others: Any) -
 
 
 def test_stories_cover_every_kind_of_crash_point() -> None:
-    """A new kind of call needs a story; only a crash makes a point after RESERVE."""
+    """A new kind of call needs a story."""
     passed = {place for story in STORIES.values() for place in run_story(story)[1].passed}
-    reserving = STORIES["reserved, then complete"]
-    reserved_at = run_story(reserving)[1].passed.index(("after", "Accept")) + 1
-    passed |= set(run_story(reserving, reserved_at)[1].passed)
     calls = {kind.__name__ for kind in effects.Call.__args__}
 
     assert {("after", "outcomes")} | {(m, w) for m in ("before", "after") for w in ({"store"} | calls)} == passed

@@ -21,10 +21,9 @@ from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Accept, Call, Kill, Suppress
 from tf_scheduler.model.events import FoundTask
-from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, OperationId, TaskId, TaskName
+from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, TaskName
 from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.plan import Verb
-from tf_scheduler.model.resources import OperationState, OperationStatus
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import PodVerb, Progress, TaskState, TaskStatus, Usage
 
@@ -151,14 +150,6 @@ STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
     ),
     events.InverseOfferRescinded: lambda state: st.builds(events.InverseOfferRescinded, _offer_ids(state)),
     events.StatusUpdated: lambda state: st.builds(events.StatusUpdated, _statuses(state), st.booleans()),
-    events.OperationUpdated: lambda state: st.builds(
-        events.OperationUpdated,
-        st.builds(
-            OperationStatus,
-            id=st.sampled_from([OperationId(name) for name in (*state.stored.reservations, "unknown")]),
-            state=st.sampled_from(OperationState),
-        ),
-    ),
     events.AgentFailed: lambda _: st.builds(events.AgentFailed, AGENTS),
     events.ExecutorFailed: lambda state: st.builds(
         events.ExecutorFailed, AGENTS, _launches(state).map(ExecutorId), st.integers(-1, 2**16)

@@ -16,7 +16,6 @@ from tf_scheduler.core.plans.execute import KILL_INTERVAL
 from tf_scheduler.model.effects import Accept, Acknowledge, Call, Decline, Kill, Launch, Reconcile
 from tf_scheduler.model.events import CallFailed
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.placement import GangMode, GangSpec
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.task import PodVerb, TaskState
 
@@ -115,17 +114,6 @@ def test_refused_accept_of_old_connection_changes_nothing_else() -> None:
 
     assert before == world.state.stored
     assert () == decision.calls
-
-
-def test_refused_reservation_is_dropped() -> None:
-    """Otherwise its gang waits for the timeout of the operation."""
-    spec = a_spec(gang=GangSpec(5.0, GangMode.RESERVE, 60.0))
-    world = play(World(spec, an_agent("agent-1", cpus=1)), send.register())
-    world.failing = failing(Accept, UNAUTHORIZED)
-    play(world, send.offers(), send.wait(6.0))
-
-    assert [call for call in world.calls_of(Accept) if call.reserve]
-    assert {} == world.state.stored.reservations
 
 
 @pytest.mark.parametrize("details", [UNAUTHORIZED, UNANSWERED], ids=["refused", "unanswered"])

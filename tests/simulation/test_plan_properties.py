@@ -55,7 +55,7 @@ def restored(world: Any) -> SchedulerState:
 
 def stored_part(state: Any) -> Any:
     """The stored state, and what follows from it alone."""
-    names = ("framework_id", "tasks", "statuses", "result", "reservations", "retired", "controls", "paused")
+    names = ("framework_id", "tasks", "statuses", "result", "retired", "controls", "paused")
     derived = (
         "state_counts",
         "unhealthy_count",

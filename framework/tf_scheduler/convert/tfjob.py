@@ -121,12 +121,7 @@ _RUN_POLICY = (
         "schedulingPolicy.queue", "service.role", "queues are Mesos roles, which have quotas", require_text
     ),
     tables.Row("schedulingPolicy.priorityClass", (), "Mesos has no priorities; use roles with quota"),
-    tables.option_row(
-        "schedulingPolicy.scheduleTimeoutSeconds",
-        "gang.reserve_timeout",
-        "with gang.mode reserve: how long resources for a part of the gang stay reserved",
-        number,
-    ),
+    tables.Row("schedulingPolicy.scheduleTimeoutSeconds", (), "nothing is reserved for a part of a gang"),
     tables.Row("suspend", (), "pause the plan instead: `dcos tensorflow plan pause deploy`"),
 )
 

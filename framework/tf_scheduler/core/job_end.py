@@ -19,7 +19,6 @@ from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
-from .offers.reservations import settling_until
 from .plans import execute
 from .plans.execute import KILL_INTERVAL
 from .plans.view import due_uninstall_steps, is_teardown_due
@@ -104,9 +103,7 @@ def _lost(record: TaskRecord) -> TaskStatus:
 
 
 def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
-    if now < settling_until(state) or (
-        state.session.teardown_at is not None and now < state.session.teardown_at + KILL_INTERVAL
-    ):
+    if state.session.teardown_at is not None and now < state.session.teardown_at + KILL_INTERVAL:
         return decide(state)
     if state.session.teardown_at is None and now < after_job.agents_awaited_until(state):
         if state.process.waits_for_agents:
@@ -127,11 +124,9 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
 
 
 def _forced(state: SchedulerState) -> Iterator[str]:
-    """Yield tasks and reservations left by steps that an operator forced to complete."""
+    """Yield tasks left by steps that an operator forced to complete."""
     why = "an operator forced its step to complete; Mesos ends the task if the agent answers"
     yield from (f"{record.name} on {record.hostname}: {why}" for record in state.live())
-    for item in state.stored.reservations.values():
-        yield f"reservation for {item.task} on {item.location.hostname}: an operator forced its step to complete"
 
 
 # --- Deadline of the job, since its first launch (Kubeflow's activeDeadlineSeconds)

@@ -23,14 +23,12 @@ from tf_scheduler.model.task import Progress, TaskRecord
 
 from . import adoption, framework_removal, job_end
 from .launch import secret_tokens
-from .offers import operations, reservations, rounds
+from .offers import rounds
 from .offers.matcher import MATCH_INTERVAL
-from .offers.reservations import settling_until, unreachable_at
 from .offers.rounds import NO_OFFER_WARNING_SECONDS
 from .plans import commands, execute, scheduling
 from .plans.execute import KILL_INTERVAL
 from .plans.scheduling import PlanView
-from .plans.view import is_teardown_due
 from .recovery import (
     connection_problems,
     elastic,
@@ -203,17 +201,9 @@ _TICK: tuple[DecisionStage, ...] = (
         lambda state: (state.session.offers and state.stored.recoveries) or _match_due_at(state) < math.inf,
     ),
     DecisionStage(
-        lambda state, ctx: reservations.expire_lost(state, ctx.now), lambda state: state.session.missing_reservations
-    ),
-    DecisionStage(
         lambda state, ctx: rounds.expire(state, ctx.now, ctx.new_id, ctx.view.gangs),
-        lambda state: (
-            state.stored.reservations
-            or state.session.round_started is not None
-            or state.session.no_offers_since is not None
-        ),
+        lambda state: state.session.round_started is not None or state.session.no_offers_since is not None,
     ),
-    DecisionStage(lambda state, ctx: operations.poll(state, ctx.now), lambda state: state.stored.reservations),
     DecisionStage(lambda state, ctx: reconcile.poll(state, ctx.now), lambda state: state.session.connected),
 )
 #: Consequences of the new state, after every event.
@@ -317,8 +307,6 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
             return lambda state, _: maintenance.on_inverse_offers(state, event.offers)
         case events.InverseOfferRescinded():
             return lambda state, _: maintenance.on_rescinded(state, event.offer_id)
-        case events.OperationUpdated():
-            return lambda state, ctx: operations.on_status(state, event.status, ctx.now, ctx.new_id)
         case events.PlanCommand():
             return lambda state, ctx: commands.handle(state, event, ctx.view)
         case events.PodCommand() | events.ExecRequested() | events.ScaleRequested():
@@ -394,8 +382,7 @@ def _on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, 
         return subscribed
     decision = subscribed.then(lambda after: reconcile.request(after, now))
     # The first subscription of a scheduler with other options.
-    decision = decision.then(lambda after: elastic.keep_size(after, now))
-    return decision.then(lambda after: operations.reconcile(after, now)) if state.stored.reservations else decision
+    return decision.then(lambda after: elastic.keep_size(after, now))
 
 
 # --- Deadlines
@@ -418,15 +405,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield session.no_offers_since + NO_OFFER_WARNING_SECONDS
     if session.revive_at is not None:
         yield session.revive_at
-    for item in state.stored.reservations.values():
-        yield unreachable_at(state, item)
-        if item.id not in state.process.expired_reservations:
-            yield item.deadline
-        if item.id in session.unreserved:
-            yield settling_until(state)
     yield from reconcile.deadlines(state)
-    yield from operations.deadlines(state)
-    yield from reservations.deadlines(state)
     if state.stored.result is None:
         yield from recover.deadlines(state)
         yield from maintenance.deadlines(state)
@@ -438,18 +417,9 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield session.next_kill_at
     if session.teardown_at is not None:
         yield session.teardown_at + KILL_INTERVAL
-    elif _waits_for_teardown(state):
-        yield settling_until(state)
 
 
 def _match_due_at(state: SchedulerState) -> float:
     """Return when a match must update the reasons of pending tasks."""
     last = state.session.failed_match
     return last.at + MATCH_INTERVAL if last is not None and last.is_outdated else math.inf
-
-
-def _waits_for_teardown(state: SchedulerState) -> bool:
-    """Return whether only the settling time of UNRESERVE delays TEARDOWN."""
-    if state.stored.result is None or not state.process.unreserved_at or after_job.keeps_service(state):
-        return False
-    return is_teardown_due(state)

@@ -17,9 +17,9 @@ from typing import Any
 from tf_executor.contract import reports
 from tf_executor.contract.reports import MAX_BYTES, EndReport
 from tf_scheduler.model import events
-from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, executor_of
+from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, executor_of
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
-from tf_scheduler.model.resources import OperationState, OperationStatus, Resource, Value, thousandths
+from tf_scheduler.model.resources import Resource, Value, thousandths
 from tf_scheduler.model.task import Progress, TaskState, TaskStatus, Usage
 
 #: Maximum characters of a message. An agent's message may quote its fetcher; a cause is at the start or the end.
@@ -96,14 +96,6 @@ _ACL_ERRORS: Mapping[str, tuple[str, str]] = {
         "dcos:mesos:master:framework:role:{} create",
     ),
     r"not? authorized to launch task .* under user '(.+?)'": ("run_tasks", "dcos:mesos:master:task:user:{} create"),
-    r'authorized to perform action RESERVE_RESOURCES on object \{"value":"(.+?)"': (
-        "reserve_resources",
-        "dcos:mesos:master:reservation:role:{} create",
-    ),
-    r"authorized to perform action (UNRESERVE)_RESOURCES": (
-        "unreserve_resources",
-        "dcos:mesos:master:reservation:principal delete",
-    ),
 }
 
 
@@ -245,17 +237,6 @@ def status(raw: Json) -> TaskStatus:
     )
 
 
-def operation(raw: Json) -> OperationStatus:
-    """Decode an operation status. Mesos reports only operations with an id."""
-    return OperationStatus(
-        id=OperationId(_id(raw, "operation_id") if raw.get("operation_id") else ""),
-        state=OperationState(raw["state"]),
-        agent_id=AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None,
-        message=explain_acl_error(sanitize_text(raw.get("message"))),
-        uuid=_text(raw["uuid"], "value") if raw.get("uuid") else "",
-    )
-
-
 def _addresses(container: Json) -> tuple[str, ...]:
     networks = container.get("network_infos", ())
     addresses = (entry.get("ip_address", "") for network in networks for entry in network.get("ip_addresses", ()))
@@ -330,7 +311,6 @@ _DECODERS: Mapping[str, Callable[[Json], events.Event | None]] = {
         OfferId(_id(raw["rescind_inverse_offer"], "inverse_offer_id"))
     ),
     "UPDATE": lambda raw: events.StatusUpdated(status(raw["update"]["status"])),
-    "UPDATE_OPERATION_STATUS": lambda raw: events.OperationUpdated(operation(raw["update_operation_status"]["status"])),
     "FAILURE": _failure,
     "MESSAGE": lambda raw: message(raw["message"]),
 }

@@ -12,8 +12,8 @@ from typing import Any
 from tf_scheduler.model import effects
 from tf_scheduler.model.digests import digest_check
 from tf_scheduler.model.ids import FrameworkId, executor_of
-from tf_scheduler.model.placement import HOSTNAME, REGION, ZONE, Constraint, GangMode, Operator
-from tf_scheduler.model.resources import UNIT, Needs, Operation, Resource, VirtualNetwork, Volume
+from tf_scheduler.model.placement import HOSTNAME, REGION, ZONE, Constraint, Operator
+from tf_scheduler.model.resources import UNIT, Needs, Resource, VirtualNetwork, Volume
 from tf_scheduler.model.secrets import SecretSource
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Uri
 from tf_scheduler.model.task import TaskRecord
@@ -57,8 +57,7 @@ def _volume(volume: Volume) -> Json:
     return {"mode": mode, "container_path": volume.container_path, "host_path": volume.host_path}
 
 
-# Offer filters and constraints only avoid useless offers: placement checks everything again. They are off with
-# reservations, because a resource to unreserve must be offered, wherever it is and however small.
+# Offer filters and constraints only avoid useless offers: placement checks everything again.
 
 #: Minimum useful offer, in thousandths.
 MINIMUM_OFFER = {"cpus": UNIT, "mem": 1024 * UNIT}
@@ -72,8 +71,6 @@ def offer_filters(spec: ServiceSpec) -> Json:
     At most MINIMUM_OFFER: agents too small for a task are still offered, so that the scheduler can report their size.
     Masters before 1.9 ignore the filters (Mesos documentation, app-framework-development-guide).
     """
-    if spec.gang.mode is GangMode.RESERVE:
-        return {}
     needs = [job.needs + spec.executor.needs for job in spec.jobs if job.count]
     quantities = [{"quantities": _quantities(item)} for item in needs]
     return {"offer_filters": {spec.role: {"min_allocatable_resources": {"quantities": quantities}}}}
@@ -94,7 +91,7 @@ def offer_constraints(spec: ServiceSpec) -> Json:
     subscription. For Mesos 1.11 or newer (mesos.proto).
     """
     groups = [_predicates(spec, job) for job in spec.jobs if job.count]
-    if spec.gang.mode is GangMode.RESERVE or not groups or not all(groups):
+    if not groups or not all(groups):
         return {}
     return {"role_constraints": {spec.role: {"groups": [{"attribute_constraints": group} for group in groups]}}}
 
@@ -183,14 +180,8 @@ def _content(item: effects.Call, framework_id: FrameworkId) -> tuple[str, Json]:
             return "MESSAGE", {**ids, "data": base64.b64encode(item.data).decode()}
         case effects.Acknowledge():
             return "ACKNOWLEDGE", {**_ids(agent_id=item.agent_id, task_id=item.task_id), "uuid": item.uuid}
-        case effects.AcknowledgeOperation():
-            ids = _ids(agent_id=item.agent_id, operation_id=item.id)
-            return "ACKNOWLEDGE_OPERATION_STATUS", {**ids, "uuid": item.uuid}
         case effects.Reconcile():
             return "RECONCILE", {"tasks": [_ids(task_id=task, agent_id=agent) for task, agent in item.tasks.items()]}
-        case effects.ReconcileOperations():
-            ids_of_all = [_ids(operation_id=key, agent_id=agent) for key, agent in item.operations.items()]
-            return "RECONCILE_OPERATIONS", {"operations": ids_of_all}
     raise TypeError(item)
 
 
@@ -305,14 +296,6 @@ def _nanoseconds(seconds: float) -> Json:
 
 
 def _accept(item: effects.Accept, framework_id: FrameworkId) -> Json:
-    operations = [_operation("UNRESERVE", entry) for entry in item.unreserve]
-    operations += [_operation("RESERVE", entry) for entry in item.reserve]
-    if item.launches:
-        launch = {"task_infos": [task_info(entry, framework_id) for entry in item.launches]}
-        operations.append({"type": "LAUNCH", "launch": launch})
+    launch = {"task_infos": [task_info(entry, framework_id) for entry in item.launches]}
+    operations = [{"type": "LAUNCH", "launch": launch}]
     return {"offer_ids": id_list(item.offer_ids), "operations": operations, **_refusal(item.refuse_seconds)}
-
-
-def _operation(kind: str, item: Operation) -> Json:
-    content = {"type": kind, kind.lower(): {"resources": _resources(item.resources)}}
-    return {**content, **({"id": {"value": item.id}} if item.id else {})}

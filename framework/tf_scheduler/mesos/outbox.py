@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from mesos_client.backoff import Backoff
 from mesos_client.results import Failed, NotConnected, Rejected, SendResult
 from tf_scheduler.model import events
-from tf_scheduler.model.effects import Accept, Acknowledge, AcknowledgeOperation, Call, Kill, ShutdownExecutor, Teardown
+from tf_scheduler.model.effects import Accept, Acknowledge, Call, Kill, ShutdownExecutor, Teardown
 
 #: An event in the inbox, decoded later in the runner's thread.
 DecodeEvent = Callable[[], events.Event | None]
@@ -39,7 +39,7 @@ RETRY = Backoff(first=0.25, maximum=10.0)
 #: Minimum seconds between two subscriptions because calls were lost.
 RESUBSCRIBE_INTERVAL = 15.0
 #: Calls that the scheduler repeats until they have an effect: one in the queue is enough.
-_REPEATED = Kill | Acknowledge | AcknowledgeOperation | ShutdownExecutor | Teardown
+_REPEATED = Kill | Acknowledge | ShutdownExecutor | Teardown
 
 
 @dataclass(frozen=True, slots=True)

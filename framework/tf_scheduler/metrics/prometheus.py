@@ -125,10 +125,8 @@ class EventCounter:
     def _call(self, call: effects.Call) -> None:
         if isinstance(call, effects.Accept):
             self._to.offers.labels("accepted").inc(len(call.offer_ids))
-            for name, count in (("unreserve", call.unreserve), ("reserve", call.reserve), ("launch", call.launches)):
-                if count:
-                    self._to.operations.labels(name).inc(len(count))
-                    self._sdk.count(f"operation.{name}", len(count))
+            self._to.operations.labels("launch").inc(len(call.launches))
+            self._sdk.count("operation.launch", len(call.launches))
         elif isinstance(call, effects.Decline):
             length = "long" if call.refuse_seconds >= REFUSE_LONG else "short"
             self._to.offers.labels(f"declined_{length}").inc(len(call.offer_ids))
@@ -255,7 +253,6 @@ class StateCollector(Collector):
         yield _gauge("offers_held", "Offers that the scheduler holds.", len(state.session.offers))
         yield _gauge("tasks_wanted", "Tasks of the spec.", state.spec.task_count)
         yield _gauge("tasks_pending", "Tasks that have not been placed.", len(state.session.pending))
-        yield _gauge("reservations", "Reservations of the service.", len(state.stored.reservations))
         suspected = sum(bool(item.failures) for item in state.stored.agent_failures.values())
         yield _gauge("agents_suspected", "Agents with counted launch failures.", suspected)
         text = "Agents on which another process may have taken secrets, until an operator acknowledges it."

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from .ids import AgentId, ExecutorId, FrameworkId, OfferId, OperationId, TaskId, TaskName
+from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
 from .plan import Answer, PlanControl
-from .resources import Operation, Reservation, Resource, VirtualNetwork, Volume
+from .resources import Resource, VirtualNetwork, Volume
 from .secrets import SecretExposure, SecretSource
 from .spec import ExecutorSpec, Uri
 from .state import Configuration, Result, SchedulerState
@@ -64,20 +64,6 @@ class StatusStored:
 @dataclass(frozen=True, slots=True)
 class ResultDecided:
     result: Result
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationMade:
-    """A reservation, stored before RESERVE is sent."""
-
-    reservation: Reservation
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationDropped:
-    """A reservation was used for a launch, unreserved, or lost."""
-
-    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +188,6 @@ Change = (
     | TaskLaunched
     | StatusStored
     | ResultDecided
-    | ReservationMade
-    | ReservationDropped
     | LaunchRetired
     | LaunchAbandoned
     | AbandonedLaunchEnded
@@ -254,17 +238,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Accept the merged offers of one agent; decline the rest for `refuse_seconds`.
-
-    Mesos applies UNRESERVE, RESERVE and LAUNCH in this order, so a launch can use resources that the same call
-    unreserves.
-    """
+    """Accept the merged offers of one agent; decline the rest for `refuse_seconds`."""
 
     offer_ids: tuple[OfferId, ...]
     launches: tuple[Launch, ...]
     refuse_seconds: float
-    unreserve: tuple[Operation, ...] = ()
-    reserve: tuple[Operation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,26 +285,10 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class AcknowledgeOperation:
-    """Acknowledge an operation status after its effect is stored."""
-
-    id: OperationId
-    agent_id: AgentId
-    uuid: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reconcile:
     """Request statuses of tasks; empty for all (Mesos documentation, reconciliation)."""
 
     tasks: Mapping[TaskId, AgentId]
-
-
-@dataclass(frozen=True, slots=True)
-class ReconcileOperations:
-    """Request the status of these operations."""
-
-    operations: Mapping[OperationId, AgentId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,9 +306,7 @@ Call = (
     | ShutdownExecutor
     | MessageExecutor
     | Acknowledge
-    | AcknowledgeOperation
     | Reconcile
-    | ReconcileOperations
     | Teardown
 )
 
@@ -371,7 +331,6 @@ OutcomeKind = Literal[
     "FrameworkRemoved",
     "FrameworkReset",
     "FrameworksHidden",
-    "GangDeadlinePassed",
     "JobEnded",
     "JobFailed",
     "LateSuccess",
@@ -380,12 +339,9 @@ OutcomeKind = Literal[
     "MaintenanceScheduled",
     "MembersChanged",
     "Note",
-    "NoOperationFeedback",
     "OptionsRejected",
     "PlanCommanded",
     "PlanComplete",
-    "ReservationDropped",
-    "ReservationLost",
     "SecretsAcknowledged",
     "SecretsDelivered",
     "SecretsExposed",

@@ -12,7 +12,6 @@ from .effects import Call
 from .ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
 from .plan import Verb
-from .resources import OperationStatus
 from .task import PodVerb, Progress, TaskRecord, TaskStatus, Usage
 
 
@@ -156,11 +155,6 @@ class StatusUpdated(Kinded):
     status: TaskStatus
     #: Whether another status follows immediately, so that only the last one triggers a decision.
     more: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OperationUpdated(Kinded):
-    status: OperationStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +330,6 @@ Event = (
     | InverseOffersReceived
     | InverseOfferRescinded
     | StatusUpdated
-    | OperationUpdated
     | AgentFailed
     | ExecutorFailed
     | ProgressReported

@@ -13,9 +13,7 @@ AgentId = NewType("AgentId", str)
 OfferId = NewType("OfferId", str)
 FrameworkId = NewType("FrameworkId", str)
 ExecutorId = NewType("ExecutorId", str)
-OperationId = NewType("OperationId", str)
 #: Id of an operation without feedback.
-NO_OPERATION = OperationId("")
 
 #: Returns a new unique string at each call.
 NewId = Callable[[], str]

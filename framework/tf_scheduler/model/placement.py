@@ -98,21 +98,9 @@ class PlacementSpec:
     draining_seconds: float = 86_400.0
 
 
-class GangMode(str, Enum):
-    """How resources of an incomplete gang are kept."""
-
-    #: Offers are held briefly, then declined.
-    LAUNCH = "launch"
-    #: Matching resources are reserved until the gang is complete or the timeout expires.
-    RESERVE = "reserve"
-
-
 @dataclass(frozen=True, slots=True)
 class GangSpec:
     """Settings of gang scheduling. Times in seconds."""
 
     #: Maximum time that offers are held while the gang is incomplete.
     hold_seconds: float = 5.0
-    mode: GangMode = GangMode.LAUNCH
-    #: Maximum time that reservations are kept while the gang is incomplete.
-    reserve_timeout: float = 120.0

@@ -141,7 +141,6 @@ class Work(Enum):
     LAUNCH = "launch"
     KILL = "kill"
     ERASE = "erase"
-    UNRESERVE = "unreserve"
     DEREGISTER = "deregister"
 
 
@@ -204,7 +203,7 @@ class Step:
     task: TaskName | None = None
     #: `None` if the task is not paused.
     override: Override | None = None
-    #: Last step of uninstall: descriptions of tasks, reservations and frameworks that remain in Mesos.
+    #: Last step of uninstall: descriptions of tasks and frameworks that remain in Mesos.
     left_behind: tuple[str, ...] = ()
     #: The same step: launches whose agents the removal of the framework waits for.
     waits_for: tuple[str, ...] = ()

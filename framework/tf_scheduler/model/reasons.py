@@ -247,28 +247,4 @@ class WaitsFor(Kinded):
         return f"fits on {self.hostname}, waits for {self.task}{others} of its gang"
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved(Kinded):
-    """Resources are reserved for the task while its gang is incomplete."""
-
-    hostname: str
-
-    def __str__(self) -> str:
-        return f"has resources reserved on {self.hostname}, waits for the rest of its gang"
-
-
-@dataclass(frozen=True, slots=True)
-class NotReserved(Kinded):
-    """Mesos refused the reservation for the task."""
-
-    hostname: str
-    #: Message of Mesos.
-    why: str
-
-    def __str__(self) -> str:
-        return f"cannot reserve resources on {self.hostname}: {self.why}"
-
-
-Reason = (
-    AgentRejected | MoreAgents | BestOfAnyAgent | NoOffers | WaitsFor | Reserved | NotReserved | AwaitsPreviousAddress
-)
+Reason = AgentRejected | MoreAgents | BestOfAnyAgent | NoOffers | WaitsFor | AwaitsPreviousAddress

@@ -1,4 +1,4 @@
-"""Resources of agents, needs of tasks, reservations, volumes and networks.
+"""Resources of agents, needs of tasks, volumes and networks.
 
 Scalars are integers in thousandths because Mesos rounds them to 0.001 (Mesos documentation, attributes-resources), so
 that sums are exact.
@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
-
-from .ids import NO_OPERATION, AgentId, OperationId, TaskName
-from .placement import AgentLocation
 
 #: Thousandths in one unit of a scalar resource.
 UNIT = 1000
@@ -103,73 +99,6 @@ class Shortage:
             return f"needs {self.needs} ports, has {self.has}"
         unused = f" ({format_thousandths(self.unused)} on PATH or MOUNT disks is not used)" if self.unused else ""
         return f"needs {self.name} {format_thousandths(self.needs)}, has {format_thousandths(self.has)}{unused}"
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Reserved resources of one task of an incomplete gang.
-
-    Stored before RESERVE is sent. Mesos gives reservations no ids: a label carries `id`.
-    """
-
-    id: str
-    task: TaskName
-    #: Section of the task's options.
-    group: str
-    agent_id: AgentId
-    location: AgentLocation
-    #: Unix time at which it is unreserved; equal for all reservations of a gang.
-    deadline: float
-    #: Id of the RESERVE operation; empty without feedback.
-    operation: OperationId = NO_OPERATION
-    #: Whether Mesos has confirmed the reservation.
-    is_confirmed: bool = False
-
-
-class OperationState(str, Enum):
-    """OperationState of mesos.proto."""
-
-    UNSUPPORTED = "OPERATION_UNSUPPORTED"
-    PENDING = "OPERATION_PENDING"
-    FINISHED = "OPERATION_FINISHED"
-    FAILED = "OPERATION_FAILED"
-    ERROR = "OPERATION_ERROR"
-    DROPPED = "OPERATION_DROPPED"
-    UNREACHABLE = "OPERATION_UNREACHABLE"
-    GONE_BY_OPERATOR = "OPERATION_GONE_BY_OPERATOR"
-    RECOVERING = "OPERATION_RECOVERING"
-    UNKNOWN = "OPERATION_UNKNOWN"
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the operation has failed. An unreachable agent may still have done it."""
-        return self.name in ("FAILED", "ERROR", "DROPPED", "GONE_BY_OPERATOR", "UNKNOWN")
-
-    @property
-    def label(self) -> str:
-        """Name for messages, such as `failed` or `gone by operator`."""
-        return self.value.removeprefix("OPERATION_").lower().replace("_", " ")
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One RESERVE or UNRESERVE."""
-
-    resources: tuple[Resource, ...]
-    #: Id for feedback, never reused; empty for none.
-    id: OperationId = NO_OPERATION
-
-
-@dataclass(frozen=True, slots=True)
-class OperationStatus:
-    """Status of an operation with an id."""
-
-    id: OperationId
-    state: OperationState
-    agent_id: AgentId | None = None
-    message: str = ""
-    #: Base64; empty if no acknowledgement is needed.
-    uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

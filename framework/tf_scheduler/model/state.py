@@ -21,7 +21,6 @@ from .offer import (
 )
 from .plan import PlanControl
 from .reasons import Reason
-from .resources import Reservation
 from .secrets import SecretExposure
 from .spec import JobKind, ServiceSpec
 from .task import (
@@ -143,8 +142,6 @@ class StoredState:
     tasks: Mapping[TaskName, TaskRecord] = field(default_factory=dict)
     statuses: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     result: Result | None = None
-    #: By id; see core/offers/reservations.py.
-    reservations: Mapping[str, Reservation] = field(default_factory=dict)
     #: Launch that a plan is stopping -> name of the plan; kept until the launch is replaced or erased.
     retired: Mapping[TaskId, str] = field(default_factory=dict)
     #: Plan -> effects of operators' commands.
@@ -231,12 +228,6 @@ class SessionState:
     no_offers_since: float | None = None
     #: Unix time of the next token for a pending REVIVE.
     revive_at: float | None = None
-    #: Ids of reservations for which UNRESERVE was sent.
-    unreserved: frozenset[str] = frozenset()
-    #: Reservation that its agent's offers lack -> Unix time since when.
-    missing_reservations: Mapping[str, float] = field(default_factory=dict)
-    #: Unix time of the last RESERVE or operation reconciliation.
-    operations_at: float = 0.0
     #: Maintenance windows of agents that Mesos wants to vacate.
     windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
     #: When tasks were last checked for windows that are near.
@@ -272,14 +263,10 @@ class ProcessState:
 
     offer_round: OfferRound = field(default_factory=OfferRound)
     revive_tokens: TokenBucket = FULL_TOKEN_BUCKET
-    #: Ids of reservations that were past their deadline at the last check.
-    expired_reservations: frozenset[str] = frozenset()
-    unreserved_at: float = 0.0
     #: Names of other frameworks that want offers (worker.elastic.grow); None: not known yet.
     waiting_frameworks: tuple[str, ...] | None = None
     #: Unix time at which this changed last.
     demand_changed_at: float = 0.0
-    agents_without_feedback: frozenset[AgentId] = frozenset()
     #: Agent of whose missing executor login was warned -> host name.
     unprotected_agents: Mapping[AgentId, str] = field(default_factory=dict)
     #: Latest offer evaluations, newest last.
@@ -295,7 +282,7 @@ class ProcessState:
     storage_errors: Mapping[TaskName, tuple[TaskId, str]] = field(default_factory=dict)
     #: Whether TEARDOWN has begun to wait for the agents of abandoned launches.
     waits_for_agents: bool = False
-    #: Messages about tasks and reservations that could not be removed in time.
+    #: Messages about tasks that could not be removed in time.
     left_behind: tuple[str, ...] = ()
     #: Messages why the options of this process were rejected; the previous options stay active.
     rejected: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from .rules import jobs, plans, secrets, service
 from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
 from .schema.jobs import JOBS, WorkerSection, add_strategy, names_program
+from .schema.placement import GangSection
 from .schema.service import DataFiles, ServiceSection
 from .schema.values import Document
 
@@ -193,6 +194,13 @@ def _field(level: _Level, name: str) -> fields.Field[Any] | None:
     return None if level is None else level.fields.get(name)
 
 
+#: Options of `gang` with which the scheduler reserved resources for a part of a gang.
+_RESERVING = ("mode", "reserve_timeout")
+_NO_RESERVATIONS = (
+    "nothing is reserved for an incomplete gang: set a Mesos quota for service.role, or give the service its own role"
+)
+
+
 def _problem(message: str, name: str, level: _Level) -> Problem:
     if message == "Unknown field." and isinstance(level, Schema):
         return Problem(name, f"unknown option{_suggestion(name, level)}", "unknown_option")
@@ -201,6 +209,8 @@ def _problem(message: str, name: str, level: _Level) -> Problem:
 
 
 def _suggestion(name: str, schema: Schema) -> str:
+    if isinstance(schema, GangSection) and name in _RESERVING:
+        return f"; {_NO_RESERVATIONS}"
     word = _SYNONYMS.get(name, name)
     if word not in schema.fields:
         # Kubeflow and Kubernetes have these at the top.

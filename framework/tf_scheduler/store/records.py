@@ -15,7 +15,6 @@ paused/<task name>         time at which an operator paused the task
 plans/<plan>               PlanControl: operator commands to the plan
 result                     result of the service
 configurations/<id>        Configuration: current and earlier target options
-reservations/<id>          Reservation: resources reserved for a task of an incomplete gang
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from tf_scheduler.model import effects
 from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
 from tf_scheduler.model.placement import AgentLocation
 from tf_scheduler.model.plan import PlanControl
-from tf_scheduler.model.resources import Reservation, Resource
+from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.secrets import SecretExposure
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
@@ -54,7 +53,7 @@ SCHEMA = 2
 _CHECKED_SCHEMA, PROGRAM = 2, "program"
 
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
-RESERVATIONS, GIVEN = "reservations", "given"
+GIVEN = "given"
 RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
 ABANDONED = "abandoned"
 AGENTS, PAUSED, SIZE, MEMBERS = "agents", "paused", "size", "members"
@@ -64,7 +63,6 @@ EXPOSED = "exposed"
 #: Type -> attribute -> stored name, for renamed attributes. Stored names change only with a step in UPGRADES.
 STORED_NAMES: Mapping[type, Mapping[str, str]] = {
     TaskRecord: {"location": "place", "job_started_at": "begun", "is_placeholder": "idle"},
-    Reservation: {"location": "place", "is_confirmed": "made"},
     Recovery: {
         "must_move": "leaves",
         "bad_addresses": "shuns",
@@ -131,8 +129,6 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(f"{STATUSES}/{change.status.id}", _fields(change.status)),)
         case effects.ResultDecided():
             return (_put(RESULT, _fields(change.result)),)
-        case effects.ReservationMade():
-            return (_put(f"{RESERVATIONS}/{change.reservation.id}", _fields(change.reservation)),)
         case effects.ConfigurationStored():
             return (_put(f"{CONFIGURATIONS}/{change.configuration.id}", _fields(change.configuration)),)
     raise TypeError(change)
@@ -149,8 +145,6 @@ def _deleted_key(change: effects.Change) -> str:
             return f"{PAUSED}/{change.name}"
         case effects.ExposureAcknowledged():
             return f"{EXPOSED}/{change.agent_id}"
-        case effects.ReservationDropped():
-            return f"{RESERVATIONS}/{change.id}"
         case effects.ConfigurationForgotten():
             return f"{CONFIGURATIONS}/{change.id}"
     return ""
@@ -219,7 +213,6 @@ def _of_framework(before: SchedulerState) -> tuple[str, ...]:
         *(f"{RETIRED}/{launch}" for launch in before.stored.retired),
         *(f"{RECOVERIES}/{name}" for name in before.stored.recoveries),
         *(f"{GIVEN}/{launch}" for launch in before.stored.redeemed_tokens),
-        *(f"{RESERVATIONS}/{key}" for key in before.stored.reservations),
         *(f"{ABANDONED}/{launch}" for launch in before.stored.abandoned),
     )
 
@@ -337,7 +330,4 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     PAUSED: lambda fields: effects.TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
     CONFIGURATIONS: lambda fields: effects.ConfigurationStored(_build(Configuration, fields)),
-    RESERVATIONS: lambda fields: effects.ReservationMade(
-        _build(Reservation, {**fields, "place": _build(AgentLocation, fields["place"])})
-    ),
 }

@@ -310,11 +310,14 @@ def test_explain_suggests_similar_options(run, path: str, message: str) -> None:
 
 def test_explain_section_explains_each_option(run) -> None:
     """In the order of the schema."""
-    _, out, _ = run("explain", "gang")
+    _, out, _ = run("explain", "placement")
 
-    assert ["gang.hold_seconds", "gang.mode", "gang.reserve_timeout"] == [
-        line.partition(":")[0] for line in out.splitlines() if line.startswith("gang.")
-    ]
+    assert [
+        "placement.strategy",
+        "placement.gpu_scheduling_behavior",
+        "placement.near",
+        "placement.draining_seconds",
+    ] == [line.partition(":")[0] for line in out.splitlines() if line.startswith("placement.")]
 
 
 def test_explain_prints_json(run) -> None:

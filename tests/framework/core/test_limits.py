@@ -9,7 +9,7 @@ import pytest
 
 from tf_scheduler.core import adoption, job_end
 from tf_scheduler.core.launch import cluster_spec
-from tf_scheduler.core.offers import matcher, operations, reservations, rounds
+from tf_scheduler.core.offers import matcher, rounds
 from tf_scheduler.core.placement import agents, constraints, matching
 from tf_scheduler.core.plans import execute, scheduling
 from tf_scheduler.core.recovery import (
@@ -27,10 +27,6 @@ from tf_scheduler.core.state import after_job, backoff, reducer, spec_index
 DURATIONS = (
     (job_end, "STOP_TIMEOUT", 80.0),
     (matcher, "MATCH_INTERVAL", 1.0),
-    (operations, "FEEDBACK_TIMEOUT", 30.0),
-    (reservations, "UNRESERVE_TIMEOUT", 60.0),
-    (reservations, "UNRESERVE_SETTLE_SECONDS", 2.0),
-    (reservations, "LOST_GRACE_SECONDS", 5.0),
     (rounds, "REFUSE_LONG", 3600.0),
     (rounds, "REFUSE_SHORT", 1.0),
     (rounds, "NO_OFFER_WARNING_SECONDS", 10.0),
@@ -62,7 +58,6 @@ DURATIONS = (
 #: How many are kept, named or allowed.
 NUMBERS = (
     (adoption, "_NAMED", 5),
-    (operations, "_MAX_MESSAGE", 200),
     (rounds, "MAX_AGENT_SNAPSHOTS", 2000),
     (matching, "MAX_LISTED_AGENTS", 20),
     (scheduling, "CANARIES", 2),

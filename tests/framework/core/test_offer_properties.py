@@ -1,4 +1,4 @@
-"""Properties of offers, tasks and reservations that hold for all event histories.
+"""Properties of offers and tasks that hold for all event histories.
 
 The simulated Mesos also rejects answers to unknown or answered offers, launches without offered resources, repeated
 launches, and tasks that run twice.
@@ -6,7 +6,6 @@ launches, and tasks that run twice.
 
 from __future__ import annotations
 
-import json
 from itertools import count
 
 from hypothesis import settings
@@ -21,7 +20,7 @@ from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import Accept
 from tf_scheduler.model.events import OffersReceived, StopRequested
 from tf_scheduler.model.offer import Unavailability
-from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, Operator
+from tf_scheduler.model.placement import Constraint, Operator
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState
 
@@ -48,16 +47,15 @@ class Offers(RuleBasedStateMachine):
         ps=st.integers(0, 2),
         gpus=st.integers(0, 2),
         rules=st.sampled_from(CONSTRAINTS),
-        mode=st.sampled_from(list(GangMode)),
         machines=st.lists(agents, min_size=1, max_size=5),
     )
-    def begin(self, workers, ps, gpus, rules, mode, machines) -> None:
+    def begin(self, workers, ps, gpus, rules, machines) -> None:
         jobs = (
             a_job(JobKind.PS, ps),
             a_job(JobKind.WORKER, workers, constraints=rules, section="worker"),
             a_job(JobKind.WORKER, gpus, needs=needs(gpus=1), section="gpu_worker", first_index=workers),
         )
-        spec = a_spec(jobs=tuple(job for job in jobs if job.count), gang=GangSpec(mode=mode, reserve_timeout=20.0))
+        spec = a_spec(jobs=tuple(job for job in jobs if job.count))
         self.joined = self.calamities = 0
         self.world = World(spec)
         self.world.step = self.checked(self.world.step)  # type: ignore[method-assign]
@@ -215,7 +213,7 @@ class Offers(RuleBasedStateMachine):
             assert not _breaks(constraint, value), (constraint, value)
 
     def teardown(self) -> None:
-        """Every uninstall completes, and leaves no reservation on agents in the cluster."""
+        """Every uninstall completes."""
         if not hasattr(self, "world"):
             return
         world = self.world
@@ -228,7 +226,6 @@ class Offers(RuleBasedStateMachine):
             world.settle()
             world.wait(1.0)
         assert self.over
-        assert [] == [entry for agent in world.mesos.agents.values() if agent.up for entry in reserved(agent)]
 
 
 def _breaks(constraint: Constraint, values: list[str | None]) -> bool:
@@ -238,10 +235,6 @@ def _breaks(constraint: Constraint, values: list[str | None]) -> bool:
     if constraint.operator is Operator.LIKE:
         return not set(values) <= {"a", "b"}
     return constraint.operator is Operator.UNLIKE and "agent-0" in values
-
-
-def reserved(agent):
-    return [entry for entry in agent.free.entries() if json.loads(entry.shape).get("reservations")]
 
 
 TestOffers = Offers.TestCase

@@ -56,7 +56,6 @@ READ = {
     "state properties": "v1/state/properties",
     "state property ps-0:task-status": "v1/state/properties/ps-0:task-status",
     "debug offers": "v2/debug/offers",
-    "debug reservations": "v1/debug/reservations",
 }
 ALL = ["ps-0", "worker-0", "worker-1", "chief-0"]
 

@@ -16,13 +16,13 @@ from tf_scheduler.core.plans import view
 
 #: What Marathon says of the app.
 FOUND = {"version": "v2"}
-LOST = "left behind: reservation r-1 on agent-2"
+LOST = "left behind: worker-1 on agent-2"
 
 
 def a_plan(status, message):
     last = {"name": LAST_STEP, "status": status, "message": message}
     if message == LOST:
-        last["left_behind"] = ["reservation r-1 on agent-2"]
+        last["left_behind"] = ["worker-1 on agent-2"]
     part = {"name": "x", "status": "COMPLETE", "strategy": "serial"}
     steps = [{"name": "x", "status": "COMPLETE", "message": ""}], [last]
     return {**part, "errors": [], "phases": [{**part, "steps": each} for each in steps]}

@@ -74,12 +74,6 @@ def test_any_change_of_an_event_is_handled(kind: str, data: st.DataObject) -> No
         ("UPDATE", ("update", "status", "task_id", "value"), "", "task_id '' is not a valid id"),
         ("UPDATE", ("update", "status", "task_id", "value"), "..", "task_id '..' is not a valid id"),
         ("UPDATE", ("update", "status", "agent_id", "value"), "a/b", "agent_id 'a/b' is not a valid id"),
-        (
-            "UPDATE_OPERATION_STATUS",
-            ("update_operation_status", "status", "state"),
-            "OPERATION_NEW",
-            "'OPERATION_NEW' is not a valid OperationState",
-        ),
     ],
 )
 def test_malformed_event_is_reported(kind: str, path: tuple[Any, ...], value: Any, problem: str) -> None:

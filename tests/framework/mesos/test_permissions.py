@@ -17,14 +17,6 @@ RUN = "run_tasks (DC/OS: dcos:mesos:master:task:user:nobody create)"
             "register_frameworks (DC/OS: dcos:mesos:master:framework:role:ugly-role create)",
         ),
         (LAUNCH, RUN),
-        (
-            'Principal \'\' no authorized to perform action RESERVE_RESOURCES on object {"value":"my-role","resource":',
-            "reserve_resources (DC/OS: dcos:mesos:master:reservation:role:my-role create)",
-        ),
-        (
-            "Principal '' no authorized to perform action UNRESERVE_RESOURCES on object",
-            "unreserve_resources (DC/OS: dcos:mesos:master:reservation:principal delete)",
-        ),
     ],
 )
 def test_missing_permission_is_named(words, missing) -> None:

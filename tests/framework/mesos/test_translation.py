@@ -20,10 +20,10 @@ from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.mesos import decode, encode
 from tf_scheduler.model import effects, events
 from tf_scheduler.model.digests import digest_check
-from tf_scheduler.model.ids import AgentId, OperationId, TaskId
+from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Unavailability
-from tf_scheduler.model.placement import AgentLocation, Constraint, GangMode, GangSpec, Operator, PlacementSpec
-from tf_scheduler.model.resources import Operation, OperationState, OperationStatus, Resource
+from tf_scheduler.model.placement import AgentLocation, Constraint, Operator, PlacementSpec
+from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
@@ -314,8 +314,6 @@ def test_every_call_has_an_encoder() -> None:
         effects.ShutdownExecutor("e", "a"),
         effects.Acknowledge("t", "a", "u"),
         effects.Reconcile({TaskId("t"): AgentId("a")}),
-        effects.AcknowledgeOperation("o", "a", "u"),
-        effects.ReconcileOperations({OperationId("o"): AgentId("a")}),
         effects.MessageExecutor("e", "a", RENEW_SECRETS),
     ]
 
@@ -336,20 +334,6 @@ def test_every_call_has_an_encoder() -> None:
             "reconcile": {"tasks": [{"task_id": {"value": "t"}, "agent_id": {"value": "a"}}]},
         },
         {
-            "type": "ACKNOWLEDGE_OPERATION_STATUS",
-            "acknowledge_operation_status": {
-                "agent_id": {"value": "a"},
-                "operation_id": {"value": "o"},
-                "uuid": "u",
-            },
-        },
-        {
-            "type": "RECONCILE_OPERATIONS",
-            "reconcile_operations": {
-                "operations": [{"operation_id": {"value": "o"}, "agent_id": {"value": "a"}}],
-            },
-        },
-        {
             "type": "MESSAGE",
             "message": {
                 "executor_id": {"value": "e"},
@@ -358,28 +342,6 @@ def test_every_call_has_an_encoder() -> None:
             },
         },
     ]
-
-
-def test_operation_status_is_decoded() -> None:
-    """From an agent, and from the master, which refuses without agent and uuid."""
-    finished = {
-        "operation_id": {"value": "1.reserve"},
-        "state": "OPERATION_FINISHED",
-        "uuid": {"value": "AAAA"},
-        "agent_id": {"value": "a"},
-        "converted_resources": [],
-    }
-    refused = {"operation_id": {"value": "1.reserve"}, "state": "OPERATION_ERROR", "message": "not allowed"}
-
-    statuses = [
-        decode.event({"type": "UPDATE_OPERATION_STATUS", "update_operation_status": {"status": raw}}).status
-        for raw in (finished, refused)
-    ]
-
-    assert [
-        OperationStatus("1.reserve", OperationState.FINISHED, "a", uuid="AAAA"),
-        OperationStatus("1.reserve", OperationState.ERROR, message="not allowed"),
-    ] == statuses
 
 
 def test_gpu_capability_requires_gpu_jobs() -> None:
@@ -409,7 +371,6 @@ def test_offer_filter_has_minimum_offer() -> None:
     assert [{"cpus": 0.6, "mem": 1024.0}, {"cpus": 1.0, "mem": 1024.0}] == [
         {name: amount["value"] for name, amount in item["quantities"].items()} for item in asked
     ]
-    assert "offer_filters" not in encode.framework_info(a_spec(gang=GangSpec(mode=GangMode.RESERVE)), None)
 
 
 def worker_with(*constraints):
@@ -437,12 +398,9 @@ def test_offer_constraints_exclude_unusable_agents() -> None:
 
 
 def test_unconstrained_job_disables_offer_constraints() -> None:
-    """A service with reservations has none, either."""
     rule = Constraint("rack", Operator.IS, "a")
 
     assert encode.offer_constraints(a_spec(jobs=(worker_with(rule), worker_with()))) == {}
-    reserving = a_spec(jobs=(worker_with(rule),), gang=GangSpec(mode=GangMode.RESERVE))
-    assert encode.offer_constraints(reserving) == {}
 
 
 def test_offer_constraints_include_service_region() -> None:
@@ -453,27 +411,6 @@ def test_offer_constraints_include_service_region() -> None:
 
     (predicate,) = role["groups"][0]["attribute_constraints"]
     assert {"selector": {"pseudoattribute_type": "REGION"}, "predicate": {"text_equals": {"value": "eu"}}} == predicate
-
-
-def test_reservations_precede_launch() -> None:
-    """Mesos performs the operations of a call in order."""
-    cpus = Resource("cpus", 1500, json.dumps({"reservations": [{"type": "DYNAMIC", "role": "r"}]}))
-
-    accept = effects.Accept(("o-1",), (), 0.0, (Operation((cpus,)),), (Operation((cpus,), "1.reserve"),))
-
-    body = encode.call(accept, "fw-1")["accept"]
-
-    wire = {
-        "name": "cpus",
-        "type": "SCALAR",
-        "scalar": {"value": 1.5},
-        "reservations": [{"type": "DYNAMIC", "role": "r"}],
-    }
-    assert [
-        {"type": "UNRESERVE", "unreserve": {"resources": [wire]}},
-        {"type": "RESERVE", "reserve": {"resources": [wire]}, "id": {"value": "1.reserve"}},
-    ] == body["operations"]
-    assert {"refuse_seconds": 0.0} == body["filters"]
 
 
 def test_offer_domain_role_and_window_are_decoded() -> None:

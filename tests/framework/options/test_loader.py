@@ -8,7 +8,6 @@ from kit.options import load_spec, options_problems
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.placement import (
     Constraint,
-    GangMode,
     GangSpec,
     GpuScheduling,
     Operator,
@@ -372,13 +371,13 @@ def test_placement_and_gang_reach_the_spec() -> None:
         {
             **COMMAND,
             "service": {**COMMAND["service"], "region": "eu"},
-            "gang": {"mode": "reserve", "hold_seconds": 2, "reserve_timeout": 30},
+            "gang": {"hold_seconds": 2},
             "placement": {"strategy": "spread", "gpu_scheduling_behavior": "unrestricted", "near": "@zone, row,rack"},
             "worker": {"placement_constraint": '[["hostname", "UNIQUE"]]'},
         }
     )
 
-    assert GangSpec(2.0, GangMode.RESERVE, 30.0) == spec.gang
+    assert GangSpec(2.0) == spec.gang
     assert (
         PlacementSpec(PlacementStrategy.SPREAD, GpuScheduling.UNRESTRICTED, "eu", ("@zone", "row", "rack"))
         == spec.placement
@@ -391,8 +390,10 @@ def test_placement_and_gang_reach_the_spec() -> None:
     ("options", "complaint"),
     [
         ({"placement": {"strategy": "tight"}}, 'placement.strategy: must be one of binpack, spread, not "tight"'),
-        ({"gang": {"mode": "wait"}}, 'gang.mode: must be one of launch, reserve, not "wait"'),
-        ({"gang": {"mode": "reserve"}, "service": {"command": "c", "role": "*"}}, "gang.mode: reserve requires a role"),
+        (
+            {"gang": {"mode": "reserve"}},
+            "gang.mode: unknown option; nothing is reserved for an incomplete gang: set a Mesos quota for service.role",
+        ),
         ({"gpu_worker": {"gpus": 0}}, "gpu_worker.gpus: must be a whole number from 1 to 1024, not 0"),
         ({"worker": {"placement_constraint": [["a", "UNIQUE"]]}}, "worker.placement_constraint: must be text"),
     ],

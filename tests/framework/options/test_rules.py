@@ -133,10 +133,6 @@ BROKEN = {
         {"service": {"security": {"kerberos": KERBEROS}}},
         "service.security.kerberos.keytab_secret: required for Kerberos",
     ),
-    "reserve_mode_needs_role": (
-        {"service": {"role": "*"}, "gang": {"mode": "reserve"}},
-        "gang.mode: reserve requires a role",
-    ),
     "secret_destinations_are_valid": (
         {"secrets": [{"source": "a"}, {"source": "b", "env": "B", "file": "b"}]},
         "secrets.0: must have env, file or both",

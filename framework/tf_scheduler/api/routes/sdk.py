@@ -121,7 +121,6 @@ def _debug() -> Iterator[Endpoint]:
     yield _get("/v1/debug/plans", "Plans, filtered.", debug.plans, dict[str, Any], query=_FILTER)
     for name in ("statuses", "taskStatuses"):
         yield _get(f"/v1/debug/{name}", "Mesos state of each step's task.", debug.statuses, list[dict[str, Any]])
-    yield _get("/v1/debug/reservations", "Reservation ids by agent.", debug.reservations, dict[str, list[str]])
     yield _get("/v1/debug/mesos", "Problems between the scheduler and Mesos.", debug.mesos, types.MesosBody)
     yield Endpoint("GET", "/v1/debug/threads", "Stack trace of each thread.", {200: str}, handler=debug.threads)
 

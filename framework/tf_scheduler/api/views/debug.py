@@ -147,14 +147,6 @@ def _task_status(snapshot: Snapshot, step: Step) -> list[dict[str, Any]]:
     return [{"name": record.name, "taskStatus": word, "taskId": record.id}]
 
 
-def reservations(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """Reservation ids by agent."""
-    ids: dict[str, list[str]] = {}
-    for item in snapshot.state.stored.reservations.values():
-        ids.setdefault(item.location.hostname, []).append(item.id)
-    return View(ids)
-
-
 def mesos(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     """Problems between the scheduler and Mesos."""
     state = snapshot.state

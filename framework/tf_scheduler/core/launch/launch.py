@@ -17,7 +17,7 @@ from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
-from tf_scheduler.model.ids import NewId, OfferId, TaskName, task_id
+from tf_scheduler.model.ids import NewId, TaskName, task_id
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import (
     JobKind,
@@ -220,14 +220,9 @@ def accepts(placements: Sequence[Placement], launches: Sequence[Launch], refuse_
     """Return one ACCEPT per agent for all of its offers, merged as Mesos requires."""
     pairs = sorted(zip(placements, launches, strict=True), key=lambda pair: pair[0].agent.offer_ids)
     return tuple(
-        _accept(offer_ids, list(group), refuse_seconds)
+        Accept(offer_ids, tuple(launch for _, launch in group), refuse_seconds)
         for offer_ids, group in groupby(pairs, key=lambda pair: pair[0].agent.offer_ids)
     )
-
-
-def _accept(offer_ids: tuple[OfferId, ...], pairs: Sequence[tuple[Placement, Launch]], refuse_seconds: float) -> Accept:
-    unreserve = tuple(entry for placement, _ in pairs for entry in placement.unreserve)
-    return Accept(offer_ids, tuple(launch for _, launch in pairs), refuse_seconds, unreserve)
 
 
 def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) -> TaskRecord:

@@ -1,1 +1,1 @@
-"""Offer rounds: match gangs to offers, reserve, launch, decline, suppress, revive."""
+"""Offer rounds: match gangs to offers, launch, decline, suppress, revive."""

@@ -1,4 +1,4 @@
-"""Match all pending gangs: previous addresses, reservations, then other offers."""
+"""Match all pending gangs: previous addresses first, then other offers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from tf_scheduler.core.placement.agents import (
 )
 from tf_scheduler.core.placement.constraints import DemandRules, draining_seconds, seconds_to_maintenance
 from tf_scheduler.core.placement.matching import Match, NoMatch, Placement, match_agents
-from tf_scheduler.core.placement.search import ChosenAgent
 from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.offer import Evaluation, FailedMatch, Offer, Shortfall
@@ -35,15 +34,12 @@ from tf_scheduler.model.reasons import (
     AwaitsPreviousAddress,
     OperatorMovesTask,
     Reason,
-    Reserved,
     Unreliable,
 )
-from tf_scheduler.model.resources import Reservation, Resource
+from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobSpec, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
-
-from . import reservations as offers_reservations
 
 # --- Agents and ports to avoid
 #
@@ -222,8 +218,6 @@ class MatchResult:
     placements: tuple[Placement, ...]
     #: Reasons of the tasks of other gangs.
     reasons: Mapping[TaskName, tuple[Reason, ...]]
-    #: Chosen agents of incomplete gangs, which a round may reserve.
-    partial: tuple[ChosenAgent, ...]
     agents: int
 
     def evaluation(self, now: float, offers: int) -> Evaluation:
@@ -234,48 +228,35 @@ class MatchResult:
 
 def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[Offer], now: float) -> MatchResult:
     """Match the gangs in order, each on the resources that the previous ones left."""
-    agents = {agent.id: agent for agent in exclude_bad_ports(state, merge_offers(offers, state.spec.name))}
+    agents = {agent.id: agent for agent in exclude_bad_ports(state, merge_offers(offers))}
     count = len(agents)
-    passed = merge_offers(
-        (offer for key, offer in state.session.rejected_offers.items() if key not in agents), state.spec.name
-    )
+    passed = merge_offers(offer for key, offer in state.session.rejected_offers.items() if key not in agents)
     placements: list[Placement] = []
-    part: list[ChosenAgent] = []
     reasons: dict[TaskName, tuple[Reason, ...]] = {}
-    reservations = offers_reservations.active(state, now)
-    standing = _placed_tasks(state, gangs, reservations)
+    standing = _placed_tasks(state, gangs)
     held = _hold_previous_addresses(state, agents, placement_context(state, standing, now))
     for gang in gangs:
         about = placement_context(state, standing, now)
-        free, pinned = _use_reservations(about, gang, agents, reservations)
-        kept = {task.name: reservations[task.name] for task in gang.tasks if task.name in reservations}
-        reserved = {name: (Reserved(item.location.hostname),) for name, item in kept.items()}
-        came, match = _match_gang(state, gang, free, _release(agents, held, gang), about, passed)
+        came, match = _match_gang(state, gang, _release(agents, held, gang), about, passed)
         if came.waiting:
             first = next(iter(came.waiting.values()))
             others = {task.name: first for task in gang.tasks if task.name not in came.waiting}
-            reasons |= {**others, **came.waiting, **reserved}
+            reasons |= {**others, **came.waiting}
         elif isinstance(match, NoMatch):
-            reasons |= {**match.blocked_by_gang, **match.reasons, **reserved}
-            part += match.partial
-        elif kept.keys() != pinned.keys():
-            # The reserved resources are not offered now.
-            reasons |= {**{item.task.name: (Reserved(item.agent.hostname),) for item in match.placements}, **reserved}
-            part += [ChosenAgent(item.task, item.agent, item.why) for item in match.placements]
+            reasons |= {**match.blocked_by_gang, **match.reasons}
         else:
             agents.update({**came.agents, **match.leftover})
-            placements += [*came.placements, *match.placements, *pinned.values()]
+            placements += [*came.placements, *match.placements]
             standing += tuple(
                 PlacedTask(item.task.job.group, item.agent.id, item.agent.location)
                 for item in (*came.placements, *match.placements)
             )
-    return MatchResult(tuple(placements), reasons, tuple(part), count)
+    return MatchResult(tuple(placements), reasons, count)
 
 
 def _match_gang(
     state: SchedulerState,
     gang: Gang,
-    tasks: Sequence[TaskSpec],
     agents: Mapping[AgentId, Agent],
     about: PlacementContext,
     passed: Sequence[Agent],
@@ -283,7 +264,7 @@ def _match_gang(
     """Match one gang; after a failed round also on avoided agents, least bad first."""
     first: tuple[PreviousAddressMatch, Match | NoMatch] | None = None
     for avoided in relaxations(state, gang.tasks, about.now):
-        came = place_at_previous_address(state, tasks, agents, about, avoided)
+        came = place_at_previous_address(state, gang.tasks, agents, about, avoided)
         agents_left, context = tuple(came.agents.values()), replace(about, avoided=avoided)
         match = match_agents(came.remaining, agents_left, context, passed) if came.remaining else Match(())
         if came.waiting or isinstance(match, Match):
@@ -305,12 +286,11 @@ def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], n
 def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Sequence[Offer], now: float) -> set[AgentId]:
     """Return agents that could run a task alone: only their offers are worth holding."""
     rules = _rules(state, jobs, now)
-    rooms = (AgentCapacity(agent, 0) for agent in merge_offers(offers, state.spec.name))
+    rooms = (AgentCapacity(agent, 0) for agent in merge_offers(offers))
     return {
         room.agent.id
         for room in rooms
-        if room.agent.reserved
-        or any(room.fits(demand.requirements) and rule.admits(room.agent, room.total[GPUS]) for demand, rule in rules)
+        if any(room.fits(demand.requirements) and rule.admits(room.agent, room.total[GPUS]) for demand, rule in rules)
     }
 
 
@@ -333,12 +313,11 @@ MATCH_INTERVAL = 1.0
 def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
     """Return the match that left tasks pending; `None` if it left none."""
     waiting = tuple(gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks))
-    reserved = offers_reservations.active(state, now)
     shortfalls: dict[object, Shortfall] = {}
-    agents = merge_offers(state.session.offers.values(), state.spec.name)
+    agents = merge_offers(state.session.offers.values())
     for gang in waiting:
         demands = demands_of(gang.tasks, state.spec.executor.needs)
-        counts = tuple(sum(task.name not in reserved for task in demand.tasks) for demand in demands)
+        counts = tuple(len(demand.tasks) for demand in demands)
         returns = any(task.name in state.stored.tasks for task in gang.tasks)
         key = (returns, counts, tuple(demand.job.group for demand in demands))
         if key not in shortfalls:
@@ -358,7 +337,7 @@ def with_offers(
         return None
     changed = {offer.agent_id for offer in offers}
     held = [offer for offer in state.session.offers.values() if offer.agent_id in changed]
-    before, after = (merge_offers(part, state.spec.name) for part in (held, (*held, *offers)))
+    before, after = (merge_offers(part) for part in (held, (*held, *offers)))
     shortfalls = tuple(_reduced(state, item, before, after) for item in last.shortfalls)
     is_possible = any(max(item.lacks) <= 0 for item in shortfalls)
     return None if is_possible else replace(last, shortfalls=shortfalls, is_outdated=True)
@@ -387,29 +366,11 @@ def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent
     return tuple(sums)
 
 
-def _use_reservations(
-    about: PlacementContext, gang: Gang, agents: Mapping[AgentId, Agent], reservations: Mapping[TaskName, Reservation]
-) -> tuple[list[TaskSpec], dict[TaskName, Placement]]:
-    """Return tasks without a reservation, and placements on offered reservations."""
-    pinned: dict[TaskName, Placement] = {}
-    for task in gang.tasks:
-        kept = reservations.get(task.name)
-        agent = agents.get(kept.agent_id) if kept else None
-        if kept and agent and kept.id in agent.reserved and not about.is_unsafe(agent, task.job.group):
-            placement = offers_reservations.use(task, agent, kept, about.executor)
-            pinned.update({task.name: placement} if placement else {})
-    return [task for task in gang.tasks if task.name not in reservations], pinned
-
-
-def _placed_tasks(
-    state: SchedulerState, gangs: Sequence[Gang], reservations: Mapping[TaskName, Reservation]
-) -> tuple[PlacedTask, ...]:
-    """Return running tasks that are not to be placed, and reserved tasks."""
+def _placed_tasks(state: SchedulerState, gangs: Sequence[Gang]) -> tuple[PlacedTask, ...]:
+    """Return running tasks that are not to be placed."""
     placing = {task.name for gang in gangs for task in gang.tasks}
-    running = [
+    return tuple(
         PlacedTask(record.group, record.agent_id, record.location)
         for record in state.live()
         if record.name not in placing
-    ]
-    kept = [PlacedTask(item.group, item.agent_id, item.location) for item in reservations.values()]
-    return (*running, *kept)
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, repeat, starmap
+from itertools import islice
 
 from tf_scheduler.core.launch.launch import accepts, plan_launches
 from tf_scheduler.core.launch.secret_tokens import protected_sections
@@ -18,13 +18,11 @@ from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.backoff import jitter_from_id, next_token_at, round_delay, take_token
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import (
-    Accept,
     Call,
     Decision,
     Decline,
     Launch,
     Outcome,
-    ReservationDropped,
     Revive,
     Suppress,
     TaskLaunched,
@@ -32,11 +30,9 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
 from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, FailedMatch, Offer, OfferRound
-from tf_scheduler.model.placement import GangMode
-from tf_scheduler.model.reasons import AwaitsPreviousAddress, NoOffers, Reason, Reserved, WaitsFor
+from tf_scheduler.model.reasons import AwaitsPreviousAddress, NoOffers, Reason, WaitsFor
 from tf_scheduler.model.state import SchedulerState
 
-from . import reservations
 from .matcher import MatchResult, failed_match, match_gangs, usable_agents, with_offers
 
 #: Refusal time of unusable offers: long, so that other frameworks get them (Mesos documentation, framework guide).
@@ -44,7 +40,7 @@ from .matcher import MatchResult, failed_match, match_gangs, usable_agents, with
 REFUSE_LONG = 3600.0
 #: Refusal time of offers that only lack the executors' login: its agent may be restarted with another flag.
 REFUSE_UNSAFE = 30.0
-#: Refusal time of leftovers while tasks are pending, and between rounds that reserve.
+#: Refusal time of leftovers while tasks are pending.
 REFUSE_SHORT = 1.0
 
 
@@ -58,21 +54,13 @@ NO_OFFER_WARNING_SECONDS = 10.0
 
 
 def expire(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
-    """End a round, or release the reservations of a gang, after its timeout."""
+    """End a round after its timeout, or warn of missing offers."""
     if state.session.no_offers_since is not None and now >= state.session.no_offers_since + NO_OFFER_WARNING_SECONDS:
         return _warn_no_offers(state, gangs)
     started = state.session.round_started
-    expired = any(
-        now >= item.deadline
-        for item in state.stored.reservations.values()
-        if item.id not in state.process.expired_reservations
-    )
-    decision = _drop_unreachable(state, now)
-    if expired:
-        decision = decision.then(lambda after: _expire_reservations(after, now, new_id, gangs))
-    if expired or started is None or now < started + state.spec.gang.hold_seconds:
-        return decision
-    return decision.then(lambda after: _end_round(after, now, new_id, gangs))
+    if started is None or now < started + state.spec.gang.hold_seconds:
+        return decide(state)
+    return decline_and_wait(state, now, new_id)
 
 
 def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
@@ -85,58 +73,14 @@ def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
     return decide(state.with_session(no_offers_since=None, pending=pending), outcomes=_pending_outcomes(pending))
 
 
-def _end_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
-    if state.spec.gang.mode is not GangMode.RESERVE:
-        return _end_failed_round(state, now, new_id)
-    match = match_gangs(state, gangs, tuple(state.session.offers.values()), now)
-    kept = reservations.active(state, now)
-    deadline = min((item.deadline for item in kept.values()), default=now + state.spec.gang.reserve_timeout)
-    calls, changes = reservations.reserve(state, match.partial, deadline, starmap(new_id, repeat(())))
-    if not calls and not kept:
-        return _end_failed_round(state, now, new_id)
-    used = {offer_id for call in calls for offer_id in call.offer_ids}
-    rest = [key for key in state.session.offers if key not in used]
-    after = hold(state, {}).with_session(operations_at=now, failed_match=None)
-    outcomes = _pending_outcomes(match.reasons)
-    return decide(after, *changes, calls=(*calls, *declines(rest, REFUSE_SHORT)), outcomes=outcomes)
-
-
-def _end_failed_round(state: SchedulerState, now: float, new_id: NewId) -> Decision:
-    """End a failed round."""
-    decision = decline_and_wait(state, now, new_id)
-    return decision.then(lambda after: decide(after, outcomes=_pending_outcomes(after.session.pending)))
-
-
 def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decision:
-    """Decline all offers, and all new ones during a back-off."""
+    """End a failed round: decline all offers, and all new ones during a back-off."""
     failures = state.process.offer_round.failures + 1
     wait = round_delay(failures, state.spec.gang.hold_seconds, jitter_from_id(new_id()))
     after = state.with_session(offers={}, round_started=None)
     after = after.with_process(offer_round=OfferRound(failures, now + wait))
-    return decide(after, calls=declines(list(state.session.offers), wait))
-
-
-def _expire_reservations(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
-    """Expire reservations of an incomplete gang; unreserve those that are offered now."""
-    late = frozenset(item.id for item in state.stored.reservations.values() if now >= item.deadline)
-    message = f"gang incomplete at the deadline; releasing {len(late)} reservations"
-    outcome = Outcome("GangDeadlinePassed", message, warning=True)
-    state = state.with_process(expired_reservations=late)
-    decision = unreserve_unneeded(state, tuple(state.session.offers.values()), gangs, now)
-    decision = decision.then(lambda after: decide(after, outcomes=(outcome,)))
-    return decision.then(lambda after: _end_failed_round(after, now, new_id))
-
-
-def unreserve_unneeded(state: SchedulerState, offers: Sequence[Offer], gangs: Sequence[Gang], now: float) -> Decision:
-    """UNRESERVE the service's resources in these offers that no task needs."""
-    calls, gone = reservations.unreserve_unneeded(state, offers, gangs, now), reservations.released(state, offers, now)
-    if not calls:
-        return decide(state, *gone)
-    used = {offer_id for call in calls for offer_id in call.offer_ids}
-    kept = {key: offer for key, offer in state.session.offers.items() if key not in used}
-    unreserved = state.session.unreserved | reservations.reservation_ids(calls)
-    after = hold(state, kept).with_session(unreserved=unreserved).with_process(unreserved_at=now)
-    return decide(after, *gone, calls=calls)
+    calls, outcomes = declines(list(state.session.offers), wait), _pending_outcomes(state.session.pending)
+    return decide(after, calls=calls, outcomes=outcomes)
 
 
 def hold(state: SchedulerState, offers: Mapping[OfferId, Offer], now: float | None = None) -> SchedulerState:
@@ -145,26 +89,11 @@ def hold(state: SchedulerState, offers: Mapping[OfferId, Offer], now: float | No
     return state.with_session(offers=offers, round_started=started if offers else None)
 
 
-def _drop_unreachable(state: SchedulerState, now: float) -> Decision:
-    gone = reservations.unreachable(state, now)
-    message = "agent {} unreachable; the reservation for {} may remain"
-    outcomes = [
-        Outcome("ReservationDropped", message.format(item.location.hostname, item.task), item.task, warning=True)
-        for item in gone
-    ]
-    changes = (*reservations.settled(state, now), *(ReservationDropped(item.id) for item in gone))
-    if gone and state.stored.result is not None:
-        text = "reservation for {0.task} on {0.location.hostname}: the agent did not answer"
-        still = map(text.format, gone)
-        state = state.with_process(left_behind=(*state.process.left_behind, *still))
-    return decide(state, *changes, outcomes=tuple(outcomes))
-
-
 def _pending_outcomes(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[Outcome, ...]:
     """Return one outcome per set of reasons."""
     groups: dict[tuple[Reason, ...], list[TaskName]] = {}
     for name, reasons in pending.items():
-        if not isinstance(reasons[0], WaitsFor | Reserved):
+        if not isinstance(reasons[0], WaitsFor):
             groups.setdefault(reasons, []).append(name)
     return tuple(_pending_outcome(names, reasons) for reasons, names in groups.items())
 
@@ -181,10 +110,7 @@ def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Ou
 
 def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName]) -> Decision:
     """Revive for new pending tasks; if none is pending, release offers and suppress."""
-    if names:
-        return _revive(state, names, now)
-    decision = _release_all(state, now) if state.session.offers or state.stored.reservations else decide(state)
-    return decision.then(lambda after: _revive(after, names, now) if after.stored.reservations else _suppress(after))
+    return _revive(state, names, now) if names else _suppress(state)
 
 
 def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> Decision:
@@ -201,22 +127,21 @@ def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> De
     return decide(after.with_process(revive_tokens=bucket, offer_round=fresh), calls=(Revive(),))
 
 
-def _release_all(state: SchedulerState, now: float) -> Decision:
-    decision = unreserve_unneeded(state, tuple(state.session.offers.values()), (), now)
-    left, seconds = decision.state, REFUSE_SHORT if decision.state.stored.reservations else REFUSE_LONG
-    return decision.followed_by(decide(_without_round(left), calls=declines(list(left.session.offers), seconds)))
-
-
 def _suppress(state: SchedulerState) -> Decision:
-    after = _without_round(state).with_session(
-        suppressed=True, requested_tasks=frozenset(), revive_at=None, no_offers_since=None, rejected_offers={}
+    after = state.with_session(
+        offers={},
+        pending={},
+        failed_match=None,
+        round_started=None,
+        suppressed=True,
+        requested_tasks=frozenset(),
+        revive_at=None,
+        no_offers_since=None,
+        rejected_offers={},
     )
-    return decide(after, calls=() if state.session.suppressed else (Suppress(),))
-
-
-def _without_round(state: SchedulerState) -> SchedulerState:
-    after = state.with_session(offers={}, pending={}, failed_match=None, round_started=None)
-    return after.with_process(offer_round=OfferRound())
+    declined = declines(list(state.session.offers), REFUSE_LONG)
+    suppressed = () if state.session.suppressed else (Suppress(),)
+    return decide(after.with_process(offer_round=OfferRound()), calls=(*declined, *suppressed))
 
 
 # --- Agent snapshots, for display only
@@ -258,13 +183,10 @@ def on_offers(state: SchedulerState, event: OffersReceived, now: float, new_id: 
     """Launch gangs that fit, hold useful offers for the others, decline the rest."""
     offers = event.offers
     state = state.with_session(no_offers_since=None) if offers else state
-    state = reservations.detect_lost(record_offers(state, offers, now), offers, now)
+    state = record_offers(state, offers, now)
     state = _without_unprotected(state, {offer.agent_id for offer in offers if offer.login.is_required})
-    decision = unreserve_unneeded(state, offers, view.gangs, now)
-    answered = {offer_id for call in decision.calls if isinstance(call, Accept) for offer_id in call.offer_ids}
-    rest = tuple(offer for offer in offers if offer.id not in answered)
-    decision = decision.then(lambda after: decide(after, calls=declines(event.malformed, REFUSE_LONG)))
-    return decision.then(lambda after: _place(after, rest, view, now, new_id))
+    declined = decide(state, calls=declines(event.malformed, REFUSE_LONG))
+    return declined.then(lambda after: _place(after, offers, view, now, new_id))
 
 
 def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
@@ -320,7 +242,6 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
         lambda after: decide(
             after.with_session(offers={key: offer for key, offer in state.session.offers.items() if key not in used}),
             *(TaskLaunched(launch.record) for launch in launches),
-            *(ReservationDropped(item.reservation) for item in match.placements if item.reservation),
             calls=calls,
             outcomes=tuple(outcomes),
         )

@@ -17,8 +17,8 @@ from tf_scheduler.model.reasons import AgentReason
 from tf_scheduler.model.resources import Needs, Ranges, Resource, Shortage
 from tf_scheduler.model.spec import JobKind, JobSpec, TaskSpec
 
-#: Labels of dynamic reservations, named as in the DC/OS SDK.
-NAMESPACE, RESOURCE_ID, FRAMEWORK_ID = "namespace", "resource_id", "framework_id"
+#: Labels of dynamic reservations that the DC/OS SDK makes for one framework.
+RESOURCE_ID, FRAMEWORK_ID = "resource_id", "framework_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,6 @@ class Agent:
     offer_ids: tuple[OfferId, ...]
     #: Usable by tasks; reserved entries first, because no other role can use them.
     resources: tuple[Resource, ...]
-    #: Reservation id -> resources that this service has reserved; not part of `resources`.
-    reserved: Mapping[str, tuple[Resource, ...]] = field(default_factory=dict)
     unavailability: Unavailability | None = None
     #: Thousandths of a MB on disks with a source, such as PATH and MOUNT.
     unused_disk: int = 0
@@ -44,30 +42,27 @@ class Agent:
         return self.location.hostname
 
 
-def merge_offers(offers: Iterable[Offer], service: str = "") -> tuple[Agent, ...]:
-    """Merge offers by agent, sorted by host; `service` owns `Agent.reserved`."""
+def merge_offers(offers: Iterable[Offer]) -> tuple[Agent, ...]:
+    """Merge offers by agent, sorted by host."""
     together: dict[tuple[AgentId, str], list[Offer]] = {}
     for offer in offers:
         together.setdefault((offer.agent_id, offer.role), []).append(offer)
-    return tuple(sorted((_agent(group, service) for group in together.values()), key=_order))
+    return tuple(sorted(map(_agent, together.values()), key=_order))
 
 
 def _order(agent: Agent) -> tuple[str, str]:
     return (agent.location.hostname, agent.id)
 
 
-def _agent(offers: list[Offer], service: str) -> Agent:
+def _agent(offers: list[Offer]) -> Agent:
     first = offers[0]
     free: list[Resource] = []
     held: list[Resource] = []
-    reserved: dict[str, tuple[Resource, ...]] = {}
     unused = 0
     for offer in offers:
         for entry in offer.resources:
             nature = entry_use(entry.shape)
-            if nature.namespace and nature.namespace == service:
-                reserved[nature.resource_id] = (*reserved.get(nature.resource_id, ()), entry)
-            elif nature.usable:
+            if nature.usable:
                 (held if nature.reserved else free).append(entry)
             elif nature.has_source and isinstance(entry.value, int):
                 unused += entry.value
@@ -78,7 +73,6 @@ def _agent(offers: list[Offer], service: str) -> Agent:
         location=first.location,
         offer_ids=tuple(offer.id for offer in offers),
         resources=(*held, *free),
-        reserved=reserved,
         unavailability=min(windows, key=lambda window: window.start, default=None),
         unused_disk=unused,
         login=offers[-1].login,
@@ -92,9 +86,6 @@ class EntryUse:
     #: Whether any task may use a part of the entry.
     usable: bool
     reserved: bool = False
-    #: Labels of the dynamic reservation; empty if unreserved.
-    namespace: str = ""
-    resource_id: str = ""
     #: Whether it is a disk of its own: a task gets it whole, at a path that only a volume names.
     has_source: bool = False
 
@@ -104,24 +95,18 @@ def entry_use(shape: str) -> EntryUse:
     """Return how an entry with this shape may be used.
 
     Never used: revocable resources, which cannot be mixed with others in a task, volumes, which hold data, disks with a
-    source, and resources with the labels of another framework (Mesos documentation, oversubscription,
+    source, and resources with the labels of a framework (Mesos documentation, oversubscription,
     persistent-volume, multiple-disk, reservation).
     """
     fields: Mapping[str, Any] = json.loads(shape)
     stack = fields.get("reservations", ())
-    labels = {item["key"]: item.get("value", "") for item in _labels(stack)}
+    labels = {label["key"] for entry in stack for label in entry.get("labels", {}).get("labels", ())}
     owned = RESOURCE_ID in labels or FRAMEWORK_ID in labels
     return EntryUse(
         usable=not ("revocable" in fields or "disk" in fields or owned),
         reserved=bool(stack),
-        namespace=labels.get(NAMESPACE, "") if RESOURCE_ID in labels else "",
-        resource_id=labels.get(RESOURCE_ID, ""),
         has_source="source" in fields.get("disk", {}),
     )
-
-
-def _labels(reservations: Iterable[Mapping[str, Any]]) -> list[Mapping[str, str]]:
-    return [label for entry in reservations for label in entry.get("labels", {}).get("labels", ())]
 
 
 # --- Resources
@@ -230,7 +215,7 @@ DIMENSION_NAMES = ("cpus", "mem", "disk", "gpus", "ports")
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """A running or reserved task: constraints count it, other tasks prefer to be near."""
+    """A running task: constraints count it, other tasks prefer to be near."""
 
     group: str
     agent_id: AgentId

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tf_scheduler.model import reasons
 from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.offer import Offer
-from tf_scheduler.model.resources import Needs, Operation, Resource
+from tf_scheduler.model.resources import Needs, Resource
 from tf_scheduler.model.spec import JobSpec, TaskSpec
 
 from .agents import (
@@ -124,9 +124,6 @@ class Placement:
     executor_resources: tuple[Resource, ...]
     #: Explanation of the choice.
     why: str = ""
-    #: Reservation to unreserve in the same call, and its id.
-    unreserve: tuple[Operation, ...] = ()
-    reservation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,7 @@ class NoMatch:
     reasons: Mapping[TaskName, Reasons]
     #: Placed task -> the task that it waits for.
     blocked_by_gang: Mapping[TaskName, Reasons] = field(default_factory=dict)
-    #: Placed tasks, for reservations.
+    #: The tasks that have a place.
     partial: tuple[ChosenAgent, ...] = ()
 
 

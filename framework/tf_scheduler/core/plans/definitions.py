@@ -22,7 +22,6 @@ from tf_scheduler.model.plan import (
     StepDef,
     Work,
 )
-from tf_scheduler.model.resources import Reservation
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import ProcessState, Result, SchedulerState, SessionState
 from tf_scheduler.model.task import Members, TaskRecord
@@ -42,7 +41,7 @@ from .rollout import (
 
 
 _NO_SESSION, _NO_PROCESS = SessionState(), ProcessState()
-KILL_TASKS, UNRESERVE = "kill-tasks", "unreserve-resources"
+KILL_TASKS = "kill-tasks"
 
 
 def recovery_plan(names: tuple[TaskName, ...]) -> PlanDef:
@@ -73,18 +72,14 @@ def _decommission_phase(record: TaskRecord) -> PhaseDef:
     return PhaseDef(record.name, PlanStrategy.SERIAL, steps)
 
 
-def uninstall_plan(tasks: Mapping[TaskName, TaskRecord], reservations: Mapping[str, Reservation]) -> PlanDef:
-    """Return the uninstall plan: kill tasks, unreserve resources, then deregister."""
+def uninstall_plan(tasks: Mapping[TaskName, TaskRecord]) -> PlanDef:
+    """Return the uninstall plan: kill tasks, then deregister."""
     kills = tuple(StepDef(f"kill-{name}", Work.KILL, name) for name in sorted(tasks))
-    reserved = sorted(reservations.items())
-    unreserves = tuple(StepDef(f"unreserve-{key}", Work.UNRESERVE, item.task) for key, item in reserved)
     phases = (
         PhaseDef(KILL_TASKS, PlanStrategy.PARALLEL, kills),
-        *([PhaseDef(UNRESERVE, PlanStrategy.PARALLEL, unreserves)] if unreserves else []),
         PhaseDef(DEREGISTER, PlanStrategy.SERIAL, (StepDef(DEREGISTER, Work.DEREGISTER),)),
     )
-    before = tuple(phase.name for phase in phases[:-1])
-    return PlanDef(UNINSTALL, PlanKind.UNINSTALL, PlanStrategy.DEPENDENCY, phases, {DEREGISTER: before})
+    return PlanDef(UNINSTALL, PlanKind.UNINSTALL, PlanStrategy.DEPENDENCY, phases, {DEREGISTER: (KILL_TASKS,)})
 
 
 # --- Values derived from parts of the state

@@ -92,8 +92,6 @@ class PlanProgress:
             )
         if self.control.covers(self.control.forced, node):
             return EndSituation.FORCED
-        if step.work is Work.UNRESERVE:
-            return EndSituation.ASKED  # the step exists until the reservation is released
         record = None if step.task is None else self.state.stored.tasks.get(step.task)
         if record is None:
             return EndSituation.DONE

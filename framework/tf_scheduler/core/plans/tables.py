@@ -69,7 +69,7 @@ SITUATIONS: Mapping[LaunchSituation, Status | None] = {
     LaunchSituation.LAUNCHED: None,
 }
 
-# --- A step that stops or erases a task, releases a reservation, or deregisters
+# --- A step that stops or erases a task, or deregisters
 
 
 class EndSituation(str, Enum):

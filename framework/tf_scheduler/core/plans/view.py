@@ -58,7 +58,7 @@ def plan_definitions(state: SchedulerState, view: scheduling.PlanView) -> tuple[
     """Return every current plan; after the end of the job uninstall is the first."""
     if state.stored.result is None:
         return view.definitions
-    return (uninstall_plan(state.stored.tasks, state.stored.reservations), *view.definitions)
+    return (uninstall_plan(state.stored.tasks), *view.definitions)
 
 
 def progress_in(state: SchedulerState, plan: PlanDef, view: scheduling.PlanView) -> PlanProgress:
@@ -69,7 +69,7 @@ def progress_in(state: SchedulerState, plan: PlanDef, view: scheduling.PlanView)
 
 def uninstall_progress(state: SchedulerState) -> PlanProgress:
     """Return the progress of the uninstall plan, even before it starts."""
-    return progress_in(state, uninstall_plan(state.stored.tasks, state.stored.reservations), scheduling.view_of(state))
+    return progress_in(state, uninstall_plan(state.stored.tasks), scheduling.view_of(state))
 
 
 def due_uninstall_steps(state: SchedulerState) -> tuple[StepDef, ...]:
@@ -206,7 +206,7 @@ def _why_not(
 
 
 def _before_deregistering(state: SchedulerState) -> str:
-    if state.live_count() or state.stored.reservations:
+    if state.live_count():
         return "waits for the end of all tasks"
     if after_job.keeps_service(state):
         return "finish.then is idle: waits for an operator to uninstall the service, or to force this step to complete"
@@ -228,10 +228,10 @@ def _to_do(now: PlanProgress) -> str:
 #
 # DC/OS polls it under the name `deploy` (dcos/cosmos, ServiceUninstaller), as in the SDK.
 #
-#     kill-tasks, unreserve-resources ──▶ deregister-service ──▶ forget-state
+#     kill-tasks ──▶ deregister-service ──▶ forget-state
 #
-# Each phase has a timeout, so that a lost agent blocks nothing: remaining tasks and reservations are reported as left
-# behind (core/job_end.py, core/offers/reservations.py).
+# Each phase has a timeout, so that a lost agent blocks nothing: remaining tasks are reported as left behind
+# (core/job_end.py).
 
 
 #: Reason of the result during uninstall.
@@ -250,7 +250,7 @@ def sdk_uninstall_plan(state: SchedulerState) -> Plan:
 
 
 def leftovers_message(state: SchedulerState) -> str:
-    """Return a message about the tasks, reservations and frameworks left behind."""
+    """Return a message about the tasks and frameworks left behind."""
     if left := tuple(_leftovers(state)):
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:

@@ -15,7 +15,6 @@ import re
 from dataclasses import replace
 from functools import partial
 
-from tf_scheduler.core.offers import operations
 from tf_scheduler.core.offers.rounds import REFUSE_SHORT, declines
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
@@ -30,7 +29,6 @@ from tf_scheduler.model.events import (
     SharedUserFound,
 )
 from tf_scheduler.model.ids import NewId
-from tf_scheduler.model.resources import OperationState, OperationStatus
 from tf_scheduler.model.state import RefusedCalls, SchedulerState
 from tf_scheduler.model.task import TaskState, TaskStatus
 
@@ -78,10 +76,6 @@ def _on_failed(state: SchedulerState, event: CallFailed, now: float, new_id: New
             launch.record.id, TaskState.DROPPED, launch.record.agent_id, message=problem, timestamp=now
         )
         decision = decision.then(partial(status.on_update, status=dropped, now=now, new_id=new_id, view=view))
-    agent = call.launches[0].record.agent_id if call.launches else None
-    for operation in call.reserve:
-        failed = OperationStatus(operation.id, OperationState.DROPPED, agent, problem)
-        decision = decision.then(partial(operations.on_status, status=failed, now=now, new_id=new_id))
     return decision
 
 
@@ -153,7 +147,7 @@ def describe(event: CallFailed) -> str:
 
 
 def call_name(call: Call) -> str:
-    """Return the name of a call, such as `ACCEPT` or `RECONCILE_OPERATIONS`."""
+    """Return the name of a call, such as `ACCEPT` or `ACCEPT_INVERSE_OFFERS`."""
     return re.sub(r"\B(?=[A-Z])", "_", type(call).__name__).upper()
 
 

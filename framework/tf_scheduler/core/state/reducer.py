@@ -163,7 +163,6 @@ class _Draft:
         self.framework_id, self.removed = stored.framework_id, stored.removed
         self.tasks, self.statuses = _Table(stored.tasks), _Table(stored.statuses)
         self.result = stored.result
-        self.reservations = _Table(stored.reservations)
         self.retired = _Table(stored.retired)
         self.abandoned = _Table(stored.abandoned)
         self.controls = _Table(stored.controls)
@@ -208,7 +207,6 @@ class _Draft:
             tasks=self.tasks.value,
             statuses=self.statuses.value,
             result=self.result,
-            reservations=self.reservations.value,
             retired=self.retired.value,
             controls=self.controls.value,
             recoveries=self.recoveries.value,
@@ -279,7 +277,7 @@ class _Draft:
         """Erase what existed in Mesos through the framework, and the result."""
         self.framework_id, self.removed, self.result, self.members = None, False, None, None
         self.tasks, self.statuses, self.retired = _Table({}), _Table({}), _Table({})
-        self.recoveries, self.redeemed_tokens, self.reservations = _Table({}), _Table({}), _Table({})
+        self.recoveries, self.redeemed_tokens = _Table({}), _Table({})
         self.state_counts, self.replaced_launches, self.delayed_tasks = _Table({}), _Table({}), _Table({})
         self.unhealthy_count, self.starting_count, self.first_launch_at = 0, 0, None
         self.oldest_start = self.oldest_unstarted_launch = self.next_lost_at = self.next_ready_at = math.inf
@@ -413,10 +411,6 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.forget_task(change.name)
         case effects.SecretTokenRedeemed() | effects.SecretsExposed() | effects.ExposureAcknowledged():
             _apply_secrets(draft, change)
-        case effects.ReservationMade():
-            draft.reservations.put(change.reservation.id, change.reservation)
-        case effects.ReservationDropped():
-            draft.reservations.pop(change.id)
         case effects.ConfigurationStored():
             draft.configurations.put(change.configuration.id, change.configuration)
         case effects.ConfigurationForgotten():

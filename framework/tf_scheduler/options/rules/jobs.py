@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from tf_executor.contract.settings import COMMAND, HTTP
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.placement import GangMode
 from tf_scheduler.model.spec import Strategy, SuccessPolicy
 from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.values import Document, split_names
@@ -69,11 +68,6 @@ def _needs_at_least_one(options: Document, strategy: str, sections: tuple[str, .
         alike = ("worker", "gpu_worker") if section == "worker" else (section,)
         if not any(options[name]["count"] for name in alike):
             yield Problem(f"{section}.count", f"must be at least 1 with strategy {strategy}, not 0")
-
-
-def reserve_mode_needs_role(options: Document) -> Iterator[Problem]:
-    if options["gang"]["mode"] == GangMode.RESERVE.value and options["service"]["role"] == "*":
-        yield Problem("gang.mode", 'reserve requires a role: Mesos cannot reserve resources for service.role "*"')
 
 
 def liveness_has_target(options: Document) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_scheduler.model.placement import GangMode, GpuScheduling, PlacementStrategy
+from tf_scheduler.model.placement import GpuScheduling, PlacementStrategy
 
 from .fields import Boolean, OnUpdate, Seconds, Section, String, choice
 
@@ -59,14 +59,6 @@ class NetworkOptions(Section):
 class GangSection(Section):
     hold_seconds = Seconds(
         "Maximum time to hold offers until they fit a whole gang.", 5.0, maximum=60.0, title="Hold offers for"
-    )
-    mode = choice(
-        "What to do with offers that fit only a part of a gang. launch: hold the offers, then decline them; reserve: "
-        "reserve the resources until the gang is complete.",
-        GangMode.LAUNCH,
-    )
-    reserve_timeout = Seconds(
-        "Time to keep an incomplete gang's reservations if gang.mode is reserve.", 120.0, minimum=1.0, maximum=86_400.0
     )
 
 

@@ -203,7 +203,7 @@ def test_agent_is_avoided_for_limited_time() -> None:
 
 def test_ports_of_crash_loops_are_not_used() -> None:
     state = lost(bad_addresses=("10.0.0.1:31000", "10.0.0.9:31001"))
-    agents = merge_offers([HOME], "digits")
+    agents = merge_offers([HOME])
 
     (first,), (later,) = (
         [ports_of(agent.resources)[0] for agent in matcher.exclude_bad_ports(each, agents)]

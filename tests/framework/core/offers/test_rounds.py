@@ -1,28 +1,25 @@
 """Offer rounds: offers held, used or declined; agent snapshots for display."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from builders import LOGIN, a_job, a_record, a_running_state, a_spec, a_status, an_offer, needs, with_fields
+from builders import LOGIN, a_job, a_record, a_running_state, a_spec, a_status, an_offer, with_fields
 from tf_scheduler.core.launch.launch import plan_launches
 from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.offers.matcher import match_gangs
-from tf_scheduler.core.offers.reservations import UNRESERVE_TIMEOUT, reservation_ids
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT, replace_launch
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import Accept, Decline, RecoveryDecided, ReservationMade, StatusStored, TaskLaunched
+from tf_scheduler.model.effects import Accept, Decline, RecoveryDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed, Tick
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import AgentSnapshot, ExecutorLogin, OfferRound
-from tf_scheduler.model.placement import AgentLocation, GangMode, GangSpec
-from tf_scheduler.model.resources import Reservation, thousandths
+from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind, Strategy
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 
 
@@ -193,12 +190,6 @@ def test_on_agent_failed_forgets_its_rejected_offer() -> None:
     assert [("AgentRemoved", True)] == [(item.kind, item.warning) for item in decision.outcomes]
 
 
-def test_unreserve_unneeded_keeps_offers_without_reservations() -> None:
-    state = hold(NEW, "o-1")
-
-    assert state == rounds.unreserve_unneeded(state, [an_offer("o-1")], (), 1000.0).state
-
-
 @pytest.mark.parametrize(
     ("workers", "text"), [(3, "worker-0 and 2 more are pending: needs"), (1, "worker-0 is pending: needs")]
 )
@@ -211,22 +202,6 @@ def test_pending_tasks_with_same_reasons_are_one_outcome(workers: int, text: str
 
     assert outcome.message.startswith(text)
     assert ("TaskPending", True, "worker-0") == (outcome.kind, outcome.warning, outcome.task)
-
-
-def test_only_reservations_past_their_deadline_expire() -> None:
-    """The others are of a gang that may still become complete."""
-    soon, later = (
-        Reservation(name, "ps-0", "ps", AgentId("agent-1-id"), AgentLocation("agent-1"), deadline)
-        for name, deadline in (("soon", 1100.0), ("later", 1200.0))
-    )
-    state = with_fields(SchedulerState(a_spec()), connected=True, reservations={"soon": soon, "later": later})
-
-    decision = rounds.expire(state, 1100.0, new_id, view_of(state).gangs)
-
-    assert {"soon"} == decision.state.process.expired_reservations
-    assert [("gang incomplete at the deadline; releasing 1 reservations", True)] == [
-        (item.message, item.warning) for item in decision.outcomes if item.kind == "GangDeadlinePassed"
-    ]
 
 
 def test_wait_for_previous_address_ends_for_its_gang() -> None:
@@ -270,99 +245,12 @@ def test_only_offers_end_the_wait_for_offers(offers) -> None:
     assert (None if offers else 990.0) == state.session.no_offers_since
 
 
-# --- Rounds that reserve
-
-
-def a_reservation(name: str, task: str, deadline: float, agent: str = "agent-8") -> Reservation:
-    return Reservation(name, task, "worker", AgentId(f"{agent}-id"), AgentLocation(agent), deadline)
-
-
-def reserving(*made: Reservation, **fields):
-    """Return a service of three workers with these reservations."""
-    spec = a_spec(jobs=(a_job(JobKind.WORKER, 3, needs=needs(cpus=1.5)),), gang=GangSpec(5.0, GangMode.RESERVE, 60.0))
-    return with_fields(SchedulerState(spec), connected=True, reservations={item.id: item for item in made}, **fields)
-
-
-def test_later_reservation_gets_earliest_deadline_of_its_gang() -> None:
-    """Otherwise each reservation of an incomplete gang would extend its time."""
-    made = (a_reservation("r-0", "worker-0", 1040.0), a_reservation("r-1", "worker-1", 1050.0, "agent-9"))
-    state = hold(reserving(*made), "offer-3")
-
-    (change,) = rounds.expire(state, 1005.0, new_id, view_of(state).gangs).changes
-
-    assert isinstance(change, ReservationMade)
-    assert ("worker-2", 1040.0) == (change.reservation.task, change.reservation.deadline)
-
-
-def test_deadline_at_the_end_of_a_round_is_one_failure() -> None:
-    """A second one would lengthen the back-off."""
-    state = hold(reserving(a_reservation("r-0", "worker-0", 1005.0)), "offer-3")
-
-    decision = rounds.expire(state, 1005.0, new_id, view_of(state).gangs)
-
-    assert 1 == decision.state.process.offer_round.failures
-    assert [("offer-3",)] == [call.offer_ids for call in decision.calls]
-
-
-def test_unreserved_reservations_are_remembered_together() -> None:
-    """Each is forgotten only after its UNRESERVE."""
-    labels = [{"key": "namespace", "value": "digits"}, {"key": "resource_id", "value": "r-1"}]
-    shape = json.dumps({"reservations": [{"type": "DYNAMIC", "role": "digits-role", "labels": {"labels": labels}}]})
-
-    state = rounds.unreserve_unneeded(
-        reserving(unreserved=frozenset({"r-0"})), [an_offer(shape=shape)], (), 1000.0
-    ).state
-
-    assert {"r-0", "r-1"} == state.session.unreserved
-
-
-@pytest.mark.parametrize(
-    ("result", "expected"),
-    [
-        (None, ("before",)),
-        (
-            Result(Verdict.STOPPED, "enough", 2000.0),
-            ("before", "reservation for worker-0 on agent-8: the agent did not answer"),
-        ),
-    ],
-    ids=["the job goes on", "the job has ended"],
-)
-def test_given_up_reservation_is_left_behind_only_after_the_job(result, expected) -> None:
-    """Before, the service releases it when its agent returns."""
-    state = reserving(a_reservation("r-0", "worker-0", 1040.0), left_behind=("before",), result=result)
-
-    after_event = rounds.expire(state, 1040.0 + UNRESERVE_TIMEOUT, new_id, ()).state
-
-    assert ({}, expected) == (after_event.stored.reservations, after_event.process.left_behind)
-
-
 def test_useless_offer_is_declined_and_useful_one_is_kept() -> None:
     """Both came with the same event."""
     decision = receive(NEW, an_offer("useless", "agent-1", cpus=0.2), an_offer("useful", "agent-2", cpus=1))
 
     assert [("useless",)] == [call.offer_ids for call in decision.calls]
     assert ["useful"] == list(decision.state.session.offers)
-
-
-def test_dropped_reservation_is_a_warning() -> None:
-    state = reserving(a_reservation("r-0", "worker-0", 1040.0))
-
-    outcomes = rounds.expire(state, 1040.0 + UNRESERVE_TIMEOUT, new_id, ()).outcomes
-
-    assert [("ReservationDropped", True)] == [
-        (item.kind, item.warning) for item in outcomes if item.kind == "ReservationDropped"
-    ]
-
-
-def test_reservation_of_a_task_that_is_not_pending_is_released() -> None:
-    labels = [{"key": "namespace", "value": "digits"}, {"key": "resource_id", "value": "r-0"}]
-    shape = json.dumps({"reservations": [{"type": "DYNAMIC", "role": "digits-role", "labels": {"labels": labels}}]})
-    state = reserving(a_reservation("r-0", "worker-0", 2000.0))
-
-    (call,) = rounds.unreserve_unneeded(state, [an_offer(shape=shape)], (), 1000.0).calls
-
-    assert isinstance(call, Accept)
-    assert {"r-0"} == reservation_ids([call])
 
 
 # --- Executor login

@@ -14,8 +14,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Accept, Decision, Decline, RecoveryDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.events import Event, OfferRescinded, OffersReceived, StatusUpdated, Subscribed, Tick
 from tf_scheduler.model.offer import FailedMatch, Offer, Unavailability
-from tf_scheduler.model.placement import Constraint, GangMode, GangSpec, GpuScheduling, Operator, PlacementSpec
-from tf_scheduler.model.resources import Reservation
+from tf_scheduler.model.placement import Constraint, GpuScheduling, Operator, PlacementSpec
 from tf_scheduler.model.spec import JobKind, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState, TaskStatus
@@ -109,15 +108,6 @@ def test_useless_offers_are_declined_without_a_match() -> None:
     assert (1, ["agent-3-id"]) == (matches(decision.state), list(decision.state.session.rejected_offers))
 
 
-def test_reserved_tasks_need_no_offers() -> None:
-    """Only their own resources must be offered."""
-    state = waiting(gang=GangSpec(mode=GangMode.RESERVE))
-    made = [Reservation(f"r-{n}", f"worker-{n}", "worker", f"agent-{n}-id", one(n).location, NOW + 100) for n in (0, 1)]
-    state = after(with_fields(state, reservations={item.id: item for item in made}), one(2))
-
-    assert (2,) == tuple(item.lacks[0] + 1 for item in state.session.failed_match.shortfalls)
-
-
 # --- Any history
 
 amounts = st.sampled_from([0.4, 0.7, 0.7, 1.3, 2.0])
@@ -168,7 +158,6 @@ def services(draw) -> SchedulerState:
     spec = a_spec(
         jobs=tuple(job for job in jobs if job.count and (job.kind is JobKind.WORKER or "server" in strategy.value)),
         strategy=strategy,
-        gang=GangSpec(mode=draw(st.sampled_from(list(GangMode)))),
         placement=PlacementSpec(gpu_scheduling_behavior=draw(st.sampled_from(list(GpuScheduling)))),
     )
     state = SchedulerState(spec)

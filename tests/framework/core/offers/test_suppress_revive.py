@@ -5,10 +5,7 @@ from tf_scheduler.core.offers.rounds import update_demand as update
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.backoff import SECONDS_PER_TOKEN
 from tf_scheduler.model.effects import Decline, Revive, Suppress
-from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.offer import OfferRound, TokenBucket
-from tf_scheduler.model.placement import AgentLocation
-from tf_scheduler.model.resources import Reservation
 from tf_scheduler.model.state import SchedulerState
 
 PENDING = with_fields(SchedulerState(a_spec()), connected=True)
@@ -75,18 +72,3 @@ def test_suppressed_session_forgets_what_was_pending() -> None:
     session = update(state, 2.0, ()).state.session
 
     assert ({}, None, None, True) == (session.pending, session.no_offers_since, session.revive_at, session.suppressed)
-
-
-def test_round_ends_without_offers_while_reservations_remain() -> None:
-    """Neither reasons nor a back-off are left for later tasks."""
-    made = Reservation("r", TaskName("worker-0"), "worker", AgentId("a-id"), AgentLocation("a"), 90.0)
-    left = {"pending": {"worker-0": ()}, "offer_round": OfferRound(3, 90.0)}
-    state = with_fields(a_running_state(a_spec()), reservations={"r": made}, **left)
-
-    after = update(state, 2.0, frozenset()).state
-
-    assert ({}, OfferRound(), {"r"}) == (
-        after.session.pending,
-        after.process.offer_round,
-        set(after.stored.reservations),
-    )

@@ -24,9 +24,9 @@ def dynamic(**labels):
     return shape(reservations=[{**entry, **({"labels": {"labels": entries}} if labels else {})}])
 
 
-def merged(*resources, service="digits"):
+def merged(*resources):
     offer = an_offer()
-    (agent,) = merge_offers([type(offer)(offer.id, offer.agent_id, offer.hostname, offer.address, resources)], service)
+    (agent,) = merge_offers([type(offer)(offer.id, offer.agent_id, offer.hostname, offer.address, resources)])
     return agent
 
 
@@ -64,17 +64,7 @@ def test_revocable_resources_and_volumes_are_not_used() -> None:
 )
 def test_reservations_of_other_frameworks_are_not_used(labels) -> None:
     """Frameworks of one role recognize their reservations by labels."""
-    agent = merged(scalar("cpus", 4, dynamic(**labels)))
-
-    assert (agent.resources, agent.reserved) == ((), {})
-
-
-def test_reservations_of_service_are_listed_by_id() -> None:
-    """By their ids; a task uses only its own."""
-    agent = merged(scalar("cpus", 1), scalar("cpus", 4, dynamic(resource_id="id-1", namespace="digits")))
-
-    assert (1000, 0, 0, 0, 0) == amounts_in(agent.resources)
-    assert {"id-1": (4000, 0, 0, 0, 0)} == {key: amounts_in(entries) for key, entries in agent.reserved.items()}
+    assert () == merged(scalar("cpus", 4, dynamic(**labels))).resources
 
 
 def test_offers_to_different_roles_are_not_merged() -> None:

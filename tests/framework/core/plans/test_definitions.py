@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from builders import a_record, a_running_state, a_spec, with_fields
-from tf_scheduler.core.plans.definitions import KILL_TASKS, UNRESERVE, decommission_plan, uninstall_plan
+from tf_scheduler.core.plans.definitions import KILL_TASKS, decommission_plan, uninstall_plan
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
@@ -33,18 +31,11 @@ def test_current_tasks_are_not_decommissioned() -> None:
     assert () == decommission_plan(SPEC, STATE.stored.tasks).phases
 
 
-@pytest.mark.parametrize(
-    ("reservations", "expected"),
-    [({}, [KILL_TASKS, DEREGISTER]), ({"r": "worker-0"}, [KILL_TASKS, UNRESERVE, DEREGISTER])],
-)
-def test_uninstall_deregisters_after_all_other_phases(reservations, expected) -> None:
-    class Item:
-        task = "worker-0"
+def test_uninstall_deregisters_after_all_tasks_are_killed() -> None:
+    plan = uninstall_plan(STATE.stored.tasks)
 
-    plan = uninstall_plan(STATE.stored.tasks, dict.fromkeys(reservations, Item()))
-
-    assert expected == phases(plan)
-    assert {DEREGISTER: tuple(expected[:-1])} == plan.after
+    assert [KILL_TASKS, DEREGISTER] == phases(plan)
+    assert {DEREGISTER: (KILL_TASKS,)} == plan.after
 
 
 def test_recovery_plan_has_lost_tasks_until_relaunch_or_result() -> None:

@@ -82,7 +82,7 @@ def test_only_first_two_canaries_are_held_back() -> None:
     assert () == held_back(children(PlanStrategy.SERIAL))
 
 
-@pytest.mark.parametrize("unread", ["redeemed_tokens", "reservations", "agent_failures", "configurations"])
+@pytest.mark.parametrize("unread", ["redeemed_tokens", "agent_failures", "configurations"])
 def test_change_that_no_plan_reads_keeps_view(unread: str) -> None:
     state = a_running_state(a_spec(workers=1))
     view = view_of(state)

@@ -104,7 +104,7 @@ def test_deregistering_is_complete_when_finished_not_when_forced() -> None:
     """TEARDOWN is sent nevertheless; otherwise the framework would stay registered."""
     control = {"uninstall": PlanControl(forced=frozenset({()}))}
     state = with_fields(apply(STATE, ResultDecided(Result(Verdict.STOPPED, "x", 9.0))), controls=control)
-    plan = uninstall_plan(state.stored.tasks, {})
+    plan = uninstall_plan(state.stored.tasks)
     *kills, last = plan.steps()
 
     forced = plan_progress(view_of(state), plan, state)

@@ -20,12 +20,12 @@ from tf_scheduler.core.recovery.connection_problems import (
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import (
     Accept,
+    AcceptInverseOffers,
     Acknowledge,
     Decision,
     Decline,
     Kill,
     Reconcile,
-    ReconcileOperations,
     Suppress,
     Teardown,
 )
@@ -41,9 +41,7 @@ from tf_scheduler.model.events import (
     StatusUpdated,
     Subscribed,
 )
-from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, OperationId, TaskName
-from tf_scheduler.model.placement import AgentLocation
-from tf_scheduler.model.resources import Operation, Reservation
+from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 
@@ -159,7 +157,7 @@ def test_other_unanswered_call_changes_nothing() -> None:
         (KILL, "KILL"),
         (Acknowledge("t", "a", "u"), "ACKNOWLEDGE"),
         (Reconcile({}), "RECONCILE"),
-        (ReconcileOperations({}), "RECONCILE_OPERATIONS"),
+        (AcceptInverseOffers((), 5.0), "ACCEPT_INVERSE_OFFERS"),
     ],
 )
 def test_call_has_its_mesos_name(call, name: str) -> None:
@@ -215,17 +213,6 @@ def test_failed_accept_is_repaired_without_connection() -> None:
     assert () == play(state, CallFailed(call, "timeout", may_be_done=True)).calls
     (stored,) = play(state, CallFailed(call, "not connected")).state.stored.statuses.values()
     assert TaskState.DROPPED is stored.state
-
-
-def test_reservations_of_refused_accept_are_dropped() -> None:
-    """The same as if Mesos had reported the operation as dropped."""
-    reservation = Reservation(
-        "r", TaskName("ps-0"), "ps", AgentId("a"), AgentLocation("agent-1"), NOW + 60, operation=OperationId("r.1")
-    )
-    state = with_fields(STATE, reservations={"r": reservation})
-    call = Accept((OfferId("o"),), (), 5.0, reserve=(Operation((), OperationId("r.1")),))
-
-    assert {} == play(state, CallFailed(call, "Forbidden", 403)).state.stored.reservations
 
 
 def test_time_of_refusals_is_that_of_a_day() -> None:
