@@ -23,11 +23,11 @@ RUN python -m venv /opt/dcos-tensorflow \
     && scripts/install-locked /opt/dcos-tensorflow/bin/python scheduler -- . \
     && /opt/dcos-tensorflow/bin/dcos-tensorflow package build --sources package --out /out --artefacts-url "$ARTEFACTS_URL"
 
-# What is to be published; see docs/install.md.
+# What is to be published; see docs/how-to/install.md.
 FROM scratch AS artefacts
 COPY --from=build /out /
 
-# The scheduler. Its options come from the environment (docs/options.md), or with --options from a file.
+# The scheduler. Its options come from the environment (docs/reference/options.md), or with --options from a file.
 FROM ${PYTHON} AS scheduler
 COPY --from=build /opt/dcos-tensorflow /opt/dcos-tensorflow
 COPY --from=build /out/artefacts /opt/dcos-tensorflow/artefacts

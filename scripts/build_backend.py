@@ -4,7 +4,8 @@
 
 pymesos requires http-parser, which does not compile on Python 3.11 and newer, so that pip cannot install it. The
 drivers of mesos_client need only modules of pymesos that import nothing of http-parser after the changes below.
-docs/dependencies.md compares this with other ways. pip downloads pymesos, so that its index, proxy and cache apply.
+docs/develop/dependencies.md compares this with other ways. pip downloads pymesos, so that its index, proxy and cache
+apply.
 """
 
 from __future__ import annotations

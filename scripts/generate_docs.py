@@ -1,4 +1,4 @@
-"""Generate docs/state-machine.md, docs/recovery.md and the tables of docs/migrate from the tables that the code uses.
+"""Generate pages of docs from the tables that the code uses.
 
 `scripts/generate-docs` writes them; tests compare.
 """
@@ -32,9 +32,9 @@ _MARKED_TABLE = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re
 def pages() -> Iterator[tuple[Path, str]]:
     """Yield each generated page with its text."""
     docs = HOME / "docs"
-    yield docs / "state-machine.md", state_machine()
-    yield docs / "recovery.md", recovery()
-    for path in sorted((docs / "migrate").glob("*.md")):
+    yield docs / "reference" / "state-machine.md", state_machine()
+    yield docs / "explanation" / "recovery.md", recovery()
+    for path in sorted((docs / "how-to" / "migrate").glob("*.md")):
         yield path, with_tables(path.read_text())
 
 
@@ -50,7 +50,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (head, ["---"] * len(head), *rows))
 
 
-# docs/state-machine.md
+# docs/reference/state-machine.md
 
 _HEAD = """\
 # State machines of plans
@@ -76,7 +76,7 @@ The tests check that each transition in the table happens in the simulation, and
 
 
 def state_machine() -> str:
-    """Return docs/state-machine.md."""
+    """Return docs/reference/state-machine.md."""
     return "\n\n".join(_wrapped(section.strip()) for section in _sections()) + "\n"
 
 
@@ -193,7 +193,7 @@ def _listed(items: Iterable[Status | JobKind]) -> str:
     return ", ".join(sorted(item.value for item in items))
 
 
-# docs/recovery.md
+# docs/explanation/recovery.md
 
 _INTRODUCTION = f"""# Recovery
 
@@ -250,7 +250,7 @@ this time, and for up to `kill_grace` seconds more:
 | the scheduler is starting when the agent returns (measured maximum) | 10 |
 | the report of Mesos about the agent's return is lost | {reconcile.ABANDONED_INTERVAL:g} |
 
-[operations.md](operations.md#tasks-on-agents-that-do-not-answer) describes what operators see of these launches, and
+[operations.md](../how-to/operations.md#tasks-on-agents-that-do-not-answer) describes what operators see of these launches, and
 what happens at the end of the job.
 
 The program of a removed agent may still run. If an agent starts again without its work directory, it does not know the
@@ -271,7 +271,7 @@ cannot tell it from the new program: the end is one failure of the task, which k
 | between agents, while connections hold | the programs wait; after the partition the training continues when TCP sends again, which takes up to as long as the partition. After {SILENCE:g} s without progress `health` and the web page show for how long |
 | between agents, until connections fail (measured: from 20 s on; Linux, `net.ipv4.tcp_retries2`: after about 15 minutes) | with the strategy `parameter_server` the chief connects to its workers again, or it exits with an UnavailableError, which is a counted failure, and is launched again |
 
-[reliability.md](reliability.md#with-containers) has measurements of these cases for the strategy `parameter_server`.
+[reliability.md](../evidence/reliability.md#with-containers) has measurements of these cases for the strategy `parameter_server`.
 
 ## Two launches of one task
 
@@ -294,7 +294,7 @@ These limits apply:
 
 | case | effect |
 | --- | --- |
-| a URL, checkpoints are carried | protected by numbers in the storage ([how to](how-to.md#checkpoints-in-object-storage)) |
+| a URL, checkpoints are carried | protected by numbers in the storage ([how to](../how-to/recipes.md#checkpoints-in-object-storage)) |
 | a URL, TensorFlow writes to it | not protected |
 | services with different names | not protected from each other |
 | the folder is empty or does not exist | the file is written within 5 s after another file appears; hidden files do not count |
@@ -356,7 +356,7 @@ Collective training restarts as a whole. If `worker.min_count` is set and the sc
 `recovery.shrink_after` seconds, the cluster restarts with as many workers as possible, at least `worker.min_count`. The
 smaller cluster consists of the workers with the lowest indexes, and its ClusterSpec contains only these workers. At the
 next restart of the cluster, the scheduler tries again to place all workers. The scheduler stops running training to add workers
-only with `worker.elastic.grow` ([updates.md](updates.md#idle-agents)).
+only with `worker.elastic.grow` ([updates.md](../how-to/updates.md#idle-agents)).
 
 ## Options of a job
 
@@ -409,7 +409,7 @@ sends the waiting calls, and then subscribes again. `dcos-tensorflow health` rep
 
 
 def recovery() -> str:
-    """Return docs/recovery.md."""
+    """Return docs/explanation/recovery.md."""
     parts = (
         _INTRODUCTION,
         "## Why it ended",
@@ -481,7 +481,7 @@ def _units() -> str:
 
 
 _NAMES = """
-A task on a virtual network ([containers.md](containers.md#networks)) keeps its name when it moves. Its peers look up the
+A task on a virtual network ([containers.md](../how-to/containers.md#networks)) keeps its name when it moves. Its peers look up the
 name after their connections have failed, so the ClusterSpec stays, also after `replace` and before maintenance. If the
 agent of the task does not answer (TASK_UNREACHABLE, TASK_LOST, TASK_GONE), the column "at a new address" applies: no
 connection fails, and TensorFlow waits on the open connections. Measured with TensorFlow 2.21, the old address being that
@@ -517,7 +517,7 @@ _REACTIONS = """| reaction | meaning |
 """
 
 
-# docs/migrate
+# docs/how-to/migrate
 
 
 def migration_tables() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Generate docs/options.md from the options schema."""
+"""Generate docs/reference/options.md from the options schema."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ field of an object.
 
 
 def options_page() -> str:
-    """Return the content of docs/options.md."""
+    """Return the content of docs/reference/options.md."""
     schema = Options()
     sections = (_section(name, field) for name, field in schema.fields.items())
     return "\n".join([_HEAD, *_common(list(schema.fields)), _TAIL, *sections])

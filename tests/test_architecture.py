@@ -1,4 +1,4 @@
-"""Imports follow docs/architecture.md; packaging and dependencies are complete."""
+"""Imports follow architecture.md; packaging and dependencies are complete."""
 
 from __future__ import annotations
 
@@ -229,18 +229,20 @@ def test_every_package_is_installed() -> None:
 
 
 def test_every_dependency_has_its_reason() -> None:
-    """docs/dependencies.md has a row for each of install_requires."""
+    """docs/develop/dependencies.md has a row for each of install_requires."""
     config = configparser.ConfigParser()
     config.read(HOME / "setup.cfg")
     required = {re.split(r"[=<>!~\[; ]", line)[0] for line in config["options"]["install_requires"].split("\n") if line}
-    documented = set(re.findall(r"^\| `([\w.-]+)`", (HOME / "docs" / "dependencies.md").read_text(), re.MULTILINE))
+    documented = set(
+        re.findall(r"^\| `([\w.-]+)`", (HOME / "docs" / "develop" / "dependencies.md").read_text(), re.MULTILINE)
+    )
 
     assert set() == required - documented
 
 
 @pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)
 def test_modules_and_functions_stay_small(root, path) -> None:
-    """At most 500 lines a module, and 40 lines a function."""
+    """At most 700 lines a module, and 60 lines a function."""
     text = path.read_text()
     tree = ast.parse(text)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -250,8 +252,8 @@ def test_modules_and_functions_stay_small(root, path) -> None:
         if isinstance(node, kinds)
     }
 
-    assert len(text.splitlines()) <= 500
-    assert {} == {name: size for name, size in sizes.items() if size > 40}
+    assert len(text.splitlines()) <= 700
+    assert {} == {name: size for name, size in sizes.items() if size > 60}
 
 
 def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -1,4 +1,4 @@
-"""Installed packages are as docs/dependencies.md promises."""
+"""Installed packages are as docs/develop/dependencies.md promises."""
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ def test_each_has_a_lower_bound() -> None:
 
 
 def test_each_dependency_has_a_licence_and_a_reason() -> None:
-    """docs/dependencies.md has a row for it."""
+    """docs/develop/dependencies.md has a row for it."""
     rows = {
-        name: (licence, why) for name, _, licence, why in _ROW.findall((HOME / "docs" / "dependencies.md").read_text())
+        name: (licence, why)
+        for name, _, licence, why in _ROW.findall((HOME / "docs" / "develop" / "dependencies.md").read_text())
     }
     wanted = {one.name for one in required()}
     assert wanted == wanted & rows.keys()

@@ -75,8 +75,8 @@ def test_index_shows_readme_with_live_links(built: Path) -> None:
     links = set(re.findall(r'<a\b[^>]*\bhref="([^"]*)"', page))
     images = set(re.findall(r'<img\b[^>]*\bsrc="([^"]*)"', page))
 
-    assert f"{SOURCE}/blob/main/docs/install.md" in links
-    assert f"{RAW}/main/docs/training.png" in images
+    assert f"{SOURCE}/blob/main/docs/how-to/install.md" in links
+    assert f"{RAW}/main/docs/reference/training.png" in images
     sections = {f"#{name}" for name in re.findall(r'\bid="([^"]*)"', page)}
     assert [] == [url for url in (links | images) - sections if (file := file_of(url)) is None or not file.exists()]
 

@@ -48,7 +48,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_tour_names_code_that_exists() -> None:
     """The tour stays true when code moves: each `path: name` is defined in that file."""
-    text = (HOME / "docs" / "tour.md").read_text()
+    text = (HOME / "docs" / "develop" / "tour.md").read_text()
     roots = (HOME / "framework" / "tf_scheduler", HOME / "executor" / "tf_executor", HOME)
     named = re.findall(r"`([\w/]+\.py)(?:: (\w+)(?:\.(\w+))?)?`", text)
     wrong = []
@@ -71,7 +71,7 @@ _JOINT = re.compile(
 
 def test_troubleshooting_quotes_messages_of_the_product() -> None:
     """A user searches the page for the words that the program printed."""
-    page = (HOME / "docs" / "troubleshooting.md").read_text()
+    page = (HOME / "docs" / "how-to" / "troubleshooting.md").read_text()
     headings = re.findall(r"^\*\*(.+?)\*\*", page, re.MULTILINE)
     quoted = [text for heading in headings for _, text in re.findall(r"(``?)(.+?)\1", heading) if " " in text]
     files = [path for part in ("framework", "executor") for path in (HOME / part).rglob("*.py")]

@@ -138,7 +138,7 @@ def test_wheel_contains_pymesos_and_no_test(dist: Path) -> None:
 
 @pytest.mark.parametrize("python", [*interpreters(8, 8), *interpreters(13, 13)], ids=lambda path: path.name)
 def test_program_with_reports_runs_without_dependencies(python: Path, dist: Path, tmp_path: Path) -> None:
-    """A program that imports tf_executor also runs elsewhere, as docs/tasks.md says."""
+    """A program that imports tf_executor also runs elsewhere, as tasks.md says."""
     programs = environment(tmp_path, python)
     options = ["--quiet", "--no-index", f"--find-links={dist}", "--no-deps", "--ignore-requires-python"]
     succeed(programs / "pip", "install", *options, "dcos-tensorflow", folder=tmp_path)
@@ -189,7 +189,7 @@ def test_wheel_runs_job_on_debian(dist: Path, tmp_path: Path) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.timeout(900)
 def test_first_job_trains_after_its_own_installation(dist: Path, tmp_path: Path) -> None:
-    """Every line of docs/first-job.md, in an account with an empty home."""
+    """Every line of docs/tutorials/first-job.md, in an account with an empty home."""
     python = tmp_path / "python"
     python.mkdir()
     (python / "python3").symlink_to(PYTHONS["3.11"])

@@ -38,7 +38,7 @@ def test_readme_links_work_on_an_index() -> None:
     images = {str(part.attrs["src"]) for part in parts if part.type == "image"}
 
     assert len(links) > 30
-    assert {f"{RAW}/main/docs/training.png"} == images
+    assert {f"{RAW}/main/docs/reference/training.png"} == images
     assert [] == [url for url in links | images if not url.startswith("https://")]
     assert [] == [url for url in links | images if (file := file_of(url)) and not file.exists()]
     assert [] == [url for url in links | images if file_of(url) is None]

@@ -168,7 +168,7 @@ ALREADY_REPORTED = 208
 SUCCESS_CODES = (200, 201, 202, 204, ALREADY_REPORTED)
 #: A 404 of the scheduler with a text, such as `Plan backup not found`; any other is the admin router's.
 _SCHEDULER_NOT_FOUND = re.compile(r"\w+ \S+ not found")
-#: Header and error code of the scheduler's API (docs/api.md).
+#: Header and error code of the scheduler's API (docs/reference/api.md).
 _TOKEN_HEADER, _UNAUTHORIZED = "X-TensorFlow-Token", "unauthorized"
 _COSMOS = "application/vnd.dcos.{}-{}+json;charset=utf-8;version={}"
 

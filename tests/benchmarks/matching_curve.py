@@ -1,9 +1,9 @@
-"""Draw docs/matching.svg: CPU time of gang and naive matches by offer count.
+"""Draw matching.svg: CPU time of gang and naive matches by offer count.
 
-    PYTHONPATH=framework:executor:tests python tests/benchmarks/matching_curve.py docs/matching.svg
+    PYTHONPATH=framework:executor:tests python tests/benchmarks/matching_curve.py docs/evidence/matching.svg
 
-All run in the same process, each the minimum of three rounds (best fit: one). Prints the table of docs/performance.md:
-offers, then seconds and agents of each.
+All run in the same process, each the minimum of three rounds (best fit: one). Prints the table of
+docs/evidence/performance.md: offers, then seconds and agents of each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare trainings started by hand and by `dcos-tensorflow local run`.
 
-    scripts/side-by-side [--rounds 3] [--workers 1,2,4] [--steps 1500] [--write docs/performance.md]
+    scripts/side-by-side [--rounds 3] [--workers 1,2,4] [--steps 1500] [--write docs/evidence/performance.md]
 
 Two programs: training.py in the style of TensorFlow 1, with an early first step; and digits.py, a chief, two workers
 and Keras' Model.fit. Both ways alternate on one machine, and each round starts with the other one, so that other load

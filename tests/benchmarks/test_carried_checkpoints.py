@@ -1,6 +1,7 @@
 """Benchmark of carried checkpoints: their cost beside a local folder.
 
-`BENCHMARK_ROUNDS=7 pytest -s tests/benchmarks/test_carried_checkpoints.py` prints the numbers of docs/performance.md.
+`BENCHMARK_ROUNDS=7 pytest -s tests/benchmarks/test_carried_checkpoints.py` prints the numbers
+of docs/evidence/performance.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Benchmark of the executor: size, start, memory, idle time, output and training.
 
-`BENCHMARK_ROUNDS=9 pytest -s tests/benchmarks/test_executor.py` prints the numbers of docs/performance.md. Each ratio
-compares two measurements of the same run, so that other load affects both. Times are printed, not asserted.
+`BENCHMARK_ROUNDS=9 pytest -s tests/benchmarks/test_executor.py` prints the numbers of
+docs/evidence/performance.md. Each ratio compares two measurements of the same run, so that other load affects both.
+Times are printed, not asserted.
 """
 
 from __future__ import annotations

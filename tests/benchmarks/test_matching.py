@@ -1,7 +1,7 @@
 """Cost of placing 1,000 constrained tasks on thousands of offers.
 
-Run with `-s` to see the numbers; matching_curve.py draws the curve of docs/performance.md. Each benchmark first checks
-that the placement is valid.
+Run with `-s` to see the numbers; matching_curve.py draws the curve of docs/evidence/performance.md. Each benchmark
+first checks that the placement is valid.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _load(seconds: float) -> float:
 def _command(minutes: float | None, seeds: Sequence[int], names: Sequence[str]) -> str:
     words = ["scripts/chaos", *(["--minutes", f"{minutes:g}"] if minutes is not None else [])]
     words += ["--seed", ",".join(map(str, seeds)), *([] if names == list(ALL) else ["--faults", ",".join(names)])]
-    return shlex.join([*words, "--out", "docs/reliability.md"])
+    return shlex.join([*words, "--out", "docs/evidence/reliability.md"])
 
 
 def _tell(

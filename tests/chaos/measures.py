@@ -114,7 +114,7 @@ def _epochs_lost(struck: Struck, said: Sequence[Said]) -> int | None:
 
 #: Faults that end a process beside a living executor or agent, which sees it at once.
 LOCAL = frozenset({"worker", "ps", "chief", "executor", "executor-killed"})
-#: After these, addresses may be gone: who starts again at a new one takes others along (docs/recovery.md).
+#: After these, addresses may be gone: who starts again at a new one takes others along (docs/explanation/recovery.md).
 MOVING = frozenset(
     {"agent-gone", "agent-away", "agent-emptied", "agent-back", "agent-disk-full", "two-at-once"}
     | {"agent-disk-full-running", "port-taken", "maintenance-soon"}

@@ -114,7 +114,7 @@ These invariants are checked continuously, after each fault, and at the end:
 - the training succeeded, with the accuracy that its chief requires (0.95);
 - no task was launched before its previous launch had ended or was abandoned, and no two programs of one task ran at
   the same time, except on an unreachable agent, where the older one stops within 5 s and its grace period, because
-  another launch uses its checkpoint folder ([recovery.md](recovery.md#two-launches-of-one-task));
+  another launch uses its checkpoint folder ([recovery.md](../explanation/recovery.md#two-launches-of-one-task));
 - every ended task was acknowledged: no agent had an update left to resend;
 - finally no task, framework, reservation or used resource was left in Mesos, no executor or program on the machine,
   no process that left its task's session, no open port of a task, and after the cluster's end no process, mount or
@@ -134,9 +134,9 @@ CONTAINERS = """\
 ## With containers
 
 These faults strike the same training on a cluster with containers, whose agents have networks of their own
-([containers.md](containers.md#networks)); the scheduler's state is in a file. Chief, parameter server and workers use
-the addresses of their agents, so that an agent that is cut off from the others separates tasks. Packets are dropped by
-iptables in the network of one agent. This command repeats the measurement and writes this section:
+([containers.md](../how-to/containers.md#networks)); the scheduler's state is in a file. Chief, parameter server and
+workers use the addresses of their agents, so that an agent that is cut off from the others separates tasks. Packets are
+dropped by iptables in the network of one agent. This command repeats the measurement and writes this section:
 
     {command}
 """

@@ -1,6 +1,7 @@
 """Access to the local DC/OS: local programs, but not pages of other sites.
 
-It takes no token: who has a login on this machine can register with the cluster's Mesos, too (docs/security.md).
+It takes no token: who has a login on this machine can register with the cluster's Mesos, too
+(docs/evidence/security.md).
 """
 
 from __future__ import annotations

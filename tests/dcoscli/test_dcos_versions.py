@@ -131,7 +131,7 @@ def test_killed_scheduler_is_replaced(command: Dcos) -> None:
 
 @pytest.mark.parametrize("words", ["task exec worker-0 ls", "task metrics summary worker-0", "marathon pod list"])
 def test_missing_parts_of_dcos_are_reported(command: Dcos, words: str) -> None:
-    """docs/cli.md lists them."""
+    """docs/reference/cli.md lists them."""
     assert "HTTP 501: " in refusal(command, *words.split())
 
 

@@ -29,7 +29,10 @@ from tf_scheduler.store.sqlite import SqliteStore
 
 pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
 
-PAGE, HISTORY = ((Path(__file__).parents[2] / "docs" / name).read_text() for name in ("on-a-cluster.md", "history.md"))
+PAGE, HISTORY = (
+    (Path(__file__).parents[2] / "docs" / name).read_text()
+    for name in ("tutorials/on-a-cluster.md", "how-to/history.md")
+)
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 #: Longer than any of these tests: programs that wait to be killed, as parameter servers do.
 JOB: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Type README.md and docs/first-job.md in a fresh account, on a real Mesos."""
+"""Type README.md and first-job.md in a fresh account, on a real Mesos."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from own_runtimes import link_python, tensorflow_2_15
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
 HOME = Path(__file__).parents[2]
-PAGE = HOME / "docs" / "first-job.md"
+PAGE = HOME / "docs" / "tutorials" / "first-job.md"
 #: A fenced block: language, the rest of its first line, content.
 _BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PATIENCE = 240
@@ -233,7 +233,7 @@ def test_page_names_the_libraries_of_mesos() -> None:
 
     assert setup is not None
     assert named == [name for name in setup[1].split() if name != "zookeeper"]
-    assert " ".join(named) in (PAGE.parent / "install.md").read_text()
+    assert " ".join(named) in (HOME / "docs" / "how-to" / "install.md").read_text()
 
 
 def check_first_job(account: Account, omitted: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Run recipes of docs/how-to.md on a real Mesos."""
+"""Run recipes of docs/how-to/recipes.md on a real Mesos."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kit.http_server import HttpServer
 
 pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "recipes.md"
 #: Nothing listens on port 9, so that a download fails.
 PROGRAM = """\
 import sys

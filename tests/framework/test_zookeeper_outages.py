@@ -34,7 +34,7 @@ COMMAND = (
 )
 #: Seconds; long enough to observe a scheduler that waits for ZooKeeper.
 LONG, SHORT = 120, 6
-CANNOT_STORE = 319  # docs/api.md, /v1/health
+CANNOT_STORE = 319  # docs/reference/api.md, /v1/health
 LOST_ZOOKEEPER = 3  # exit code
 
 

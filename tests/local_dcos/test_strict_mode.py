@@ -29,7 +29,7 @@ from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tls_proxy import TlsProxy
 
-INSTALL = PACKAGE_FOLDER.parent / "docs" / "install.md"
+INSTALL = PACKAGE_FOLDER.parent / "docs" / "how-to" / "install.md"
 NAME = "strict"
 
 

@@ -16,7 +16,7 @@ _PORTWORX = "volumes of Portworx are not supported; store permanent files in ser
 #: Options of the Portworx clone.
 IGNORED = {"portworx_volume_name": _PORTWORX, "portworx_volume_options": _PORTWORX}
 
-#: Rows of docs/migrate; all other options keep name, type and default.
+#: Rows of docs/how-to/migrate; all other options keep name, type and default.
 ROWS = (
     Row("ps", ("parameter_server.count",), "former name of the section, before the first release"),
     *(Row(f"parameter_server.{name}, worker.{name}, gpu_worker.{name}", (), why) for name, why in IGNORED.items()),

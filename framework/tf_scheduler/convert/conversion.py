@@ -158,7 +158,7 @@ _OTHER_JOBS = {
     "PaddleJob": "not supported",
     "JAXJob": "not supported",
     "TrainJob": "not supported; write a TFJob or PyTorchJob, or use `options init`",
-    "tensorflow": "convert it to a TFJob first (docs/migrate)",
+    "tensorflow": "convert it to a TFJob first (docs/how-to/migrate)",
 }
 
 

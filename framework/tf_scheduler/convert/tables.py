@@ -1,6 +1,6 @@
 """Table-driven conversion: every field of a file matches a row or is reported.
 
-The tables of docs/migrate are generated from the same rows.
+The tables of docs/how-to/migrate are generated from the same rows.
 """
 
 from __future__ import annotations

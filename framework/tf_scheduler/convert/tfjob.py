@@ -150,7 +150,7 @@ ROWS = (
         "empty: chief (without a chief: worker 0); AllWorkers: all_workers",
         one_of(_SUCCESS),
     ),
-    tables.Row("spec.enableDynamicWorker", (), "change worker.count in an update; see docs/plans.md"),
+    tables.Row("spec.enableDynamicWorker", (), "change worker.count in an update; see docs/reference/plans.md"),
     *_policies("spec.runPolicy"),
     tables.option_row("spec.tfImage", "service.tf_image", "v1alpha1: image of replicas without template", require_text),
     tables.Row("spec.terminationPolicy", (), "v1alpha1: the chief decides; without a chief, worker 0 (finish.success)"),

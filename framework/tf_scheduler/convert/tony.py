@@ -13,7 +13,7 @@ from .values import convert_name, hadoop_megabytes, integer, is_true, number, se
 OF_HADOOP = "concerns YARN and Hadoop"
 _OF_PORTAL = "the command `dcos-tensorflow history` replaces TonY's portal"
 _MILLISECONDS = "milliseconds become seconds"
-PLANS = "define the order by a custom plan (docs/plans.md)"
+PLANS = "define the order by a custom plan (docs/reference/plans.md)"
 #: Prefix of omitted properties -> reason.
 PREFIXES = {
     "tony.docker.": "unknown job",
@@ -27,7 +27,7 @@ PREFIXES = {
     "tony.secret.": _OF_PORTAL,
     "tony.horovod.": "Horovod runs without a driver",
     "tony.other.": OF_HADOOP,
-    "tony.application.mxnet.": "environment variables of MXNet are not set; see docs/tasks.md",
+    "tony.application.mxnet.": "environment variables of MXNet are not set; see docs/reference/tasks.md",
     "tony.application.dependency.": PLANS,
     "tony.application.": OF_HADOOP,
     "tony.gpu-exec-path": "Mesos offers list the GPUs",
@@ -36,7 +36,7 @@ PREFIXES = {
     "hadoop.": OF_HADOOP,
     "dfs.": OF_HADOOP,
 }
-#: Arguments of TonY's command line, for docs/migrate only.
+#: Arguments of TonY's command line, for docs/how-to/migrate only.
 ARGUMENTS = (
     Row("--executes, --task_params", ("service.command",), "`convert --command 'python train.py --steps 1000'`"),
     Row("--src_dir", ("service.job_url",), "pack the folder as zip or tgz and set the address of this archive"),
@@ -62,7 +62,7 @@ def _convert_framework(value: Any, location: Location) -> Iterator[Action]:
     if value in _STRATEGIES:
         yield SetOption(("service", "strategy"), _STRATEGIES[value])
     elif value not in ("tensorflow", "standalone"):
-        yield Note(location.path, f"environment variables of {value} are not set; see docs/tasks.md")
+        yield Note(location.path, f"environment variables of {value} are not set; see docs/reference/tasks.md")
 
 
 def _convert_mode(value: Any, location: Location) -> Iterator[Action]:
@@ -136,7 +136,9 @@ def _convert_command(value: Any, location: Location) -> Iterator[Action]:
     replaced = [name for name in PLACEHOLDERS if f"{{{name}}}" in value.replace(f"${{{name}}}", "")]
     if replaced:
         names = ", ".join(f"{{{name}}}" for name in replaced)
-        yield Note(location.path, f"tasks replace {names} (docs/tasks.md); to keep it, write '{{''{replaced[0]}}}'")
+        yield Note(
+            location.path, f"tasks replace {names} (docs/reference/tasks.md); to keep it, write '{{''{replaced[0]}}}'"
+        )
 
 
 def _convert_label(value: Any, location: Location) -> Iterator[Action]:

@@ -155,7 +155,7 @@ def zookeeper_acl(facts: Facts) -> Finding:
     if isinstance(facts.store, Unknown):
         return _unchecked(facts.store)
     store = facts.store
-    remedy = "install the service again with zk://HOSTS?credentials=FILE in scheduler.state (docs/install.md)"
+    remedy = "install the service again with zk://HOSTS?credentials=FILE in scheduler.state (docs/how-to/install.md)"
     if store.is_open:
         message = f"every client of {store.address} can read, change and delete the state (ACL world:anyone)"
         return Finding(Level.RED, message, remedy)
@@ -167,7 +167,7 @@ def zookeeper_acl(facts: Facts) -> Finding:
 
 def open_api(facts: Facts) -> Finding:
     """A client that can write to the API can run programs as the service's user."""
-    remedy = "set api.write_token (docs/api.md)"
+    remedy = "set api.write_token (docs/reference/api.md)"
     if not isinstance(facts.options, Unknown) and facts.options["api"]["authentication"] == "none":
         return Finding(Level.RED, "api.authentication is none: every client has full access", remedy)
     if isinstance(facts.api, Unknown):
@@ -247,7 +247,7 @@ def same_name(facts: Facts) -> Finding:
     if not others:
         return _green(f"no other framework has the name {name}")
     if _own_id(facts):
-        remedy = f"tear the other framework down (docs/operations.md), for example {others[0]}"
+        remedy = f"tear the other framework down (docs/how-to/operations.md), for example {others[0]}"
         return Finding(Level.RED, f"other frameworks have the name {name}: {_names(others)}", remedy)
     remedy = "choose another service.name, or uninstall that service; if it is this service, pass its --url"
     return Finding(Level.RED, f"a framework of the name {name} is registered: {_names(others)}", remedy)
@@ -282,7 +282,7 @@ def refused_calls(facts: Facts) -> Finding:
     if isinstance(facts.service, Unknown):
         return _unchecked(facts.service)
     if facts.service.refused_calls:
-        remedy = "grant the scheduler's principal the permissions that the message names (docs/install.md)"
+        remedy = "grant the scheduler's principal the permissions that the message names (docs/how-to/install.md)"
         return Finding(Level.RED, f"Mesos refuses calls: {facts.service.refused_calls}", remedy)
     if facts.service.failed_calls:
         message = f"calls failed since the subscription: {_joined(facts.service.failed_calls[-_MAX_NAMES:])}"
@@ -295,7 +295,7 @@ def leftovers(facts: Facts) -> Finding:
     if isinstance(facts.service, Unknown):
         return _unchecked(facts.service)
     if facts.service.may_still_run:
-        remedy = "restart these agents or the connection to them, or mark them as gone (docs/operations.md)"
+        remedy = "restart these agents or the connection to them, or mark them as gone (docs/how-to/operations.md)"
         return Finding(Level.RED, _names(facts.service.may_still_run), remedy)
     return _green("no launch that was given up may still run")
 
@@ -309,7 +309,7 @@ def failing_agents(facts: Facts) -> Finding:
     if isinstance(facts.service, Unknown):
         return _unchecked(facts.service)
     agents = facts.service.failing_agents
-    remedy = "read the logs of these agents; drain an agent that does not recover (docs/troubleshooting.md)"
+    remedy = "read the logs of these agents; drain an agent that does not recover (docs/how-to/troubleshooting.md)"
     if avoided := [f"{host} ({len(failures)} launches)" for host, failures, until in agents if until > facts.now]:
         return Finding(Level.RED, f"launches keep failing on {_names(avoided)}", remedy)
     window = _AVOID_FOR if isinstance(facts.options, Unknown) else facts.options["recovery"]["avoid_for"]
@@ -398,7 +398,9 @@ def training(facts: Facts) -> Finding:
     message = "; ".join(f"{name}: {text or 'no TensorFlow'}" for name, text in named.items())
     first = next(packages for name, packages in facts.laptop.trainings.items() if named[name])
     if first.get("keras", "").startswith("3.") and "tf_keras" not in first:
-        return Finding(Level.YELLOW, message, "for Model.fit of several workers, install tf_keras: docs/first-job.md")
+        return Finding(
+            Level.YELLOW, message, "for Model.fit of several workers, install tf_keras: docs/tutorials/first-job.md"
+        )
     return _green(message)
 
 

@@ -66,7 +66,7 @@ class MetricFamilies:
         self.calls_queued = Gauge("tensorflow_calls_queued", text, registry=registry)
         self.launches = counter("launches", "Task launches.", "job_name")
         self.statuses = counter("task_statuses", "Status updates from Mesos.", "state")
-        self.failures = counter("failures", "Failed launches by cause; see docs/recovery.md.", "cause")
+        self.failures = counter("failures", "Failed launches by cause; see docs/explanation/recovery.md.", "cause")
         self.recoveries = counter("recoveries", "Relaunches by the cause of the loss.", "cause")
         text = "Seconds between the decision to relaunch a task and its launch."
         self.recovery_seconds = histogram("recovery_seconds", text, _RECOVERY)

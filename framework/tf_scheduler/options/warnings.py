@@ -173,7 +173,8 @@ def storage_mode_applies(_: Document, options: Document) -> Iterator[Problem]:
         return
     if service["strategy"] == Strategy.PARAMETER_SERVER.value:
         yield Problem(
-            f"service.{name}", "the chief must write all variables: see experimental_io_device in docs/jobs.md"
+            f"service.{name}",
+            "the chief must write all variables: see experimental_io_device in docs/reference/jobs.md",
         )
     packages = f"the task's Python needs {_PACKAGES.get(scheme, f'fsspec and its file system for {scheme}://')}"
     if mode is StorageMode.CARRIED or is_torch:

@@ -64,7 +64,7 @@ def _with_notes(sources: PackageSources, python: tuple[int, int]) -> dict[str, A
     if match is not None and (int(match[1]), int(match[2])) < python:
         raise PackageError(
             f"{RESOURCE}: assets.container.docker.scheduler: `{image}`: {SCHEDULER} with the installed libraries needs "
-            f"Python {needed}; install the versions of the lock (docs/install.md), or name a newer image"
+            f"Python {needed}; install the versions of the lock (docs/how-to/install.md), or name a newer image"
         )
     notes = sources.package["preInstallNotes"]
     filled = notes.replace("{{image}}", image.partition("@")[0]).replace("{{python}}", needed)

@@ -91,7 +91,7 @@ def progress_charts(run: Run) -> Html:
     metrics = [_picture(run, name, _metric(name)) for name in names]
     pictures = [_picture(run, "Loss", lambda point: point.loss), *metrics, *speeds]
     if not any(pictures):
-        return tag("p", "No task reported progress. See tf_executor.report in docs/tasks.md.", class_="none")
+        return tag("p", "No task reported progress. See tf_executor.report in docs/reference/tasks.md.", class_="none")
     return tag("div", pictures, class_="charts")
 
 

@@ -18,7 +18,7 @@ from tf_scheduler.errors import JobError
 
 from .common import Done, Kind, kill_task, launched, newest, pick, pick_agent, reported, tasks
 
-#: Seconds after the return of an agent within which replaced programs end (docs/recovery.md).
+#: Seconds after the return of an agent within which replaced programs end (docs/explanation/recovery.md).
 _OLD_PROGRAM = 10.0
 #: Seconds for which a disk is full.
 _FULL = 10.0

@@ -17,7 +17,7 @@ from mesos_local.master_api import teardown
 
 from .common import Done, Kind, health, is_healthy, program_of
 
-_REFUSED = 317  # docs/api.md, /v1/health
+_REFUSED = 317  # docs/reference/api.md, /v1/health
 #: Seconds for which calls fail.
 _FAILING = 20.0
 #: Five heartbeats of 15 s, and some.

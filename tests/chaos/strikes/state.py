@@ -29,7 +29,7 @@ from tf_scheduler.store.records import FRAMEWORK, SCHEMA
 
 from .common import Done, Kind, health, program_of, signal_scheduler
 
-_CANNOT_STORE = 319  # docs/api.md, /v1/health
+_CANNOT_STORE = 319  # docs/reference/api.md, /v1/health
 #: Seconds after which a session of ZooKeeper has expired.
 _SESSION = 25.0
 

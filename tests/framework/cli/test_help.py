@@ -30,7 +30,7 @@ COMMANDS = list(commands(cli))
 LOCAL = [pair for pair in COMMANDS if getattr(pair[1].callback, "__module__", "").startswith("tf_scheduler.")]
 
 
-#: Exit codes of the help, and those of the table in docs/cli.md.
+#: Exit codes of the help, and those of the table in docs/reference/cli.md.
 _CODES, _ROW = (
     re.compile(r"Exit code: (.+?)\.(?:\n\n|$)", re.DOTALL),
     re.compile(r"^\| (`.+`) \| (.+) \|$", re.MULTILINE),
@@ -47,7 +47,7 @@ def exit_codes(command: click.Command) -> str:
 def test_help_and_docs_agree_on_exit_codes(root: click.Group) -> None:
     """In both programs; scripts rely on them."""
     text = (
-        (Path(__file__).parents[3] / "docs" / "cli.md")
+        (Path(__file__).parents[3] / "docs" / "reference" / "cli.md")
         .read_text()
         .partition("## Exit codes\n")[2]
         .partition("\n## ")[0]

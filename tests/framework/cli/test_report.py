@@ -190,7 +190,7 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
         "  restart   1: worker-0: ValueError: nan, at step 30",
         "  stopped   ps-0 (no longer needed)",
         "  written   nothing in CHECKPOINT_DIR, /checkpoints; other files of the tasks are removed",
-        "  hint      restarts lost all steps: save checkpoints, docs/how-to.md#save-and-resume-checkpoints",
+        "  hint      restarts lost all steps: save checkpoints, docs/how-to/recipes.md#save-and-resume-checkpoints",
         "  logs      ~/runs/digits-1/logs",
         "next: dcos-tensorflow history show digits-1 --report page.html",
         "      dcos-tensorflow logs --run digits-1 worker-0",

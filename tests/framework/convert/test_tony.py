@@ -240,7 +240,7 @@ def test_replaced_braces_are_reported(name) -> None:
 
     notes = {one.path: one.message for one in convert_job_file(text.encode(), "tony.xml").warnings}
 
-    assert notes[name].startswith("tasks replace {task_index} (docs/tasks.md)")
+    assert notes[name].startswith("tasks replace {task_index} (docs/reference/tasks.md)")
 
 
 PROPERTY = "<property><name>{}</name><value>a --index {{task_index}} ${{port}} {{other}}</value></property>"

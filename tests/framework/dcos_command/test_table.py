@@ -10,7 +10,7 @@ from dcos_command.execute import COMMANDS, GROUPS, LIST_COMMANDS
 from dcos_command.main import HELP_SECTIONS, Group
 from tf_scheduler.cli.main import cli
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text().partition("## Exit codes")[0]
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "cli.md").read_text().partition("## Exit codes")[0]
 ROWS = [line.split(" | ")[0] for line in PAGE.splitlines() if line.startswith("| `")]
 
 
@@ -25,7 +25,9 @@ def test_spellings_are_unique() -> None:
 def test_every_command_is_documented_in_cli_md(command) -> None:
     """And each of its spellings is a command."""
     words = command.words.split()
-    assert any(row.startswith(f"| `{words[0]}") and re.search(rf"\b{words[-1]}\b", row) for row in ROWS), "docs/cli.md"
+    assert any(row.startswith(f"| `{words[0]}") and re.search(rf"\b{words[-1]}\b", row) for row in ROWS), (
+        "docs/reference/cli.md"
+    )
     for spelling in command.spellings:
         group: click.Command | None = cli
         for word in spelling:

@@ -1,4 +1,4 @@
-"""docs/mesos-conformance.md names the test of each point."""
+"""docs/evidence/mesos-conformance.md names the test of each point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from wire.process import ROOT
 
-PAGE = ROOT / "docs" / "mesos-conformance.md"
+PAGE = ROOT / "docs" / "evidence" / "mesos-conformance.md"
 POINTS = [*map(str, range(1, 66)), *(f"P{number}" for number in range(1, 32))]
 _ROW = re.compile(r"^\| (\w+) \| (.+) \| (.+) \|$", re.MULTILINE)
 _TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")

@@ -1,4 +1,4 @@
-"""Metrics named by docs/metrics.md and the dashboard exist and are produced."""
+"""Metrics named by metrics.md and the dashboard exist and are produced."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from metered_world import a_life
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference"
 DASHBOARD = json.loads((DOCS / "grafana-dashboard.json").read_text())
 #: What Prometheus itself adds, and what Grafana fills in.
 OF_THE_SCRAPE = {"job", "instance"}

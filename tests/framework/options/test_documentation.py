@@ -1,4 +1,4 @@
-"""docs/options.md and `options explain`."""
+"""docs/reference/options.md and `options explain`."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tf_scheduler.options.environment import variable_name
 from tf_scheduler.options.generate import explain
 from tf_scheduler.options.schema.document import OPTIONS
 
-PAGE = Path(__file__).parents[3] / "docs" / "options.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "options.md"
 
 
 def test_options_page_is_current() -> None:

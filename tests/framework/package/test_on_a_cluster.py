@@ -1,4 +1,4 @@
-"""Type the commands of docs/on-a-cluster.md that need no cluster."""
+"""Type the commands of docs/tutorials/on-a-cluster.md that need no cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "on-a-cluster.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorials" / "on-a-cluster.md"
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _JSON = re.compile(r"^```json\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Needs a master or a service.

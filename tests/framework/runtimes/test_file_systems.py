@@ -1,4 +1,4 @@
-"""The table of TensorFlow's file systems in docs/jobs.md, on real versions."""
+"""The table of TensorFlow's file systems in jobs.md, on real versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from own_runtimes import need, python_of, python_with_tensorflow
 
 pytestmark = pytest.mark.tensorflow
 
-PAGE = Path(__file__).parents[3] / "docs" / "jobs.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "jobs.md"
 VERSIONS = ("1.15", "2.12", "2.15", "2.20", "2.21")
 SCHEMES = ("abfs", "file", "gs", "hdfs", "http", "ram", "s3")
 #: TensorFlow 1.15 has no list. Without a name, no file system asks a server.

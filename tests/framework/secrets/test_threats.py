@@ -1,4 +1,4 @@
-"""docs/security.md names existing tests for its threats."""
+"""docs/evidence/security.md names existing tests for its threats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
 def test_every_threat_has_an_existing_test() -> None:
-    _, _, threats = (HOME / "docs" / "security.md").read_text().partition("\n## Secrets of tasks\n")
+    _, _, threats = (HOME / "docs" / "evidence" / "security.md").read_text().partition("\n## Secrets of tasks\n")
     rows = _ROW.findall(threats)
     assert len(rows) > 20
     assert [] == [threat for threat, _, proof in rows if not _TEST.search(proof)]

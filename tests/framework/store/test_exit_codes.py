@@ -1,4 +1,4 @@
-"""Exit codes for a state that cannot be used: the table in docs/state.md."""
+"""Exit codes for a state that cannot be used: the table in state.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_scheduler.store.sqlite import SqliteStore
 from tf_scheduler.store.zookeeper.address import ZooKeeperAddress
 from tf_scheduler.store.zookeeper.session import ZooKeeperSession
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "state.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "reference" / "state.md"
 Patch = pytest.MonkeyPatch
 
 

@@ -78,7 +78,7 @@ def scheduler(tmp_path: Path, local_cluster):
 
 
 def keep(page) -> None:
-    """The pictures of docs/page.md, if SCREENSHOTS names a folder for them."""
+    """The pictures of docs/reference/page.md, if SCREENSHOTS names a folder for them."""
     if "SCREENSHOTS" not in os.environ:
         return
     expect(page.locator("#log")).to_contain_text("epoch 25: ")

@@ -103,7 +103,7 @@ def openapi_document(table: Iterable[Endpoint]) -> dict[str, Any]:
         "info": {
             "title": "TensorFlow on Mesos",
             "version": VERSION,
-            "description": "Scheduler of one service: plans, tasks, training. See docs/api.md.",
+            "description": "Scheduler of one service: plans, tasks, training. See docs/reference/api.md.",
         },
         # Relative to the document, because the API is also served below /service/NAME/.
         "servers": [{"url": ".."}],

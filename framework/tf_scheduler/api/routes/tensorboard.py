@@ -1,4 +1,4 @@
-"""TensorBoard reverse proxy that isolates its pages from the API (docs/page.md)."""
+"""TensorBoard reverse proxy that isolates its pages from the API."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ApiProblem:
 
     @property
     def body(self) -> dict[str, Any]:
-        """JSON body, see docs/api.md. A command without effect (208) is not an error."""
+        """Return the JSON body. A command without effect (208) is not an error."""
         if self.code < 400:
             return {"message": self.message}
         names = {"names": list(self.names)} if self.names else {}

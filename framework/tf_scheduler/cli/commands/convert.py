@@ -77,7 +77,7 @@ def convert(
     """Convert FILE to an options file.
 
     FILE is a TFJob or PyTorchJob of Kubeflow, a tony.xml of TonY, an options file of beta-tensorflow, or - for standard
-    input. A warning on standard error names each field that cannot be converted. docs/migrate lists all fields.
+    input. A warning on standard error names each field that cannot be converted. docs/how-to/migrate lists all fields.
     """
     if not local and (program or python):
         raise click.UsageError("--program and --python need --local")

@@ -115,8 +115,8 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
     else the public index. $PIP_EXTRA_INDEX_URL is tried last. The download uses $HTTPS_PROXY, $NO_PROXY and
     $REQUESTS_CA_BUNDLE. Mesos is stored in $XDG_CACHE_HOME/dcos-tensorflow.
 
-    --containers needs root, cgroups version 1 and some Debian packages (docs/containers.md); a machine that lacks one
-    gets a cluster without containers, and a notice.
+    --containers needs root, cgroups version 1 and some Debian packages (docs/how-to/containers.md); a machine that
+    lacks one gets a cluster without containers, and a notice.
     """
     check_platform()
     if containers and (missing := missing_requirements()):

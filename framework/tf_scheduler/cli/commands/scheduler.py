@@ -82,8 +82,8 @@ def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
     """Run the scheduler until SIGTERM; tasks keep running.
 
     Environment variables configure the scheduler. The package's Marathon app sets them: one for each option
-    (docs/options.md), PORT_API for the HTTP API, EXECUTOR_URI for the executor's bundle, and SDK_UNINSTALL=true to
-    uninstall the service.
+    (docs/reference/options.md), PORT_API for the HTTP API, EXECUTOR_URI for the executor's bundle, and
+    SDK_UNINSTALL=true to uninstall the service.
 
     \b
     Examples:

@@ -441,7 +441,8 @@ def summary_lines(report: Report) -> Iterator[str]:
     written = f"written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {folder}{lost}"
     yield f"  storage   CHECKPOINT_DIR is {folder}" if is_url else f"  {written}"
     if not (names or is_url) and any(item["step"] for item in report["restarts"]):
-        yield "  hint      restarts lost all steps: save checkpoints, docs/how-to.md#save-and-resume-checkpoints"
+        page = "docs/how-to/recipes.md#save-and-resume-checkpoints"
+        yield f"  hint      restarts lost all steps: save checkpoints, {page}"
     yield from _places(report)
 
 

@@ -1,4 +1,4 @@
-"""Transition and status tables of plans; docs/state-machine.md is made from them."""
+"""Transition and status tables of plans, which the documentation shows."""
 
 from __future__ import annotations
 

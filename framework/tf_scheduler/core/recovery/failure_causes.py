@@ -1,4 +1,4 @@
-"""Causes of ended launches (table in docs/recovery.md), and failures per agent."""
+"""Causes of ended launches, which the documentation shows, and failures per agent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reactions to status updates, by the believed and the reported state of a launch.
 
-Pure table, shown in docs/recovery.md: what a status means is decided here, before its cause is judged.
+Pure table, shown in docs/explanation/recovery.md: what a status means is decided here, before its cause is judged.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _is_removal_forced(state: SchedulerState) -> bool:
 
 
 #: Seconds that TEARDOWN waits for the agent of a launch that was given up. A Mesos 1.11 master aborts when an executor
-#: of a removed framework ends on an agent that has returned (docs/mesos-conformance.md).
+#: of a removed framework ends on an agent that has returned (docs/evidence/mesos-conformance.md).
 AGENT_WAIT = 600.0
 #: Maximum number of launches in one message.
 _NAMED = 5
@@ -135,4 +135,4 @@ def abandoned_message(state: SchedulerState) -> str:
 def left_to_mesos(state: SchedulerState) -> Iterator[str]:
     """Yield a message per launch that may still run after TEARDOWN."""
     why = "Mesos ends it when the agent returns; the master may abort then: mark the agent as gone before"
-    yield from (f"{item}; {why} (docs/operations.md)" for item in state.stored.abandoned.values())
+    yield from (f"{item}; {why} (docs/how-to/operations.md)" for item in state.stored.abandoned.values())

@@ -22,7 +22,7 @@ DATA_READERS = frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.DATA_WORKER})
 
 
 class RestartScope(Enum):
-    """Tasks that restart, the lost task included; docs/recovery.md shows the value."""
+    """Tasks that restart, the lost task included; the documentation shows the value."""
 
     ALONE = "that task"
     WITH_CHIEF = "that task and the chief"

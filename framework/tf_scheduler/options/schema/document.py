@@ -55,13 +55,15 @@ class Options(Section):
         "DC/OS and `local up --containers` enable.",
         update=OnUpdate.RESTART,
     )
-    storage = section(StorageSection, "Checkpoints in object storage (docs/how-to.md).", "Storage of checkpoints")
+    storage = section(
+        StorageSection, "Checkpoints in object storage (docs/how-to/recipes.md).", "Storage of checkpoints"
+    )
     finish = section(FinishSection, "End of the job, and actions after it.", "End of the job")
     restart = section(RestartSection, "Restarts of failed tasks.")
     recovery = section(RecoverySection, "Detection and replacement of lost tasks.")
     health = section(HealthSection, "Health checks of running tasks.", "Health checks")
     progress = section(ProgressSection, "Training progress of programs that do not report it.")
-    plans = section(jobs.PlansSection, "Order in which tasks are launched and updated (docs/plans.md).")
+    plans = section(jobs.PlansSection, "Order in which tasks are launched and updated (docs/reference/plans.md).")
     gang = section(GangSection, "All-or-nothing launches of tasks that need each other.", "Gang scheduling")
     placement = section(PlacementSection, "Selection of agents for tasks.")
     scheduler = section(SchedulerSection, "The scheduler's process, run by Marathon.")
@@ -77,7 +79,7 @@ class Options(Section):
     vault = section(VaultSection, "HashiCorp Vault as a source of secrets.")
     dcos = section(DcosSection, "DC/OS Enterprise as a source of secrets.", "DC/OS Enterprise")
     metrics = section(MetricsSection, "Export of metrics.")
-    history = section(HistorySection, "Records of past runs (docs/history.md).")
+    history = section(HistorySection, "Records of past runs (docs/how-to/history.md).")
 
 
 @dataclass(frozen=True, slots=True)

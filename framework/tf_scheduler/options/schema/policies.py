@@ -161,7 +161,7 @@ class StorageSection(Section):
     )
     options = String(
         "JSON object, as text: options of the file system in fsspec, for example the address of an S3-compatible "
-        "server. Credentials are secrets (docs/how-to.md). Empty: none.",
+        "server. Credentials are secrets (docs/how-to/recipes.md). Empty: none.",
         parse=parse_storage_options,
         update=OnUpdate.RESTART,
         title="Options of the file system",

@@ -56,8 +56,8 @@ class ExecutorSection(Section):
     )
     extract = String(
         "Program that extracts the archives of service.job_url and service.data. executor: the executor, as the user "
-        "of the task, within limits (docs/security.md). mesos: the fetcher of the agents, with tar and unzip and "
-        "without limits; the executor still extracts a job_url that agents cannot fetch, such as s3.",
+        "of the task, within limits (docs/evidence/security.md). mesos: the fetcher of the agents, with tar and unzip "
+        "and without limits; the executor still extracts a job_url that agents cannot fetch, such as s3.",
         "executor",
         choices=("executor", "mesos"),
         title="Extract archives with",

@@ -8,7 +8,7 @@ from .fields import NEXT_LAUNCH_ONLY, Boolean, Seconds, Section, String
 class SecretRecord(Section):
     source = String(
         "Source of the value: env:NAME, file:NAME, vault:MOUNT/PATH#KEY, dcos:PATH, reference:NAME#KEY, or a path in "
-        "the DC/OS secret store (docs/secrets.md).",
+        "the DC/OS secret store (docs/how-to/secrets.md).",
         required=True,
         non_empty=True,
     )

@@ -98,9 +98,10 @@ class ProgramOptions(Section):
     )
     data = DataFiles(
         "Files to fetch into every task's working directory: URLs (http, https, ftp or file) separated by commas, or "
-        "a list of objects with url, path (empty: the file's name), extract (default: true) and link (docs/jobs.md); "
-        "in DC/OS, write the list as text. #sha256=DIGEST after a URL checks the file like service.job_sha256. Each "
-        "agent fetches a file once and caches it; archives are extracted. Local runs also take paths. Empty: none.",
+        "a list of objects with url, path (empty: the file's name), extract (default: true) and link "
+        "(docs/reference/jobs.md); in DC/OS, write the list as text. #sha256=DIGEST after a URL checks the file like "
+        "service.job_sha256. Each agent fetches a file once and caches it; archives are extracted. Local runs also "
+        "take paths. Empty: none.",
         update=OnUpdate.RESTART,
         parse=split_data,
         examples=["http://example.com/data/mnist.tgz", [{"url": "mnist.npz", "path": ".keras/datasets/mnist.npz"}]],
@@ -175,7 +176,7 @@ class KdcSection(Section):
 
 class KerberosSection(Section):
     enabled = Boolean(
-        "Give tasks a Kerberos keytab and configuration, for example for kinit in pre_command (docs/secrets.md)."
+        "Give tasks a Kerberos keytab and configuration, for example for kinit in pre_command (docs/how-to/secrets.md)."
     )
     kdc = section(KdcSection, "The key distribution centre.")
     primary = String("First part of the Kerberos principal primary@realm.", "tensorflow")
@@ -285,7 +286,8 @@ class AccountOptions(Section):
     failover_timeout = Seconds("Time for which tasks of a disconnected scheduler keep running.", 604_800.0)
     log_level = String("Log level of the scheduler.", "INFO", choices=LOG_LEVELS, variable="FRAMEWORK_LOG_LEVEL")
     log_format = String(
-        "Log format of the scheduler. console: plain lines; json: one JSON object per line (docs/metrics.md).",
+        "Log format of the scheduler. console: plain lines; json: one JSON object per line "
+        "(docs/reference/metrics.md).",
         "console",
         choices=("console", "json"),
     )

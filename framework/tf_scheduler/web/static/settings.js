@@ -12,7 +12,7 @@ export function settings(target) {
     own.length ? list("Options that differ from the defaults", own) : soft("All options have their defaults."),
     changed.length ? list(`Changed by the update of ${clock(target.at)}`, changed) : "",
     (target["pod-specs"] ?? []).map((pod) => list(`${pod.type} (${number(pod.count)})`, job(pod))),
-    soft("All other options have the defaults of docs/options.md. Secrets are masked."),
+    soft("All other options have the defaults of docs/reference/options.md. Secrets are masked."),
   ];
 }
 

@@ -48,7 +48,7 @@ export function tiles(tasks, training, trains) {
 
 export function jobs(training) {
   const rows = Object.entries(training.jobs).filter(([, job]) => job.reporting > 0);
-  if (!rows.length) return soft("No running task reports progress (docs/tasks.md, Progress).");
+  if (!rows.length) return soft("No running task reports progress (docs/reference/tasks.md, Progress).");
   return rows.map(([name, job]) => {
     const known = job.step !== null && job.total;
     const share = known ? `${percent(job)}, ` : "";

@@ -184,7 +184,7 @@ def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path
 
 @pytest.mark.mesos
 def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -> None:
-    """From another terminal; the exit codes are those of docs/cli.md."""
+    """From another terminal; the exit codes are those of docs/reference/cli.md."""
     home["DCOS_DIR"] = str(tmp_path / "no-dcos")
     home.pop("SSH_CONNECTION", None)
     assert (0, "No service runs.\n") == run("list")[:2]

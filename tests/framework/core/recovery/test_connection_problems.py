@@ -45,7 +45,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 
-METRICS = Path(__file__).parents[4] / "docs" / "metrics.md"
+METRICS = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
 STATE = with_fields(SchedulerState(a_spec()), framework_id="fw-1", connected=True, suppressed=True)
 #: 14:03:20 UTC.
 NOW = 14 * 3600 + 200.0
