@@ -358,11 +358,13 @@ def test_scale_changes_the_number_of_workers(loop) -> None:
         reply.body,
     )
     assert [208, 409] == [
-        ask(loop.app, "/v1/tf/scale", "POST", body=body).code for body in (b'{"worker": 3}', b'{"worker": 4}')
+        ask(loop.app, "/v1/tf/scale", "POST", body=body).code for body in (b'{"worker": 3}', b'{"worker": 4.0}')
     ]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"{}", b"3", b'{"worker": 0}', b'{"worker": true}', b'{"ps": 1}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"{}", b"3", b'{"worker": 0}', b'{"worker": 1.5}', b'{"worker": true}', b'{"ps": 1}']
+)
 def test_scale_rejects_other_bodies(loop, body: bytes) -> None:
     assert 400 == ask(loop.app, "/v1/tf/scale", "POST", body=body).code
     assert [] == loop.events

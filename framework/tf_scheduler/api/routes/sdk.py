@@ -187,6 +187,9 @@ def _is_task_list(body: object) -> bool:
 async def _scale(request: ApiRequest) -> ApiAnswer:
     body = request.body
     count = body.get("worker") if isinstance(body, dict) and len(body) == 1 else None
+    # JSON has one type for numbers, and JSON Schema takes 2.0 for an integer.
+    if isinstance(count, float) and count.is_integer():
+        count = int(count)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise BadRequestError('invalid body: expected {"worker": COUNT}, with a whole number of at least 1')
     return await _run(request, ScaleRequested(count))
