@@ -5,7 +5,6 @@ import io
 import json
 import os
 import random
-import time
 import traceback
 import webbrowser
 from contextlib import redirect_stderr, redirect_stdout
@@ -20,10 +19,9 @@ from dcos_command.answers import parse_json
 from dcos_command.client import parse_error_body
 from dcos_command.execute import COMMANDS
 from dcos_command.main import main
+from kit.fuzzing import ROUNDS
 from kit.http_server import HttpServer, QuietHandler
 
-#: Seconds of the fuzzer, as in kit.fuzzing.
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 124}
 _STEP = {"name": "worker-0", "status": "STARTING", "message": "m"}
 _PHASE = {"name": "worker", "status": "STARTING", "strategy": "serial", "steps": [_STEP]}
@@ -224,10 +222,9 @@ def test_fuzz_answers_to_commands(tmp_path: Path) -> None:
     problems: dict[str, tuple[list[str], str]] = {}
     with server(answers) as live:
         environment = {"DCOS_URL": f"http://{live.address}", "DCOS_DIR": "/nowhere"}
-        end, runs = time.monotonic() + SECONDS, 0
-        while runs < len(COMMANDS) or time.monotonic() < end:
-            words = arguments_of(COMMANDS[runs % len(COMMANDS)], options, answers.random)
-            answers.requests, runs = 0, runs + 1
+        for command in COMMANDS * (3 * ROUNDS):
+            words = arguments_of(command, options, answers.random)
+            answers.requests = 0
             terminal = Terminal(interactive=answers.random.random() < 0.3)
             try:
                 with redirect_stdout(terminal), redirect_stderr(io.StringIO()):
@@ -235,7 +232,6 @@ def test_fuzz_answers_to_commands(tmp_path: Path) -> None:
             except Exception:
                 text = traceback.format_exc()
                 problems.setdefault(text.splitlines()[-1] + text.splitlines()[-3], (words, text))
-    print(f"{runs} commands")
 
     assert not problems, "\n".join(f"{words}\n{text}" for words, text in problems.values())
     assert codes <= EXIT_CODES
