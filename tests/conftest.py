@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from itertools import chain, zip_longest
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,31 +22,17 @@ from tf_scheduler.cli.local_run.ports import port_block
 settings.register_profile(
     "random", deadline=None, derandomize=False, database=DirectoryBasedExampleDatabase(".hypothesis/examples")
 )
+settings.register_profile("fast", settings.get_profile("random"), max_examples=25)
+settings.register_profile("deep", settings.get_profile("random"), max_examples=2000)
 settings.load_profile("random")
 
 # A shell ignores SIGINT for background jobs, and nohup ignores SIGHUP; started programs would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-pytest_plugins = ("kit.reruns",)
+pytest_plugins = ("kit.lanes", "kit.reruns", "kit.results")
 
 _QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run files that train or start clusters first, so that none of them begins last.
-
-    By turns: trainings take the processors, clusters mostly wait.
-    """
-    marks: dict[Path, set[str]] = {}
-    for item in items:
-        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
-    train = [path for path, names in marks.items() if "tensorflow" in names]
-    wait = [path for path, names in marks.items() if "mesos" in names and path not in train]
-    first = [path for path in chain.from_iterable(zip_longest(train, wait)) if path]
-    order = {path: number for number, path in enumerate([*first, *(path for path in marks if path not in first)])}
-    items.sort(key=lambda item: order[item.path])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -75,7 +59,7 @@ def _three_agents() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster() -> Iterator[Shared[LocalCluster]]:
+def shared_cluster(real_mesos: None) -> Iterator[Shared[LocalCluster]]:
     """A real master and three real agents for the whole session."""
     with Shared(_three_agents, repair_cluster) as shared:
         yield shared

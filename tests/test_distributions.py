@@ -17,7 +17,7 @@ from kit.interpreters import interpreters, output_of
 from test_release import CONFIG, HOME, RAW, SOURCE, file_of
 
 pytestmark = [
-    pytest.mark.release,
+    pytest.mark.usefixtures("real_release"),
     pytest.mark.timeout(600),
     pytest.mark.skipif(not (HOME / ".git").exists(), reason="scripts/distributions builds from a commit"),
 ]

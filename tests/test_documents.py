@@ -308,7 +308,7 @@ NOT_RUN = {
     "an agent that is gone can never return to the shared cluster; scripts/chaos sends the call": "curl -d",
     "it takes minutes to hours, or writes files of the repository": (
         "scripts/audit; scripts/chaos; scripts/core-coverage; scripts/lock; scripts/record-state; "
-        "scripts/test; .venv/bin/python scripts/mutation-test; FUZZ_S"
+        "scripts/test; .venv/bin/python scripts/mutation-test; FUZZ_"
     ),
 }
 

@@ -19,7 +19,7 @@ from kit.interpreters import interpreters
 
 HOME = Path(__file__).parents[1]
 pytestmark = [
-    pytest.mark.release,
+    pytest.mark.usefixtures("real_release"),
     pytest.mark.timeout(300),
     pytest.mark.skipif(not (HOME / ".git").exists(), reason="git lists the files of the repository"),
 ]
@@ -159,7 +159,7 @@ def test_wheel_starts_with_pip_of_venv(python: Path, dist: Path, tmp_path: Path)
     check_starts(programs, tmp_path)
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_wheel_runs_job_after_newest_pip(dist: Path, tmp_path: Path) -> None:
     """On the newest Python."""
     programs = environment(tmp_path, [*PYTHONS.values()][-1], "pip")
@@ -170,7 +170,7 @@ def test_wheel_runs_job_after_newest_pip(dist: Path, tmp_path: Path) -> None:
     check_local_run(programs, tmp_path)
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_wheel_runs_job_on_debian(dist: Path, tmp_path: Path) -> None:
     """Its pip is old, and its environments have neither wheel nor setuptools."""
     debian = Path("/usr/bin/python3")
@@ -185,8 +185,7 @@ def test_wheel_runs_job_on_debian(dist: Path, tmp_path: Path) -> None:
     check_local_run(programs, tmp_path)
 
 
-@pytest.mark.mesos
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(900)
 def test_first_job_trains_after_its_own_installation(dist: Path, tmp_path: Path) -> None:
     """Every line of docs/tutorials/first-job.md, in an account with an empty home."""

@@ -35,7 +35,7 @@ def test_shared_resource_beyond_repair_is_replaced() -> None:
     assert ["a", "b"] == stopped
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_ensemble_without_quorum_is_repaired_or_replaced() -> None:
     """Killed and frozen servers return; an ensemble with an exited server is replaced."""
     with Shared(lambda: ZooKeeperEnsemble(3), repair_ensemble) as shared:

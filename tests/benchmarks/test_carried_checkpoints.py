@@ -21,7 +21,7 @@ from kit.s3_server import BUCKET, run_s3_server
 from tf_executor.user import storage
 
 tensorflow = pytest.importorskip("tensorflow")
-pytestmark = [pytest.mark.storage, pytest.mark.tensorflow]
+pytestmark = pytest.mark.usefixtures("real_storage")
 
 #: Rounds of four turns, and seconds of a turn; the program saves once a second.
 ROUNDS, SECONDS = int(os.environ.get("BENCHMARK_ROUNDS", "2")), 4.0

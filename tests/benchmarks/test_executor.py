@@ -53,7 +53,7 @@ def test_size_of_the_bundle(bundle: Path) -> None:
     assert size < 5_000_000
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_start(scheduler: TaskLauncher) -> None:
     """Measure from the container's command to the executor's SUBSCRIBE (agent's log)."""
     values = [started(scheduler, f"start-{number}") for number in range(ROUNDS)]
@@ -85,7 +85,7 @@ def seconds_of(run: Callable[[], object]) -> float:
     return time.monotonic() - begin
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_memory_and_idle_time(scheduler: TaskLauncher, tmp_path: Path) -> None:
     """Measure an idle task with all features on."""
     os.mkfifo(tmp_path / "ready")
@@ -121,7 +121,7 @@ print("took", time.monotonic() - begin, file=sys.stderr)
 """
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_output(scheduler: TaskLauncher, tmp_path: Path) -> None:
     """Compare large output through the executor's rotation with output to a file."""
     (tmp_path / "write.py").write_text(WRITER.format(size=ROUNDS))
@@ -213,8 +213,7 @@ print("steps", number, "seconds", seconds, "processor", cpu, "executor", above, 
 """
 
 
-@pytest.mark.mesos
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_training(scheduler: TaskLauncher, tmp_path: Path) -> None:
     """Compare training with and without the executor, alternating every second."""
     (tmp_path / "train.py").write_text(TRAIN.replace("{turns}", str(TURNS)))

@@ -36,8 +36,7 @@ def run():
         process.communicate()
 
 
-@pytest.mark.mesos
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(600)
 def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None:
     """It reaches its accuracy; each fault is healed, measured and reported."""
@@ -57,8 +56,7 @@ def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
 
 
-@pytest.mark.mesos
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(600)
 def test_partitions_need_containers_and_are_healed(run, tmp_path: Path) -> None:
     """A machine without them names what it lacks, and nothing fails."""
@@ -78,7 +76,7 @@ def test_partitions_need_containers_and_are_healed(run, tmp_path: Path) -> None:
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in names)
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.timeout(300)
 def test_job_that_must_end_does_and_leaves_nothing(run) -> None:
     code, answer, err = run("--faults", "kill-loop", "--json")

@@ -126,7 +126,7 @@ def start_agents(data: Path, state: Path, master: Mapping[str, str] = QUICK, **f
 
 
 @pytest.fixture(scope="session")
-def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
+def containers(real_containers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     """The cluster; afterwards nothing of it is left on the machine."""
     if missing := missing_requirements():
         pytest.skip(f"containers need {', '.join(missing)}")

@@ -22,7 +22,6 @@ from mesos_local.network import cgroups_root, missing_requirements
 from mesos_local.node import assign_gpus, container_flags
 from tf_scheduler.cli.local_run.ports import port_block
 
-pytestmark = pytest.mark.mesos
 GROUPS = Path("/sys/fs/cgroup")
 TRAIN = Path(__file__).parents[2] / "examples" / "pytorch_ddp" / "train.py"
 #: Prints which GPUs nvidia-smi lists, and the errors of opening all devices.
@@ -60,7 +59,7 @@ def isolation() -> str:
 
 
 @pytest.fixture(scope="module")
-def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
+def gpus(real_containers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     """A cluster whose only agent has all GPUs; afterwards nothing of it is left."""
     if not assign_gpus([AgentSpec("agent-1", {"gpus": 1})]):
         pytest.skip("needs an NVIDIA GPU with its driver, and cgroups version 1 (devices)")

@@ -17,7 +17,6 @@ import pytest
 from containers.conftest import AGENTS, PLAIN, Containers, bare_python, job
 from mesos_local.images import Image, Layer
 
-pytestmark = pytest.mark.mesos
 OLDEST, NEWEST = 8, 13
 
 

@@ -18,7 +18,6 @@ from kit.waiting import wait_until
 from mesos_local.host.orphans import find_orphans
 from mesos_local.network import PLUGINS, cgroups_root
 
-pytestmark = pytest.mark.mesos
 EAT = "python3 -c 'kept = [bytearray(10**7) for _ in range(100)]'"
 
 

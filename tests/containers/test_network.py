@@ -16,7 +16,6 @@ from mesos_local.images import read_python, write_image
 from mesos_local.network import GATEWAY, ZONE
 from own_runtimes import need_torch, python_of
 
-pytestmark = pytest.mark.mesos
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TENSORFLOW, TORCH = "tensorflow", "torch"
 
@@ -155,7 +154,6 @@ def torch_image(containers: Containers, tmp_path_factory: pytest.TempPathFactory
     return TORCH
 
 
-@pytest.mark.tensorflow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("example", "image"),

@@ -15,7 +15,7 @@ from kit.theft import SUBSCRIBE_AS_EXECUTOR
 from kit.waiting import wait_until
 from mesos_local.network import agent_address
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_containers")
 SECRET, OWN = "canary-51c07a22", "canary-own"
 #: Prints the canaries that it finds in memory, files of memory, environments, and other sandboxes of the agent.
 SEARCH = r"""

@@ -10,7 +10,6 @@ import pytest
 
 from containers.conftest import PLAIN, Containers, job
 
-pytestmark = pytest.mark.mesos
 #: Uses two volumes, and meets other tasks in the checkpoint folder.
 USE = """
 import ctypes, errno, os, sys, time

@@ -37,7 +37,7 @@ Dcos = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session")
-def dcos_program() -> Path:
+def dcos_program(real_dcos: None) -> Path:
     """Path of the command, or DCOS_PROGRAM. Skips if it cannot be installed."""
     given = os.environ.get("DCOS_PROGRAM")
     return Path(given) if given else installed(VERSION)

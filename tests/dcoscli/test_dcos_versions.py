@@ -12,7 +12,7 @@ import pytest
 from dcoscli.conftest import VERSIONS, Dcos, installed, runner
 from kit.waiting import wait_until
 
-pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 NAME, TOKEN = "dev/job", "not-guessed"
 SMALL = {"cpus": 0.1, "mem": 32, "disk": 0}

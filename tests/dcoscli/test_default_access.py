@@ -24,7 +24,7 @@ from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 MASTER, OTHER = "10.77.0.1", "10.77.0.2"
 START = "/v1/plans/deploy/start"

@@ -27,7 +27,7 @@ from tf_scheduler.package.sources import read_sources
 from tf_scheduler.package.universe import check_and_fill
 from tf_scheduler.store.sqlite import SqliteStore
 
-pytestmark = [pytest.mark.dcoscli, pytest.mark.mesos, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 PAGE, HISTORY = (
     (Path(__file__).parents[2] / "docs" / name).read_text()

@@ -19,7 +19,7 @@ from kit.waiting import wait_until
 from mesos_local.host.process import read_stat
 from tf_scheduler.history.database import RunDatabase
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.usefixtures("real_tensorflow"), pytest.mark.timeout(900)]
 
 COUNT = 6000
 #: Reads every element once, and waits at some of them for a file. One request at a time, so that little is in flight.

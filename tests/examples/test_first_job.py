@@ -18,7 +18,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from own_runtimes import link_python, tensorflow_2_15
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("real_tensorflow"), pytest.mark.timeout(600)]
 
 HOME = Path(__file__).parents[2]
 PAGE = HOME / "docs" / "tutorials" / "first-job.md"

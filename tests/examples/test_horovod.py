@@ -10,7 +10,7 @@ import pytest
 
 from own_runtimes import need_horovod
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.usefixtures("real_versions"), pytest.mark.timeout(1800)]
 
 OPTIONS = Path(__file__).parents[2] / "examples" / "horovod" / "options.json"
 

@@ -15,7 +15,7 @@ import pytest
 
 from kit.http_server import HttpServer
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("real_tensorflow"), pytest.mark.timeout(600)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "recipes.md"
 #: Nothing listens on port 9, so that a download fails.

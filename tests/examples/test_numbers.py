@@ -20,7 +20,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from own_runtimes import need_horovod, need_torch
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("real_tensorflow"), pytest.mark.timeout(600)]
 
 STEPS, BATCH = 60, 64
 AGENT = AgentSpec("agent-1", "cpus:8;mem:16000;disk:9000;ports:[13100-13199]")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("real_tensorflow"), pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SYNC = "between_graph/options-sync.json"

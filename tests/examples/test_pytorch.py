@@ -12,7 +12,7 @@ import pytest
 
 from own_runtimes import need_torch
 
-pytestmark = [pytest.mark.mesos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("real_mesos"), pytest.mark.timeout(600)]
 
 OPTIONS = Path(__file__).parents[2] / "examples" / "pytorch_ddp" / "options.json"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = pytest.mark.usefixtures("real_tensorflow")
 
 
 def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: Callable[..., Any]) -> None:

@@ -186,7 +186,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def scheduler(module_servers: SharedServers, bundle: Path) -> task_launcher.TaskLauncher:
+def scheduler(real_mesos: None, module_servers: SharedServers, bundle: Path) -> task_launcher.TaskLauncher:
     return task_launcher.shared(module_servers, bundle)
 
 

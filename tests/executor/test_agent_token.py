@@ -13,7 +13,7 @@ from mesos_local.host.errors import MesosLocalError
 from task_launcher import subscribed
 from tf_executor.contract.settings import Liveness
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 TOKEN = "MESOS_EXECUTOR_AUTHENTICATION_TOKEN"

@@ -436,7 +436,6 @@ def web(tmp_path: Path) -> Iterator[str]:
         yield server.url
 
 
-@pytest.mark.mesos
 def test_agent_extracts_nothing_and_executor_refuses_attacks(scheduler: Any, tmp_path: Path, web: str) -> None:
     """From http to the executor of a real agent; no member of an archive is written."""
     for name, reason in attacks(tmp_path).items():
@@ -451,7 +450,6 @@ def test_agent_extracts_nothing_and_executor_refuses_attacks(scheduler: Any, tmp
         assert not (sandbox.parent / "outside").exists()
 
 
-@pytest.mark.mesos
 def test_set_user_id_is_dropped_on_agent(scheduler: Any, tmp_path: Path, web: str) -> None:
     tar(tmp_path / "tool.tgz", member("tool", mode=0o6777))
     scheduler.launch("tool", "stat -c %a tool", uris=[f"{web}/tool.tgz"], unpack=["tool.tgz"])

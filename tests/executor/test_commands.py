@@ -249,7 +249,6 @@ def forge(scheduler: TaskLauncher, name: str, data: bytes) -> int:
         return connection.getresponse().status
 
 
-@pytest.mark.mesos
 def test_forged_message_is_delivered_but_ignored(scheduler: TaskLauncher) -> None:
     """Mesos 1.11 does not check the sender. A valid message counts once."""
     scheduler.launch("forged", "exec sleep 3600", exec_key=KEY)
@@ -275,7 +274,6 @@ def test_forged_message_is_delivered_but_ignored(scheduler: TaskLauncher) -> Non
     scheduler.executor_exit()
 
 
-@pytest.mark.mesos
 def test_killed_executor_leaves_no_process_of_commands(scheduler: TaskLauncher) -> None:
     scheduler.launch("orphans", "exec sleep 3600", exec_key=KEY)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")

@@ -46,7 +46,7 @@ def test_dispatcher_runs_without_journal_if_it_must(journal: Path, capsys: pytes
     assert "the data service has no journal: " in capsys.readouterr().err
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_damaged_journal_is_removed(journal: Path) -> None:
     """Each launch would fail on it, as on the half record of a full disk."""
     import tensorflow as tf

@@ -252,7 +252,7 @@ with tf.Graph().as_default():
 """
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_detector_reads_files_of_real_tensorflow(tmp_path: Path) -> None:
     environment, began = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}, time.time()
     with subprocess.Popen([sys.executable, "-c", TRAIN, str(tmp_path)], env=environment) as process:
@@ -269,7 +269,7 @@ def test_detector_reads_files_of_real_tensorflow(tmp_path: Path) -> None:
         assert began < progress["begun"] < time.time()
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_program_without_reports_is_followed(executor: Any) -> None:
     program = """
 import tensorflow as tf

@@ -201,7 +201,7 @@ def test_gpu_count_supports_both_tensorflow_apis() -> None:
     assert 1 == devices.count_gpus(New)
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_gpu_check_with_real_tensorflow() -> None:
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PYTHONPATH": str(Path(devices.__file__).parents[2]), "PATH": ":".join(folders)}

@@ -155,7 +155,7 @@ def test_port_owner_is_detected() -> None:
         assert is_port_held_by_others(listener.getsockname()[1], [])
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_real_tensorflow_server_is_ready(executor: Any) -> None:
     port = free_port()
     cluster = {"cluster": {"worker": [f"127.0.0.1:{port}"]}, "task": {"type": "worker", "index": 0}}

@@ -118,7 +118,7 @@ def main(server, log_dir, context):
 """
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_classic_job_trains_on_real_cluster(start: Any) -> None:
     ps, worker = free_addresses(2)
     cluster = {"ps": [ps], "worker": [worker]}

@@ -100,7 +100,7 @@ def assert_right(executor: Any, expected: dict[int, float], source: str) -> None
     assert last["steps_per_second"] == pytest.approx(119 / (times[120] - times[1]), rel=exact)
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("version", ["2.12", "2.15", "2.21"])
 def test_callback_reports_the_loss_of_one_process(train: Train, version: str) -> None:
     """Within an epoch Keras 2 itself shows the loss of each worker added up."""
@@ -122,7 +122,7 @@ def test_callback_reports_the_loss_of_one_process(train: Train, version: str) ->
             assert last["examples_per_second"] == pytest.approx(60 * 119 / (times[120] - times[1]), rel=0.01)
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras-3", "tf_keras"])
 def test_mirrored_replicas_are_not_summed(train: Train, legacy: str) -> None:
     """Two replicas in one process: the callback divides nothing."""
@@ -132,7 +132,7 @@ def test_mirrored_replicas_are_not_summed(train: Train, legacy: str) -> None:
     assert_right(mirrored, expected, "report")
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras-3", "tf_keras"])
 def test_progress_bar_is_read(train: Train, legacy: str) -> None:
     """Of a program that reports nothing; its first step within seconds."""
@@ -143,7 +143,7 @@ def test_progress_bar_is_read(train: Train, legacy: str) -> None:
     assert first["time"] < times[1] + 2
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_progress_bar_of_workers_counts_at_ends_of_epochs(train: Train) -> None:
     """Within an epoch it shows twice the loss."""
     fields: dict[str, Any] = {"strategy": "multi_worker_mirrored", "progress_from_output": True}
@@ -173,7 +173,7 @@ json.dump(Times.times, open("log", "w"))
 """
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_estimator_of_tensorflow_1_shows_its_steps(start: Any) -> None:
     """Its first step within two seconds, and each loss that it prints."""
     need("test-1.15", "--tensorflow", "1.15", "--python", "3.7")

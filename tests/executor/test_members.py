@@ -115,7 +115,7 @@ def threads(cluster: Cluster) -> tuple[int, int]:
     return min(int(line[3]) for line in lines[-5:]), min(int(line[5]) for line in lines[-5:])
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("cluster", ["2.15", "2.20", "2.21"], indirect=True)
 @pytest.mark.parametrize("train", ["loop", "fit"])
@@ -140,7 +140,7 @@ def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
     assert native_after <= native + 4 * (cluster.version + 4) + 4
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(600)
 def test_leaving_worker_may_close_its_context_late(cluster: Cluster) -> None:
     """TensorFlow waits for it, for up to a minute: its task can be stopped before."""
@@ -158,7 +158,7 @@ def test_leaving_worker_may_close_its_context_late(cluster: Cluster) -> None:
     assert counts["scheduled"] == counts["counted"] > 0
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(600)
 def test_chief_asks_for_a_restart_before_it_has_too_many_threads(cluster: Cluster) -> None:
     """And trains on until then."""

@@ -477,7 +477,7 @@ def test_slow_scheduler_does_not_block_program(executor: Any) -> None:
     assert "done\n" == executor.output()
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras-3", "tf_keras"])
 def test_keras_callback_reports(executor: Any, legacy: str) -> None:
     program = """

@@ -25,7 +25,7 @@ from mesos_local.node import agent_directory
 from task_launcher import CPUS, TaskLauncher, processes, subscribed
 from tf_executor.contract.reports import EndReport, ProgressReport
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
 

@@ -12,7 +12,7 @@ from jobs import gone
 from task_launcher import TaskLauncher, processes, subscribed
 from tf_executor.contract.reports import EndReport
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 
 def test_successful_program_finishes(scheduler: TaskLauncher) -> None:

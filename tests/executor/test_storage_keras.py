@@ -13,7 +13,7 @@ import pytest
 from kit.waiting import wait_until
 from own_runtimes import tensorflow_2_15
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = pytest.mark.usefixtures("real_versions")
 
 #: Trains five epochs; in an epoch it gets SIGKILL, some time after the last backup.
 TRAIN = """

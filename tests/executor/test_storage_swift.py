@@ -17,7 +17,7 @@ from kit.waiting import wait_until
 from tf_executor.user import storage
 
 boto3 = pytest.importorskip("boto3")
-pytestmark = pytest.mark.storage
+pytestmark = pytest.mark.usefixtures("real_storage")
 
 
 class Launch:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs import PATIENCE, options, wait_for
+from kit import lanes
 from kit.commands import ENVIRONMENT
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
@@ -27,7 +28,7 @@ TASKS = ("ps-0", "worker-0", "worker-1")
 CALLS = ("Accept", "Acknowledge", "Kill", "Reconcile", "Revive", "ShutdownExecutor", "Suppress", "Teardown")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+@pytest.fixture(params=["sqlite", lanes.parameter("zookeeper", "zookeeper")])
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Address of the scheduler's state store."""
     if request.param == "sqlite":
@@ -37,7 +38,6 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"zk://{ensemble.addresses}/frameworks"
 
 
-@pytest.mark.mesos
 def test_scheduler_killed_at_every_kind_of_point_completes(
     local_cluster: LocalCluster, state: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from kit.commands import ENVIRONMENT
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
+pytestmark = pytest.mark.usefixtures("real_zookeeper")
 
 SCHEDULER = Path(__file__).parents[1] / "one_scheduler.py"
 #: Each start of a task writes a line; worker 0 exits, and ends the job, when the file `end` exists.

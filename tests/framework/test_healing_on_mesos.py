@@ -43,8 +43,6 @@ from tf_scheduler.model.state import SchedulerState, Verdict
 from tf_scheduler.model.task import Cause, PodVerb, TaskRecord, TaskState
 from tf_scheduler.zipapp_builder import build_bundle
 
-pytestmark = pytest.mark.mesos
-
 #: The master's access list refuses tasks of this user.
 FORBIDDEN = "games"
 MASTER_FLAGS = {
@@ -96,7 +94,7 @@ class Watched(WatchedScheduler):
 
 
 @pytest.fixture
-def cluster(module_servers: SharedServers) -> LocalCluster:
+def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
     """Three agents. Their tasks listen, so no other cluster has these ports."""
     return module_servers.cluster(AGENTS, master_flags=MASTER_FLAGS)
 

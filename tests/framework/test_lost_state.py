@@ -14,8 +14,6 @@ from kit.waiting import PATIENCE, wait_until
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import call, read_status
 
-pytestmark = pytest.mark.mesos
-
 NAME = "lost-state"
 #: Each start of a program writes its task and process id; the file `end` ends it.
 COMMAND = 'echo "$TASK_NAME $$" >> $CHECKPOINT_DIR/starts; until [ -e $CHECKPOINT_DIR/end ]; do sleep 0.1; done'

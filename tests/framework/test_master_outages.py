@@ -50,7 +50,7 @@ class EventCounter:
             assert self._changed.wait_for(lambda: self._events.count(kind) >= expected, PATIENCE), kind
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_tasks_keep_running_during_master_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen beyond the heartbeat timeout, then killed: each task is started once."""
     checkpoints, events, ended = tmp_path / "checkpoints", EventCounter(), threading.Event()
@@ -86,7 +86,7 @@ def test_tasks_keep_running_during_master_outage(tmp_path: Path, monkeypatch: py
     }
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_tasks_keep_running_when_master_loses_its_registry(tmp_path: Path) -> None:
     """Each task is started once; TASK_UNKNOWN only means that its agent is away."""
     checkpoints, events, ended = tmp_path / "checkpoints", EventCounter(), threading.Event()

@@ -32,7 +32,7 @@ SMALL = {"cpus": 0.2, "mem": 700}
 CHANGES, SEED = (
     int(os.environ.get(f"TEST_MEMBERS_{name}", default)) for name, default in (("CHANGES", 2), ("SEED", 1))
 )
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(900 + 30 * CHANGES)]
+pytestmark = [pytest.mark.usefixtures("real_tensorflow"), pytest.mark.timeout(900 + 30 * CHANGES)]
 #: Training steps of an epoch.
 EPOCH = 44
 

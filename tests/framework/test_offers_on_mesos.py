@@ -26,7 +26,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 from tf_scheduler.zipapp_builder import build_bundle
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 MASTER_FLAGS = {
     "allocation_interval": "100ms",
@@ -44,7 +44,7 @@ FOREVER, BRIEFLY = "exec sleep 1000", "exec sleep 2"
 
 
 @pytest.fixture
-def cluster(module_servers: SharedServers) -> LocalCluster:
+def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
     """Three agents in two racks and one with GPUs."""
     return module_servers.cluster(AGENTS, master_flags=MASTER_FLAGS)
 

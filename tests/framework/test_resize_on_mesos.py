@@ -17,7 +17,7 @@ from mesos_local.cluster import LocalCluster
 from own_runtimes import need_horovod, need_torch
 from tf_scheduler.cli.local_run.installed import InstalledService
 
-pytestmark = [pytest.mark.mesos, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.usefixtures("real_mesos"), pytest.mark.timeout(400)]
 NAME = "resized"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Trains until the test asks it to end, and saves when the test asks for it.
@@ -110,7 +110,7 @@ def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService,
     assert 2 == len(launches)
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "horovod", "pytorch_ddp"])
 def test_real_training_resumes_with_another_size(cluster: LocalCluster, tmp_path: Path, strategy: str) -> None:
     """These save after each epoch, more often than the executor looks."""

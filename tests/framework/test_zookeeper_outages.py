@@ -22,7 +22,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import free_ports
 from mesos_local.master_api import read_status
 
-pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
+pytestmark = pytest.mark.usefixtures("real_zookeeper")
 
 NAME = "zookeeper-outages"
 #: Each start of a task writes a line. A file `end` ends worker 0, and so the job; a file `fail` kills worker 1.

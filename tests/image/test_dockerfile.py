@@ -146,7 +146,7 @@ def built(tmp_path_factory: pytest.TempPathFactory):
     return place
 
 
-@pytest.mark.image
+@pytest.mark.usefixtures("real_image")
 @pytest.mark.timeout(600)
 def test_scheduler_image_starts_its_commands(built) -> None:
     """Its commands are on PATH; without a scheduler the image is not healthy."""
@@ -164,7 +164,7 @@ def test_scheduler_image_starts_its_commands(built) -> None:
     assert "0.1.0" in version.stdout
 
 
-@pytest.mark.image
+@pytest.mark.usefixtures("real_image")
 @pytest.mark.timeout(600)
 def test_what_is_installed_needs_no_checkout(built, tmp_path: Path) -> None:
     """The wheel has all sources of the package: `local run` works in any folder."""
@@ -179,7 +179,7 @@ def test_what_is_installed_needs_no_checkout(built, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.image
+@pytest.mark.usefixtures("real_image")
 @pytest.mark.timeout(600)
 def test_what_is_published_is_what_the_package_points_to(built, tmp_path: Path) -> None:
     """Every address of the repository names a file of the stage's."""
@@ -194,8 +194,7 @@ def test_what_is_published_is_what_the_package_points_to(built, tmp_path: Path) 
     assert names <= {path.name for path in (out / "artefacts").iterdir()}
 
 
-@pytest.mark.image
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_image")
 @pytest.mark.timeout(900)
 def test_the_executors_image_has_a_tensorflow(tmp_path: Path) -> None:
     """Its command prints the version."""

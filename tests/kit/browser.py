@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from .lanes import require_real
+
 #: ms; a machine that is busy takes its time.
 PATIENCE = 30_000
 
@@ -13,6 +15,7 @@ PATIENCE = 30_000
 @contextmanager
 def open_chromium() -> Iterator[Browser]:
     """Start Chromium, and end it."""
+    require_real()
     program = shutil.which("chromium")
     assert program, "chromium is missing: scripts/setup --test installs it"
     expect.set_options(timeout=PATIENCE)

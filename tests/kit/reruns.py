@@ -6,16 +6,17 @@ from collections.abc import Iterable
 
 import pytest
 
-#: Markers of tests that start real processes, which may be late on a busy machine. Other tests never rerun.
-REAL_PROCESS = frozenset({"mesos", "zookeeper", "dcoscli", "browser", "tensorflow", "image", "release", "storage"})
+from .lanes import PURE, lane_of
+
 #: Maximum number of tests in one run that may need a rerun.
-LIMIT = 3
+LIMIT = 1
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     for item in items:
-        if any(mark.name in REAL_PROCESS for mark in item.iter_markers()):
+        # Real processes may be late on a busy machine. A pure test that fails is a defect.
+        if lane_of(item) != PURE:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

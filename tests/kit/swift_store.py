@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from kit.lanes import require_real
 from kit.waiting import wait_until
 from mesos_local.host.process import free_ports
 
@@ -113,6 +114,7 @@ def _program(name: str) -> str:
 @contextmanager
 def run_swift(folder: Path) -> Iterator[SwiftStore]:
     """Start a store; `folder` must support extended attributes."""
+    require_real()
     store = SwiftStore(folder)
     with ExitStack() as stack:
         stack.callback(store.end)

@@ -117,7 +117,6 @@ def dcos() -> Iterator[Dcos]:
     server.close()
 
 
-@pytest.mark.mesos
 def test_scheduler_trusts_authorities_in_its_sandbox(strict_mode, certificates: Certificates, dcos: Dcos) -> None:
     """For the login, and for the connection to Mesos."""
     strict_mode.install(certificates.ca)
@@ -128,7 +127,6 @@ def test_scheduler_trusts_authorities_in_its_sandbox(strict_mode, certificates: 
     assert "tls.ca_file" not in strict_mode.log()
 
 
-@pytest.mark.mesos
 @pytest.mark.parametrize(
     ("tls", "start"),
     [

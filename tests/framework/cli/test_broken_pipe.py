@@ -55,7 +55,7 @@ def test_unread_error_keeps_exit_code(closed) -> None:
     assert 3 == subprocess.run(command, stdout=closed, stderr=closed, check=False).returncode
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_job_with_closed_output_continues(tmp_path: Path, home, closed) -> None:
     """For `2>&1 | head -1` or a full disk: exit code, history and result are complete."""
     command = WORKER_0.format("echo there >> $CHECKPOINT_DIR/there; exit 3")

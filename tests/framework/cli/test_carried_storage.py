@@ -20,7 +20,7 @@ from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
+pytestmark = pytest.mark.usefixtures("real_tensorflow")
 
 #: The master gives up an agent within seconds.
 FLAGS = {"agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}

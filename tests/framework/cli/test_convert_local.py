@@ -102,8 +102,7 @@ distributed.destroy_process_group()
 """
 
 
-@pytest.mark.mesos
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("file", "content", "program", "path", "arguments"),

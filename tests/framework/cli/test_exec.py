@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from subprocess import CompletedProcess
 
-import pytest
-
 from kit.commands import ENVIRONMENT, SMALL, SchedulerCommand, run_command
 from kit.waiting import wait_until
 
@@ -18,7 +16,6 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE), any("exec_key" in name for nam
 """
 
 
-@pytest.mark.mesos
 def test_command_runs_in_task_on_mesos(tmp_path: Path, local_cluster) -> None:
     """As the program runs; with both tokens, through a restart that forbids it."""
     worker = {"count": 1, **SMALL, "nice": 2, "ulimits": "nofile=100:200"}

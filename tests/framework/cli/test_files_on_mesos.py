@@ -17,7 +17,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_scheduler.zipapp_builder import build_bundle
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 AGENT = AgentSpec("agent-1", "cpus:4;mem:2048;disk:1000;ports:[12200-12299]")
 ALONE = {"worker": {"count": 1}, "parameter_server": {"count": 0}}

@@ -14,7 +14,7 @@ import pytest
 from jobs import PATIENCE
 from tf_scheduler.history.database import RunDatabase
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow]
+pytestmark = pytest.mark.usefixtures("real_tensorflow")
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
 

@@ -39,7 +39,7 @@ def kept(tmp_path: Path):
     return RunDatabase(tmp_path / "state" / "dcos-tensorflow" / "history.db")
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, succeed) -> None:
     """The history has its restart, its progress, and its options without the secret."""
     secret = {"environment": {"API_TOKEN": "hush-hush"}}
@@ -277,7 +277,6 @@ def cluster(local_cluster):
         run_command("local", "uninstall", "--all", "--dir", local_cluster.directory)
 
 
-@pytest.mark.mesos
 def test_service_is_added_kept_and_listed_with_runs(cluster, run, start, succeed, tmp_path: Path, kept) -> None:
     """A local run, a killed one and a service, while it trains and after its end."""
     program = 'echo "{\\"step\\": 5, \\"accuracy\\": 0.75}" > $TF_EXECUTOR_PROGRESS; exec sleep 1000'
@@ -336,7 +335,6 @@ def service(local_cluster, tmp_path: Path):
     command.stop()
 
 
-@pytest.mark.mesos
 def test_record_of_killed_scheduler_reaches_the_team(service, run, tmp_path: Path, kept) -> None:
     """The result is stored before the record, and the curve survives an empty sandbox."""
     team, asked = tmp_path / "team", lambda path: json.loads(service.request(path).text)
@@ -376,7 +374,7 @@ def test_record_of_killed_scheduler_reaches_the_team(service, run, tmp_path: Pat
     assert record["id"] == best[0]["id"]
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_page_of_local_run_lists_earlier_ones(run, start, succeed, tmp_path: Path, kept) -> None:
     """An ended one and a killed one; the best of three by accuracy is first."""
 

@@ -113,8 +113,7 @@ def test_options_file_as_argument_is_explained(tmp_path: Path) -> None:
     assert "local install --options two.json" in result.stderr
 
 
-@pytest.mark.mesos
-@pytest.mark.browser
+@pytest.mark.usefixtures("real_browser")
 @pytest.mark.parametrize("document", [None, "nothing", "all defaults"])
 def test_install_without_program_checks_cluster(cluster, tmp_path: Path, document: str | None) -> None:
     """The job ends, the service stays, healthy, until it is uninstalled."""
@@ -135,7 +134,6 @@ def test_install_without_program_checks_cluster(cluster, tmp_path: Path, documen
     assert not service(cluster, "tensorflow").folder.exists()
 
 
-@pytest.mark.mesos
 @pytest.mark.parametrize("strategy", [strategy.value for strategy in Strategy])
 def test_install_needs_no_counts_of_other_tasks(cluster, tmp_path: Path, strategy: str) -> None:
     """The scheduler reads the installed options again, and stores their counts."""
@@ -152,7 +150,6 @@ def test_install_needs_no_counts_of_other_tasks(cluster, tmp_path: Path, strateg
     assert {"worker-0", *others} == tasks(cluster).keys()
 
 
-@pytest.mark.mesos
 def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
     """The scheduler is restarted at its address, and its tasks continue."""
     assert 0 == run("install", "--options", job("killed"), "--dir", cluster.directory).returncode
@@ -168,7 +165,6 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
     assert ["worker-0", "worker-1"] == sorted(before)
 
 
-@pytest.mark.mesos
 def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
     """The tasks keep running; the next `install` of any service starts the scheduler."""
     assert 0 == run("install", "--options", job("outlives"), "--dir", cluster.directory).returncode
@@ -186,7 +182,6 @@ def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
     assert set(before.values()) <= {task.task_id for task in read_status(cluster.master.address).tasks}
 
 
-@pytest.mark.mesos
 def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job) -> None:
     """The tasks of the other service keep running."""
     for name in ("dev/one", "dev/two"):
@@ -209,7 +204,6 @@ def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job) -> None:
     assert 3 == run("uninstall", "--dir", cluster.directory).returncode
 
 
-@pytest.mark.mesos
 def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path) -> None:
     """By service name, without DC/OS: preview, update, describe, rollback, uninstall."""
 
@@ -247,7 +241,6 @@ def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path)
     assert (0, "/changed is uninstalled: nothing is left behind\n") == (ended.returncode, ended.stdout), ended.stderr
 
 
-@pytest.mark.mesos
 def test_install_reports_all_wrong_options(cluster, job) -> None:
     """Before anything is installed."""
     result = run("install", "--options", job("wrong", worker={"count": 1, "cpu": 1}), "--dir", cluster.directory)
@@ -298,7 +291,6 @@ def test_install_of_exiting_scheduler_leaves_only_its_log(supervised) -> None:
     assert ([], [service.log]) == (InstalledService.all(service.cluster), list(service.folder.iterdir()))
 
 
-@pytest.mark.mesos
 def test_install_reports_why_the_scheduler_exits(cluster, job) -> None:
     """The API's token is a variable that is not set. The next install succeeds."""
     failed = run("install", "--options", job("exits", api={"read_token": "env:RT_X"}), "--dir", cluster.directory)
@@ -312,7 +304,7 @@ def test_install_reports_why_the_scheduler_exits(cluster, job) -> None:
     assert 0 == again.returncode, again.stderr
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_down_ends_installed_services(tmp_path: Path, job) -> None:
     """Supervisor, scheduler and tasks stop. Only the owner can read the options files."""
     folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
@@ -339,7 +331,7 @@ def test_down_ends_installed_services(tmp_path: Path, job) -> None:
     assert set() == find_orphans(folder)
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("end", ["down", "down without agent", "owner killed"])
 def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> None:
     """Not even of a program that ignores SIGTERM, so that its executor is killed."""
@@ -375,8 +367,7 @@ def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> 
             owner.kill()
 
 
-@pytest.mark.mesos
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(600)
 def test_installed_example_trains_to_its_end(cluster, tmp_path: Path) -> None:
     """With a scheduler in the background."""

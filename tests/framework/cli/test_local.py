@@ -79,7 +79,7 @@ def test_wrong_usage_exits_with_2(local: Command) -> None:
     assert 2 == local("up", "--agent", "x").returncode
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> None:
     """A table, JSON, the log, a second `up` that is rejected, and the end."""
     up = local("up", "--agents", agents_file)
@@ -104,7 +104,7 @@ def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> 
     assert 3 == local("status").returncode
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_cluster_beside_a_starting_one_has_other_ports(local: Command, folder: Path, agents_file: str) -> None:
     with claimed_port([MASTER_PORT]):
         up = local("up", "--agents", agents_file)
@@ -115,7 +115,7 @@ def test_cluster_beside_a_starting_one_has_other_ports(local: Command, folder: P
     assert not record.nodes["master"].address.endswith(f":{MASTER_PORT}")
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_folder_of_stopped_cluster_can_be_used_again(local: Command, agents_file: str) -> None:
     """With other agents, too."""
     assert 0 == local("up", "--agents", agents_file).returncode
@@ -125,7 +125,7 @@ def test_folder_of_stopped_cluster_can_be_used_again(local: Command, agents_file
     assert 0 == local("up", "--agents", agents_file).returncode
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_foreground_stops_its_cluster(folder: Path, agents_file: str, number: int, code: int) -> None:
     """Ctrl-C, SIGTERM and even SIGKILL leave no process."""
@@ -142,7 +142,7 @@ def test_foreground_stops_its_cluster(folder: Path, agents_file: str, number: in
     assert set() == find_orphans(folder)
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_down_stops_cluster_with_damaged_record(local: Command, folder: Path, agents_file: str) -> None:
     """The other commands name `local down`. Afterwards the folder can be used again."""
     assert 0 == local("up", "--agents", agents_file).returncode
@@ -162,7 +162,7 @@ def test_down_stops_cluster_with_damaged_record(local: Command, folder: Path, ag
     assert 0 == local("up", "--agents", agents_file).returncode
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_cluster_without_master_is_reported(local: Command, folder: Path, agents_file: str) -> None:
     """The message names dead and live nodes, and what to do."""
     assert 0 == local("up", "--agents", agents_file).returncode
@@ -181,7 +181,7 @@ def test_cluster_without_master_is_reported(local: Command, folder: Path, agents
     assert set() == find_orphans(folder)
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_up_leaves_nothing(folder: Path, agents_file: str, number: int) -> None:
     """The signal comes while the nodes start."""

@@ -17,8 +17,6 @@ from tf_scheduler.logging_setup import CONTINUATION, KEYS, parse_line
 CANARY = "canary-5ecret-value"
 TOKEN = "token-of-the-operator"
 
-pytestmark = [pytest.mark.mesos]
-
 
 @contextmanager
 def running(folder, master, form, statsd):

@@ -269,7 +269,7 @@ def test_explain_starts_with_options_of_most_jobs(invoke) -> None:
     assert "options explain SECTION" in out.splitlines()[-1]
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("strategy", Strategy)
 def test_new_file_of_each_strategy_runs(run, folder: Path, strategy: Strategy) -> None:
     """With a program that only joins the cluster."""

@@ -212,7 +212,7 @@ def test_document_names_the_archive(folder: Path) -> None:
     assert "train.py" in names(Path(unquote(urlsplit(url).path)))
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_package_beside_the_program_is_imported(run, tmp_path: Path, folder: Path) -> None:
     """A run with a folder; its ignored file is not in the sandbox."""
     git(folder, "init")

@@ -158,7 +158,7 @@ def without_tf_keras(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return link_python(tmp_path_factory.mktemp("venv"), without="tf_keras") / "python"
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_missing_keras_2_is_reported(without_tf_keras: Path, tmp_path: Path) -> None:
     """The versions are those of the interpreter, without an import of TensorFlow."""
     (tmp_path / "train.py").write_text(TUTORIAL)
@@ -183,8 +183,7 @@ def test_missing_keras_2_is_reported(without_tf_keras: Path, tmp_path: Path) -> 
     assert "train.py:9: Model.fit of Keras 3." in without_variable.stderr
 
 
-@pytest.mark.tensorflow
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_tensorflow")
 def test_tutorial_trains_with_new_options(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is unchanged, and nothing is reported."""
     monkeypatch.chdir(tmp_path)

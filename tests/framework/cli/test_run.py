@@ -19,7 +19,7 @@ ONCE = {"max_failures": 0}
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path: Path) -> None:
     """Exit code 0; all tasks had one ClusterSpec; only logs and results are kept."""
     last = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo model > $CHECKPOINT_DIR/model"
@@ -43,7 +43,7 @@ def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path: Path) -> None
     assert {"logs", "checkpoints", "result.json"} == {path.name for path in Path(result["run"]).iterdir()}
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_output_of_all_tasks_is_followed(run, tmp_path: Path) -> None:
     """In a pipe, between the lines about the run; the rest before the end, too."""
     everywhere = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo end >&2; printf last"
@@ -65,7 +65,7 @@ def test_followed_task_must_exist(run, tmp_path: Path) -> None:
     assert "--follow: `wroker-0`: unknown task; expected one of leader, all, ps-0, worker-0, worker-1" in err
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_failing_task_fails_the_job(run, tmp_path: Path) -> None:
     """Exit code 1; the report names the task, its agent and its exit code."""
     code, out, err = run("local", "run", options(tmp_path, WORKER_0.format("exit 3"), restart=ONCE))
@@ -76,7 +76,7 @@ def test_failing_task_fails_the_job(run, tmp_path: Path) -> None:
     assert "exit code 3" in out
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_gang_uses_several_agents(run, tmp_path: Path) -> None:
     """Each agent fits one task only."""
     one = "cpus:0.25;mem:256;disk:1000"
@@ -94,7 +94,7 @@ def test_gang_uses_several_agents(run, tmp_path: Path) -> None:
     assert {"a", "b", "c"} == {task["agent"] for task in json.loads(out)["tasks"]}
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path, number) -> None:
     """The programs get SIGTERM and time to clean up; exit code 4."""
@@ -119,7 +119,7 @@ def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path, number) -> None:
     assert ["saved\n"] * 3 == [Path(f"{marker}.{task}").read_text() for task in ("ps-0", "worker-0", "worker-1")]
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_timeout_stops_the_job(run, tmp_path: Path) -> None:
     code, out, err = run("local", "run", options(tmp_path, UNTIL_KILLED), "--timeout", "1")
 
@@ -128,7 +128,7 @@ def test_timeout_stops_the_job(run, tmp_path: Path) -> None:
     assert "the run took longer than 1 s" in out
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_infeasible_job_is_rejected_before_the_start(run, tmp_path: Path) -> None:
     """The message names the task, what it needs, and why each agent is too small."""
     path = options(tmp_path, worker={"cpus": 64})
@@ -203,7 +203,7 @@ def test_infeasible_job_names_constraint_and_minimum(invoke, tmp_path: Path, sec
     assert 10 >= len(err.splitlines())
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_omitted_sizes_shrink_until_the_job_fits(run, tmp_path: Path) -> None:
     """The defaults are for clusters: 1 cpu and 4096 MB for each task."""
     path = tmp_path / "options.json"
@@ -220,7 +220,7 @@ def test_omitted_sizes_shrink_until_the_job_fits(run, tmp_path: Path) -> None:
     assert "notice: parameter_server.cpus, parameter_server.mem and parameter_server.disk: not set; using 0.4" in err
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_file_without_sizes_runs_on_small_agents(run, tmp_path: Path) -> None:
     """The smallest file of the documentation: strategy, command and count."""
     path = tmp_path / "options.json"
@@ -246,7 +246,7 @@ def test_services_of_independent_tasks_must_fit_with_them() -> None:
     check_feasible(spec, with_ports([AgentSpec("a", {"cpus": 2.5, "mem": 9000})]))
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_fit_reduces_explicit_sizes(run, tmp_path: Path) -> None:
     """Only this option does: without it, the job is refused."""
     path, hosts = options(tmp_path, worker={"cpus": 1.5}), agents(tmp_path, ("a", "cpus:2;mem:3072"))
@@ -399,8 +399,7 @@ def test_wrong_usage_exits_with_2(run) -> None:
     assert "Usage: dcos-tensorflow local run" in err
 
 
-@pytest.mark.tensorflow
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_tensorflow")
 def test_example_trains_on_real_cluster(succeed) -> None:
     """To its stated accuracy. tests/examples has the other examples."""
     out = succeed("local", "run", EXAMPLES / "digits" / "options.json", "--json")

@@ -21,7 +21,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId
 from tf_scheduler.cli.commands import runtime
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 AGENT = AgentSpec("agent-1", "cpus:4;mem:2048;disk:1000;ports:[12100-12199]")
 
@@ -229,7 +229,7 @@ def seconds_to_the_end(record: dict[str, Any], launches: int) -> float:
     return float(record["submitted"] + record["seconds"] - first)
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_program_for_tensorflow_1_ends_job_with_hint(run, tmp_path: Path) -> None:
     """After one launch of each of three tasks; the command of the hint is complete."""
     source = "import tensorflow as tf\nfrom tensorflow.examples.tutorials.mnist import input_data\n"

@@ -148,7 +148,7 @@ def test_missing_runtime_is_reported_with_its_option(run, tmp_path: Path) -> Non
     assert "service.python: unknown runtime `gone`; valid names: none" in err
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_options_name_a_runtime(run, tmp_path: Path, wheel, succeed) -> None:
     """`python` in the command is its interpreter; the executor keeps its own."""
     made = json.loads(run("runtime", "create", "mine", "--package", wheel, "--json")[1])

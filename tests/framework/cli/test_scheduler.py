@@ -61,7 +61,6 @@ def host(tmp_path: Path, local_cluster):
     machine.stop()
 
 
-@pytest.mark.mesos
 def test_scheduler_stops_restarts_and_uninstalls(host) -> None:
     """Tasks survive SIGTERM; SDK_UNINSTALL stops them, even with invalid options.
 
@@ -112,8 +111,7 @@ def framework_ids(master):
     return {info["id"]["value"] for info in infos if info["name"] == "unit"}
 
 
-@pytest.mark.mesos
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_uninstall_waits_for_agent_that_is_away(tmp_path: Path) -> None:
     """Its task is named, and killed on its return; the master lives."""
     ping = {"agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3", "allocation_interval": "100ms"}
@@ -170,7 +168,6 @@ def nodes(ensemble):
         client.close()
 
 
-@pytest.mark.mesos
 def test_scheduler_with_full_disk_waits_and_continues(tmp_path: Path, local_cluster) -> None:
     """A task that fails meanwhile is relaunched when its failure can be stored."""
     fails = f"until [ -e {tmp_path}/fail ]; do sleep 0.1; done; rm {tmp_path}/fail; exit 1"
@@ -195,7 +192,6 @@ def test_scheduler_with_full_disk_waits_and_continues(tmp_path: Path, local_clus
         host.stop()
 
 
-@pytest.mark.mesos
 def test_operator_resets_removed_framework(tmp_path: Path, local_cluster) -> None:
     """After failover_timeout without a scheduler; the message has the command."""
     host = Host(tmp_path, local_cluster.master.address, failover_timeout=1)

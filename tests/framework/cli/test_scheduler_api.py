@@ -9,8 +9,6 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from kit.commands import SMALL, SchedulerCommand, send
 from kit.waiting import PATIENCE, wait_until
 
@@ -65,7 +63,6 @@ def refused(answer):
     return code, body["error"]["message"]
 
 
-@pytest.mark.mesos
 def test_api_reads_and_controls_a_service(tmp_path: Path, local_cluster) -> None:
     """Through a restart of its task and of its scheduler to its uninstall."""
     service = {"name": "api", "command": PROGRAM}

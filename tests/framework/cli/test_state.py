@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders import a_job, a_spec, a_status, an_offer
+from kit import lanes
 from kit.shared import SharedServers
 from tf_scheduler.model.events import OffersReceived, StatusUpdated, Subscribed
 from tf_scheduler.model.spec import JobKind
@@ -46,7 +47,7 @@ def zookeeper(module_servers: SharedServers) -> str:
     return module_servers.ensemble().addresses
 
 
-@pytest.fixture(params=["file", "path", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+@pytest.fixture(params=["file", "path", lanes.parameter("zookeeper", "zookeeper")])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """Return the address of a state store by its name."""
     if request.param == "zookeeper":
@@ -245,7 +246,7 @@ def test_invalid_state_address_is_reported(command, tmp_path: Path) -> None:
         assert (1, True) == (code, "zk://" in err)
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_import_rejects_running_scheduler(zookeeper, command, tmp_path: Path) -> None:
     """The message names its process, and nothing is changed; show and export work."""
     address = f"zk://{zookeeper}/live?session_timeout=5"
@@ -262,7 +263,7 @@ def test_import_rejects_running_scheduler(zookeeper, command, tmp_path: Path) ->
         store.apply([Put("goes/on", b"{}")])
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_unavailable_store_exits_with_3(command) -> None:
     code, _, err = command("show", "zk://127.0.0.1:1?request_timeout=1")
 

@@ -13,7 +13,7 @@ import pytest
 from jobs import PATIENCE, agents, options
 from kit.waiting import wait_until
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 NO_PS = {"parameter_server": {"count": 0}}
 #: Rendezvous of Horovod's processes: publish the own name, wait for all names.
@@ -81,7 +81,7 @@ def test_smallest_file_of_a_strategy_runs(run, tmp_path: Path, strategy: str, ta
     assert tasks == sorted(task["name"] for task in json.loads(out)["tasks"])
 
 
-@pytest.mark.tensorflow
+@pytest.mark.usefixtures("real_tensorflow")
 def test_tensorboard_stays_after_the_job(start, tmp_path: Path) -> None:
     """Until the operator stops it. It is also available through the scheduler."""
     small = {"cpus": 0.1, "mem": 512, "port": 6006}

@@ -33,7 +33,7 @@ def job(go: Path, run, tmp_path: Path):
         run("cancel", "small", "--yes")
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_detached_job_is_commanded_by_its_name(run, job: Path, go: Path) -> None:
     """As a job that another terminal shows."""
     code, out, err = run("submit", job, "--detach", "--set", "worker.count=1")
@@ -53,7 +53,7 @@ def test_detached_job_is_commanded_by_its_name(run, job: Path, go: Path) -> None
     assert 1 == run("result", "--name", "small")[0]
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_submit_refuses_the_name_of_a_running_job(run, job: Path, go: Path) -> None:
     """Commands find a detached job by its name only."""
     assert 0 == run("submit", job, "--detach")[0]
@@ -68,7 +68,7 @@ def test_submit_refuses_the_name_of_a_running_job(run, job: Path, go: Path) -> N
     assert (0, 0) == (run("wait", "small")[0], run("wait", "other")[0])
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 def test_detached_job_survives_its_terminal(start, run, home, job: Path, go: Path, number: signal.Signals) -> None:
     """All processes of the terminal get the signal, while `submit` still waits."""
@@ -83,7 +83,7 @@ def test_detached_job_survives_its_terminal(start, run, home, job: Path, go: Pat
     assert 4 == run("wait", "small")[0]
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("code", [0, 1])
 def test_submit_follows_as_local_run(run, job: Path, go: Path, code: int) -> None:
     """With the exit code of the job; without a DC/OS."""

@@ -211,7 +211,7 @@ def test_settings_are_stored(attempt, invoke, folder: Path) -> None:
     assert "--set x: expected" in error
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_program_with_a_package_runs(run, folder: Path) -> None:
     """With its arguments; the stored options run again."""
     (folder / "lib.py").write_text("import os, sys\ndef show(): print(os.environ['SHARD_INDEX'], sys.argv[1:])\n")
@@ -242,8 +242,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.tensorflow
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_example_trains_without_options(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str) -> None:
     """Its tasks find each other, and the runtime has what it imports."""

@@ -102,7 +102,6 @@ def installed(local_cluster, tmp_path: Path):
     service.uninstall()
 
 
-@pytest.mark.mesos
 @pytest.mark.timeout(600)
 def test_service_is_scaled_and_rolled_back(installed) -> None:
     """Only tasks that need all addresses restart. Forbidden changes are refused."""
@@ -162,7 +161,6 @@ def test_service_is_scaled_and_rolled_back(installed) -> None:
     assert {} == installed.tasks()
 
 
-@pytest.mark.mesos
 @pytest.mark.timeout(600)
 def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path: Path) -> None:
     """All tasks restart together, none while paused. A changed app is an update, too."""
@@ -218,7 +216,6 @@ def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path
     assert (0, True) == (ended.returncode, "nothing is left behind" in ended.stdout), ended.stderr
 
 
-@pytest.mark.mesos
 def test_idle_service_shows_its_result_until_uninstall(local_cluster, tmp_path: Path) -> None:
     """It stays registered, without tasks, until an operator completes its plan."""
     options = {"finish": {"then": "idle"}, "service": {"command": "true"}}

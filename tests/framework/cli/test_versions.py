@@ -13,7 +13,7 @@ import pytest
 from jobs import PATIENCE, options
 from own_runtimes import need
 
-pytestmark = [pytest.mark.mesos, pytest.mark.tensorflow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.usefixtures("real_versions"), pytest.mark.timeout(1200)]
 
 #: Name of the runtime -> arguments that create it.
 RUNTIMES = {

@@ -25,7 +25,7 @@ from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 
-pytestmark = [pytest.mark.mesos, pytest.mark.zookeeper]
+pytestmark = pytest.mark.usefixtures("real_zookeeper")
 
 USER = getpass.getuser()
 AGENTS = tuple(AgentSpec(name, "cpus:2;mem:2048;disk:1000") for name in ("h-1", "h-2"))
@@ -75,7 +75,7 @@ def doctor(tmp_path: Path) -> Doctor:
 
 
 @pytest.fixture
-def cluster(module_servers: SharedServers) -> LocalCluster:
+def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
     """Two agents that run executors as their own user and ask them for no login."""
     flags = {"switch_user": False, "authenticate_http_executors": False}
     return module_servers.cluster(AGENTS, master_flags=MASTER_FLAGS, agent_flags=flags, zookeeper=True)

@@ -14,7 +14,7 @@ from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 SPEC = a_spec(
     jobs=(

@@ -21,7 +21,7 @@ from wire.candidate import GROUP, Candidates, master_info
 from wire.peer import PATIENCE, Peer, status
 from wire.process import FRAMEWORK
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 #: No colon: Mesos' own authenticator refuses one also in the secret.
 PRINCIPAL, SECRET = "Jürgen", "pässwörd ✓"
@@ -39,7 +39,7 @@ def framework(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def guarded(module_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> str:
+def guarded(real_mesos: None, module_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Address of a master that lets only one principal in."""
     path = tmp_path_factory.getbasetemp() / "credentials.json"
     credentials = {"credentials": [{"principal": PRINCIPAL, "secret": SECRET}]}
@@ -90,7 +90,7 @@ def test_a_refused_header_is_renewed(guarded, scheduler_of) -> None:
 
 
 @pytest.fixture
-def cluster(module_servers: SharedServers) -> LocalCluster:
+def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(ONE_AGENT)
 
 
@@ -169,7 +169,7 @@ def test_p6_silent_master_is_left_and_rejoined(cluster, scheduler_of, monkeypatc
 
 
 @pytest.fixture
-def another(module_servers: SharedServers) -> LocalCluster:
+def another(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(ONE_AGENT, "another")
 
 
@@ -186,7 +186,7 @@ def known_to(cluster: LocalCluster, framework_id: dict[str, Any]) -> bool:
     return framework_id in [one["framework_info"]["id"] for one in frameworks]
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_of) -> None:
     """P20: the framework moves with its id between two masters in a real ZooKeeper.
 
@@ -205,7 +205,7 @@ def test_p20_leader_change_in_zookeeper_is_followed(cluster, another, scheduler_
         assert scheduler.driver.send(RECONCILE_ALL).ok
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_p20_a_subscription_outlives_zookeeper(cluster, scheduler_of) -> None:
     """Calls and events continue without ZooKeeper, and after its return."""
     with ZooKeeperEnsemble(1) as ensemble, Candidates(ensemble.addresses) as candidates:

@@ -18,8 +18,6 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from wire.process import ROOT, ClientProcess, both
 
-pytestmark = pytest.mark.mesos
-
 #: Seconds; only a failing test waits so long.
 PATIENCE = 60.0
 #: An agent looks for a restarted master when it misses pings.
@@ -135,7 +133,7 @@ def test_rejected_framework_info_is_reported(local_cluster, scheduler_of) -> Non
 
 
 @pytest.fixture
-def cluster(module_servers: SharedServers) -> LocalCluster:
+def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(ONE_AGENT, master_flags=QUICK_MASTER)
 
 

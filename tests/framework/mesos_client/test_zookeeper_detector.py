@@ -22,11 +22,11 @@ from mesos_client.zookeeper_detector import ZooKeeperDetector, master_addresses
 from wire.candidate import GROUP, Candidates, master_info, only
 from wire.peer import PATIENCE, Peer, stream, subscribed
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = pytest.mark.usefixtures("real_zookeeper")
 
 
 @pytest.fixture
-def ensemble(module_servers: SharedServers) -> ZooKeeperEnsemble:
+def ensemble(real_zookeeper: None, module_servers: SharedServers) -> ZooKeeperEnsemble:
     return module_servers.ensemble()
 
 

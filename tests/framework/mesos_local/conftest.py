@@ -15,7 +15,7 @@ from mesos_local.cluster import LocalCluster
 
 
 @pytest.fixture
-def cluster(module_servers: SharedServers) -> LocalCluster:
+def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
     """A cluster with one agent and short timers that tests break and repair."""
     flags = {"allocation_interval": "50ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "2"}
     agents = [AgentSpec("agent-1", "cpus:2;mem:1024;gpus:0;ports:[31900-31909]", "rack:a")]

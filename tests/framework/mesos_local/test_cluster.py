@@ -28,7 +28,7 @@ from mesos_local.host.process import ProcessId
 from mesos_local.node import helper_folder, is_listening
 from mesos_local.record import NAME
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 ONE_AGENT = [AgentSpec("agent-1", "cpus:1;mem:512;ports:[31950-31959]")]
 Schedulers = Callable[..., Any]

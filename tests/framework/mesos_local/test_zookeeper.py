@@ -19,8 +19,7 @@ def cluster(module_servers: SharedServers) -> LocalCluster:
     return module_servers.cluster(agents, zookeeper=True)
 
 
-@pytest.mark.mesos
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_zookeeper_serves_and_is_in_status(cluster: LocalCluster) -> None:
     """One server, standalone, that answers."""
     assert "imok" == four_letter_word(cluster.zookeeper.address, "ruok")
@@ -28,8 +27,7 @@ def test_zookeeper_serves_and_is_in_status(cluster: LocalCluster) -> None:
     assert cluster.zookeeper.address == cluster.state().zookeeper
 
 
-@pytest.mark.mesos
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_killed_zookeeper_comes_back_with_its_data(cluster: LocalCluster) -> None:
     """Sessions and nodes survive SIGKILL: the transaction log is on disk."""
     kazoo = pytest.importorskip("kazoo.client")

@@ -16,11 +16,11 @@ from mesos_local.host.errors import MesosLocalError
 from mesos_local.host.process import ProcessId
 from mesos_local.node import is_listening
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = pytest.mark.usefixtures("real_zookeeper")
 
 
 @pytest.fixture
-def ensemble(module_servers: SharedServers) -> ZooKeeperEnsemble:
+def ensemble(real_zookeeper: None, module_servers: SharedServers) -> ZooKeeperEnsemble:
     return module_servers.ensemble(3)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from own_runtimes import need, python_of, python_with_tensorflow
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = pytest.mark.usefixtures("real_versions")
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "jobs.md"
 VERSIONS = ("1.15", "2.12", "2.15", "2.20", "2.21")

@@ -67,5 +67,5 @@ class Server:
 
 
 @pytest.fixture
-def bao(module_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def bao(real_storage: None, module_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Server:
     return module_servers.take("bao", lambda: closing(Server(tmp_path_factory.mktemp("bao"))), Server.check)

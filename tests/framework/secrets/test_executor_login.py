@@ -21,7 +21,7 @@ from kit.waiting import PATIENCE, wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 VALUE = "a value that only the task may have"
 FLAG = "--authenticate_http_executors"

@@ -40,7 +40,7 @@ from tf_scheduler.zipapp_builder import build_bundle
 from tls_proxy import TlsProxy
 from wire.process import FRAMEWORK
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 PATIENCE = 120
 #: Differs in each encoding.

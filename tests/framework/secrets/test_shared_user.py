@@ -76,7 +76,7 @@ def rounds(service: SchedulerCommand) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a root agent switches users")
 @pytest.mark.skipif(not SYSTEM_PYTHON.is_file(), reason="no Python that every user may run")
 def test_services_of_one_user_read_secrets(cluster: LocalCluster, folder: Path) -> None:

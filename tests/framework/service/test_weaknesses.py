@@ -57,7 +57,7 @@ def test_credentials_over_http_are_reported(start: Start) -> None:
     assert ([text], True) == (reasons, f"option {text}" in log)
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_open_state_in_zookeeper_is_reported(start: Start, module_servers: SharedServers, tmp_path: Path) -> None:
     """Every program could change it. With credentials nothing is reported."""
     address = module_servers.ensemble().addresses
@@ -73,7 +73,7 @@ def test_open_state_in_zookeeper_is_reported(start: Start, module_servers: Share
     assert ([], False) == (reasons, "ACL world:anyone" in log)
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_required_acl_refuses_open_state(start: Start, module_servers: SharedServers, tmp_path: Path) -> None:
     """Also nodes that are older than the credentials: their ACL did not change."""
     address = module_servers.ensemble().addresses

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kit import lanes
 from kit.memory_store import MemoryDisk, MemoryStore
 from kit.shared import Shared, repair_ensemble
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
@@ -32,7 +33,7 @@ def _opener(kind: str, folder: Path, request: pytest.FixtureRequest) -> OpenStor
 
 
 @pytest.fixture(scope="session")
-def shared_zookeeper() -> Iterator[Shared[ZooKeeperEnsemble]]:
+def shared_zookeeper(real_zookeeper: None) -> Iterator[Shared[ZooKeeperEnsemble]]:
     """One real server for all tests that do not stop it."""
     with Shared(ZooKeeperEnsemble, repair_ensemble) as shared:
         yield shared
@@ -45,7 +46,7 @@ def zookeeper(shared_zookeeper: Shared[ZooKeeperEnsemble]) -> ZooKeeperAddress:
     return ZooKeeperAddress((address,), chroot=f"/test-{next(_chroots)}", session_timeout=5.0)
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+@pytest.fixture(params=["memory", "sqlite", lanes.parameter("zookeeper", "zookeeper")])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     """Return a function that opens a store; stores of a test share their values."""
     opener = _opener(request.param, tmp_path, request)

@@ -50,7 +50,6 @@ def test_file_needs_no_leadership(tmp_path: Path) -> None:
         leadership.check()
 
 
-@pytest.mark.zookeeper
 def test_zookeeper_has_one_leader(zookeeper) -> None:
     """The second scheduler waits and leads after the first one exits."""
     url = f"zk://{zookeeper.servers[0]}{zookeeper.chroot}?session_timeout=5"

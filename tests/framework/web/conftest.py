@@ -14,7 +14,7 @@ _STATUS = "Failed to load resource"
 
 # Of a module, not of the session: Playwright's event loop stays in the thread, and other tests have their own.
 @pytest.fixture(scope="module")
-def chromium():
+def chromium(real_browser):
     with open_chromium() as browser:
         yield browser
 

@@ -95,9 +95,6 @@ def keep(page) -> None:
     page.emulate_media(color_scheme="light")
 
 
-@pytest.mark.mesos
-@pytest.mark.tensorflow
-@pytest.mark.browser
 @pytest.mark.timeout(600)
 def test_page_follows_and_commands_training(scheduler, visit) -> None:
     """From the first launch to the result."""

@@ -26,8 +26,6 @@ from tf_scheduler.model.state import Configuration, JournalEntry
 from tf_scheduler.model.task import Members, Progress, TaskState
 from tf_scheduler.service.api import RunArchive
 
-pytestmark = pytest.mark.browser
-
 #: A text that would do something if it were taken for markup.
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 

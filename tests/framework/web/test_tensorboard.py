@@ -34,8 +34,6 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.web.pages import pages
 
-pytestmark = pytest.mark.browser
-
 #: It does what a page can to get at the scheduler, whose address is two folders above; and what TensorBoard does.
 PAGE = b"""<!doctype html><title></title><div id="outcome"></div><script src="script.js"></script>"""
 SCRIPT = b"""

@@ -65,7 +65,7 @@ def status_of(address, method, path, headers):
         return connection.getresponse().status
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -> None:
     """Other users could run any program as this one. Commands find the token."""
     marker = tmp_path / "up"
@@ -95,8 +95,7 @@ def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -
     assert not file.exists()
 
 
-@pytest.mark.mesos
-@pytest.mark.browser
+@pytest.mark.usefixtures("real_browser")
 @pytest.mark.parametrize("connect", [os.pipe, pty.openpty], ids=["pipe", "terminal"])
 def test_printed_address_opens_the_page(connect, home, tmp_path: Path) -> None:
     """With the token of the run, as a user copies it."""
@@ -117,7 +116,7 @@ def test_printed_address_opens_the_page(connect, home, tmp_path: Path) -> None:
     assert b"#token=" in address[1]
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Path) -> None:
     """After the run has ended: exit code 3."""
     marker = tmp_path / "up"
@@ -156,7 +155,7 @@ def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Pa
     assert "local run OPTIONS.json" in err
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path) -> None:
     """The scheduler exits with its job: `progress` shows the result of the run."""
     home["DCOS_DIR"] = str(tmp_path / "no-dcos")
@@ -182,7 +181,7 @@ def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path
     assert (1, "failed: ") == (code, out[:8])
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -> None:
     """From another terminal; the exit codes are those of docs/reference/cli.md."""
     home["DCOS_DIR"] = str(tmp_path / "no-dcos")
@@ -216,7 +215,6 @@ def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -
     assert (0, "small has already ended: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
 
 
-@pytest.mark.mesos
 def test_scheduler_run_by_hand_is_found_by_its_master(asked, home, local_cluster, tmp_path: Path) -> None:
     """It is not advertised, but the master of `local up` knows its address."""
     state = Path(home["XDG_STATE_HOME"]) / "dcos-tensorflow"
@@ -235,7 +233,7 @@ def test_scheduler_run_by_hand_is_found_by_its_master(asked, home, local_cluster
             master_api.teardown(master, framework.framework_id)
 
 
-@pytest.mark.mesos
+@pytest.mark.usefixtures("real_mesos")
 def test_run_ends_when_its_cluster_is_shut_down(start, run, home, tmp_path: Path) -> None:
     """`local down` names the run and asks; the run ends soon, as a failure."""
     home["DCOS_DIR"] = str(tmp_path / "no-dcos")

@@ -23,7 +23,7 @@ import pytest
 
 from jobs import PATIENCE
 
-pytestmark = pytest.mark.mesos
+pytestmark = pytest.mark.usefixtures("real_mesos")
 
 #: Two workers that do what the test allows by files: listen, train, fail once, stop late, end.
 PROGRAM = """

@@ -20,7 +20,7 @@ _chroots = count(1)
 
 
 @pytest.fixture(scope="session")
-def three_servers() -> Iterator[Shared[ZooKeeperEnsemble]]:
+def three_servers(real_zookeeper: None) -> Iterator[Shared[ZooKeeperEnsemble]]:
     """Three servers for all tests; use `ensemble`, which repairs them."""
     with Shared(lambda: ZooKeeperEnsemble(3), repair_ensemble) as shared:
         yield shared

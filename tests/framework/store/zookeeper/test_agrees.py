@@ -26,7 +26,6 @@ class ZooKeeperAgrees(StoresAgree):
         return ZooKeeperStore(self.here, service)
 
 
-@pytest.mark.zookeeper
 @pytest.mark.parametrize("small", [False, True])
 def test_stores_agree(zookeeper, monkeypatch: pytest.MonkeyPatch, small) -> None:
     """With usual nodes, and with nodes so small that entries split and merge."""

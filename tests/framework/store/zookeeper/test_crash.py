@@ -16,8 +16,6 @@ from kit.commands import ENVIRONMENT
 from kit.stores import check_transactions
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 
-pytestmark = pytest.mark.zookeeper
-
 CRASHER = Path(__file__).with_name("crasher.py")
 TRANSACTIONS = 6
 POINTS = 110

@@ -23,8 +23,6 @@ from tf_scheduler.store.interface import LeadershipLostError, Put, StoreConflict
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
 
-pytestmark = pytest.mark.zookeeper
-
 ROOT = "dcos-service-tensorflow"
 #: Maximum seconds to wait for an event.
 LONG = 60.0

@@ -17,8 +17,6 @@ from tf_scheduler.store.interface import Put, StoreConflictError, StoreError, St
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
 from zookeeper_proxy import ZooKeeperProxy
 
-pytestmark = pytest.mark.zookeeper
-
 PATIENCE = 60.0  # seconds
 T = TypeVar("T")
 HEAD = "dcos-service-tensorflow/head"

@@ -14,8 +14,6 @@ import pytest
 from tf_scheduler.store.interface import Put
 from tf_scheduler.store.zookeeper import ZooKeeperStore
 
-pytestmark = pytest.mark.zookeeper
-
 
 def test_silent_server_times_out(zookeeper, open_at, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen server accepts connections; the next one is tried within the session."""

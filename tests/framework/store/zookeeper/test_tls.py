@@ -23,7 +23,7 @@ def tls_of(certificates: Certificates, name: str = "client", authority: str = "c
 
 
 @pytest.fixture
-def secure_server(module_servers: SharedServers, certificates: Certificates) -> ZooKeeperEnsemble:
+def secure_server(real_zookeeper: None, module_servers: SharedServers, certificates: Certificates) -> ZooKeeperEnsemble:
     """A server that accepts only clients with a certificate of the authority."""
     stores = ServerTls(certificates.folder / "server.both.pem", Path(certificates.ca))
     return module_servers.ensemble(tls=stores)
@@ -35,7 +35,6 @@ def place(secure_server: ZooKeeperEnsemble, certificates: Certificates, request)
     return ZooKeeperAddress((secure_server.secure_addresses,), chroot, tls=tls_of(certificates), request_timeout=3.0)
 
 
-@pytest.mark.zookeeper
 def test_store_works_over_tls(place, open_at) -> None:
     """Leadership, thousands of values, many concurrent answers, megabytes."""
     store = open_at(place, request_timeout=15.0)
@@ -49,7 +48,6 @@ def test_store_works_over_tls(place, open_at) -> None:
     assert {**values, "n": b"149"} == open_at(place, request_timeout=15.0).load()
 
 
-@pytest.mark.zookeeper
 def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_server, certificates) -> None:
     """Clients without that certificate cannot read them."""
     store = open_at(place)
@@ -64,7 +62,6 @@ def test_nodes_belong_to_client_certificate(place, open_at, operator, secure_ser
     assert {"a": b"1"} == open_at(place).load()
 
 
-@pytest.mark.zookeeper
 @pytest.mark.parametrize(
     ("name", "authority", "message"),
     [("client", "stranger", "certificate verify failed"), ("unknown", "ca", ""), ("", "ca", "")],
@@ -76,7 +73,7 @@ def test_unknown_certificates_are_rejected(place, certificates, name, authority,
         ZooKeeperStore(replace(place, tls=tls), "tensorflow")
 
 
-@pytest.mark.zookeeper
+@pytest.mark.usefixtures("real_zookeeper")
 def test_wrong_host_name_is_rejected(certificates) -> None:
     """Even with a valid certificate."""
     stores = ServerTls(certificates.folder / "elsewhere.both.pem", Path(certificates.ca))
@@ -86,7 +83,6 @@ def test_wrong_host_name_is_rejected(certificates) -> None:
             ZooKeeperStore(place, "tensorflow")
 
 
-@pytest.mark.zookeeper
 def test_plain_client_fails_at_tls_port(place) -> None:
     """With an error, not with a timeout."""
     with pytest.raises(StoreUnavailableError, match="zk://"):

@@ -20,8 +20,6 @@ from tf_scheduler.store.interface import (
 )
 from tf_scheduler.store.zookeeper import layout
 
-pytestmark = pytest.mark.zookeeper
-
 ROOT = "dcos-service-tensorflow"
 
 
