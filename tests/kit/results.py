@@ -1,4 +1,4 @@
-"""Record how each test ended and what it took; print what lanes took, and the slowest tests.
+"""Record what each test took; print lanes and the slowest tests.
 
 pytest --results FILE ...        adds the tests of this run to the file
 python -m kit.results FILE       prints the tables; exit code 1 if a test failed
@@ -23,7 +23,10 @@ LONG, REASON = 60.0, "Slow:"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test: `outcome` is the word of pytest's closing line, `seconds` include set-up and tear-down."""
+    """One test; `outcome` is the word of pytest's closing line.
+
+    `seconds` include set-up and tear-down.
+    """
 
     test: str
     lane: str
@@ -50,7 +53,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _results(reporter: pytest.TerminalReporter) -> list[Result]:
-    """Combine the reports of set-up, call and tear-down; pytest-xdist's controller has those of all workers."""
+    """Combine the reports of set-up, call and tear-down."""
     seconds: dict[str, float] = defaultdict(float)
     properties: dict[str, dict[str, object]] = {}
     outcomes: dict[str, str] = {}
