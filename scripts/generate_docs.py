@@ -17,8 +17,8 @@ from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
 from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS, TRANSITIONS
 from tf_scheduler.core.recovery import failure_causes, reconcile, recover, replacement, startup_timeout
-from tf_scheduler.core.recovery.reactions import REACTIONS, Report
-from tf_scheduler.core.state import restart_units
+from tf_scheduler.core.recovery.status import REACTIONS, Report
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.mesos.outbox import MAX_CALLS, MAX_UNANSWERED, RESUBSCRIBE_INTERVAL
 from tf_scheduler.model.plan import PlanKind, Status, Verb
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind
@@ -177,7 +177,7 @@ def _restart_groups() -> str:
             row.moved.value,
             row.why,
         ]
-        for row in restart_units.RESTART_RULES
+        for row in spec_index.RESTART_RULES
     )
     addresses = ["at its previous address", "at a new address with the same name", "at a new address"]
     return _table(["strategy", "lost", *addresses, "reason"], rows)

@@ -25,7 +25,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import read_stat
 from mesos_local.master_api import read_status
-from tf_scheduler.core.state import pause
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.events import PodCommand
 from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.placement import GangSpec
@@ -83,7 +83,7 @@ class Watched(WatchedScheduler):
 
     def paused(self, name: TaskName) -> TaskRecord:
         """Wait until the task is paused; return the record of its placeholder."""
-        return self.until(lambda state: pause.override_of(state, name) is Override.PAUSED).stored.tasks[name]
+        return self.until(lambda state: spec_index.override_of(state, name) is Override.PAUSED).stored.tasks[name]
 
     def order(self, verb: PodVerb) -> None:
         """Send a command for worker-1, and wait until it is accepted."""

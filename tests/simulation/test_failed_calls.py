@@ -12,7 +12,7 @@ from kit.worlds import deployed, pass_time
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.plans.execute import KILL_INTERVAL
+from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
 from tf_scheduler.model.effects import Accept, Acknowledge, Call, Decline, Kill, Launch, Reconcile
 from tf_scheduler.model.events import CallFailed
 from tf_scheduler.model.ids import TaskName

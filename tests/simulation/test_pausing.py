@@ -15,7 +15,7 @@ from simulation.world import World, play
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.settings import Liveness, RunSettings
 from tf_scheduler.core.plans.view import find_plan
-from tf_scheduler.core.state import pause
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.plan import Override, Reply, Status, Verb
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, Strategy
@@ -285,7 +285,7 @@ def test_job_with_paused_task_ends() -> None:
     play(world, send.status("chief-0", TaskState.FINISHED), send.wait(60.0), expect.result(Verdict.SUCCEEDED))
     assert {} == world.mesos.live()
     assert world.mesos.removed
-    assert None is pause.override_of(world.state, "worker-1"), "it has ended as the others have"
+    assert None is spec_index.override_of(world.state, "worker-1"), "it has ended as the others have"
 
 
 def test_paused_job_has_deadline_and_can_be_uninstalled() -> None:

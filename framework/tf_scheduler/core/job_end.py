@@ -19,8 +19,7 @@ from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
-from .plans import execute
-from .plans.execute import KILL_INTERVAL
+from .plans.scheduling import KILL_INTERVAL, kill_tasks
 from .plans.view import due_uninstall_steps, is_teardown_due
 from .state import after_job
 from .state.reducer import decide
@@ -54,7 +53,7 @@ def advance(state: SchedulerState, now: float) -> Decision:
 def _stop_tasks(state: SchedulerState, result: Result, now: float) -> Decision:
     steps = due_uninstall_steps(state)
     left = [state.stored.tasks[step.task] for step in steps if step.work is plan.Work.KILL and step.task is not None]
-    decision = execute.kill_tasks(state, after_job.tasks_to_stop(state, left, now), now)
+    decision = kill_tasks(state, after_job.tasks_to_stop(state, left, now), now)
     if left or after_job.keeps_service(state) or not is_teardown_due(state):
         return decision
     return _tear_down(decision.state, result, now)

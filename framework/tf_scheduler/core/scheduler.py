@@ -15,24 +15,21 @@ from dataclasses import dataclass, replace
 
 from tf_executor.contract.text import format_duration, format_number, format_rate
 from tf_scheduler.model import events
-from tf_scheduler.model.effects import Change, ComputedPlans, Decision, FrameworkRegistered, Outcome
-from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
+from tf_scheduler.model.effects import Change, ComputedPlans, Decision, Outcome
+from tf_scheduler.model.ids import NewId, TaskId, name_of
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Progress, TaskRecord
 
-from . import adoption, framework_removal, job_end
+from . import connection_problems, framework, job_end
+from .elastic import cluster_size, live_workers
 from .launch import secret_tokens
 from .offers import rounds
 from .offers.matcher import MATCH_INTERVAL
 from .offers.rounds import NO_OFFER_WARNING_SECONDS
-from .plans import commands, execute, scheduling
-from .plans.execute import KILL_INTERVAL
-from .plans.scheduling import PlanView
+from .plans import commands, scheduling
+from .plans.scheduling import KILL_INTERVAL, PlanView
 from .recovery import (
-    connection_problems,
-    elastic,
-    maintenance,
     operator_commands,
     reconcile,
     recover,
@@ -68,7 +65,7 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
             recorded = state.with_process(progress=progress, last_progress=(record.name, now))
         elif event.progress.saves is not None:
             recorded = state.with_process(progress=progress)
-        answered = elastic.record_members(state, launch, event.progress) if state.spec.live else ()
+        answered = live_workers.record_members(state, launch, event.progress) if state.spec.live else ()
         recorded, outcomes = _record_storage(recorded, record, event.progress.storage_error)
     decision = decide(recorded, *answered, outcomes=outcomes)
     return decision.then(lambda after: status.on_sign_of_life(after, launch, event.agent_id, now))
@@ -169,7 +166,7 @@ _RETAIN = DecisionStage(
     lambda state, ctx: after_job.announce(state) if ctx.before.stored.result is None else decide(state),
     lambda state: state.stored.result is not None,
 )
-_DRAIN = DecisionStage(lambda state, ctx: maintenance.drain(state, ctx.now), lambda state: state.session.windows)
+_DRAIN = DecisionStage(lambda state, ctx: recover.drain(state, ctx.now), lambda state: state.session.windows)
 #: Timeouts. Held offers are matched again because the wait for a previous address may be over, or to update reasons.
 _TICK: tuple[DecisionStage, ...] = (
     DecisionStage(
@@ -188,13 +185,15 @@ _TICK: tuple[DecisionStage, ...] = (
         lambda state: state.unstarted_count(),
     ),
     _DRAIN,
-    DecisionStage(lambda state, ctx: elastic.direct_chief(state, ctx.now, ctx.view), lambda state: state.spec.live),
     DecisionStage(
-        lambda state, ctx: elastic.resize_at_checkpoint(state, ctx.now),
+        lambda state, ctx: live_workers.direct_chief(state, ctx.now, ctx.view), lambda state: state.spec.live
+    ),
+    DecisionStage(
+        lambda state, ctx: cluster_size.resize_at_checkpoint(state, ctx.now),
         lambda state: state.stored.resized.until is not None,
     ),
     DecisionStage(
-        lambda state, ctx: elastic.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers
+        lambda state, ctx: cluster_size.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers
     ),
     DecisionStage(
         lambda state, ctx: rounds.on_offers(state, events.OffersReceived(()), ctx.now, ctx.new_id, ctx.view),
@@ -216,13 +215,15 @@ _FOLLOW_UP: tuple[DecisionStage, ...] = (
         lambda state, ctx: operator_commands.resume_dependents(state, ctx.now), lambda state: state.derived.idle_tasks
     ),
     DecisionStage(
-        lambda state, _: elastic.restore_full_size(state), lambda state: state.stored.resized.count is not None
+        lambda state, _: cluster_size.restore_full_size(state), lambda state: state.stored.resized.count is not None
     ),
     _MARK_READY,
-    DecisionStage(lambda state, ctx: execute.advance(state, ctx.now, ctx.view), lambda state: state.session.connected),
+    DecisionStage(
+        lambda state, ctx: scheduling.advance(state, ctx.now, ctx.view), lambda state: state.session.connected
+    ),
     DecisionStage(
         lambda state, ctx: rounds.update_demand(
-            state, ctx.now, ctx.view.pending_tasks or elastic.growth(state, ctx.now)
+            state, ctx.now, ctx.view.pending_tasks or cluster_size.growth(state, ctx.now)
         ),
         lambda state: state.session.connected,
     ),
@@ -262,14 +263,14 @@ def _stages(event: events.Event) -> tuple[DecisionStage, ...]:
     elif isinstance(event, events.InverseOffersReceived):
         own = (DecisionStage(_reaction(event)), _DRAIN)
     elif isinstance(event, events.FrameworksWait):
-        own = (DecisionStage(lambda state, ctx: elastic.give_back(state, event.names, ctx.now)),)
+        own = (DecisionStage(lambda state, ctx: cluster_size.give_back(state, event.names, ctx.now)),)
     elif isinstance(event, events.OffersReceived):
         forget_windows = DecisionStage(
-            lambda state, _: decide(maintenance.observe_offers(state, event.offers)),
+            lambda state, _: decide(recover.forget_windows(state, event.offers)),
             lambda state: state.session.windows,
         )
         take_idle = DecisionStage(
-            lambda state, ctx: elastic.take_idle_agents(state, event.offers, ctx.now, ctx.view),
+            lambda state, ctx: cluster_size.take_idle_agents(state, event.offers, ctx.now, ctx.view),
             lambda state: state.spec.grows,
         )
         own = (forget_windows, take_idle, DecisionStage(_reaction(event)))
@@ -304,23 +305,25 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: RET503 - assert_ne
         case events.OfferRescinded():
             return lambda state, _: rounds.on_rescinded(state, event.offer_id)
         case events.InverseOffersReceived():
-            return lambda state, _: maintenance.on_inverse_offers(state, event.offers)
+            return lambda state, _: recover.on_inverse_offers(state, event.offers)
         case events.InverseOfferRescinded():
-            return lambda state, _: maintenance.on_rescinded(state, event.offer_id)
+            return lambda state, _: recover.on_inverse_offer_rescinded(state, event.offer_id)
         case events.PlanCommand():
             return lambda state, ctx: commands.handle(state, event, ctx.view)
         case events.PodCommand() | events.ExecRequested() | events.ScaleRequested():
             return lambda state, ctx: operator_commands.handle(state, event, ctx.now)
         case events.StopRequested():
             return lambda state, ctx: job_end.request_stop(state, event.reason, ctx.now)
-        case events.FrameworkAdopted() | events.ResetRequested():
-            return lambda state, ctx: _change_framework(state, event, ctx)
+        case events.FrameworkAdopted():
+            return lambda state, ctx: framework.adopt(state, event, ctx.now, ctx.new_id, ctx.view)
+        case events.ResetRequested():
+            return lambda state, _: framework.reset_framework(state)
         case events.AgentFailed():
             return lambda state, _: rounds.on_agent_failed(state, event.agent_id)
         case events.Subscribed():
-            return lambda state, ctx: _on_subscribed(state, event, ctx.now, ctx.view)
+            return lambda state, ctx: framework.on_subscribed(state, event, ctx.now, ctx.view)
         case events.Disconnected() | events.SubscriptionRefused() | events.TornDown():
-            return lambda state, _: _on_disconnected(state, event)
+            return lambda state, _: framework.on_disconnected(state, event)
         case _:
             assert_never(event)
 
@@ -332,57 +335,6 @@ def _on_secrets_requested(state: SchedulerState, event: events.SecretsRequested,
     if abandoned is None:
         return decision
     return decision.then(lambda after: status.on_sign_of_life(after, abandoned.id, abandoned.agent_id, now))
-
-
-def _change_framework(
-    state: SchedulerState, event: events.FrameworkAdopted | events.ResetRequested, ctx: StageContext
-) -> Decision:
-    """Continue a framework that was unknown, or forget a removed one."""
-    if isinstance(event, events.ResetRequested):
-        return framework_removal.reset_framework(state)
-    return adoption.adopt(state, event, ctx.now, ctx.new_id, ctx.view)
-
-
-def _on_disconnected(
-    state: SchedulerState, event: events.Disconnected | events.SubscriptionRefused | events.TornDown
-) -> Decision:
-    """Handle a connection that is lost temporarily or permanently."""
-    if isinstance(event, events.TornDown):
-        return framework_removal.on_removed(state)
-    after = replace(state, session=SessionState())
-    if isinstance(event, events.Disconnected):
-        # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
-        lost = Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True)
-        return decide(after, outcomes=(lost,))
-    reason = f"Mesos refused the framework: {event.message}" if event.by_master else event.message
-    after = after.with_process(refused=reason)
-    if event.message == "Framework has been removed":  # Mesos, src/master/master.cpp
-        return framework_removal.on_removed(after)
-    refused = Outcome("SubscriptionRefused", reason, warning=True)
-    return decide(after.with_process(finished=True), outcomes=(refused,))
-
-
-def _on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, view: PlanView) -> Decision:
-    """Start a session: a new subscription has no offers and is not suppressed."""
-    is_known = state.stored.framework_id == event.framework_id
-    # Mesos may still apply filters of an earlier process whose end it did not notice: only REVIVE clears them.
-    requested_tasks = frozenset[TaskName]() if is_known else view.pending_tasks
-    session = SessionState(
-        connected=True,
-        connected_at=now,
-        region=event.region,
-        requested_tasks=requested_tasks,
-        no_offers_since=now,
-        reconciliation=PendingReconciliation(started_at=now),
-    )
-    registered = () if is_known else (FrameworkRegistered(event.framework_id),)
-    outcome = Outcome("Subscribed", f"subscribed as framework {event.framework_id}")
-    subscribed = decide(replace(state, session=session), *registered, outcomes=(outcome,))
-    if not is_known:
-        return subscribed
-    decision = subscribed.then(lambda after: reconcile.request(after, now))
-    # The first subscription of a scheduler with other options.
-    return decision.then(lambda after: elastic.keep_size(after, now))
 
 
 # --- Deadlines
@@ -408,9 +360,9 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
     yield from reconcile.deadlines(state)
     if state.stored.result is None:
         yield from recover.deadlines(state)
-        yield from maintenance.deadlines(state)
         yield from job_end.deadlines(state)
-        yield from elastic.deadlines(state)
+        yield from cluster_size.deadlines(state)
+        yield from live_workers.deadlines(state)
     else:
         yield from after_job.deadlines(state)
     if session.next_kill_at:

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from tf_scheduler.core.connection_problems import call_name
 from tf_scheduler.core.offers.rounds import REFUSE_LONG
-from tf_scheduler.core.recovery.connection_problems import call_name
 from tf_scheduler.core.recovery.failure_causes import cause_of
 from tf_scheduler.model import effects
 from tf_scheduler.model.events import (

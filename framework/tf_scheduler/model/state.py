@@ -161,7 +161,7 @@ class StoredState:
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
     #: Launches that may still run on agents that did not answer; their end was not reported.
     abandoned: Mapping[TaskId, AbandonedLaunch] = field(default_factory=dict)
-    #: Workers of the running chief, if they may join and leave; see core/recovery/elastic.py.
+    #: Workers of the running chief, if they may join and leave; see core/elastic/live_workers.py.
     members: Members | None = None
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tf_scheduler.core.elastic.cluster_size import keep_size
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.recovery.elastic import keep_size
 from tf_scheduler.core.state.spec_index import config_digest, index_of, launch_settings, wanted_spec
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.ids import TaskName

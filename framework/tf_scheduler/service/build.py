@@ -17,8 +17,7 @@ from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.clock import SteadyClock
-from tf_scheduler.core.adoption import reset_reason
-from tf_scheduler.core.framework_removal import removal_message
+from tf_scheduler.core.framework import removal_message, reset_reason
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
 from tf_scheduler.core.scheduler import handle, next_deadline, restored_progress

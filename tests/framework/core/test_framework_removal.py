@@ -7,7 +7,7 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.framework_removal import on_removed
+from tf_scheduler.core.framework import on_removed
 from tf_scheduler.model.effects import FrameworkRegistered, Suppress
 from tf_scheduler.model.events import CallFailed, ClockDrifted, ResetRequested
 from tf_scheduler.model.ids import TaskName

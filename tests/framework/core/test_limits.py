@@ -7,15 +7,13 @@ from types import ModuleType
 
 import pytest
 
-from tf_scheduler.core import adoption, job_end
+from tf_scheduler.core import connection_problems, framework, job_end
 from tf_scheduler.core.launch import cluster_spec
 from tf_scheduler.core.offers import matcher, rounds
 from tf_scheduler.core.placement import agents, constraints, matching
-from tf_scheduler.core.plans import execute, scheduling
+from tf_scheduler.core.plans import scheduling
 from tf_scheduler.core.recovery import (
-    connection_problems,
     failure_causes,
-    maintenance,
     reconcile,
     recover,
     replacement,
@@ -31,10 +29,10 @@ DURATIONS = (
     (rounds, "REFUSE_SHORT", 1.0),
     (rounds, "NO_OFFER_WARNING_SECONDS", 10.0),
     (constraints, "MOVE_AHEAD", 60.0),
-    (execute, "KILL_INTERVAL", 10.0),
+    (scheduling, "KILL_INTERVAL", 10.0),
     (connection_problems, "REPORT_AGAIN", 600.0),
     (failure_causes, "SAME_INCIDENT_SECONDS", 5.0),
-    (maintenance, "ASK_INTERVAL", 30.0),
+    (recover, "ASK_INTERVAL", 30.0),
     (reconcile, "LAUNCH_TIMEOUT", 30.0),
     (reconcile, "FIRST_WAIT", 5.0),
     (reconcile, "LONGEST_WAIT", 60.0),
@@ -57,7 +55,7 @@ DURATIONS = (
 )
 #: How many are kept, named or allowed.
 NUMBERS = (
-    (adoption, "_NAMED", 5),
+    (framework, "_NAMED", 5),
     (rounds, "MAX_AGENT_SNAPSHOTS", 2000),
     (matching, "MAX_LISTED_AGENTS", 20),
     (scheduling, "CANARIES", 2),

@@ -8,7 +8,7 @@ import pytest
 
 from builders import a_spec, a_status, an_offer, with_fields
 from tf_scheduler.core.offers.rounds import NO_OFFER_WARNING_SECONDS, REFUSE_LONG
-from tf_scheduler.core.plans.execute import KILL_INTERVAL
+from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
 from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state.backoff import MIN_DELAY

@@ -9,12 +9,12 @@ from heapq import nsmallest
 from typing import Any
 
 from tf_executor.contract.text import format_number
+from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.plans import view
-from tf_scheduler.core.recovery import elastic
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
 from tf_scheduler.core.scheduler import describe_progress
 from tf_scheduler.core.state import after_job
-from tf_scheduler.core.state.pause import override_of
+from tf_scheduler.core.state.spec_index import override_of
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
@@ -267,7 +267,7 @@ def overview(snapshot: Snapshot) -> Overview:
         restarts=sum(record.restarts for record in tasks.values()),
         last_restart=_last_restart(state),
         examples_per_second=_job_speed(state, leader),
-        notices=(*snapshot.exposures(), *snapshot.notices(), *filter(None, (elastic.describe_wait(state),))),
+        notices=(*snapshot.exposures(), *snapshot.notices(), *filter(None, (cluster_size.describe_wait(state),))),
     )
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tf_scheduler.core.launch.launch import task_environment
-from tf_scheduler.core.state import pause
+from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
@@ -78,7 +78,7 @@ def display_status(state: SchedulerState, record: TaskRecord) -> str:
 
     A resumed task is STARTING until its program is launched, because its placeholder is still running.
     """
-    override, status = pause.override_of(state, record.name), state.status(record.name)
+    override, status = spec_index.override_of(state, record.name), state.status(record.name)
     if override is not None:
         return override.value
     if record.is_placeholder and state.is_live(record):
@@ -113,7 +113,7 @@ def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[st
     secret = {secret.env: MASK for secret in state.spec.secrets if secret.env and secret.is_for(job.group)}
     variables = {**redact_variables(task_environment(state, record, job)), **secret}
     return {
-        "value": pause.placeholder_command(state, record) if record.is_placeholder else redact_text(job.command),
+        "value": spec_index.placeholder_command(state, record) if record.is_placeholder else redact_text(job.command),
         "user": state.spec.user,
         "environment": {"variables": [{"name": name, "value": value} for name, value in variables.items()]},
     }

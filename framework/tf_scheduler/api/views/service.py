@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tf_scheduler.core import connection_problems
 from tf_scheduler.core.plans import view as plans_view
-from tf_scheduler.core.recovery import connection_problems
 from tf_scheduler.core.state import after_job
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status

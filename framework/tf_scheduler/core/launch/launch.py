@@ -12,9 +12,8 @@ from urllib.parse import unquote
 from tf_executor.contract import payload
 from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.core.plans.rollout import latest_launch_number
-from tf_scheduler.core.state import pause
-from tf_scheduler.core.state.restart_units import trains_together
-from tf_scheduler.core.state.spec_index import config_digest
+from tf_scheduler.core.state import spec_index
+from tf_scheduler.core.state.spec_index import config_digest, trains_together
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import NewId, TaskName, task_id
@@ -194,7 +193,7 @@ def plan_launches(
     records = [
         replace(
             _record(state.spec, placement, now, new_id()),
-            is_placeholder=pause.is_sleeping(state.spec, state.stored.paused, placement.task.name),
+            is_placeholder=spec_index.is_sleeping(state.spec, state.stored.paused, placement.task.name),
             serial=serial,
             config=config_digest(state.spec, placement.task.name),
             exec_key=new_id() if state.spec.executor.allows_exec or state.spec.live else "",
@@ -280,7 +279,7 @@ def _launch(
     payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster), spec, job, token)
     payload = replace(payload, environment={**payload.environment, **_parameters(state, record.plan)})
     if record.is_placeholder:
-        payload = placeholder_payload(payload, pause.placeholder_command(state, record))
+        payload = placeholder_payload(payload, spec_index.placeholder_command(state, record))
     return Launch(
         record=record,
         task_resources=placement.task_resources,

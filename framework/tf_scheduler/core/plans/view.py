@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from tf_scheduler.core.state import after_job
-from tf_scheduler.core.state.pause import override_of, pause_reason
+from tf_scheduler.core.state.spec_index import override_of, pause_reason
 from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import (

@@ -1,7 +1,7 @@
 """Operators' commands: scale; and of tasks: restart, replace, pause, resume, exec.
 
-A paused task is relaunched as a placeholder (core/state/pause.py), a resumed one with its program. Commands are stored
-as recoveries, so they survive the scheduler; they do not count as failures.
+A paused task is relaunched as a placeholder (core/state/spec_index.py), a resumed one with its program. Commands are
+stored as recoveries, so they survive the scheduler; they do not count as failures.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tf_executor.contract.payload import ExecRequest
-from tf_scheduler.core.state import pause
+from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.core.state.spec_index import index_of, is_sleeping, override_of, pause_reason, sleeping_tasks
 from tf_scheduler.model.effects import (
     Change,
     Decision,
@@ -28,14 +28,13 @@ from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import RESTARTS_WITH, Cause, PodVerb, Recovery, TaskRecord, TaskState
 
-from . import elastic
 from .replacement import replace_launch, restart_group
 
 
 def handle(state: SchedulerState, command: PodCommand | ExecRequested | ScaleRequested, now: float) -> Decision:
     """Carry out an operator's command, or refuse it."""
     if isinstance(command, ScaleRequested):
-        return elastic.scale(state, command.workers, now)
+        return cluster_size.scale(state, command.workers, now)
     if isinstance(command, ExecRequested):
         return _run_command(state, command)
     refused = _refused(state, command)
@@ -62,8 +61,8 @@ def _refused(state: SchedulerState, command: PodCommand) -> Answer | None:
     if state.stored.result is not None:
         return SERVICE_ENDED
     paused = command.task in state.stored.paused
-    if not paused and command.verb is not PodVerb.PAUSE and pause.override_of(state, command.task):
-        return Answer(Reply.CONFLICT, f"Task {command.task} does not run: {pause.pause_reason(state, command.task)}")
+    if not paused and command.verb is not PodVerb.PAUSE and override_of(state, command.task):
+        return Answer(Reply.CONFLICT, f"Task {command.task} does not run: {pause_reason(state, command.task)}")
     if paused is (command.verb is PodVerb.PAUSE) and command.verb in (PodVerb.PAUSE, PodVerb.RESUME):
         return Answer(Reply.ALREADY, f"Task {command.task} is {'' if paused else 'not '}paused")
     if state.is_finished(record):
@@ -117,7 +116,7 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
         return decide(state)
     tasks, paused = index_of(state.spec).tasks, state.stored.paused
     idle = (name for name in state.derived.idle_tasks if name in tasks)
-    names = sorted(name for name in idle if not pause.is_sleeping(state.spec, paused, name))
+    names = sorted(name for name in idle if not is_sleeping(state.spec, paused, name))
     records = [state.stored.tasks[name] for name in names]
     records = [item for item in records if item.id not in state.stored.retired and not state.is_replaced(item)]
     why = "it was paused together with a task that the options no longer contain"
@@ -152,7 +151,7 @@ def _switched(
     state: SchedulerState, record: TaskRecord, paused: Mapping[TaskName, float], why: str, now: float
 ) -> Iterator[Change]:
     """Relaunch tasks whose program must stop, or may run, given the `paused` tasks."""
-    sleepers = pause.sleeping_tasks(state.spec, paused)
+    sleepers = sleeping_tasks(state.spec, paused)
     if state.is_replaced(record) or record.is_placeholder is not (record.name in sleepers):
         yield RecoveryDecided(_ordered(state, record, why, now))
     for name, other in sorted(state.stored.tasks.items()):

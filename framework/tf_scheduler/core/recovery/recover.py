@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from tf_scheduler.core.placement.constraints import move_ahead
+from tf_scheduler.core.recovery import replacement, startup_timeout
+from tf_scheduler.core.recovery.failure_causes import blames_agent, cause_of, record_failure
+from tf_scheduler.core.recovery.replacement import EARLY_SECONDS as EARLY_SECONDS
+from tf_scheduler.core.recovery.replacement import REJECTED, last_step, replace_launch, restart_group
+from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS as COLLATERAL_SECONDS
 from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model import events
-from tf_scheduler.model.effects import Decision, Outcome
-from tf_scheduler.model.ids import NewId, TaskId, executor_of, name_of
+from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
+from tf_scheduler.model.ids import NewId, OfferId, TaskId, executor_of, name_of
+from tf_scheduler.model.offer import InverseOffer, Offer
 from tf_scheduler.model.spec import RestartWhen, Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
-
-from . import replacement, startup_timeout
-from .failure_causes import blames_agent, cause_of, record_failure
-from .replacement import EARLY_SECONDS as EARLY_SECONDS
-from .replacement import REJECTED, last_step
-from .startup_timeout import CHECK_INTERVAL
 
 # --- Evidence about an end: the port, and whether it is like a former one
 #
@@ -275,11 +276,14 @@ def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the ends of back-offs, address waits, unreachable and start-up timeouts."""
+    """Yield the ends of back-offs and timeouts, and when tasks leave their agents."""
     yield state.derived.next_ready_at
     yield from (state.session.address_wait_until,) if state.session.offers else ()
     yield from (state.derived.next_lost_at,) if _has_unreachable(state) else ()
     yield from startup_timeout.deadlines(state)
+    # Tasks on agents with a window move once, so windows before the last check of all tasks are over.
+    leave_at = (_tasks_leave_at(state, window) for window in state.session.windows.values())
+    yield from (at for at in leave_at if at > state.session.drained_at)
 
 
 def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerState, tuple[TaskStatus, ...]]:
@@ -454,3 +458,68 @@ def _failed(state: SchedulerState, sentence: str, record: TaskRecord, now: float
         outcome = Outcome("TaskGivenUp", f"{sentence}; the job continues without it", record.name, warning=True)
         return decide(state, outcomes=(outcome,))
     return replacement.fail_job(state, sentence, record.name, now)
+
+
+# --- Maintenance: accept inverse offers, remember windows, move tasks in time
+#
+# Draining agents need nothing here: Mesos stops offering them, and ends their tasks with its own reason (Mesos
+# documentation, maintenance).
+
+
+#: Seconds until Mesos asks again, unless the window was cancelled.
+ASK_INTERVAL = 30.0
+
+
+def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> Decision:
+    """Accept the windows; tasks are moved before they start."""
+    offers = tuple(offers)
+    hosts = {record.agent_id: record.hostname for record in state.live()}
+    new = [offer for offer in offers if _is_new(state, offer) and offer.agent_id in hosts]
+    return decide(
+        state.with_session(windows={**state.session.windows, **{offer.agent_id: offer for offer in offers}}),
+        calls=(AcceptInverseOffers(tuple(offer.id for offer in offers), ASK_INTERVAL),) if offers else (),
+        outcomes=tuple(
+            Outcome("MaintenanceScheduled", f"maintenance of agent {hosts[offer.agent_id]} is scheduled", warning=True)
+            for offer in new
+        ),
+    )
+
+
+def _is_new(state: SchedulerState, offer: InverseOffer) -> bool:
+    window = state.session.windows.get(offer.agent_id)
+    return window is None or window.unavailability != offer.unavailability
+
+
+def on_inverse_offer_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
+    """Forget a cancelled or replaced window."""
+    windows = {key: window for key, window in state.session.windows.items() if window.id != offer_id}
+    return decide(state.with_session(windows=windows))
+
+
+def forget_windows(state: SchedulerState, offers: Iterable[Offer]) -> SchedulerState:
+    """Forget the windows of agents that are offered without one."""
+    safe = {offer.agent_id for offer in offers if offer.unavailability is None}
+    windows = {key: window for key, window in state.session.windows.items() if key not in safe}
+    return state.with_session(windows=windows)
+
+
+def drain(state: SchedulerState, now: float) -> Decision:
+    """Move tasks off agents whose window is near, and restart their dependent tasks."""
+    agents = {key for key, window in state.session.windows.items() if now >= _tasks_leave_at(state, window)}
+    state = state.with_session(drained_at=now)
+    if not agents or state.stored.result is not None:
+        return decide(state)
+    due = [record for record in state.live() if record.agent_id in agents and not state.is_replaced(record)]
+    if not due:
+        return decide(state)
+    moves = [replace_launch(state, item, f"maintenance of agent {item.hostname} starts soon", now) for item in due]
+    moves = [replace(item, previous_address_until=now) for item in moves]
+    moves += restart_group(state, [record.name for record in due], now, moved=True)
+    outcomes = (
+        Outcome("TaskRecovers", f"{item.task} is launched again: {item.why}", item.task, warning=True) for item in moves
+    )
+    return decide(state, *map(RecoveryDecided, moves), outcomes=tuple(outcomes))
+
+
+def _tasks_leave_at(state: SchedulerState, window: InverseOffer) -> float:
+    return window.unavailability.start - move_ahead(state.spec)

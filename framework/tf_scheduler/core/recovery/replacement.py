@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.core.state.restart_units import trains_together
-from tf_scheduler.core.state.spec_index import TRAINERS, index_of
+from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
 from tf_scheduler.model.effects import (
     AgentFailureRecorded,
     AgentFailuresForgotten,

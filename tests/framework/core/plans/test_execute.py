@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
-from tf_scheduler.core.plans.execute import KILL_INTERVAL, advance, kill_tasks
-from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, advance, kill_tasks, view_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import (

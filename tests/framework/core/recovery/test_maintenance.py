@@ -10,8 +10,8 @@ from builders import a_job, a_record, a_running_state, a_spec, an_offer, needs, 
 from kit import worlds
 from simulation.mesos import an_agent
 from tf_scheduler.core.placement.constraints import MOVE_AHEAD
-from tf_scheduler.core.recovery import maintenance
-from tf_scheduler.core.recovery.maintenance import ASK_INTERVAL
+from tf_scheduler.core.recovery import recover
+from tf_scheduler.core.recovery.recover import ASK_INTERVAL
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import AcceptInverseOffers, Kill, TaskLaunched
@@ -200,7 +200,7 @@ def test_drain_restarts_chief_in_the_same_decision() -> None:
     state = apply(a_running_state(spec), TaskLaunched(a_record(spec, "worker-0", agent_id=AgentId("b"))))
     window = InverseOffer(OfferId("i"), AgentId("b"), Unavailability(100.0 + MOVE_AHEAD))
 
-    decision = maintenance.drain(with_fields(state, windows={window.agent_id: window}), 100.0)
+    decision = recover.drain(with_fields(state, windows={window.agent_id: window}), 100.0)
 
     assert ["worker-0", "chief-0"] == [change.recovery.task for change in decision.changes]
     assert [("worker-0", True), ("chief-0", True)] == [(outcome.task, outcome.warning) for outcome in decision.outcomes]
@@ -213,7 +213,7 @@ def test_only_offer_without_window_ends_maintenance() -> None:
     windows = {AgentId(f"{name}-id"): InverseOffer(OfferId(name), AgentId(f"{name}-id"), soon) for name in agents}
     state = with_fields(a_running_state(a_spec()), windows=windows)
 
-    after = maintenance.observe_offers(state, [an_offer(agent="a"), an_offer("o-2", "b", unavailability=soon)])
+    after = recover.forget_windows(state, [an_offer(agent="a"), an_offer("o-2", "b", unavailability=soon)])
 
     assert {"b-id"} == set(after.session.windows)
 
@@ -222,9 +222,9 @@ def test_window_is_announced_once_unless_it_changes() -> None:
     """Mesos repeats its inverse offers."""
     state = a_running_state(a_spec())
     window = InverseOffer(OfferId("i"), AgentId("a"), Unavailability(1000.0))
-    first = maintenance.on_inverse_offers(state, [window])
+    first = recover.on_inverse_offers(state, [window])
 
-    same = maintenance.on_inverse_offers(first.state, [window])
-    moved = maintenance.on_inverse_offers(first.state, [replace(window, unavailability=Unavailability(2000.0))])
+    same = recover.on_inverse_offers(first.state, [window])
+    moved = recover.on_inverse_offers(first.state, [replace(window, unavailability=Unavailability(2000.0))])
 
     assert [1, 0, 1] == [len(decision.outcomes) for decision in (first, same, moved)]

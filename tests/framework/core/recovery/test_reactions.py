@@ -5,7 +5,7 @@ import pytest
 from builders import a_running_state, a_spec, a_status, with_fields
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import status as updates
-from tf_scheduler.core.recovery.reactions import BELIEFS, REACTIONS, REPORTS, Belief, Report
+from tf_scheduler.core.recovery.status import BELIEFS, REACTIONS, REPORTS, Belief, Report
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, Kill, LaunchAbandoned, ResultDecided, StatusStored
 from tf_scheduler.model.state import Result, SchedulerState, Verdict

@@ -6,8 +6,7 @@ import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, an_offer, with_fields
 from tf_scheduler.core.offers import rounds
-from tf_scheduler.core.plans.execute import KILL_INTERVAL
-from tf_scheduler.core.plans.scheduling import view_of
+from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, view_of
 from tf_scheduler.core.recovery import status as updates
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import MIN_LAUNCH_SECONDS

@@ -3,8 +3,7 @@
 import pytest
 
 from builders import a_job, a_spec
-from tf_scheduler.core.state.restart_units import trains_together
-from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.core.state.spec_index import index_of, trains_together
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, Strategy
 

@@ -15,9 +15,6 @@ import re
 from dataclasses import replace
 from functools import partial
 
-from tf_scheduler.core.offers.rounds import REFUSE_SHORT, declines
-from tf_scheduler.core.plans.scheduling import PlanView
-from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Accept, Call, Decision, Launch, Outcome, Reconcile
 from tf_scheduler.model.events import (
     CallFailed,
@@ -32,7 +29,10 @@ from tf_scheduler.model.ids import NewId
 from tf_scheduler.model.state import RefusedCalls, SchedulerState
 from tf_scheduler.model.task import TaskState, TaskStatus
 
-from . import status
+from .offers.rounds import REFUSE_SHORT, declines
+from .plans.scheduling import PlanView
+from .recovery import status
+from .state.reducer import decide
 
 #: Seconds without a refusal for the same cause after which a refusal is reported again.
 REPORT_AGAIN = 600.0

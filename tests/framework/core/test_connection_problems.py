@@ -10,7 +10,7 @@ import pytest
 from builders import a_spec, a_status, an_offer, with_fields
 from tf_scheduler.api.views import service
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.core.recovery.connection_problems import (
+from tf_scheduler.core.connection_problems import (
     MAX_CAUSES,
     REPORT_AGAIN,
     call_name,
@@ -45,7 +45,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 
-METRICS = Path(__file__).parents[4] / "docs" / "reference" / "metrics.md"
+METRICS = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 STATE = with_fields(SchedulerState(a_spec()), framework_id="fw-1", connected=True, suppressed=True)
 #: 14:03:20 UTC.
 NOW = 14 * 3600 + 200.0

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
-from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.recovery.elastic import (
+from tf_scheduler.core.elastic.live_workers import (
     CHECK_AGAIN,
     CONFIRM_WITHIN,
     SEND_AGAIN,
@@ -18,6 +17,7 @@ from tf_scheduler.core.recovery.elastic import (
     direct_chief,
     record_members,
 )
+from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.replacement import replace_launch, restart_group
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (

@@ -1,30 +1,24 @@
-"""Change the number of workers; let workers join and leave a running chief.
+"""Change the number of workers: on request, to what fits, and to idle agents.
 
 Collective training: a cluster of another size is the same service with other options. A smaller cluster gets its full
 size back at its next restart. A change of the size alone, by options or by an operator, waits for the next checkpoint,
 so that no step is done again; whatever restarts the cluster before that applies the change, too.
-
-Parameter servers, `worker.elastic` with mode live: the running chief gets the workers to use, as a complete list
-with a version. A list is stored before it is sent, and sent again until the chief confirms its version. A worker is on
-it when its server answers, and its task is stopped only after the chief has confirmed a list without it. What cannot be
-done in this way restarts the chief, as without the option.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tf_executor.contract.payload import WantedMembers
 from tf_scheduler.core.offers.matcher import match_gangs
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.core.state.restart_units import trains_together
 from tf_scheduler.core.state.spec_index import (
     held_spec,
     index_of,
     scalable_job,
+    trains_together,
     wanted_spec,
     with_workers,
     worker_job,
@@ -32,19 +26,16 @@ from tf_scheduler.core.state.spec_index import (
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import (
     Decision,
-    LaunchRetired,
-    MembersStored,
-    MessageExecutor,
     Outcome,
     PlanControlled,
     Resized,
 )
-from tf_scheduler.model.ids import TaskId, TaskName, executor_of, task_name
+from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Members, Progress, Recovery, TaskRecord
+from tf_scheduler.model.task import Progress, Recovery
 
 # --- Collective training
 
@@ -313,142 +304,10 @@ def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Deci
     return returned.then(lambda after: keep_size(after, now))
 
 
-# --- Workers of a running chief
-
-#: Seconds after which the workers are compared with the list, a list is sent again, a list must be confirmed, and
-#: a chief that has not confirmed its first list restarts when its workers change.
-CHECK_AGAIN, SEND_AGAIN, CONFIRM_WITHIN, FIRST_WITHIN = 1.0, 5.0, 60.0, 600.0
-#: Version of the first list: a program may read its data for minutes before it can answer, and nothing changes yet.
-_FIRST = 1
-
-
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield when the workers are compared next: at each event it would cost too much."""
-    if state.spec.live and state.chief_in_service() is not None:
-        yield state.session.members_checked_at + CHECK_AGAIN
+    """Yield when to take idle agents, and when the wait for a checkpoint ends."""
     size, job = state.stored.resized, worker_job(state.spec) if state.spec.grows else None
     if job is not None and state.session.suppressed and _may_grow(state, job):
         yield _grow_at(state)
     if size.until is not None:
         yield size.at if _has_saved(state) else size.until
-
-
-def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
-    """Tell the running chief which workers to use, or restart it if it cannot."""
-    state = state.with_session(members_checked_at=now)
-    chief = state.chief_in_service()
-    if chief is None or state.stored.result is not None or not state.session.connected:
-        return decide(state)
-    sent = state.members_in_service() or Members(chief.id, 0, {}, now, confirmed=True)
-    stopping = _stopping(state, view)
-    wanted = _wanted(state, sent, stopping)
-    if problem := _why_restart(state, sent, wanted, now):
-        return _restart(state, view, chief, problem)
-    if not sent.confirmed:  # one list at a time, so that each has its time
-        return _sent(state, chief, sent, now)
-    if again := _left_but_wanted(state, sent, stopping):
-        return decide(state, *(LaunchRetired(launch, view.records.rollout.name) for launch in again))
-    if wanted == sent.workers:
-        return decide(state)
-    if sent.error:
-        return _restart(state, view, chief, sent.error)
-    if _awaits_lost(state, sent):
-        return decide(state)
-    tasks = state.stored.tasks
-    left = {tasks[name].id for name in sent.workers.keys() - wanted.keys() if name in tasks}
-    left |= {record.id for record in tasks.values() if record.id in sent.left}
-    members = Members(chief.id, sent.version + 1, wanted, now, left=tuple(sorted(left)))
-    stored = decide(state.with_session(members_sent_at=0.0), MembersStored(members), outcomes=_changes(sent, wanted))
-    return stored.then(lambda after: _sent(after, chief, members, now))
-
-
-def record_members(state: SchedulerState, launch: str, progress: Progress) -> tuple[MembersStored, ...]:
-    """Return what a chief's answer changes."""
-    sent = state.stored.members
-    if sent is None or sent.chief != launch or progress.members is None:
-        return ()
-    error = progress.members_error or ""
-    confirmed = progress.members == sent.version
-    if (confirmed, error) == (sent.confirmed, sent.error):
-        return ()
-    return (MembersStored(replace(sent, confirmed=confirmed, error=error)),)
-
-
-def _stopping(state: SchedulerState, view: PlanView) -> frozenset[TaskName]:
-    """Return tasks that a plan is about to stop."""
-    return frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
-
-
-def _left_but_wanted(state: SchedulerState, sent: Members, stopping: frozenset[TaskName]) -> list[TaskId]:
-    """Return launches that have left, and whose workers are wanted again.
-
-    They must end first: all steps would wait until TensorFlow has closed their contexts, for up to a minute.
-    """
-    names = index_of(state.spec).by_kind.get(JobKind.WORKER, frozenset())
-    records = (state.stored.tasks[name] for name in sorted((names & state.stored.tasks.keys()) - stopping))
-    left = (record for record in records if record.id in sent.left and record.id not in state.stored.retired)
-    return [record.id for record in left if state.is_live(record)]
-
-
-def _wanted(state: SchedulerState, sent: Members, stopping: frozenset[TaskName]) -> Mapping[TaskName, str]:
-    """Return the workers that answer, without those that are about to stop.
-
-    A lost worker stays: TensorFlow waits for it at its address.
-    """
-    wanted = {}
-    for name in sorted(index_of(state.spec).by_kind.get(JobKind.WORKER, ())):
-        record, status = state.stored.tasks.get(name), state.status(name)
-        if record is None or record.is_placeholder:
-            continue
-        answers = status is not None and status.healthy is True and name not in stopping and record.id not in sent.left
-        lost = sent.workers.get(name) == record.address and not (status is not None and status.healthy)
-        if record.id not in state.stored.retired and (answers or lost):
-            wanted[name] = record.address
-    return wanted
-
-
-def _why_restart(state: SchedulerState, sent: Members, wanted: Mapping[TaskName, str], now: float) -> str:
-    """Return why the chief must restart nevertheless; empty if it need not."""
-    tasks = state.stored.tasks
-    moved = (name for name, address in sent.workers.items() if name in tasks and tasks[name].address != address)
-    if name := next(moved, ""):
-        return f"{name} was lost, and runs at another address"
-    is_first = sent.version <= _FIRST
-    if sent.error and not is_first:
-        return sent.error
-    if sent.confirmed or (is_first and wanted == sent.workers):
-        return ""
-    limit = FIRST_WITHIN if is_first else CONFIRM_WITHIN
-    # An absent scheduler hears no answer.
-    is_late = now >= max(sent.since + limit, state.session.connected_at + CONFIRM_WITHIN)
-    return f"it did not confirm its workers within {limit:.0f} s" if is_late else ""
-
-
-def _awaits_lost(state: SchedulerState, sent: Members) -> bool:
-    """Return whether TensorFlow waits for a lost worker, and can change nothing."""
-    statuses = (state.status(name) for name in sent.workers if name in index_of(state.spec).tasks)
-    return any(status is None or status.state.has_ended or status.state.is_silent for status in statuses)
-
-
-def _restart(state: SchedulerState, view: PlanView, chief: TaskRecord, why: str) -> Decision:
-    outcome = Outcome("ChiefRestarts", f"{chief.name} restarts to change its workers: {why}", chief.name, warning=True)
-    return decide(state, LaunchRetired(chief.id, view.records.rollout.name), outcomes=(outcome,))
-
-
-def _sent(state: SchedulerState, chief: TaskRecord, sent: Members, now: float) -> Decision:
-    if now < state.session.members_sent_at + SEND_AGAIN:
-        return decide(state)
-    tasks = state.stored.tasks
-    workers = {str(tasks[name].index): address for name, address in sent.workers.items()}
-    data = WantedMembers(chief.id, sent.version, workers).encode(chief.exec_key)
-    call = MessageExecutor(executor_of(chief.id), chief.agent_id, data)
-    return decide(state.with_session(members_sent_at=now), calls=(call,))
-
-
-def _changes(sent: Members, wanted: Mapping[TaskName, str]) -> tuple[Outcome, ...]:
-    """Return an outcome for operators; the first list changes nothing as a rule."""
-    if not sent.version:
-        return ()
-    came, left = sorted(wanted.keys() - sent.workers.keys()), sorted(sent.workers.keys() - wanted.keys())
-    texts = (f"joining: {', '.join(came)}" if came else "", f"leaving: {', '.join(left)}" if left else "")
-    return (Outcome("MembersChanged", f"the running chief changes its workers; {'; '.join(filter(None, texts))}"),)

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, an_offer, with_fields
-from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.recovery.elastic import (
+from tf_scheduler.core.elastic.cluster_size import (
     GROW_PAUSE,
     deadlines,
     describe_wait,
@@ -19,6 +18,7 @@ from tf_scheduler.core.recovery.elastic import (
     scale,
     take_idle_agents,
 )
+from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.recover import mark_ready
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply

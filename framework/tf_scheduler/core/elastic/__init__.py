@@ -1,0 +1,1 @@
+"""Elastic sizing: numbers of workers, and live workers of a running chief."""
