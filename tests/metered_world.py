@@ -8,13 +8,14 @@ from builders import a_job, a_spec, needs
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.reports import Progress
 from tf_scheduler.core.plans.view import plans
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.model.effects import Suppress
 from tf_scheduler.model.events import CallFailed, EventSkipped, ProgressReported
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import Progress, TaskState
+from tf_scheduler.model.task import TaskState
 
 
 class MeteredWorld(World):
@@ -51,7 +52,7 @@ def a_life():
     spec = a_spec(jobs=(*jobs, a_job(JobKind.CHIEF)))
     agents = (an_agent("agent-1", gpus=2), an_agent("agent-2"))
     world = play(MeteredWorld(spec, *agents), send.register(), send.offers(), send.running())
-    progress = Progress(1, world.now, 120, 1000, 0.5, 3840, 12.5, 400.0)
+    progress = Progress(1, world.now, 120, 1000, 0.5, 3840, 12.5, 400.0, seconds_left=70.4)
     world.step(ProgressReported(world.id_of("worker-0"), progress))
     world.step(ProgressReported(world.id_of("chief-0"), replace(progress, loss=float("nan"), total=None)))
     play(world, send.status("worker-1", TaskState.FAILED, signal=9, message="killed by signal 9"))

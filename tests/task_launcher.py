@@ -25,7 +25,7 @@ from mesos_client.scheduler import SchedulerDriver
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_executor.contract.payload import Payload
-from tf_executor.contract.reports import ProgressReport
+from tf_executor.contract.reports import Progress, decode_message
 from wire.client import acknowledge
 
 MARK = "TEST_MARK"
@@ -145,13 +145,13 @@ class TaskLauncher:
             if "executor_id" in failure:
                 return int(failure.get("status", -1))
 
-    def await_progress(self) -> ProgressReport:
+    def await_progress(self) -> Progress:
         """Wait for the next message of an executor."""
-        progress = None
-        while progress is None:  # others are about used resources
+        while True:
             self.await_event("MESSAGE")
-            progress = ProgressReport.decode(base64.b64decode(self.messages[-1]["data"]))
-        return progress
+            message = decode_message(base64.b64decode(self.messages[-1]["data"]))
+            if message is not None and isinstance(message.report, Progress):  # others are about used resources
+                return message.report
 
     def await_in_log(self, name: str, text: str, times: int = 1) -> None:
         """Wait until the executor's log contains `text` `times` times."""

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any, Iterator, Mapping, Sequence
 
-from tf_executor.contract.text import format_duration, format_number, format_percent, format_rate, sparkline
+from tf_executor.contract.text import format_duration, format_number, sparkline
 
 from .client import ServiceClient, api_path, installation_of
 from .command import (
@@ -40,29 +40,6 @@ def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
     halves = round(min(1.0, max(0.0, fraction)) * width * 2)
     half = "╸" if halves % 2 else ""
     return "━" * (halves // 2) + half + "─" * (width - halves // 2 - len(half))
-
-
-#: Metrics in a line about the training.
-_METRICS = 3
-
-
-def training_text(task: Mapping[str, Any], examples_per_second: float | None) -> str:
-    """Return such as `step 406 of 700, 58 %, loss 0.03, 18 s left`; empty: no step.
-
-    `examples_per_second`: of all tasks together.
-    """
-    if task.get("step") is None:
-        return ""
-    step, total, epochs, left = task["step"], task.get("total"), task.get("epochs"), task.get("seconds_left")
-    of = f" of {format_number(total)}, {format_percent(step / total)}" if total else ""
-    parts = [f"step {format_number(step)}{of}"]
-    parts += [f"epoch {task['epoch']} of {epochs}"] if epochs and task.get("epoch") is not None else []
-    parts += [f"loss {format_number(task['loss'])}"] if task.get("loss") is not None else []
-    metrics = list(task.get("metrics", {}).items())[:_METRICS]
-    parts += [f"{name} {format_number(value)}" for name, value in metrics if value is not None]
-    for value, unit in ((task.get("steps_per_second"), "steps"), (examples_per_second, "examples")):
-        parts += [format_rate(value, unit)] if value is not None else []
-    return ", ".join([*parts, *([f"{format_duration(left)} left"] if left is not None else [])])
 
 
 def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:

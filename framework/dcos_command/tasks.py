@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
+from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.text import format_duration, format_number, format_size, pluralize
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
@@ -32,7 +33,7 @@ from .command import (
 )
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
-from .service import result_code, show_result, training_text
+from .service import result_code, show_result
 
 _NOT_FOUND = 404
 
@@ -104,7 +105,7 @@ def _show_status(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
 
 
 def _training(overview: Mapping[str, Any]) -> str:
-    return training_text(_trainer(overview), overview.get("examples_per_second"))
+    return describe_progress(Progress.from_json(_trainer(overview)), overview.get("examples_per_second"))
 
 
 def _list(services: Sequence[ServiceClient]) -> Any:

@@ -158,7 +158,7 @@ def test_shared_memory_counts_once(tmp_path: Path) -> None:
     text = "Name:\tpython\nVmHWM:\t  {} kB\nVmRSS:\t  9 kB\nRssAnon:\t {} kB\nRssFile:\t {} kB\nRssShmem:\t {} kB\n"
     files(tmp_path, **{"1__status": text.format(307_200, 102_400, 20_480, 51_200)})
     files(tmp_path, **{"2__status": text.format(1, 10_240, 10_240, 51_200)})
-    meter = UsageMeter("t1", tmp_path)
+    meter = UsageMeter(tmp_path)
     first = meter.measure([ProcessSample(1, 7, "R", 100), ProcessSample(2, 8, "R", 0)], 10.0)
     # Process 2 has exited, and its id belongs to another one; a third one has exited meanwhile.
     again = meter.measure(
@@ -172,9 +172,9 @@ def test_shared_memory_counts_once(tmp_path: Path) -> None:
 
 def test_old_kernel_has_only_the_sum(tmp_path: Path) -> None:
     files(tmp_path, **{"1__status": "VmHWM:\t4096 kB\nVmRSS:\t2048 kB\n"})
-    usage = UsageMeter("t1", tmp_path).measure([ProcessSample(1, 7, "R", 0)], 1.0)
+    usage = UsageMeter(tmp_path).measure([ProcessSample(1, 7, "R", 0)], 1.0)
     assert (4.0, 2.0) == (usage.memory_peak_mb, usage.memory_used_mb)
-    assert 0.0 == UsageMeter("t1", tmp_path).measure([], 1.0).memory_used_mb
+    assert 0.0 == UsageMeter(tmp_path).measure([], 1.0).memory_used_mb
 
 
 def test_usage_of_children_is_sent(executor: Any) -> None:

@@ -23,7 +23,7 @@ from tf_executor.around.progress import (
     lacks_index,
     last_change,
 )
-from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Message, Progress, decode_message
 
 DEEP = b"[" * 60_000
 losses = st.none() | st.floats(allow_nan=False)
@@ -37,25 +37,30 @@ said: st.SearchStrategy[Any] = (
 ids = st.from_regex(r"[a-z0-9_.-]{1,100}", fullmatch=True)
 
 
-@given(st.builds(ProgressReport, ids, counts, times, whole, whole, losses, whole, speeds, speeds))
-def test_progress_report_round_trips(progress: ProgressReport) -> None:
-    data = progress.encode()
+def decoded(progress: Progress) -> Progress:
+    """Return what the scheduler receives."""
+    message = decode_message(progress.encode("worker-0__1"))
+    assert message is not None
+    assert isinstance(message.report, Progress)
+    return message.report
+
+
+@given(ids, st.builds(Progress, counts, times, whole, whole, losses, whole, speeds, speeds))
+def test_progress_round_trips(task_id: str, progress: Progress) -> None:
+    data = progress.encode(task_id)
     json.loads(data, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
-    assert progress == ProgressReport.decode(data)
+    assert Message(task_id, progress) == decode_message(data)
 
 
 def test_non_finite_loss_is_sent_as_text() -> None:
     """A diverging training looks like this."""
-    decoded = ProgressReport.decode(ProgressReport("t", 1, 0.0, loss=math.nan).encode())
-    assert decoded is not None
-    assert decoded.loss is not None
-    assert math.isnan(decoded.loss)
+    assert math.isnan(decoded(Progress(1, 0.0, loss=math.nan)).loss or 0.0)
 
 
 @pytest.mark.parametrize(("step", "total"), [(50, 50), (200, None)])
 def test_step_never_exceeds_total(step: int, total: int | None) -> None:
     """A total of another count would show 400 %."""
-    tracker = Tracker("t")
+    tracker = Tracker()
     tracker.note({"step": 1, "total": 50, "source": OUTPUT}, 1.0)
     tracker.note({"step": step, "source": OUTPUT}, 2.0)
     message = tracker.message(3.0)
@@ -76,22 +81,22 @@ def test_step_never_exceeds_total(step: int, total: int | None) -> None:
     ],
 )
 def test_other_message_is_not_progress(data: bytes) -> None:
-    assert ProgressReport.decode(data) is None
+    assert decode_message(data) is None
 
 
 def test_tracker_merges_reports_and_computes_speeds() -> None:
-    tracker = Tracker("t1")
+    tracker = Tracker()
     for second in range(11):
         assert tracker.note({"step": 100 * second, "examples": 3200 * second, "total": 5000}, 50.0 + second)
     tracker.note({"loss": 0.5}, 60.0)
-    expected = ProgressReport("t1", 1, 1e9, 1000, 5000, 0.5, 32_000, 100.0, 3200.0, left=40.0, source=REPORT)
+    expected = Progress(1, 1e9, 1000, 5000, 0.5, 32_000, 100.0, 3200.0, seconds_left=40.0, source=REPORT)
     assert expected == tracker.message(1e9)
     assert 2 == tracker.message(1e9).sequence
 
 
 def test_tracker_averages_last_30_seconds() -> None:
     """The slow start does not count."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     tracker.note({"step": 0}, 0.0)
     for second in range(1000, 1041):
         tracker.note({"step": 10 * (second - 1000)}, float(second))
@@ -101,7 +106,7 @@ def test_tracker_averages_last_30_seconds() -> None:
 
 def test_tracker_restarts_when_step_decreases() -> None:
     """A second training in the same program must not give a negative speed."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     tracker.note({"step": 1000}, 0.0)
     tracker.note({"step": 10}, 10.0)
     assert tracker.message(0.0).steps_per_second is None
@@ -114,7 +119,7 @@ def test_tracker_restarts_when_step_decreases() -> None:
     [{}, {"step": "x"}, {"step": None}, {"step": math.inf}, {"of": "all"}, {"loss": []}, {"x": "7"}, {"\n": 7}],
 )
 def test_tracker_ignores_report_without_values(report: dict[str, Any]) -> None:
-    tracker = Tracker("t1")
+    tracker = Tracker()
     assert not tracker.note(report, 0.0)
     assert (None, None) == (tracker.last, tracker.source)
 
@@ -224,7 +229,7 @@ def test_checkpoint_without_its_index_is_not_complete(tmp_path: Path) -> None:
 
 def test_checkpoint_of_another_training_does_not_count() -> None:
     """A program may train twice; the second training has not saved."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     for step in (10, 20):
         tracker.note({"step": step}, float(step))
     assert tracker.note({"_saved": 15.0}, 21.0)
@@ -235,14 +240,12 @@ def test_checkpoint_of_another_training_does_not_count() -> None:
 
 def test_error_of_the_storage_is_repeated_until_its_end() -> None:
     """Messages may get lost; without an error there is nothing to send."""
-    tracker = Tracker("t")
+    tracker = Tracker()
     sent = [tracker.note({"_storage": error}, 1.0) for error in ("", "no\x1b bucket", "no bucket", "", "")]
     assert [False, True, True, True, True] == sent
     assert "" == tracker.message(2.0).storage_error
     tracker.note({"_storage": "no\x1b bucket" + "x" * 2000}, 3.0)
-    decoded = ProgressReport.decode(tracker.message(4.0).encode())
-    assert decoded is not None
-    assert f"no bucket{'x' * 991}" == decoded.storage_error
+    assert f"no bucket{'x' * 991}" == decoded(tracker.message(4.0)).storage_error
 
 
 NAMES = [
@@ -264,15 +267,15 @@ NAMES = [
 
 @given(st.lists(st.dictionaries(st.sampled_from(NAMES), said), max_size=3))
 def test_tracker_messages_are_always_decodable(reports: list[dict[str, Any]]) -> None:
-    tracker = Tracker("t1")
+    tracker = Tracker()
     heard = [tracker.note(report, float(number)) for number, report in enumerate(reports)]
     if any(heard):
-        assert ProgressReport.decode(tracker.message(1e9).encode()) is not None
+        assert decoded(tracker.message(1e9)) is not None
 
 
 def test_time_of_a_report_counts() -> None:
     """The last report of a program is sent at its exit; other clocks are ignored."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     tracker.note({"step": 10, "_time": 100.0}, 100.1)
     tracker.note({"step": 110, "_time": 110.0}, 113.0)
     assert 10.0 == tracker.message(0.0).steps_per_second
@@ -283,7 +286,7 @@ def test_time_of_a_report_counts() -> None:
 
 def test_printed_heading_is_not_sent_alone() -> None:
     """The first step would wait for the next message."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     assert not tracker.note({"source": OUTPUT, "epoch": 1, "epochs": 3}, 0.0)
     assert tracker.note({"source": OUTPUT, "epoch": 1, "epochs": 3, "step": 1}, 0.0)
     assert tracker.note({"epoch": 1, "epochs": 3}, 0.0)
@@ -291,7 +294,7 @@ def test_printed_heading_is_not_sent_alone() -> None:
 
 def test_own_reports_override_detection() -> None:
     """Nothing that was detected remains: it may be in other units."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     assert tracker.note({"source": OUTPUT, "step": 5, "total": 9, "loss": 1.0, "lr": 0.1}, 0.0)
     assert OUTPUT == tracker.source
     assert tracker.note({"step": 3}, 1.0)
@@ -304,7 +307,7 @@ def test_own_reports_override_detection() -> None:
 
 def test_detection_follows_what_is_ahead() -> None:
     """Event files are written late, and may count epochs as steps."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     assert tracker.note({"source": OUTPUT, "step": 100}, 0.0)
     assert not tracker.note({"source": EVENT_FILES, "step": 99}, 1.0)
     assert tracker.note({"source": EVENT_FILES, "step": 100}, 2.0)
@@ -315,7 +318,7 @@ def test_detection_follows_what_is_ahead() -> None:
 
 def test_printed_metrics_stay_current_beside_event_files() -> None:
     """A program prints its accuracy, and its event files are ahead."""
-    tracker = Tracker("worker-0")
+    tracker = Tracker()
     tracker.note({"source": OUTPUT, "epoch": 1, "accuracy": 0.3}, 0.0)
     tracker.note({"source": EVENT_FILES, "step": 100, "loss": 0.5}, 1.0)
 
@@ -328,7 +331,7 @@ def test_printed_metrics_stay_current_beside_event_files() -> None:
 
 def test_step_of_a_checkpoint_that_is_stored_late_is_known() -> None:
     """A carrier reports it after the upload, with the time at which it was written."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     for step in range(1, 201):
         tracker.note({"step": step}, float(step))
     tracker.note({"_saved": 90.5}, 200.0)
@@ -336,20 +339,19 @@ def test_step_of_a_checkpoint_that_is_stored_late_is_known() -> None:
 
 
 def test_metric_may_have_the_name_of_a_field() -> None:
-    tracker = Tracker("t1")
+    tracker = Tracker()
     assert tracker.note({"step": 7, "members": 3}, 0.0)
     assert (7, 3.0, None) == ((message := tracker.message(0.0)).step, message.metrics["members"], message.members)
 
 
 def test_metrics_are_merged_and_limited() -> None:
     """The newest value of the first names."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     tracker.note({"step": 1, **{f"m{number}": number for number in range(15)}}, 0.0)
     tracker.note({"m0": 7, "val_loss": math.nan, "more": 1, "of": "job", "examples": 64}, 1.0)
 
-    message = ProgressReport.decode(tracker.message(0.0).encode())
+    message = decoded(tracker.message(0.0))
 
-    assert message is not None
     assert [*(f"m{number}" for number in range(15)), "val_loss"] == list(message.metrics)
     assert (7.0, 14.0, True) == (message.metrics["m0"], message.metrics["m14"], math.isnan(message.metrics["val_loss"]))
     assert "job" == message.of
@@ -358,29 +360,29 @@ def test_metrics_are_merged_and_limited() -> None:
 @pytest.mark.parametrize("done", [0.25, 0.75])
 def test_time_left_includes_pauses(done: float) -> None:
     """70 steps of 0.1 s and a validation of 3 s in each of 20 epochs."""
-    tracker, now = Tracker("t1"), 0.0
+    tracker, now = Tracker(), 0.0
     for step in range(1, int(1400 * done) + 1):
         now += 0.1 + 3.0 * (step % 70 == 1 and step > 1)
         tracker.note({"step": step, "total": 1400}, now)
-    left = tracker.message(0.0).left
+    left = tracker.message(0.0).seconds_left
     assert left == pytest.approx((1 - done) * (1400 * 0.1 + 20 * 3.0), rel=0.1)
 
 
 def test_no_time_left_in_the_first_10_seconds() -> None:
     """The first steps are slower, also after a restart at a checkpoint."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     for second in range(11):
         tracker.note({"step": 350 + second, "total": 700}, 50.0 + second)
-        assert (second >= 10) == (tracker.message(0.0).left is not None)
-    assert 340.0 == tracker.message(0.0).left
+        assert (second >= 10) == (tracker.message(0.0).seconds_left is not None)
+    assert 340.0 == tracker.message(0.0).seconds_left
     tracker.note({"step": 1}, 61.0)
-    assert tracker.message(0.0).left is None
+    assert tracker.message(0.0).seconds_left is None
 
 
 @pytest.mark.parametrize("first", [0, 1, 5])
 def test_total_is_estimated_from_epochs(first: int) -> None:
     """Of 70 steps each, counted from the first epoch of this launch."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     for epoch in (first, first + 1):
         for step in range(1, 71):
             tracker.note({"step": (epoch - first) * 70 + step, "epoch": epoch, "epochs": 10}, float(step))
@@ -392,20 +394,20 @@ def test_total_is_estimated_from_epochs(first: int) -> None:
 
 def test_epochs_count_as_steps_without_steps() -> None:
     """But not the heading of an epoch, before its steps."""
-    tracker = Tracker("t1")
+    tracker = Tracker()
     tracker.note({"epoch": 3, "epochs": 10}, 0.0)
     assert (None, 3, 10) == (tracker.message(0.0).step, tracker.message(0.0).epoch, tracker.message(0.0).epochs)
     tracker.note({"loss": 0.5}, 0.0)
     tracker.note({"epoch": 4, "loss": 0.2}, 20.0)
     message = tracker.message(0.0)
-    assert (4, 10, 120.0) == (message.step, message.total, message.left)
+    assert (4, 10, 120.0) == (message.step, message.total, message.seconds_left)
     tracker.note({"step": 400}, 21.0)
     assert (400, None) == (tracker.message(0.0).step, tracker.message(0.0).steps_per_second)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 5)), max_size=300))
 def test_reader_memory_is_bounded(reports: list[tuple[int, float]]) -> None:
-    tracker, now = Tracker("t1"), 0.0
+    tracker, now = Tracker(), 0.0
     for step, pause in reports:
         now += pause
         tracker.note({"step": step}, now)

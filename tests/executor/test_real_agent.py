@@ -23,7 +23,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.node import agent_directory
 from task_launcher import CPUS, TaskLauncher, processes, subscribed
-from tf_executor.contract.reports import EndReport, ProgressReport
+from tf_executor.contract.reports import EndReport, Progress, decode_message
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
 
@@ -59,9 +59,10 @@ def test_progress_reaches_scheduler(scheduler: TaskLauncher) -> None:
     scheduler.launch("progress", python(program))
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     # The memory that the program used is reported in between.
-    decoded = [(ProgressReport.decode(base64.b64decode(each["data"])), each) for each in scheduler.messages]
-    last, message = [(report, each) for report, each in decoded if report is not None][-1]
-    assert ("progress", 1000, 1000, 0.001) == (last.task_id, last.step, last.total, last.loss)
+    decoded = [(decode_message(base64.b64decode(each["data"])), each) for each in scheduler.messages]
+    reports = [(each.report, message) for each, message in decoded if each and each.task_id == "progress"]
+    last, message = [(report, message) for report, message in reports if isinstance(report, Progress)][-1]
+    assert (1000, 1000, 0.001) == (last.step, last.total, last.loss)
     assert {"value": "progress"} == message["executor_id"]
     assert 0 == scheduler.executor_exit()
 

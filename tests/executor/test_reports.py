@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.contract.reports import MAX_BYTES, NO_END, EndReport, ProgressReport
+from tf_executor.contract.reports import MAX_BYTES, NO_END, EndReport, Message, Progress, decode_message
 
 DEEP = b"[" * 20_000
 #: Values that JSON can express but no report may contain.
@@ -29,9 +29,7 @@ anything = st.recursive(
 endings = st.fixed_dictionaries({}, optional={item.name: anything for item in dataclasses.fields(EndReport)})
 progresses = st.fixed_dictionaries(
     {"version": st.just(1), "kind": st.just("progress"), "task_id": st.just("t") | anything, "sequence": st.just(1)},
-    optional={
-        item.name: anything for item in dataclasses.fields(ProgressReport) if item.name not in ("task_id", "sequence")
-    },
+    optional={item.name: anything for item in dataclasses.fields(Progress) if item.name != "sequence"},
 )
 
 
@@ -59,11 +57,14 @@ def is_well_typed(ending: EndReport) -> bool:
     )
 
 
-def is_sound(progress: ProgressReport) -> bool:
+def is_sound(message: Message) -> bool:
+    progress = message.report
+    if not isinstance(progress, Progress):
+        return False
     counts = (progress.sequence, progress.step or 0, progress.total or 0, progress.examples or 0)
     speeds = (progress.time, progress.steps_per_second or 0.0, progress.examples_per_second or 0.0)
     return (
-        is_text(progress.task_id)
+        is_text(message.task_id)
         and all(is_whole(count, -(2**63), 2**63 - 1) for count in counts)
         and all(type(real) is float and math.isfinite(real) for real in (*speeds, progress.begun or 0.0))
         and (progress.loss is None or type(progress.loss) is float)
@@ -81,7 +82,7 @@ def test_any_status_data_decodes_to_end_report(data: bytes) -> None:
 @settings(max_examples=300)
 def test_any_message_decodes_to_progress_or_none(data: bytes) -> None:
     """Decoding never raises."""
-    report = ProgressReport.decode(data)
+    report = decode_message(data)
     assert report is None or is_sound(report)
 
 
@@ -92,7 +93,7 @@ def test_deep_or_long_data_is_ignored(data: bytes) -> None:
     """The log message does not quote the data."""
     problems: list[str] = []
     assert NO_END == EndReport.decode(data, problems.append)
-    assert ProgressReport.decode(data, problems.append) is None
+    assert decode_message(data, problems.append) is None
     assert [f"ignored {len(data)} bytes from an executor: not a JSON object"] * 2 == problems
 
 
@@ -111,7 +112,7 @@ def test_invalid_end_fields_are_ignored() -> None:
 def test_invalid_progress_number_is_ignored(wrong: dict[str, Any]) -> None:
     """The next message may be valid."""
     right = {"version": 1, "kind": "progress", "task_id": "t", "sequence": 1, "time": 0}
-    assert ProgressReport.decode(written(right)) == ProgressReport("t", 1, 0.0)
+    assert decode_message(written(right)) == Message("t", Progress(1, 0.0))
     problems: list[str] = []
-    assert ProgressReport.decode(written({**right, **wrong}), problems.append) is None
+    assert decode_message(written({**right, **wrong}), problems.append) is None
     assert [f"ignored an executor's progress report with invalid or missing fields: {next(iter(wrong))}"] == problems

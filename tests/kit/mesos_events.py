@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from tf_executor.contract.reports import ProgressReport
+from tf_executor.contract.reports import Progress
 
-REPORT = base64.b64encode(ProgressReport("worker-0__1", 7, 1e9, 120, 500).encode()).decode()
+REPORT = base64.b64encode(Progress(7, 1e9, 120, 500).encode("worker-0__1")).decode()
 OFFER = {
     "id": {"value": "o-1"},
     "agent_id": {"value": "a-1"},

@@ -17,6 +17,7 @@ from kit.memory_store import MemoryDisk
 from simulation.random_events import RandomEvent, apply_event, random_events, specs
 from simulation.test_plan_properties import a_world, restored, stored_part
 from simulation.world import World
+from tf_executor.contract.reports import Progress, Usage
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Accept, Call, Kill, Suppress
@@ -25,7 +26,7 @@ from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, Kinded, Off
 from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import PodVerb, Progress, TaskState, TaskStatus, Usage
+from tf_scheduler.model.task import PodVerb, TaskState, TaskStatus
 
 Events = st.SearchStrategy[Any]
 
@@ -94,8 +95,8 @@ def _progress(state: SchedulerState) -> Events:
 
 
 def _usage(state: SchedulerState) -> Events:
-    usage = st.builds(Usage, _launches(state), NUMBERS, OPTIONAL_NUMBER, OPTIONAL_NUMBER)
-    return st.builds(events.UsageReported, usage, st.none() | AGENTS)
+    usage = st.builds(Usage, NUMBERS, OPTIONAL_NUMBER, OPTIONAL_NUMBER)
+    return st.builds(events.UsageReported, _launches(state), usage, st.none() | AGENTS)
 
 
 def _adopted(state: SchedulerState) -> Events:

@@ -8,10 +8,11 @@ from builders import a_job, a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.reports import Progress
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy, ServiceSpec, Strategy
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import Cause, PodVerb, Progress, TaskState
+from tf_scheduler.model.task import Cause, PodVerb, TaskState
 from tf_scheduler.store import records
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")

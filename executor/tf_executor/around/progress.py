@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 
 from tf_executor.around.fencing import FOLDER
 from tf_executor.contract import reports
-from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, ProgressReport
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Progress
 from tf_executor.user import reporting
 
 #: Seconds between two messages to the scheduler, and averaging window of the speeds.
@@ -57,8 +57,7 @@ class Sample:
 class Tracker:
     """Merge reports and compute speeds; uses neither clock nor I/O."""
 
-    def __init__(self, task_id: str) -> None:
-        self._task_id = task_id
+    def __init__(self) -> None:
         self._sequence = 0
         self._values: dict[str, Any] = {}
         self._metrics: dict[str, float] = {}
@@ -150,7 +149,7 @@ class Tracker:
         step, total = values.get("step"), values.get("total", self._estimated_total)
         return step, None if step is not None and total is not None and step > total else total
 
-    def message(self, now: float) -> ProgressReport:
+    def message(self, now: float) -> Progress:
         """Return the next message; `now` is Unix time."""
         self._sequence += 1
         none = Sample(now, None, None)  # the answer of a chief that has reported no step
@@ -163,15 +162,13 @@ class Tracker:
             "total": total,
             "steps_per_second": self._values.get("steps_per_second") if speed is None else speed,
             "examples_per_second": _speed(first.time, last.time, first.examples, last.examples),
-            "left": self._seconds_left(last, total),
+            "seconds_left": self._seconds_left(last, total),
             "saved_step": self._saved_step,
             "saves": self._saves or None,
             **self._members,
             "storage_error": self._storage_error,
         }
-        return ProgressReport(
-            self._task_id, self._sequence, now, **values, source=self.source, metrics=dict(self._metrics)
-        )
+        return Progress(self._sequence, now, **values, source=self.source, metrics=dict(self._metrics))
 
     def _seconds_left(self, last: Sample, total: int | None) -> float | None:
         """Return the remaining time at the mean speed, which includes validation."""
@@ -332,8 +329,8 @@ class ProgressReader:
 
     def __init__(self, pipe: Path, task_id: str, send: Callable[[bytes], bool]) -> None:
         """Open the pipe. Raises OSError."""
-        self._tracker = Tracker(task_id)
-        self._send = send
+        self._tracker = Tracker()
+        self._task_id, self._send = task_id, send
         # Also open for writing: a pipe without writers is always readable and empty.
         self._pipe = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._lock = threading.Lock()
@@ -453,7 +450,7 @@ class ProgressReader:
         self._next_message = time.monotonic() + MESSAGE_INTERVAL
         try:
             # While the agent is away, the newest values stay unsent.
-            self._unsent = not self._send(self._tracker.message(time.time()).encode())
+            self._unsent = not self._send(self._tracker.message(time.time()).encode(self._task_id))
         except Exception:  # a bug here must not stop the thread
             self._unsent = False
             log.exception("cannot send progress")

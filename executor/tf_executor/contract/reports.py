@@ -1,6 +1,6 @@
 """Reports of the executor to the scheduler, as JSON in two `data` fields of Mesos.
 
-`EndReport` travels in `TaskStatus.data` of the last update, `ProgressReport` and `UsageReport` in framework messages,
+`EndReport` travels in `TaskStatus.data` of the last update, `Progress` and `Usage` in framework messages,
 so that the scheduler need not parse messages for people. A malicious program can send all of them as its executor:
 decoding never raises, and invalid values are ignored and logged. Standard library only, Python 3.8.
 """
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Callable, Mapping
+
+from .text import format_duration, format_number, format_percent, format_rate
 
 #: Maximum bytes of a report; the executor sends a few hundred.
 MAX_BYTES = 1 << 14
@@ -38,6 +40,72 @@ OnProblem = Callable[[str], None]
 
 #: Returns the value, or None if it is invalid.
 Check = Callable[[Any], Any]
+#: Returns a value as text.
+Form = Callable[[Any], str]
+
+
+# --- checks
+
+
+def is_metric_name(name: Any) -> bool:
+    """Return whether `name` is a short printable text."""
+    return _text(name, MAX_METRIC_NAME) is not None
+
+
+def count(value: Any) -> int | None:
+    """Return `value` if it is an integer of 64 bits, else None."""
+    return _whole(value, -MAX_COUNT - 1, MAX_COUNT)
+
+
+def finite(value: Any) -> float | None:
+    """Return `value` if it is a finite number, else None."""
+    real = _real(value)
+    return None if real is None or not math.isfinite(real) else real
+
+
+def _whole(value: Any, minimum: int, maximum: int) -> int | None:
+    return value if type(value) is int and minimum <= value <= maximum else None
+
+
+def _real(value: Any) -> float | None:
+    if isinstance(value, float):
+        return value
+    whole = count(value)
+    return None if whole is None else float(whole)
+
+
+def _loss(value: Any) -> float | None:
+    return float(value) if isinstance(value, str) and value in _NON_FINITE else _real(value)
+
+
+def _text(value: Any, maximum: int = _MAX_TEXT) -> str | None:
+    """Return a short printable text. A lone surrogate is not printable."""
+    is_text = isinstance(value, str) and 0 < len(value) <= maximum and value.isprintable()
+    return value if is_text else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _output(value: Any) -> str | None:
+    return value if isinstance(value, str) and len(value) <= MAX_EXEC_OUTPUT else None
+
+
+def _amount(value: Any) -> float | None:
+    number = finite(value)
+    return number if number is not None and 0 <= number <= MAX_COUNT else None
+
+
+def _metrics(value: Any) -> dict[str, float] | None:
+    """Return the valid metrics, or None if `value` is not an object."""
+    if not isinstance(value, dict):
+        return None
+    checked = ((name, _loss(number)) for name, number in value.items() if is_metric_name(name))
+    return dict([(name, number) for name, number in checked if number is not None][:MAX_METRICS])
+
+
+# --- reports
 
 
 @dataclass(frozen=True)
@@ -77,74 +145,175 @@ class EndReport:
 NO_END = EndReport()
 
 
-@dataclass(frozen=True)
-class ProgressReport:
-    """Progress of one launch; None: not reported."""
+def _reported(check: Check, label: str = "", form: Form = str, metric: str = "", about: str = "") -> Any:
+    """Field of `Progress`: its check, and how it is shown; see `ProgressField`."""
+    return field(default=None, metadata={"shown": (check, label, form, metric, about)})
 
-    #: Mesos task id of the launch.
-    task_id: str
+
+@dataclass(frozen=True)
+class Progress:
+    """Training progress of one launch, best effort; None: not reported."""
+
     #: Incremented for each report of the launch, to drop reports that arrive late.
-    sequence: int
+    sequence: int = 0
     #: Unix time on the agent's clock.
-    time: float
-    step: int | None = None
+    time: float = 0.0
+    step: int | None = _reported(count, "step", format_number, "training_step", "Current training step.")
     #: Steps at the end of the training.
-    total: int | None = None
+    total: int | None = _reported(
+        count, metric="training_total_steps", about="Total training steps reported by the program."
+    )
     #: Infinite or NaN when the training diverges.
-    loss: float | None = None
-    #: Training examples processed.
-    examples: int | None = None
-    steps_per_second: float | None = None
-    examples_per_second: float | None = None
+    loss: float | None = _reported(
+        _loss,
+        "loss",
+        format_number,
+        "training_loss",
+        "Last reported loss; may be NaN or infinite.",
+    )
+    #: Training examples processed since the start of the training.
+    examples: int | None = _reported(
+        count,
+        metric="training_examples",
+        about="Examples processed since the start of the training.",
+    )
+    steps_per_second: float | None = _reported(
+        finite,
+        "steps a second",
+        format_number,
+        "training_steps_per_second",
+        "Training steps per second.",
+    )
+    examples_per_second: float | None = _reported(
+        finite,
+        "examples a second",
+        format_number,
+        "training_examples_per_second",
+        "Training examples per second.",
+    )
     #: Unix time of the first step, if known from event files.
-    begun: float | None = None
-    epoch: int | None = None
+    begun: float | None = _reported(finite)
+    epoch: int | None = _reported(count, "epoch", format_number)
     #: Epochs at the end of the training.
-    epochs: int | None = None
+    epochs: int | None = _reported(count)
     #: Estimated remaining seconds, at the mean speed since the first step.
-    left: float | None = None
-    #: What `examples` covers, one of EXAMPLES_OF.
-    of: str | None = None
-    #: Origin of the values: REPORT, EVENT_FILES or OUTPUT.
-    source: str | None = None
+    seconds_left: float | None = _reported(
+        finite,
+        "time left",
+        format_duration,
+        "training_seconds_left",
+        "Estimated seconds until the end of the training.",
+    )
+    #: What `examples` covers, one of EXAMPLES_OF; None: the task.
+    of: str | None = _reported(lambda value: value if value in EXAMPLES_OF else None)
+    #: Origin of the values: REPORT, EVENT_FILES or OUTPUT; None: the program has reported nothing.
+    source: str | None = _reported(lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None)
     #: Name -> value of up to MAX_METRICS further metrics.
     metrics: Mapping[str, float] = field(default_factory=dict)
     #: Value of `step` when the program wrote its last checkpoint.
-    saved_step: int | None = None
+    saved_step: int | None = _reported(count)
     #: Number of checkpoints that the program has written since its launch.
-    saves: int | None = None
+    saves: int | None = _reported(count)
     #: Version of the last list of workers that the chief uses, and why it cannot use others.
-    members: int | None = None
-    members_error: str | None = None
+    members: int | None = _reported(count)
+    members_error: str | None = _reported(lambda value: _text(value, MAX_ERROR))
     #: Why carried checkpoints are not stored; empty: they are stored again.
-    storage_error: str | None = None
+    storage_error: str | None = _reported(lambda value: value if value == "" else _text(value, MAX_ERROR))
+    #: Workers that trained then, as the scheduler counts them; only in the curve of the leading task.
+    workers: int | None = _reported(count)
 
-    def encode(self) -> bytes:
+    @property
+    def is_of_training(self) -> bool:
+        """Whether the program has reported values; else only the executor has."""
+        others = (self.members, self.storage_error, self.saves)
+        return self.source is not None or all(value is None for value in others)
+
+    def encode(self, task_id: str) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
-        return _message("progress", {**asdict(self), "metrics": self.metrics})
+        return _message("progress", task_id, {**asdict(self), "metrics": self.metrics})
 
     @classmethod
-    def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> ProgressReport | None:
-        """Decode a report; None if invalid or of an unknown version. Never raises."""
-        report = decode_message(data, on_problem)
-        return report if isinstance(report, cls) else None
+    def from_json(cls, values: Mapping[str, Any]) -> Progress:
+        """Return the valid fields of a body of the API, or of a stored value."""
+        fields, _ = _checked(values, _PROGRESS_CHECKS)
+        return _progress(fields)
 
 
 @dataclass(frozen=True)
-class UsageReport:
+class ProgressField:
+    """How a field of `Progress` is checked and shown."""
+
+    name: str
+    check: Check
+    #: Heading; empty: it is not shown on its own.
+    label: str
+    form: Form
+    #: Name and description of its metric for Prometheus; empty: none.
+    metric: str
+    about: str
+
+
+#: Fields that a report may omit, in the order in which they are shown.
+PROGRESS_FIELDS = tuple(
+    ProgressField(each.name, *each.metadata["shown"]) for each in fields(Progress) if "shown" in each.metadata
+)
+#: Fields of the points of a curve, in addition to metrics.
+CURVE_FIELDS = ("time", "step", "loss", "steps_per_second", "workers")
+#: Metrics in a sentence about the training.
+_METRICS_IN_SENTENCE = 3
+
+
+def progress_texts(progress: Progress) -> dict[str, str]:
+    """Return label -> text of each value that is shown, metrics included."""
+    texts = {}
+    for shown in PROGRESS_FIELDS:
+        value = getattr(progress, shown.name)
+        if shown.label and value is not None:
+            texts[shown.label] = shown.form(value) + _of(progress, shown.name)
+        if shown.name == "loss":
+            texts.update((name, format_number(number)) for name, number in progress.metrics.items())
+    return texts
+
+
+def _of(progress: Progress, name: str) -> str:
+    limit = {"step": progress.total, "epoch": progress.epochs}.get(name)
+    return f" of {format_number(limit)}" if limit else ""
+
+
+def describe_progress(progress: Progress, examples_per_second: float | None = None) -> str:
+    """Return such as `step 406 of 700, 58 %, loss 0.03, 16.2 steps/s, 18 s left`.
+
+    `examples_per_second`: of the whole job; None: of the task.
+    """
+    step, total, left = progress.step, progress.total, progress.seconds_left
+    metrics = list(progress.metrics.items())[:_METRICS_IN_SENTENCE]
+    examples = progress.examples_per_second if examples_per_second is None else examples_per_second
+    parts = [
+        "" if step is None else f"step {format_number(step)}{_of(progress, 'step')}",
+        "" if step is None or not total else format_percent(step / total),
+        "" if progress.epoch is None or not progress.epochs else f"epoch {progress.epoch}{_of(progress, 'epoch')}",
+        "" if progress.loss is None else f"loss {format_number(progress.loss)}",
+        *(f"{name} {format_number(value)}" for name, value in metrics),
+        "" if progress.steps_per_second is None else format_rate(progress.steps_per_second, "steps"),
+        "" if examples is None else format_rate(examples, "examples"),
+        "" if left is None else f"{format_duration(left)} left",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class Usage:
     """Resources that the processes of one launch use; None: they have ended."""
 
-    #: Mesos task id of the launch.
-    task_id: str
     #: Largest resident memory so far, in MB of 2^20 bytes, as Mesos counts.
     memory_peak_mb: float
     memory_used_mb: float | None = None
     #: CPU seconds per second since the last report.
     cpus_used: float | None = None
 
-    def encode(self) -> bytes:
+    def encode(self, task_id: str) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
-        return _message("usage", asdict(self))
+        return _message("usage", task_id, asdict(self))
 
 
 @dataclass(frozen=True)
@@ -175,41 +344,41 @@ class ExecReport:
         return None if invalid or report == cls() else report
 
 
-def decode_message(data: bytes, on_problem: OnProblem = lambda _: None) -> ProgressReport | UsageReport | None:
+@dataclass(frozen=True)
+class Message:
+    """What an executor reports about one launch while its program runs."""
+
+    #: Mesos task id of the launch.
+    task_id: str
+    report: Progress | Usage
+
+
+def decode_message(data: bytes, on_problem: OnProblem = lambda _: None) -> Message | None:
     """Decode a message; None if invalid or of an unknown version. Never raises."""
     values = _parsed(data, on_problem)
     kind = values.get("kind")
     if values.get("version") != PROGRESS_VERSION or kind not in ("progress", "usage"):
         return None
     is_progress = kind == "progress"
-    fields, invalid = _checked(values, _PROGRESS_CHECKS if is_progress else _USAGE_CHECKS)
+    fields, invalid = _checked(values, _MESSAGE_CHECKS if is_progress else _USAGE_CHECKS)
     required = ("task_id", "sequence", "time") if is_progress else ("task_id", "memory_peak_mb")
     invalid = [name for name in required if values.get(name) is None] + invalid
     if invalid:
         on_problem(f"ignored an executor's {kind} report with invalid or missing fields: {', '.join(invalid)}")
         return None
-    return ProgressReport(**{**fields, "metrics": fields["metrics"] or {}}) if is_progress else UsageReport(**fields)
+    task_id = fields.pop("task_id")
+    return Message(task_id, _progress(fields) if is_progress else Usage(**fields))
 
 
-def _message(kind: str, values: Mapping[str, Any]) -> bytes:
-    known = {name: _json_number(value) for name, value in values.items() if value is not None}
-    return json.dumps({"version": PROGRESS_VERSION, "kind": kind, **known}, allow_nan=False).encode()
+def _progress(fields: dict[str, Any]) -> Progress:
+    given = {name: value for name, value in fields.items() if value is not None}
+    return Progress(**given)
 
 
-def is_metric_name(name: Any) -> bool:
-    """Return whether `name` is a short printable text."""
-    return _text(name, MAX_METRIC_NAME) is not None
-
-
-def count(value: Any) -> int | None:
-    """Return `value` if it is an integer of 64 bits, else None."""
-    return _whole(value, -MAX_COUNT - 1, MAX_COUNT)
-
-
-def finite(value: Any) -> float | None:
-    """Return `value` if it is a finite number, else None."""
-    real = _real(value)
-    return None if real is None or not math.isfinite(real) else real
+def _message(kind: str, task_id: str, values: Mapping[str, Any]) -> bytes:
+    present = {name: _json_number(value) for name, value in values.items() if value is not None}
+    content = {"version": PROGRESS_VERSION, "kind": kind, "task_id": task_id, **present}
+    return json.dumps(content, allow_nan=False).encode()
 
 
 def _parsed(data: bytes, on_problem: OnProblem, max_bytes: int = MAX_BYTES) -> Mapping[str, Any]:
@@ -233,31 +402,6 @@ def _checked(values: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[di
     return fields, [name for name in present if fields[name] is None]
 
 
-def _whole(value: Any, minimum: int, maximum: int) -> int | None:
-    return value if type(value) is int and minimum <= value <= maximum else None
-
-
-def _real(value: Any) -> float | None:
-    if isinstance(value, float):
-        return value
-    whole = count(value)
-    return None if whole is None else float(whole)
-
-
-def _loss(value: Any) -> float | None:
-    return float(value) if isinstance(value, str) and value in _NON_FINITE else _real(value)
-
-
-def _text(value: Any, maximum: int = _MAX_TEXT) -> str | None:
-    """Return a short printable text. A lone surrogate is not printable."""
-    is_text = isinstance(value, str) and 0 < len(value) <= maximum and value.isprintable()
-    return value if is_text else None
-
-
-def _flag(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
 _END_CHECKS: Mapping[str, Check] = {
     "exit_code": lambda value: _whole(value, 0, _MAX_EXIT_CODE),
     "signal": lambda value: _whole(value, 1, _MAX_SIGNAL),
@@ -271,54 +415,22 @@ _END_CHECKS: Mapping[str, Check] = {
 _EXEC_CHECKS: Mapping[str, Check] = {
     **{name: _END_CHECKS[name] for name in ("exit_code", "signal", "error")},
     **dict.fromkeys(("timed_out", "cut"), _flag),
-    **dict.fromkeys(("stdout", "stderr"), lambda value: _output(value)),
+    **dict.fromkeys(("stdout", "stderr"), _output),
 }
 _PROGRESS_CHECKS: Mapping[str, Check] = {
-    "task_id": _text,
     "sequence": count,
     "time": finite,
-    "step": count,
-    "total": count,
-    "loss": _loss,
-    "examples": count,
-    "steps_per_second": finite,
-    "examples_per_second": finite,
-    "begun": finite,
-    "epoch": count,
-    "epochs": count,
-    "left": finite,
-    "of": lambda value: value if value in EXAMPLES_OF else None,
-    "source": lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None,
-    "saved_step": count,
-    "saves": count,
-    "members": count,
-    "members_error": lambda value: _text(value, MAX_ERROR),
-    "storage_error": lambda value: value if value == "" else _text(value, MAX_ERROR),
-    "metrics": lambda value: _metrics(value),
+    **{each.name: each.check for each in PROGRESS_FIELDS},
+    "metrics": _metrics,
 }
+#: The scheduler counts the workers itself.
+_MESSAGE_CHECKS = {"task_id": _text, **{name: check for name, check in _PROGRESS_CHECKS.items() if name != "workers"}}
 _USAGE_CHECKS: Mapping[str, Check] = {
     "task_id": _text,
-    "memory_peak_mb": lambda value: _amount(value),
-    "memory_used_mb": lambda value: _amount(value),
-    "cpus_used": lambda value: _amount(value),
+    "memory_peak_mb": _amount,
+    "memory_used_mb": _amount,
+    "cpus_used": _amount,
 }
-
-
-def _output(value: Any) -> str | None:
-    return value if isinstance(value, str) and len(value) <= MAX_EXEC_OUTPUT else None
-
-
-def _amount(value: Any) -> float | None:
-    number = finite(value)
-    return number if number is not None and 0 <= number <= MAX_COUNT else None
-
-
-def _metrics(value: Any) -> dict[str, float] | None:
-    """Return the valid metrics, or None if `value` is not an object."""
-    if not isinstance(value, dict):
-        return None
-    checked = ((name, _loss(number)) for name, number in value.items() if is_metric_name(name))
-    return dict([(name, number) for name, number in checked if number is not None][:MAX_METRICS])
 
 
 def _json_number(value: Any) -> Any:

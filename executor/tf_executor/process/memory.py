@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Sequence
 
-from tf_executor.contract.reports import UsageReport
+from tf_executor.contract.reports import Usage
 
 from .freezing import ProcessSample, sample_processes
 from .tree import read_proc
@@ -127,14 +127,14 @@ def _kilobytes(path: Path) -> dict[str, int]:
 class UsageMeter:
     """Compare samples of a task's processes; reads memory from /proc."""
 
-    def __init__(self, task_id: str, root: Path = Path("/proc")) -> None:
-        self._task_id, self._root = task_id, root
+    def __init__(self, root: Path = Path("/proc")) -> None:
+        self._root = root
         #: (pid, start time) -> CPU ticks at the last measurement, and its time.
         self._cpu: dict[tuple[int, int], int] = {}
         self._time = -math.inf
         self._peak = 0.0
 
-    def measure(self, samples: Sequence[ProcessSample], now: float) -> UsageReport:
+    def measure(self, samples: Sequence[ProcessSample], now: float) -> Usage:
         """Return the usage of these processes; what several of them share counts once."""
         used, largest = self._memory(samples)
         # A process may have had more memory between two measurements.
@@ -142,7 +142,7 @@ class UsageMeter:
         ticks = sum(item.cpu - self._cpu.get((item.pid, item.start_time), 0) for item in samples)
         cpus = ticks / _TICKS / (now - self._time)
         self._cpu, self._time = {(item.pid, item.start_time): item.cpu for item in samples}, now
-        return UsageReport(self._task_id, round(self._peak, 1), round(used, 1), round(cpus, 2))
+        return Usage(round(self._peak, 1), round(used, 1), round(cpus, 2))
 
     def excess(self, samples: Sequence[ProcessSample], limit: float) -> float:
         """Return the used MB if they exceed `limit`, else 0.
@@ -162,9 +162,9 @@ class UsageMeter:
         own, files, shared, peaks = zip(*parts)
         return (sum(own) + max(files) + max(shared)) / _KB, max(peaks) / _KB
 
-    def end(self, largest_kb: int) -> UsageReport:
+    def end(self, largest_kb: int) -> Usage:
         """Return the last report, given the peak of the largest process."""
-        return UsageReport(self._task_id, round(max(self._peak, largest_kb / _KB), 1))
+        return Usage(round(max(self._peak, largest_kb / _KB), 1))
 
 
 class UsageReporter:
@@ -176,7 +176,7 @@ class UsageReporter:
     def __init__(
         self, task_id: str, send: Callable[[bytes], bool], limit: int, on_excess: Callable[[str], None]
     ) -> None:
-        self._meter, self._send = UsageMeter(task_id), send
+        self._meter, self._task_id, self._send = UsageMeter(), task_id, send
         self._limit, self._on_excess = limit, on_excess
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
@@ -192,10 +192,11 @@ class UsageReporter:
             wait = FIRST_MEASUREMENT
             self._measure()
             while not self._has_ended(wait):
-                self._send(self._measure().encode())
+                self._send(self._measure().encode(self._task_id))
                 wait = MEASUREMENT_INTERVAL
             # The executor waits for all processes of the task.
-            self._send(self._meter.end(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss).encode())
+            end = self._meter.end(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+            self._send(end.encode(self._task_id))
         except Exception:  # a bug here must not disturb the task
             log.exception("the usage is not reported any more")
 
@@ -211,7 +212,7 @@ class UsageReporter:
                 self._limit = 0
         return self._stopped.wait(max(0.0, deadline - time.monotonic()))
 
-    def _measure(self) -> UsageReport:
+    def _measure(self) -> Usage:
         return self._meter.measure(sample_processes(os.getpid()), time.monotonic())
 
 

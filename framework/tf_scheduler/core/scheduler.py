@@ -13,13 +13,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tf_executor.contract.text import format_duration, format_number, format_rate
+from tf_executor.contract.reports import Progress
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Change, ComputedPlans, Decision, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TaskRecord
+from tf_scheduler.model.task import TaskRecord
 
 from . import connection_problems, framework, job_end
 from .elastic import cluster_size, live_workers
@@ -53,7 +53,7 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
         recorded = state
     elif isinstance(event, events.UsageReported):
         usage = copy_of(state.process.usage)
-        usage[record.name] = event.usage
+        usage[record.name] = launch, event.usage
         recorded = state.with_process(usage=usage)
     else:
         last, progress = state.process.progress.get(launch), copy_of(state.process.progress)
@@ -92,28 +92,6 @@ def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]
     newest = max(current, key=lambda launch: current[launch].time, default=None)
     last = None if newest is None else (name_of(newest), current[newest].time)
     return state.with_process(progress=current, last_progress=last)
-
-
-#: Metrics in a line about a task.
-_SHOWN_METRICS = 3
-
-
-def describe_progress(progress: Progress) -> str:
-    """Return a text such as `step 120 of 500, 32.1 examples/s, loss 0.25, 12 s left`."""
-    step, total = progress.step, progress.total
-    steps = f"step {format_number(step)}{'' if total is None else f' of {format_number(total)}'}"
-    speed, unit = progress.examples_per_second, "examples"
-    if speed is None:
-        speed, unit = progress.steps_per_second, "steps"
-    left = progress.seconds_left
-    parts = (
-        "" if progress.step is None else steps,
-        "" if speed is None else format_rate(speed, unit),
-        "" if progress.loss is None else f"loss {format_number(progress.loss)}",
-        *(f"{name} {format_number(value)}" for name, value in list(progress.metrics.items())[:_SHOWN_METRICS]),
-        "" if left is None else f"{format_duration(round(left))} left",
-    )
-    return ", ".join(part for part in parts if part)
 
 
 # --- Stages

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from tf_executor.contract.reports import OUTPUT
 from tf_executor.contract.text import downsample
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.effects import (
@@ -23,7 +24,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.events import Event, ProgressReported, Tick
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import OUTPUT, TrainingCurve
+from tf_scheduler.model.task import TrainingCurve
 
 from . import model
 

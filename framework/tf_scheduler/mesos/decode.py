@@ -11,7 +11,6 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from tf_executor.contract import reports
@@ -20,7 +19,7 @@ from tf_scheduler.model import events
 from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, executor_of
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
 from tf_scheduler.model.resources import Resource, Value, thousandths
-from tf_scheduler.model.task import Progress, TaskState, TaskStatus, Usage
+from tf_scheduler.model.task import TaskState, TaskStatus
 
 #: Maximum characters of a message. An agent's message may quote its fetcher; a cause is at the start or the end.
 MAX_TEXT_LENGTH = 1000
@@ -74,19 +73,18 @@ _LAST_SECOND = 253_402_300_800
 
 def message(raw: Mapping[str, Any]) -> events.ProgressReported | events.UsageReported | None:
     """Decode an executor's message; None if invalid or of a foreign task."""
-    report = reports.decode_message(base64_bytes(raw.get("data")), log.warning)
-    if report is None:
+    decoded = reports.decode_message(base64_bytes(raw.get("data")), log.warning)
+    if decoded is None:
         return None
-    content = asdict(report)
-    task_id = TaskId(content.pop("task_id"))
+    task_id = TaskId(decoded.task_id)
     sender = raw.get("executor_id")  # added by the agent
     if not isinstance(sender, Mapping) or executor_of(task_id) != sender.get("value"):
         log.warning("report ignored: the task belongs to another executor")
         return None
     agent_id = AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None
-    if isinstance(report, reports.UsageReport):
-        return events.UsageReported(Usage(task_id, **content), agent_id)
-    return events.ProgressReported(task_id, Progress(**content), agent_id)
+    if isinstance(decoded.report, reports.Usage):
+        return events.UsageReported(task_id, decoded.report, agent_id)
+    return events.ProgressReported(task_id, decoded.report, agent_id)
 
 
 #: Refusals of Mesos 1.11 (src/master/master.cpp) -> ACL (docs/authorization.md) and DC/OS permission.

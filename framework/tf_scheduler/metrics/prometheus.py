@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from tf_executor.contract.reports import PROGRESS_FIELDS
 from tf_scheduler.core.connection_problems import call_name
 from tf_scheduler.core.offers.rounds import REFUSE_LONG
 from tf_scheduler.core.recovery.failure_causes import cause_of
@@ -224,16 +225,6 @@ class PlanStatusTimes:
 
 _SCALARS = ("cpus", "mem", "disk", "gpus")
 _MEGABYTES = ("mem", "disk")
-#: Metric of a task's progress: description and field of the report.
-_TRAINING = {
-    "training_step": ("Current training step.", "step"),
-    "training_total_steps": ("Total training steps reported by the program.", "total"),
-    "training_loss": ("Last reported loss; may be NaN or infinite.", "loss"),
-    "training_examples": ("Examples processed since the start of the training.", "examples"),
-    "training_steps_per_second": ("Training steps per second.", "steps_per_second"),
-    "training_examples_per_second": ("Training examples per second.", "examples_per_second"),
-    "training_seconds_left": ("Estimated seconds until the end of the training.", "seconds_left"),
-}
 
 
 class StateCollector(Collector):
@@ -312,9 +303,9 @@ def _memory(state: SchedulerState) -> GaugeMetricFamily:
     """Return the memory that tasks use, and that they may use with their executors."""
     amounts: list[tuple[tuple[str, ...], float]] = []
     for record in state.live():
-        usage, own = state.process.usage.get(record.name), (record.name, record.job.value)
+        (launch, usage), own = state.process.usage.get(record.name, (None, None)), (record.name, record.job.value)
         amounts.append(((*own, "limit"), sum(_scalars(record, "mem")) / UNIT * 2**20))
-        if usage is not None and usage.launch == record.id and usage.memory_used_mb is not None:
+        if usage is not None and launch == record.id and usage.memory_used_mb is not None:
             amounts.append(((*own, "used"), usage.memory_used_mb * 2**20))
     text = "Memory that a task uses, and that it and its executor may use, if agents enforce limits."
     return _labelled("task_memory_bytes", text, ("task", "job_name", "kind"), amounts)
@@ -333,8 +324,8 @@ def _training(state: SchedulerState) -> Iterator[GaugeMetricFamily]:
     # Each task may report the examples of the whole job; they count once.
     jobs = [key for key, progress in reports if progress.of == "job"]
     repeated = set(jobs) - {min(jobs, key=lambda key: (key[1] != JobKind.CHIEF.value, key), default=None)}
-    for name, (text, field) in _TRAINING.items():
-        left_out = repeated if "examples" in field else ()
-        numbers = ((key, getattr(progress, field)) for key, progress in reports if key not in left_out)
-        known = [(key, number) for key, number in numbers if number is not None]
-        yield _labelled(name, text, ("task", "job_name"), known)
+    for field in (field for field in PROGRESS_FIELDS if field.metric):
+        left_out = repeated if "examples" in field.name else ()
+        numbers = ((key, getattr(progress, field.name)) for key, progress in reports if key not in left_out)
+        values = [(key, number) for key, number in numbers if number is not None]
+        yield _labelled(field.metric, field.about, ("task", "job_name"), values)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar
 
+from tf_executor.contract.reports import Progress, Usage
+
 from .digests import WRONG_DIGEST
 from .effects import Call
 from .ids import AgentId, ExecutorId, FrameworkId, Kinded, OfferId, TaskId, TaskName
 from .offer import InverseOffer, Offer
 from .plan import Verb
-from .task import PodVerb, Progress, TaskRecord, TaskStatus, Usage
+from .task import PodVerb, TaskRecord, TaskStatus
 
 
 class ConnectionProblem(Kinded):
@@ -198,13 +200,10 @@ class ProgressReported(Kinded):
 class UsageReported(Kinded):
     """Resources that a launch uses. Best effort: it may be missing or late."""
 
+    task_id: TaskId
     usage: Usage
     #: Agent of the task; `None` if unknown.
     agent_id: AgentId | None = None
-
-    @property
-    def task_id(self) -> TaskId:
-        return self.usage.launch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from tf_executor.contract.reports import Progress, Usage
+
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, name_of, task_name
 from .offer import (
     FULL_TOKEN_BUCKET,
@@ -28,13 +30,11 @@ from .task import (
     AbandonedLaunch,
     AgentFailures,
     Members,
-    Progress,
     Recovery,
     Resized,
     TaskRecord,
     TaskState,
     TaskStatus,
-    Usage,
 )
 
 _MAX_ANSWERED = 100
@@ -274,8 +274,8 @@ class ProcessState:
     #: Due time of the last warning about servers that do not answer (Unix time).
     no_server_warned_at: float = 0.0
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
-    #: Resources used by the last launch that reported them.
-    usage: Mapping[TaskName, Usage] = field(default_factory=dict)
+    #: Last launch that reported the resources that it uses.
+    usage: Mapping[TaskName, tuple[TaskId, Usage]] = field(default_factory=dict)
     #: Task of the last progress report of this process, and Unix time of its arrival.
     last_progress: tuple[TaskName, float] | None = None
     #: Last launch whose checkpoints are not stored, and why.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+
+from tf_executor.contract.reports import Progress
 
 from .ids import AgentId, TaskId, TaskName, name_of
 from .placement import AgentLocation
@@ -374,78 +375,6 @@ class PodVerb(str, Enum):
     #: Stop its program and keep its resources until it is resumed.
     PAUSE = "pause"
     RESUME = "resume"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Last training progress of a launch, best effort. `None`: not reported."""
-
-    #: Increases with every message of a launch.
-    sequence: int
-    #: Unix time by the agent's clock.
-    time: float
-    step: int | None = None
-    #: Total number of steps.
-    total: int | None = None
-    #: Infinite or NaN if the training diverges.
-    loss: float | None = None
-    #: Processed examples since the start of the training.
-    examples: int | None = None
-    steps_per_second: float | None = None
-    examples_per_second: float | None = None
-    #: Time of the first step, if known more precisely than from the first message.
-    begun: float | None = None
-    epoch: int | None = None
-    #: Total number of epochs.
-    epochs: int | None = None
-    #: Estimated remaining seconds, from 10 seconds after the first step.
-    left: float | None = None
-    #: Whether `examples` are of the task or of the whole job: `task` or `job`; `None` for the task.
-    of: str | None = None
-    #: Origin of the values: `report`, `event files` or `output`.
-    source: str | None = None
-    #: Name -> value of further metrics.
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    #: Step at the last checkpoint that the executor has seen.
-    saved_step: int | None = None
-    #: Number of checkpoints of the launch that the executor has seen.
-    saves: int | None = None
-    #: Version of the last `Members` that the chief uses, and why it cannot use others.
-    members: int | None = None
-    members_error: str | None = None
-    #: Workers that trained then, as the scheduler counts them; only in the curve of the leading task.
-    workers: int | None = None
-    #: Why carried checkpoints are not stored; empty: they are stored again.
-    storage_error: str | None = None
-
-    @property
-    def is_of_training(self) -> bool:
-        """Whether the program has reported values; old executors name no source."""
-        others = (self.members, self.storage_error, self.saves)
-        return self.source is not None or all(value is None for value in others)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Remaining seconds; at the current speed for executors that name no source."""
-        if self.source is not None or self.step is None or self.total is None or not self.steps_per_second:
-            return self.left
-        left = (self.total - self.step) / self.steps_per_second
-        return left if left >= 0 and math.isfinite(left) else None
-
-
-#: Source of values that the executor found in a program's output; programs count from 0 there after a relaunch.
-OUTPUT = "output"
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Resources that a launch uses, best effort; `None`: unknown, or it has ended."""
-
-    launch: TaskId
-    #: Largest resident memory so far, and the present one, in MB.
-    memory_peak_mb: float
-    memory_used_mb: float | None = None
-    cpus_used: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from tf_executor.contract.reports import CURVE_FIELDS, PROGRESS_FIELDS, Progress
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import Event, ProgressReported
 from tf_scheduler.model.ids import TaskId, TaskName
-from tf_scheduler.model.task import Progress, TrainingCurve
+from tf_scheduler.model.task import TrainingCurve
 
 from .interface import Put, StateStore, read_extra
 from .retrying import BackgroundWriter
@@ -31,10 +31,8 @@ MAX_TASKS, MAX_POINTS = 16, 128
 MAX_METRIC_TASKS = 4
 #: Maximum launches whose last progress is stored, about 150 bytes each without metrics.
 MAX_LAUNCHES = 1000
-_FIELDS = ("time", "step", "loss", "steps_per_second")
-#: Values in the form of the first release, which has no names, and values that it ignores.
-_LAST = ("time", "step", "total", "loss", "examples", "steps_per_second", "examples_per_second", "begun")
-_MORE = tuple(field.name for field in fields(Progress) if field.name not in ("sequence", *_LAST))
+#: Values of a launch, in the order of the stored rows.
+_LAST = ("time", *(field.name for field in PROGRESS_FIELDS))
 
 
 def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[TaskId, Progress]) -> Put:
@@ -44,67 +42,62 @@ def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[T
     for name in [name for name in names[:MAX_TASKS] if tasks[name]["metrics"]][MAX_METRIC_TASKS:]:
         tasks[name]["metrics"] = {}
     launches = sorted(progress)[:MAX_LAUNCHES]
-    last = {launch: [_number(getattr(progress[launch], name)) for name in _LAST] for launch in launches}
-    more = {launch: _more(progress[launch]) for launch in launches}
-    document = {"schema": SCHEMA, "tasks": tasks, "last": last, "more": more}
+    rows = {launch: [_number(getattr(progress[launch], name)) for name in _LAST] for launch in launches}
+    metrics = {
+        launch: {name: _number(value) for name, value in progress[launch].metrics.items()}
+        for launch in launches
+        if progress[launch].metrics
+    }
+    last = {"names": _LAST, "rows": rows, "metrics": metrics}
+    document = {"schema": SCHEMA, "tasks": tasks, "last": last}
     return Put(CURVES, json.dumps(document, separators=(",", ":"), allow_nan=False).encode())
 
 
 def decode_curves(values: Mapping[str, bytes]) -> dict[TaskName, TrainingCurve]:
     """Return the stored curves."""
-    return _read(values, "tasks", lambda name, stored: (TaskName(name), _curve(stored)))
+    return _read(values, lambda document: {TaskName(name): _curve(curve) for name, curve in document["tasks"].items()})
 
 
 def decode_progress(values: Mapping[str, bytes]) -> dict[TaskId, Progress]:
-    """Return the last progress of each launch. Earlier schedulers did not store it."""
-    more = _read(values, "more", lambda launch, stored: (TaskId(launch), _known(stored)))
-    last = _read(values, "last", lambda launch, stored: (TaskId(launch), _progress(_LAST, stored)))
-    return {launch: replace(progress, **more.get(launch, {})) for launch, progress in last.items()}
+    """Return the last progress of each launch."""
+
+    def read(document: dict[str, Any]) -> dict[TaskId, Progress]:
+        last = document["last"]
+        rows = {TaskId(launch): dict(zip(last["names"], row, strict=True)) for launch, row in last["rows"].items()}
+        return {
+            launch: Progress.from_json({**row, "metrics": last["metrics"].get(launch, {})})
+            for launch, row in rows.items()
+        }
+
+    return _read(values, read)
 
 
-def _more(progress: Progress) -> dict[str, Any]:
-    values = {name: _number(getattr(progress, name)) for name in _MORE if name != "metrics"}
-    metrics = {name: _number(value) for name, value in progress.metrics.items()}
-    return {name: value for name, value in {**values, "metrics": metrics}.items() if value}
-
-
-def _known(stored: Mapping[str, Any]) -> dict[str, Any]:
-    metrics = {name: value for name, value in stored.get("metrics", {}).items() if value is not None}
-    return {**{name: stored[name] for name in _MORE if name in stored}, "metrics": metrics}
-
-
-def _read(values: Mapping[str, bytes], part: str, read: Callable[[str, Any], tuple[_K, _V]]) -> dict[_K, _V]:
-    def read_part(document: dict[str, Any]) -> dict[_K, _V]:
-        return dict(read(name, stored) for name, stored in document.get(part, {}).items())
-
-    return read_extra("stored training curves", values[CURVES], SCHEMA, read_part, {}) if CURVES in values else {}
+def _read(values: Mapping[str, bytes], read: Callable[[dict[str, Any]], dict[_K, _V]]) -> dict[_K, _V]:
+    return read_extra("stored training curves", values[CURVES], SCHEMA, read, {}) if CURVES in values else {}
 
 
 def _fields(curve: TrainingCurve) -> dict[str, Any]:
     every = max(1, math.ceil(len(curve.points) / MAX_POINTS))
     points = (*curve.points[:-1:every], *curve.points[-1:])
-    rows = [[_number(getattr(point, name)) for name in _FIELDS] for point in points]
     names = dict.fromkeys(name for point in points for name in point.metrics)
-    metrics = {name: [_number(point.metrics.get(name)) for point in points] for name in names}
-    workers = [point.workers for point in points] if any(point.workers for point in points) else []
-    # Later points keep the same distance.
-    return {"stride": curve.stride * every, "points": rows, "metrics": metrics, "workers": workers}
+    return {
+        "stride": curve.stride * every,  # later points keep the same distance
+        "points": {name: [_number(getattr(point, name)) for point in points] for name in CURVE_FIELDS},
+        "metrics": {name: [_number(point.metrics.get(name)) for point in points] for name in names},
+    }
 
 
-def _curve(fields: dict[str, Any]) -> TrainingCurve:
-    points = [_progress(_FIELDS, values) for values in fields["points"]]
-    # Earlier schedulers stored no metrics.
-    for name, values in fields.get("metrics", {}).items():
-        for index, value in enumerate(values[: len(points)]):
-            if value is not None:
-                points[index] = replace(points[index], metrics={**points[index].metrics, name: value})
-    for index, count in enumerate(fields.get("workers", ())[: len(points)]):
-        points[index] = replace(points[index], workers=count)
-    return TrainingCurve(tuple(points), int(fields["stride"]))
+def _curve(stored: dict[str, Any]) -> TrainingCurve:
+    points = _transposed(stored["points"])
+    metrics = _transposed(stored["metrics"]) or [{}] * len(points)
+    together = zip(points, metrics, strict=True)
+    return TrainingCurve(
+        tuple(Progress.from_json({**point, "metrics": values}) for point, values in together), int(stored["stride"])
+    )
 
 
-def _progress(names: Sequence[str], values: Sequence[Any]) -> Progress:
-    return Progress(0, **dict(zip(names, values, strict=True)))
+def _transposed(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _number(value: float | None) -> float | None:

@@ -11,6 +11,7 @@ import pytest
 from asgi_client import ask, ask_async
 from builders import a_spec, a_status, declaring, ports, with_fields
 from kit.api import ServiceLoop, a_record, an_app, registered
+from tf_executor.contract.reports import Progress
 from tf_executor.contract.settings import Liveness, RunSettings
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
@@ -27,7 +28,7 @@ from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import Configuration, Result, Verdict
-from tf_scheduler.model.task import PodVerb, Progress, TaskState
+from tf_scheduler.model.task import PodVerb, TaskState
 from tf_scheduler.options.configurations import select_configuration
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import OPTIONS

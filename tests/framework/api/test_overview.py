@@ -7,6 +7,7 @@ import pytest
 
 from builders import a_running_state, a_spec, with_fields
 from kit.api import a_record
+from tf_executor.contract.reports import Progress
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Activity, AgentRow, from_json, overview, restart_text
 from tf_scheduler.core.state.reducer import apply
@@ -15,7 +16,7 @@ from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import Cause, Progress, Recovery, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, Recovery, TaskState, TaskStatus
 
 
 @pytest.fixture
@@ -107,7 +108,9 @@ def test_job_without_launches_is_queued() -> None:
 def test_progress_decides_that_a_job_trains_or_is_stalled() -> None:
     state = running(healthy=True)
     chief = state.stored.tasks["chief-0"]
-    reported = Progress(1, 0.0, step=3, total=6, loss=float("nan"), steps_per_second=1.5, saved_step=2)
+    reported = Progress(
+        1, 0.0, step=3, total=6, loss=float("nan"), steps_per_second=1.5, seconds_left=2.0, saved_step=2
+    )
     state = with_fields(state, progress={chief.id: reported}, last_progress=("chief-0", 0.0))
     shown = overview(Snapshot(state, now=1.0))
     row = shown.task("chief-0")

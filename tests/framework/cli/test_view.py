@@ -13,6 +13,7 @@ from rich.console import Console
 
 from builders import a_spec, with_fields
 from kit.api import a_record
+from tf_executor.contract.reports import Progress
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Activity, Overview, Restart, overview
 from tf_scheduler.cli.common.output import fold_lines
@@ -21,7 +22,7 @@ from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, run_vie
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskState, TaskStatus
 
 PAGE = "http://127.0.0.1:26763/"
 NOW = 1_000_000.0
@@ -47,7 +48,14 @@ def drawn(shown: Overview, width: int, height: int = 40, log=(), history: RunHis
     return [line.rstrip() for line in paper.getvalue().splitlines()]
 
 
-STEPS = {"step": 406, "total": 700, "loss": 0.0324, "steps_per_second": 16.2, "examples_per_second": 1037.0}
+STEPS = {
+    "step": 406,
+    "total": 700,
+    "loss": 0.0324,
+    "steps_per_second": 16.2,
+    "examples_per_second": 1037.0,
+    "seconds_left": 18.1,
+}
 
 
 def test_wide_view_has_a_bar_and_the_page() -> None:

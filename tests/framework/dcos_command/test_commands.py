@@ -19,6 +19,7 @@ from dcos_command.main import main
 from dcos_command.output import local_time, render_lines
 from simulation import send
 from simulation.world import play
+from tf_executor.contract.reports import Progress
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.configurations import target_id
 from tf_scheduler.core.plans.view import find_plan
@@ -30,7 +31,7 @@ from tf_scheduler.model.effects import LaunchAbandoned
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.plan import Status
 from tf_scheduler.model.state import Configuration, JournalEntry, Result, Verdict
-from tf_scheduler.model.task import AbandonedLaunch, Progress, TaskState
+from tf_scheduler.model.task import AbandonedLaunch, TaskState
 
 #: Command -> what it asks.
 READ = {
@@ -260,7 +261,7 @@ def test_progress_is_a_row_per_job(ask, api) -> None:
     """Without a terminal it is printed once."""
     api.deploy()
     record = api.world.state.stored.tasks["chief-0"]
-    said = Progress(1, 1000.0, 50, 100, 0.25, 3840, 12.5, 400.0, metrics={"accuracy": 0.98})
+    said = Progress(1, 1000.0, 50, 100, 0.25, 3840, 12.5, 400.0, seconds_left=4.0, metrics={"accuracy": 0.98})
     play(api.world, send.event(ProgressReported(record.id, said)))
 
     line = next(line for line in ask("progress").lines if line.startswith("chief"))

@@ -24,10 +24,10 @@ from dcos_command.output import render_lines
 from dcos_command.transport import ClusterConnection, ServerSentEvent
 from simulation import send
 from simulation.world import play
+from tf_executor.contract.reports import Progress
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.state import JournalEntry
-from tf_scheduler.model.task import Progress
 
 PATIENCE = 60
 

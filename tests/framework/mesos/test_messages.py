@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from tf_executor.contract import reports
+from tf_executor.contract.reports import Progress, Usage
 from tf_scheduler.mesos import decode
 from tf_scheduler.model.events import ProgressReported, UsageReported
-from tf_scheduler.model.task import Progress, Usage
 
 
 def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
@@ -20,18 +19,16 @@ def message(data: bytes, executor: str = "worker-0__1") -> dict[str, object]:
 
 
 def test_progress_message_is_decoded() -> None:
-    more = {"epoch": 2, "epochs": 8, "left": 38.0, "of": "job", "source": "output", "metrics": {"lr": 0.1}}
-    report = reports.ProgressReport("worker-0__1", 7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0, **more)
-    expected = ProgressReported("worker-0__1", Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0, **more), "a-1")
-    assert expected == decode.event(message(report.encode()))
+    more = {"epoch": 2, "epochs": 8, "seconds_left": 38.0, "of": "job", "source": "output", "metrics": {"lr": 0.1}}
+    progress = Progress(7, 1e9, 120, 500, 0.25, 3840, 10.0, 320.0, **more)
+    assert ProgressReported("worker-0__1", progress, "a-1") == decode.event(message(progress.encode("worker-0__1")))
 
 
 def test_usage_message_is_decoded() -> None:
-    report = reports.UsageReport("worker-0__1", 300.5, 180.0, 0.75)
-    assert UsageReported(Usage("worker-0__1", 300.5, 180.0, 0.75), "a-1") == decode.event(message(report.encode()))
-    assert decode.event(message(report.encode(), executor="worker-1__1")) is None
-    ended = reports.UsageReport("worker-0__1", 300.5)
-    assert UsageReported(Usage("worker-0__1", 300.5), "a-1") == decode.event(message(ended.encode()))
+    for usage in (Usage(300.5, 180.0, 0.75), Usage(300.5)):
+        data = usage.encode("worker-0__1")
+        assert UsageReported("worker-0__1", usage, "a-1") == decode.event(message(data))
+        assert decode.event(message(data, executor="worker-1__1")) is None
 
 
 @pytest.mark.parametrize("wrong", [{"memory_used_mb": -1.0}, {"memory_peak_mb": "1"}, {"cpus_used": float("nan")}])
@@ -43,7 +40,7 @@ def test_invalid_usage_is_ignored(wrong: dict[str, object], caplog: pytest.LogCa
 
 def test_progress_of_another_task_is_ignored() -> None:
     """A message without an executor is ignored, too."""
-    report = reports.ProgressReport("worker-0__1", 7, 1e9).encode()
+    report = Progress(7, 1e9).encode("worker-0__1")
     anonymous = {"type": "MESSAGE", "message": {"data": base64.b64encode(report).decode()}}
 
     assert decode.event(message(report)) is not None
@@ -59,14 +56,3 @@ def test_foreign_message_yields_no_event(data: bytes) -> None:
 
 def test_invalid_base64_yields_no_event() -> None:
     assert decode.event({"type": "MESSAGE", "message": {"data": "!"}}) is None
-
-
-@pytest.mark.parametrize(
-    ("step", "total", "speed", "expected"),
-    [(120, 500, 10.0, 38.0), (500, 500, 10.0, 0.0), (600, 500, 10.0, None), (1, None, 1.0, None), (1, 9, 0.0, None)],
-)
-def test_progress_remaining_seconds(step: int, total: int | None, speed: float, expected: float | None) -> None:
-    """None if unknown. Earlier executors do not estimate the time."""
-    assert expected == Progress(1, 0.0, step, total, steps_per_second=speed).seconds_left
-    assert Progress(1, 0.0, step, total, steps_per_second=speed, source="report").seconds_left is None
-    assert 7.0 == Progress(1, 0.0, step, total, steps_per_second=speed, source="report", left=7.0).seconds_left

@@ -8,9 +8,10 @@ from metered_world import MeteredWorld, a_life
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
+from tf_executor.contract.reports import Progress
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import RestartPolicy
-from tf_scheduler.model.task import PodVerb, Progress, TaskState
+from tf_scheduler.model.task import PodVerb, TaskState
 
 
 @pytest.fixture(scope="module")

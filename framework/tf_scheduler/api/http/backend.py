@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from tf_executor.contract.reports import OUTPUT, Progress
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.interfaces import TaskFiles
@@ -25,7 +26,7 @@ from tf_scheduler.model.events import (
 from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.plan import Answer
 from tf_scheduler.model.state import JournalEntry
-from tf_scheduler.model.task import OUTPUT, Progress, TrainingCurve
+from tf_scheduler.model.task import TrainingCurve
 
 #: Seconds to wait for the answer of the scheduler loop.
 TIMEOUT = 10.0

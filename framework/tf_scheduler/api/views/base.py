@@ -69,9 +69,9 @@ class ApiProblem:
 ApiAnswer = View | ApiProblem
 
 
-def finite_or_none(value: float | None) -> float | None:
+def finite_or_none(value: Any) -> Any:
     """Replace infinities and NaN, which JSON does not have, by None."""
-    return value if value is not None and math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from heapq import nsmallest
 from typing import Any
 
+from tf_executor.contract.reports import PROGRESS_FIELDS, describe_progress
 from tf_executor.contract.text import format_number
 from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.plans import view
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
-from tf_scheduler.core.scheduler import describe_progress
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.spec_index import override_of
 from tf_scheduler.model.ids import executor_of
@@ -225,10 +225,7 @@ _ENDS = {
     TaskState.UNKNOWN: Activity.UNREACHABLE,
 }
 _ENDED = (Activity.SUCCEEDED, Activity.FAILED, Activity.STOPPED)
-_REPORTED = (
-    *("step", "total", "loss", "steps_per_second", "examples_per_second", "seconds_left"),
-    *("epoch", "epochs", "saved_step"),
-)
+_REPORTED = {each.name for each in PROGRESS_FIELDS} & {each.name for each in fields(TaskRow)}
 
 
 def overview(snapshot: Snapshot) -> Overview:
@@ -299,8 +296,7 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         live=state.is_live(record),
         progress=describe_progress(progress) if progress else "",
         activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
-        **{name: finite_or_none(getattr(progress, name, None)) for name in _REPORTED},  # type: ignore[arg-type]
-        source=progress.source if progress else None,
+        **{name: finite_or_none(getattr(progress, name, None)) for name in _REPORTED},
         metrics={name: finite_or_none(value) for name, value in progress.metrics.items()} if progress else {},
         **usage_of(state, record),  # type: ignore[arg-type]
         memory_mb=resources_of(record)["mem"] - state.spec.executor.needs.mem / UNIT,

@@ -80,8 +80,8 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
 
 def usage_of(state: SchedulerState, item: TaskSpec | TaskRecord) -> dict[str, float | None]:
     """Return what the processes of a launch use; None if unknown."""
-    usage = state.process.usage.get(item.name)
-    own = usage if usage is not None and usage.launch == getattr(item, "id", None) else None
+    launch, usage = state.process.usage.get(item.name, (None, None))
+    own = usage if launch == getattr(item, "id", None) else None
     return {name: getattr(own, name, None) for name in _USAGE}
 
 

@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from tf_executor.contract.reports import CURVE_FIELDS, PROGRESS_FIELDS, Progress
 from tf_executor.contract.text import downsample
 from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, tf_config
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, TrainingCurve
+from tf_scheduler.model.task import TrainingCurve
 
 from .base import ApiAnswer, Snapshot, View, finite_or_none
 from .pods import display_status
@@ -19,10 +20,7 @@ from .tasks import job_speed
 from .types import ClusterBody, JobProgressBody, MembersBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
 #: Fields of a progress report, null without one.
-_REPORTED = (
-    *("time", "step", "total", "epoch", "epochs", "loss", "examples"),
-    *("steps_per_second", "examples_per_second", "seconds_left", "saved_step"),
-)
+_REPORTED = ("time", *(each.name for each in PROGRESS_FIELDS if each.name in ProgressBody.__annotations__))
 Curves = Mapping[TaskName, TrainingCurve]
 
 
@@ -97,12 +95,8 @@ def progress(snapshot: Snapshot, curves: Curves, points: int, names: Collection[
 def _points(curve: TrainingCurve | None, points: int) -> list[PointBody]:
     return [
         {
-            "time": point.time,
-            "step": point.step,
-            "loss": finite_or_none(point.loss),
-            "steps_per_second": finite_or_none(point.steps_per_second),
+            **{name: finite_or_none(getattr(point, name)) for name in CURVE_FIELDS},  # type: ignore[typeddict-item]
             "metrics": _metrics(point),
-            "workers": point.workers,
         }
         for point in downsample(() if curve is None else curve.points, points)
     ]
@@ -118,8 +112,6 @@ def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> Pro
         "index": task.index,
         "status": "PENDING" if record is None else display_status(state, record),
         **{name: finite_or_none(getattr(report, name, None)) for name in _REPORTED},  # type: ignore[typeddict-item]
-        "of": None if report is None else report.of,
-        "source": None if report is None else report.source,
         "metrics": {} if report is None else _metrics(report),
         "points": points,
     }

@@ -14,11 +14,11 @@ from urllib.parse import unquote
 
 import click
 
-from dcos_command.service import training_text
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
+from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
@@ -454,7 +454,7 @@ def _training_lines(report: Report) -> Iterator[str]:
         task = {"step": last.pop("step"), "loss": last.pop("loss"), "metrics": last, "total": report["total"]}
         speeds = ((results.get(f"median_{unit}_per_second"), unit) for unit in ("examples", "steps"))
         medians = [f"; {format_rate(speed, unit)} (median)" for speed, unit in speeds if speed is not None]
-        yield f"  last      {training_text(task, None)}{''.join(medians)}"
+        yield f"  last      {describe_progress(Progress.from_json(task))}{''.join(medians)}"
     elif report["progress"]:
         yield f"  last      {report['progress']}"
     restarts, shown = report["restarts"], [(report["failure"] or {}).get("cause", "")]

@@ -17,7 +17,7 @@ from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from dcos_command.service import training_text
+from tf_executor.contract.reports import OUTPUT, Progress, describe_progress
 from tf_executor.contract.text import (
     format_duration,
     format_memory_use,
@@ -32,7 +32,7 @@ from tf_scheduler.cli.common.output import OutputTail, fold_lines
 from tf_scheduler.history.model import decode_line
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import OUTPUT, is_own_cause
+from tf_scheduler.model.task import is_own_cause
 
 #: Seconds between two lines about the progress in a pipe.
 EVERY = 10.0
@@ -429,6 +429,7 @@ def _state_text(overview: Overview) -> str:
     if overview.restart is not None and not overview.verdict:
         return f": {restart_text(overview.restart)}; restarts {_restart_names(overview.restart).replace('  ', ': ', 1)}"
     trainer = overview.trainer
-    progress = training_text(asdict(trainer), overview.examples_per_second) if trainer is not None else ""
+    values = Progress() if trainer is None else Progress.from_json(asdict(trainer))
+    progress = describe_progress(values, overview.examples_per_second) if trainer is not None else ""
     text = overview.reason or progress or overview.detail
     return f": {text}" if text else ""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from tf_executor.contract.reports import Progress
 from tf_scheduler.core.offers.matcher import match_gangs
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.reducer import decide
@@ -35,7 +36,7 @@ from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Progress, Recovery
+from tf_scheduler.model.task import Recovery
 
 # --- Collective training
 

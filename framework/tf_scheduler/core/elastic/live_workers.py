@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tf_executor.contract.payload import WantedMembers
+from tf_executor.contract.reports import Progress
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import (
@@ -27,7 +28,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import TaskId, TaskName, executor_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Members, Progress, TaskRecord
+from tf_scheduler.model.task import Members, TaskRecord
 
 #: Seconds after which the workers are compared with the list, a list is sent again, a list must be confirmed, and
 #: a chief that has not confirmed its first list restarts when its workers change.

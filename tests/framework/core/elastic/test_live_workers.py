@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.reports import Progress
 from tf_scheduler.core.elastic.live_workers import (
     CHECK_AGAIN,
     CONFIRM_WITHIN,
@@ -32,7 +33,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Members, Progress, TaskState
+from tf_scheduler.model.task import Members, TaskState
 
 NOW = 100.0
 WORKERS = ("worker-0", "worker-1")
