@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import limits
+
 HOME = Path(__file__).resolve().parent.parent
 ROOTS = (HOME / "framework", HOME / "executor")
 #: pymesos is not code of this project.
@@ -240,33 +242,22 @@ def test_every_dependency_has_its_reason() -> None:
     assert set() == required - documented
 
 
-@pytest.mark.parametrize(("root", "path"), FILES, ids=lambda value: value.name if value in ROOTS else value.stem)
-def test_modules_and_functions_stay_small(root, path) -> None:
-    """At most 700 lines a module, and 60 lines a function."""
-    text = path.read_text()
-    tree = ast.parse(text)
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    sizes = {
-        node.name: (node.end_lineno or 0) - node.lineno + 1 - _docstring_lines(node)
-        for node in ast.walk(tree)
-        if isinstance(node, kinds)
-    }
-
-    assert len(text.splitlines()) <= 700
-    assert {} == {name: size for name, size in sizes.items() if size > 60}
-
-
-def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    first = node.body[0]
-    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return (first.end_lineno or 0) - first.lineno + 1 if documented else 0
-
-
 def test_size_budgets_hold() -> None:
-    """Sizes of modules and folders stay within limits, and class names are unique."""
+    """Sizes stay within limits, and class names are unique."""
     result = subprocess.run([HOME / "scripts" / "budgets", "--size"], capture_output=True, text=True, check=False)
 
     assert 0 == result.returncode, result.stdout + result.stderr
+
+
+def test_limits_add_the_raises_up(monkeypatch) -> None:
+    """A limit that ignores a raise, or a raise of nothing, would hide growth."""
+    assert [] == [name for row in limits.RAISES.values() for name in row if name not in limits.BASES]
+    assert all(number > 0 for row in limits.RAISES.values() for number in row.values())
+
+    monkeypatch.setattr(limits, "RAISES", {"queue": {limits.LINES: 30, limits.WORDS: 5}, "serving": {limits.LINES: 4}})
+    assert limits.BASES[limits.LINES] + 34 == limits.limit(limits.LINES)
+    assert limits.BASES[limits.WORDS] + 5 == limits.limit(limits.WORDS)
+    assert limits.BASES[limits.MODULES] == limits.limit(limits.MODULES)
 
 
 def test_every_module_has_a_docstring() -> None:
