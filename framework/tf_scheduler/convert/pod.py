@@ -2,13 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from . import container
-from .tables import Action, Location, Note, Row, SetOption, convert_tree, ignore, option_row, unexpected_value
-from .values import each, integer, mapping_or_empty, nested_value, number, require_bool, require_field, require_text
+from .tables import (
+    UNKNOWN,
+    Action,
+    Converter,
+    Location,
+    Note,
+    Row,
+    SetOption,
+    attempt,
+    convert_tree,
+    ignore,
+    option_row,
+    unexpected_value,
+)
+from .values import (
+    command_line,
+    cores,
+    each,
+    has_reference,
+    integer,
+    mapping_or_empty,
+    megabytes,
+    nested_value,
+    number,
+    one_of,
+    quantity,
+    require_bool,
+    require_field,
+    require_mapping,
+    require_text,
+    require_words,
+)
 
+#: Part of the note on a container without a command.
+MADE_UP = "the entry point of the image may add flags"
+#: Part of the note on an endpoint of torchrun.
+ENDPOINT = "--rdzv: omit an endpoint that names a pod"
+_AMD = "amd.com/gpu"
+_GPU = ("nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", _AMD)
+#: Node labels -> fields of Mesos.
+_FIELDS = {
+    "kubernetes.io/hostname": "hostname",
+    "topology.kubernetes.io/zone": "@zone",
+    "failure-domain.beta.kubernetes.io/zone": "@zone",
+    "topology.kubernetes.io/region": "@region",
+    "failure-domain.beta.kubernetes.io/region": "@region",
+}
 #: End of the note on an amount that the file omits.
 NOT_REQUESTED = "keeps its default"
 #: Kind of a volume -> alternative.
@@ -67,6 +112,151 @@ def _record(mount: Mapping[str, Any], folder: str, section: str) -> dict[str, st
     }
 
 
+def _requests_gpus(box: Mapping[str, Any]) -> bool:
+    """Return whether the container requests GPUs; False for an invalid amount."""
+    return any(_some(_amount(mapping_or_empty(box.get("resources")), (name,))) for name in _GPU)
+
+
+def _some(amount: Any) -> bool:
+    try:
+        return amount is not None and quantity(amount) > 0
+    except ValueError:
+        return False
+
+
+def _requests(box: Mapping[str, Any], resource: str) -> bool:
+    """Return whether the container requests the resource."""
+    return _amount(mapping_or_empty(box.get("resources")), (resource,)) is not None
+
+
+def _amount(resources: Mapping[str, Any], names: Sequence[str], first: str = "limits") -> Any:
+    """Return limit or request; `first` takes precedence."""
+    order = (first, "requests" if first == "limits" else "limits")
+    amounts = (nested_value(resources, kind, name) for kind in order for name in names)
+    return next((amount for amount in amounts if amount is not None), None)
+
+
+#: Option, resource, precedence of limit or request, parser.
+_AMOUNTS: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
+    ("cpus", "cpu", "requests", cores),
+    ("mem", "memory", "limits", lambda amount: max(32, megabytes(amount))),
+    ("disk", "ephemeral-storage", "limits", megabytes),
+    *(("gpus", name, "limits", lambda amount: int(quantity(amount))) for name in _GPU),
+)
+
+
+def _convert_resources(value: Any, location: Location) -> Iterator[Action]:
+    for option, name, first, read in _AMOUNTS:
+        amount = _amount(require_mapping(value), (name,), first)
+        if amount is None:
+            continue
+        try:
+            parsed = read(amount)
+        except ValueError as error:
+            yield unexpected_value(amount, replace(location, path=f"{location.path}: {name}"), str(error))
+        else:
+            yield from [SetOption((location.section, option), parsed)] if parsed or option != "gpus" else []
+            yield from _amd(amount, location) if parsed and name == _AMD else ()
+    for kind, amounts in value.items():
+        yield from _other_resources(amounts, replace(location, path=f"{location.path}.{kind}"), kind)
+
+
+def _amd(amount: Any, location: Location) -> Iterator[Action]:
+    why = "Mesos agents detect only NVIDIA GPUs; configure the agents to offer AMD GPUs as the resource gpus"
+    yield Note(f"{location.path}: {_AMD}", f"converted to gpus {amount}: {why}")
+
+
+def _other_resources(amounts: Any, location: Location, kind: str) -> Iterator[Action]:
+    """Report unknown resources in `limits` and `requests`, and unknown fields."""
+    if kind not in ("limits", "requests"):
+        yield Note(location.path, UNKNOWN)
+    elif amounts is not None and not isinstance(amounts, Mapping):
+        yield unexpected_value(amounts, location, "an object")
+    else:
+        supported = {name for _, name, _, _ in _AMOUNTS}
+        for name in amounts or ():
+            if name not in supported:
+                yield Note(f"{location.path}.{name}", "omitted: not a resource of Mesos agents")
+
+
+def _command(box: Mapping[str, Any], location: Location) -> Iterator[Action]:
+    words = [*require_words(box.get("command"), "command"), *require_words(box.get("args"), "args")]
+    if not box.get("command"):
+        if not location.program:
+            return  # reported once for the whole file
+        line = " ".join(part for part in (location.program, command_line(words)) if part)
+        yield Note(location.path, f"no command: using `{line}`; {MADE_UP}: pass them with --command")
+    else:
+        line = command_line(words)
+    if re.search("--rdzv[-_]endpoint", line):
+        kept = "PET_RDZV_ENDPOINT has the address of the first task, for static and c10d"
+        yield Note(location.path, f"{ENDPOINT}: {kept}")
+    folder = require_text(box["workingDir"]) if box.get("workingDir") else ""
+    yield SetOption((location.section, "command"), f"cd {command_line([folder])} && {line}" if folder else line)
+
+
+def _convert_command(_value: Any, location: Location) -> Iterator[Action]:
+    yield from _command(location.siblings, location)
+
+
+def _convert_args(_value: Any, location: Location) -> Iterator[Action]:
+    if not location.siblings.get("command"):
+        yield from _command(location.siblings, location)
+
+
+def _convert_variable(variable: Mapping[str, Any], location: Location) -> Iterator[Action]:
+    name, origin = require_field(variable, "name"), variable.get("valueFrom")
+    if origin:
+        yield from _convert_origin(name, require_mapping(origin), location)
+        return
+    value = "" if variable.get("value") is None else require_text(variable["value"])
+    yield SetOption((location.section, "environment"), {name: value})
+    if has_reference(value):
+        yield Note(location.path, f"{name}: $(...) is not replaced; write the value instead")
+
+
+def _convert_origin(name: str, origin: Mapping[str, Any], location: Location) -> Iterator[Action]:
+    if "secretKeyRef" not in origin:
+        yield Note(location.path, f"omitted: {name}: Mesos has no counterpart of valueFrom.{next(iter(origin))}")
+        return
+    secret = require_mapping(origin["secretKeyRef"])
+    source = f"{require_field(secret, 'name')}/{require_field(secret, 'key')}"
+    yield SetOption(("secrets",), [{"source": source, "env": name, "jobs": location.section}])
+    yield Note(location.path, f"secret {source}: store the value in the secret store of the cluster")
+
+
+def _convert_port(port: Mapping[str, Any], location: Location) -> Iterator[Action]:
+    if port.get("name") not in ("tfjob-port", None) or port.get("hostPort"):
+        yield Note(location.path, "omitted: the scheduler chooses the port of the task; read it from TASK_PORT")
+
+
+def _convert_nodes(value: Any, location: Location) -> Iterator[Action]:
+    for name, label in require_mapping(value).items():
+        yield from attempt(_constraint(str(name)), label, replace(location, path=f"{location.path}.{name}"))
+    own = [str(name) for name in value if name not in _FIELDS]
+    if own:
+        yield Note(location.path, f"give agents the attributes {', '.join(own)} in place of node labels")
+
+
+def _constraint(label: str) -> Converter:
+    def converter(value: Any, location: Location) -> Iterator[Action]:
+        yield SetOption(
+            (location.section, "placement_constraint"), [[_FIELDS.get(label, label), "IS", require_text(value)]]
+        )
+
+    return converter
+
+
+#: Kubeflow's restart policy -> option value.
+_RESTARTS = {"Never": "never", "OnFailure": "on_failure", "Always": "always", "ExitCode": "exit_code"}
+
+
+def _convert_restart(value: Any, location: Location) -> Iterator[Action]:
+    yield SetOption((location.section, "restart_policy"), one_of(_RESTARTS)(value))
+    if value == "Always":
+        yield Note(location.path, "Always: failed tasks restart, finished tasks do not")
+
+
 #: The container that the operator watches (training-operator, TFJobDefaultContainerName and PytorchJobDefault...).
 MAIN = ("tensorflow", "pytorch")
 _POD = "template.spec"
@@ -75,7 +265,7 @@ _BOX = f"{_POD}.containers[]"
 
 def has_gpus(replica: Mapping[str, Any]) -> bool:
     """Return whether the tasks request GPUs, and belong to the section gpu_worker."""
-    return container.has_gpus(main_container(replica))
+    return _requests_gpus(main_container(replica))
 
 
 def main_container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -97,9 +287,9 @@ def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
     yield from convert_tree(ROWS, _only(replica), location)
     yield from () if replica.get("replicas") is not None else (SetOption((location.section, "count"), 1),)
     if main.get("command") is None and main.get("args") is None:
-        yield from container.command(main, location)
+        yield from _command(main, location)
     for resource, option in (("cpu", "cpus"), ("memory", "mem")):
-        if not container.requests(main, resource):
+        if not _requests(main, resource):
             why = f"no {resource} is requested, so {location.section}.{option} {NOT_REQUESTED}"
             yield Note(f"{location.path}: {resource}", why)
 
@@ -147,7 +337,7 @@ ROWS = (
         "restartPolicy",
         ("{job}.restart_policy",),
         "same values; default: on_failure. Maximum number of failures: restart.max_failures",
-        container.convert_restart,
+        _convert_restart,
     ),
     Row("template.metadata", (), _OF_KUBERNETES),
     Row(_inside("name"), (), "container `tensorflow` or `pytorch`, or else the first; all others are omitted", ignore),
@@ -156,28 +346,28 @@ ROWS = (
         _inside("command"),
         ("{job}.command",),
         "joined with args to one command line; $(NAME) becomes a shell variable",
-        container.convert_command,
+        _convert_command,
     ),
-    Row(_inside("args"), ("{job}.command",), "if command is missing: appended to `--command`", container.convert_args),
+    Row(_inside("args"), ("{job}.command",), "if command is missing: appended to `--command`", _convert_args),
     Row(_inside("workingDir"), ("{job}.command",), "`cd` before the command", ignore),
     Row(
         _inside("env"),
         ("{job}.environment", "secrets"),
         "values are copied; secretKeyRef becomes a secret; other sources are omitted",
-        each(container.convert_variable),
+        each(_convert_variable),
     ),
     Row(_inside("envFrom"), (), "set each variable in the option environment or secrets"),
     Row(
         _inside("ports"),
         (),
         "ports come from offers, so that two jobs can share an agent",
-        each(container.convert_port),
+        each(_convert_port),
     ),
     Row(
         _inside("resources"),
         ("{job}.cpus", "{job}.mem", "{job}.disk", "{job}.gpus"),
         "cpu from requests; memory, ephemeral-storage and GPUs from limits. Workers with GPUs become gpu_worker",
-        container.convert_resources,
+        _convert_resources,
     ),
     Row(
         _inside("volumeMounts"),
@@ -201,7 +391,7 @@ ROWS = (
         f"{_POD}.nodeSelector",
         ("{job}.placement_constraint",),
         "labels are matched with agent attributes; those for host, zone and region with hostname, @zone and @region",
-        container.convert_nodes,
+        _convert_nodes,
     ),
     option_row(
         f"{_POD}.nodeName", "{job}.placement_constraint", "", lambda value: [["hostname", "IS", require_text(value)]]

@@ -24,10 +24,9 @@ from tf_scheduler.cli.common.folders import (
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import interpreter_path
 from tf_scheduler.cli.common.output import echo_json, json_option
-from tf_scheduler.convert.container import ENDPOINT, MADE_UP
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
 from tf_scheduler.convert.local import localize, missing_programs
-from tf_scheduler.convert.pod import NOT_REQUESTED
+from tf_scheduler.convert.pod import ENDPOINT, MADE_UP, NOT_REQUESTED
 from tf_scheduler.convert.program import COMMON_NAMES, PACKAGES, Libraries
 from tf_scheduler.convert.tables import Note
 from tf_scheduler.convert.tfjob import KEPT
