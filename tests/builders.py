@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from kit.payloads import nested
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId, OfferId, TaskId, TaskName
 from tf_scheduler.model.offer import ExecutorLogin, Offer
 from tf_scheduler.model.resources import Needs, Resource, thousandths
-from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec, Strategy
+from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
 

@@ -9,10 +9,11 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from simulation.shared import Cluster, Machine
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.state import backoff
 from tf_scheduler.model.placement import PlacementSpec
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 
 JOB_SECONDS = 20.0
 

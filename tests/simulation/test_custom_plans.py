@@ -11,8 +11,8 @@ from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Reply, Status, Verb
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 

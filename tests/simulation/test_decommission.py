@@ -8,8 +8,8 @@ from builders import a_spec
 from kit.worlds import deployed
 from simulation import expect, send
 from simulation.world import play
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.plan import Reply, Status, Verb
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.task import TaskState
 
 COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING

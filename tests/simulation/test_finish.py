@@ -11,6 +11,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.plan import Reply, Verb
 from tf_scheduler.model.spec import (
@@ -20,7 +21,6 @@ from tf_scheduler.model.spec import (
     JobKind,
     RestartPolicy,
     ServiceSpec,
-    Strategy,
     SuccessPolicy,
 )
 from tf_scheduler.model.state import Verdict

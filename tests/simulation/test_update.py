@@ -12,8 +12,9 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Reply, Status, Verb
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import TaskState
 

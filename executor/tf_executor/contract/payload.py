@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Mapping, Sequence, Union
 
 from .settings import LIVENESS_KINDS, Liveness, RunSettings
+from .strategies import strategies_with
 
 #: Incremented when an older executor could not run the payload correctly. Executors ignore unknown fields.
 VERSION = 6
@@ -29,6 +30,7 @@ EXEC_FOLDER = ".exec"
 #: Maximum bytes of a command in JSON, and maximum seconds that it may take.
 MAX_EXEC_BYTES, MAX_EXEC_TIMEOUT = 1 << 15, 3600
 _EXEC_ID = "[0-9a-f]{32}"
+_MIRRORED = strategies_with(lambda traits: traits.is_mirrored)
 
 
 class PayloadError(ValueError):
@@ -91,7 +93,7 @@ class Payload:
     job_context: str = "{}"
     #: Folder or URL for logs and checkpoints; empty: a folder in the sandbox.
     log_dir: str = ""
-    #: Strategy: parameter_server, multi_worker_mirrored or between_graph.
+    #: Value of a `Strategy`.
     strategy: str = ""
 
     #: How a URL in CHECKPOINT_DIR is carried (`user.storage`): url, mode, role, every, keep, options; empty: it is not.
@@ -142,7 +144,7 @@ class Payload:
         """Whether Keras may train several replicas of a model, in this task or in several."""
         addresses = self.tf_config.get("cluster", {})
         replicas = sum(len(addresses.get(job, ())) for job in ("chief", "worker"))
-        return self.gpus > 1 or (self.strategy == "multi_worker_mirrored" and replicas > 1)
+        return self.gpus > 1 or (self.strategy in _MIRRORED and replicas > 1)
 
     def port_variables(self) -> dict[str, str]:
         """Return PORT0, that of the address, PORT1 and so on, if there are further ports."""

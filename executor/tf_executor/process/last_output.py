@@ -10,6 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
+from tf_executor.contract.strategies import Strategy
+
 from .output import TAIL_BYTES
 
 # Excerpt: the last lines for a status message, short and without secrets.
@@ -219,7 +221,9 @@ _KERAS_2 = "TF_USE_LEGACY_KERAS"
 _PER_REPLICA = re.compile(r"with an unsupported type \(<class '[\w.]*PerReplica'>\)")
 _NO_KERAS = "Keras cannot be imported. Check that it is installed."
 _PACKAGES = re.compile(r'File "(.*/(?:site|dist)-packages)/(?:keras|tensorflow)/')
-_STRATEGIES = re.compile(r"\b(?:ParameterServer|MultiWorkerMirrored)Strategy\b")
+_STRATEGIES = re.compile(
+    rf"\b(?:{'|'.join(strategy.traits.names[0] for strategy in Strategy if strategy.traits.fit_needs_keras_2)})\b"
+)
 _MAX_SOURCE = 1 << 20
 
 

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import yaml
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import OptionsError, Problem
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.options.warnings import TORCHRUN, find_local_warnings

@@ -6,10 +6,11 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from tf_scheduler.model.spec import CleanupPolicy, Strategy
+from tf_executor.contract.strategies import strategies_with
+from tf_scheduler.model.spec import CleanupPolicy
 from tf_scheduler.options.schema.jobs import JOBS
 
-from .program import FIT_NEEDS_KERAS_2, FOLDER, KERAS_2, SIZES, Libraries, Options, ProgramFacts, needed_libraries, scan
+from .program import FOLDER, KERAS_2, SIZES, Libraries, Options, ProgramFacts, needed_libraries, scan
 from .tables import Note, display_value
 from .values import command_line
 
@@ -52,7 +53,7 @@ def localize(
     sources = read([name for name in programs if any(name in _SCRIPT.findall(command) for command in commands)])
     facts = scan(sources)
     notes += [*_use_strategy(options, facts), *_shrink(options, fits)]
-    is_torch = options["service"].get("strategy") == Strategy.PYTORCH_DDP.value
+    is_torch = options["service"].get("strategy") in strategies_with(lambda traits: traits.library == "torch")
     needed = needed_libraries(images, "\n".join(sources.values()), is_torch=is_torch)
     return [*notes, *_use_legacy_keras(options, needed, facts)], needed
 
@@ -189,7 +190,7 @@ def _own(script: str, programs: Collection[str]) -> str:
 
 def _use_legacy_keras(options: Options, needed: Libraries, facts: ProgramFacts) -> Iterator[Note]:
     """Keras 3 does not support Model.fit with these strategies."""
-    strategies = [strategy.value for strategy in FIT_NEEDS_KERAS_2]
+    strategies = strategies_with(lambda traits: traits.fit_needs_keras_2)
     if options["service"].get("strategy") in strategies and needed.has_keras_3 and facts.fit:
         options["service"].setdefault("environment", {})[KERAS_2] = "1"
         yield Note("service.environment", f"{KERAS_2}=1 added: Model.fit of Keras 3 has no such strategy")

@@ -16,8 +16,8 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import JobError
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.schema.fields import ALIASES
 from tf_scheduler.options.schema.jobs import JOBS
 
@@ -26,29 +26,8 @@ from .values import command_line
 Options = dict[str, Any]
 #: Variable that makes tf.keras Keras 2, the package tf_keras; and the values that TensorFlow accepts.
 KERAS_2, KERAS_2_VALUES = "TF_USE_LEGACY_KERAS", ("1", "true", "True")
-#: Strategies that Model.fit of Keras 3 does not support -> class.
-FIT_NEEDS_KERAS_2 = {
-    Strategy.PARAMETER_SERVER: "ParameterServerStrategy",
-    Strategy.MULTI_WORKER_MIRRORED: "MultiWorkerMirroredStrategy",
-}
 #: End of a dotted name in a program -> strategy. The first entry counts.
-_NAMES = {
-    "ParameterServerStrategy": Strategy.PARAMETER_SERVER,
-    "ParameterServerStrategyV2": Strategy.PARAMETER_SERVER,
-    "MultiWorkerMirroredStrategy": Strategy.MULTI_WORKER_MIRRORED,
-    "CollectiveAllReduceStrategy": Strategy.MULTI_WORKER_MIRRORED,
-    "train.Server": Strategy.BETWEEN_GRAPH,
-    "init_process_group": Strategy.PYTORCH_DDP,
-    "DistributedDataParallel": Strategy.PYTORCH_DDP,
-    "hvd.init": Strategy.HOROVOD,
-}
-#: Strategy -> default number of workers, parameter servers and chiefs.
-_COUNTS = {
-    Strategy.PARAMETER_SERVER: (2, 1, 1),
-    Strategy.BETWEEN_GRAPH: (2, 1, 0),
-    Strategy.INDEPENDENT: (1, 0, 0),
-}
-_OTHER_COUNTS = (2, 0, 0)
+_NAMES = {name: strategy for strategy in Strategy for name in strategy.traits.names}
 #: Amounts of a task, the largest first: cpus and MB.
 SIZES = ((0.5, 1024), (0.25, 1024), (0.1, 1024), (0.1, 512))
 #: Maximum cpus of a parameter server and of a worker of the data service.
@@ -124,16 +103,26 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
     names = set[str]().union(*(each.names for each in read.values()))
     texts = set[str]().union(*(each.texts for each in read.values()))
     imports = frozenset(name.split(".")[0] for each in read.values() for name in each.imports)
-    evidence = next((key for key in _NAMES if any(f".{name}".endswith(f".{key}") for name in names)), "")
-    strategy = _NAMES.get(evidence, Strategy.INDEPENDENT)
-    if not evidence and "horovod" in imports:
-        evidence, strategy = "horovod", Strategy.HOROVOD
-    if not evidence and "torch" in imports and any("torchrun" in source for source in sources.values()):
-        evidence, strategy = "torchrun", Strategy.PYTORCH_DDP
+    strategy, evidence = _evidence(names, imports, sources.values())
     selects = "tf_keras" in imports or KERAS_2 in texts
     fits = (f"{file}:{each.fit}" for file, each in read.items() if each.fit and not selects)
     required = frozenset(name.split(".")[0] for each in read.values() for name in each.imports - each.optional)
     return ProgramFacts(strategy, evidence, next(fits, ""), imports, required, "DATA_SERVICE_ADDRESS" in texts)
+
+
+def _evidence(names: set[str], imports: Collection[str], texts: Collection[str]) -> tuple[Strategy, str]:
+    """Return the strategy of a program, and the name that shows it; empty without one."""
+    for name, strategy in _NAMES.items():
+        if any(f".{each}".endswith(f".{name}") for each in names):
+            return strategy, name
+    for strategy in Strategy:
+        if strategy.traits.module and strategy.traits.module in imports:
+            return strategy, strategy.traits.module
+    for strategy in Strategy:
+        launcher = strategy.traits.launcher
+        if launcher and strategy.traits.library in imports and any(launcher in text for text in texts):
+            return strategy, launcher
+    return Strategy.INDEPENDENT, ""
 
 
 def imported_modules(source: str) -> set[str]:
@@ -343,7 +332,7 @@ class NewJob:
             service["python"] = self.python
         if self.keras_2:
             service["environment"] = {KERAS_2: "1"}
-        workers, servers, chiefs = _COUNTS.get(self.strategy, _OTHER_COUNTS)
+        workers, servers, chiefs = self.strategy.traits.new_counts
         servers, server_cpus = servers if self.servers is None else self.servers, min(cpus, _SERVER_CPUS)
         size, server_size = {"cpus": cpus, "mem": mem}, {"cpus": server_cpus, "mem": mem}
         options: Options = {"service": service}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tf_scheduler.model.spec import Strategy
+from tf_executor.contract.strategies import Strategy
 
 from . import pod, tables
 from .values import convert_name, each, integer, nested_value, number, one_of, require_mapping, require_text

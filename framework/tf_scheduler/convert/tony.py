@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tf_executor.contract.strategies import Strategy
+
 from .tables import UNKNOWN, Action, Location, Note, Row, SetOption, apply_row, ignore, option_row, suggestion
 from .values import convert_name, hadoop_megabytes, integer, is_true, number, seconds_of_milliseconds
 
@@ -54,7 +56,7 @@ IMAGE = re.compile(r"tony\.docker\.([a-z]+)\.image")
 PLACEHOLDERS = ("ps_hosts", "worker_hosts", "job_name", "task_index", "task_name", "port", "log_dir")
 COMMAND = "tony.containers.command"
 #: Framework -> strategy.
-_STRATEGIES = {"pytorch": "pytorch_ddp", "horovod": "horovod"}
+_STRATEGIES = {name: strategy.value for strategy in Strategy if (name := strategy.traits.tony_framework)}
 _FILES = "pack all files into the archive of service.job_url"
 
 
@@ -181,7 +183,10 @@ JOB_IMAGE = Row("tony.docker.JOB.image", ("{job}.image",), "", _convert_image)
 ROWS = (
     Row("tony.application.name", ("service.name",), "lower case, dashes", convert_name),
     Row(
-        "tony.application.framework", ("service.strategy",), "pytorch, horovod; tensorflow: guessed", _convert_framework
+        "tony.application.framework",
+        ("service.strategy",),
+        f"{', '.join(_STRATEGIES)}; tensorflow: guessed",
+        _convert_framework,
     ),
     option_row("tony.application.timeout", "finish.deadline", _MILLISECONDS, seconds_of_milliseconds),
     Row("tony.application.distributed-mode", (), "always GANG", _convert_mode),

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from tf_executor.contract.settings import RunSettings
+from tf_executor.contract.strategies import Strategy
 
 from .ids import TaskName, task_name
 from .placement import REGION, Constraint, GangSpec, PlacementSpec
@@ -181,28 +182,6 @@ class JobKind(str, Enum):
     def is_side_job(self) -> bool:
         """Whether the training neither waits for it nor fails with it."""
         return self in (JobKind.EVALUATOR, JobKind.TENSORBOARD)
-
-
-class Strategy(str, Enum):
-    """Distribution strategy of training: decides the jobs and the end of training."""
-
-    PARAMETER_SERVER = "parameter_server"
-    MULTI_WORKER_MIRRORED = "multi_worker_mirrored"
-    BETWEEN_GRAPH = "between_graph"
-    #: Independent processes, one per worker.
-    INDEPENDENT = "independent"
-    PYTORCH_DDP = "pytorch_ddp"
-    HOROVOD = "horovod"
-
-    @property
-    def ends_with_all(self) -> bool:
-        """Whether the job ends with the last worker instead of the first."""
-        return self in (Strategy.INDEPENDENT, Strategy.PYTORCH_DDP, Strategy.HOROVOD)
-
-    @property
-    def has_servers(self) -> bool:
-        """Whether its tasks are TensorFlow servers, which get TF_CONFIG."""
-        return self in (Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,13 +375,7 @@ class ServiceSpec:
 # --- Address dependencies
 
 
-#: Strategy -> jobs whose tasks need every address and restart when one changes (measured). Other tasks need only their
-#: own address and learn the rest from these.
+#: Strategy -> jobs whose tasks need every address.
 ADDRESS_DEPENDENTS: Mapping[Strategy, frozenset[JobKind]] = {
-    Strategy.PARAMETER_SERVER: frozenset({JobKind.CHIEF}),
-    Strategy.MULTI_WORKER_MIRRORED: frozenset({JobKind.CHIEF, JobKind.WORKER}),
-    Strategy.BETWEEN_GRAPH: frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.PS}),
-    Strategy.INDEPENDENT: frozenset(),
-    Strategy.PYTORCH_DDP: frozenset({JobKind.CHIEF, JobKind.WORKER}),
-    Strategy.HOROVOD: frozenset({JobKind.CHIEF, JobKind.WORKER}),
+    strategy: frozenset(map(JobKind, strategy.traits.address_dependents)) for strategy in Strategy
 }

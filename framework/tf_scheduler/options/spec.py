@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
 from tf_executor.contract.settings import Liveness, RunSettings
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model import secrets
 from tf_scheduler.model import spec as model
 from tf_scheduler.model.digests import split_data
@@ -225,7 +226,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
         name=service["name"].strip("/"),
         user=service["user"],
         role=service["role"] or f"{service['name'].strip('/').replace('/', '__')}-role",
-        strategy=model.Strategy(service["strategy"]),
+        strategy=Strategy(service["strategy"]),
         jobs=(
             *upstream_side_jobs(options),
             *(_job(options, name) for name in JOBS if options[name]["count"]),
@@ -345,9 +346,9 @@ def _liveness(health: Document, section: str) -> Liveness | None:
 
 def _stalled_after(options: Document, section: str) -> float:
     """Return the stall timeout in seconds; 0 without one, or for silent jobs."""
-    health, led = options["health"], options["service"]["strategy"] == model.Strategy.PARAMETER_SERVER.value
-    silent = section not in JOBS or JOBS[section] is model.JobKind.PS
-    silent = silent or (led and JOBS[section] is model.JobKind.WORKER)
+    health, job = options["health"], JOBS.get(section)
+    is_led = Strategy(options["service"]["strategy"]).traits.chief_coordinates
+    silent = job in (None, model.JobKind.PS) or (is_led and job is model.JobKind.WORKER)
     watched = split_names(health["jobs"]) or tuple(JOBS)
     return health["stalled_after"] if section in watched and not silent else 0.0
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.spec import AfterFinish, StorageMode, Strategy
+from tf_scheduler.model.spec import AfterFinish, StorageMode
 
 from .load import data_has_addresses, job_url_has_address
 from .schema.document import OPTIONS
@@ -165,13 +166,14 @@ def storage_mode_applies(_: Document, options: Document) -> Iterator[Problem]:
         if name:
             yield Problem(f"service.{name}", f"mounted: {service[name]} is a path, which the program itself uses")
         return
-    is_native, is_torch = scheme in _TENSORFLOW_SCHEMES, service["strategy"] == Strategy.PYTORCH_DDP.value
+    traits = Strategy(service["strategy"]).traits
+    is_native, is_torch = scheme in _TENSORFLOW_SCHEMES, traits.library == "torch"
     if mode is StorageMode.DIRECT:
         refused = f"TensorFlow 2.18 and newer cannot write to {scheme}://; set storage.mode to auto or carried"
         why = "the program itself reads and writes it" if is_native or is_torch else refused
         yield Problem(f"service.{name}", f"direct: {why}")
         return
-    if service["strategy"] == Strategy.PARAMETER_SERVER.value:
+    if traits.chief_coordinates:
         yield Problem(
             f"service.{name}",
             "the chief must write all variables: see experimental_io_device in docs/reference/jobs.md",
@@ -202,7 +204,7 @@ def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[
         alone = _ALONE.search(command)
         if TORCHRUN.search(command) is None:
             continue
-        if service["strategy"] != Strategy.PYTORCH_DDP.value:
+        if Strategy(service["strategy"]).traits.launcher != "torchrun":
             message = f"with strategy {service['strategy']}, torchrun trains a model of its own in each task"
             yield Problem(path, f"{message}; set service.strategy to {Strategy.PYTORCH_DDP.value}")
         elif alone is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos_client.credentials import Tls
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.http.server import listen_address
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.history.model import Run
@@ -20,7 +21,7 @@ from tf_scheduler.history.record import service_run
 from tf_scheduler.logging_setup import SecretRedactor, configure_logging
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.effects import ConfigurationStored, Outcome
-from tf_scheduler.model.spec import ServiceSpec, Strategy
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState, newest_first
 from tf_scheduler.options.configurations import (
     SelectedConfiguration,

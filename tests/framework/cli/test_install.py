@@ -26,9 +26,9 @@ from mesos_local.host.orphans import find_orphans
 from mesos_local.host.process import ProcessId, free_ports
 from mesos_local.master_api import read_status
 from mesos_local.record import read_record
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.errors import JobError
-from tf_scheduler.model.spec import Strategy
 
 
 def run(*arguments, umask=-1):

@@ -11,9 +11,9 @@ import pytest
 
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.commands import convert
 from tf_scheduler.cli.common import options_file
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.load import resolve
 
 FIT = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\nmodel.fit(data)\n"
@@ -273,7 +273,7 @@ def test_explain_starts_with_options_of_most_jobs(invoke) -> None:
 @pytest.mark.parametrize("strategy", Strategy)
 def test_new_file_of_each_strategy_runs(run, folder: Path, strategy: Strategy) -> None:
     """With a program that only joins the cluster."""
-    last = ["worker-0", "worker-1"] if strategy.ends_with_all else ["worker-0"]
+    last = ["worker-0", "worker-1"] if strategy.traits.ends_with_all else ["worker-0"]
     last = ["chief-0"] if strategy is Strategy.PARAMETER_SERVER else last
     (folder / "train.py").write_text(STAND_IN.format(last=last))
     code, _, error = run("options", "init", strategy.value)

@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.convert.program import NewJob, job_name, scan, strategy_named, summary
 from tf_scheduler.errors import JobError
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.load import resolve
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

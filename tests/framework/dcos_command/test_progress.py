@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from builders import a_running_state, a_spec, a_status
 from dcos_command.output import Line, Table, cell_text
 from dcos_command.service import progress_bar, show_progress
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.training import progress
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import MembersStored, StatusStored
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import CHIEF
 from tf_scheduler.model.task import Members
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kit.options import load_spec, options_problems
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.placement import (
     Constraint,
@@ -15,7 +16,7 @@ from tf_scheduler.model.placement import (
     PlacementStrategy,
 )
 from tf_scheduler.model.resources import Needs
-from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy, Uri
+from tf_scheduler.model.spec import JobKind, RestartWhen, Uri
 from tf_scheduler.options.load import parse, resolve
 
 COMMAND = {"service": {"command": "python train.py", "strategy": "between_graph"}}

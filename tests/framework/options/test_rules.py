@@ -78,11 +78,11 @@ BROKEN = {
         "nothing to run",
     ),
     "every_job_has_command": ({"service": {"command": " "}}, "worker.command: required"),
-    "parameter_server_strategy_has_required_jobs": (
+    "strategy_has_required_jobs": (
         {"service": {"strategy": "parameter_server"}, "chief": {"count": 0}},
         "chief.count: must be at least 1 with strategy parameter_server, not 0",
     ),
-    "other_strategies_have_no_parameter_servers": (
+    "parameter_servers_fit_strategy": (
         {"service": {"strategy": "multi_worker_mirrored"}, "parameter_server": {"count": 2}},
         "parameter_server.count: must be 0 with strategy multi_worker_mirrored, not 2",
     ),
@@ -90,7 +90,6 @@ BROKEN = {
         {"service": {"strategy": "parameter_server"}, "chief": {"count": 1}, "finish": {"success": "all_workers"}},
         "finish.success: must be default or chief with strategy parameter_server, not all_workers",
     ),
-    "between_graph_has_worker": ({"worker": {"count": 0}}, "worker.count: must be at least 1"),
     "job_name_needs_job_url": ({"service": {"job_name": "mnist"}}, "service.job_url: required"),
     "data_has_fetchable_urls": (
         {"service": {"data": "http://host/a.tgz, s3://bucket/b"}},
@@ -240,6 +239,7 @@ def test_rule_reports_broken_document(rule) -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
+        ({"worker": {"count": 0}}, "worker.count: must be at least 1"),
         (
             phases(("mine", "a", "worker"), ("mine", "b", "worker", ("tasks", "1"))),
             "plans.phases.1.tasks: duplicate task worker",

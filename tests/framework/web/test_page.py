@@ -16,13 +16,14 @@ from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.history.database import SharedRuns
 from tf_scheduler.history.model import ProgressPoint
 from tf_scheduler.model.events import AgentFailed, ProgressReported
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
-from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind, RestartPolicy, Strategy
+from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind, RestartPolicy
 from tf_scheduler.model.state import Configuration, JournalEntry
 from tf_scheduler.model.task import Members, TaskState
 from tf_scheduler.service.api import RunArchive

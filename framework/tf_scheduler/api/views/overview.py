@@ -19,7 +19,7 @@ from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
 from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus, is_own_cause
 
@@ -316,7 +316,7 @@ def _activity(state: SchedulerState, record: TaskRecord, status: TaskStatus | No
         return Activity.FROZEN
     if record.id in state.process.progress:
         return Activity.STALLED if silence else Activity.TRAINING
-    if not state.spec.strategy.has_servers or record.job is JobKind.TENSORBOARD:
+    if not state.spec.strategy.traits.has_servers or record.job is JobKind.TENSORBOARD:
         return Activity.RUNNING
     if status.healthy is None:
         return Activity.IMPORTING
@@ -370,7 +370,7 @@ def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
     causes = [recovery for recovery in due if is_own_cause(recovery.why)]
     first = max(causes or due, key=lambda recovery: len(recovery.failures))
     record = state.stored.tasks[first.task]
-    others = () if state.spec.strategy is Strategy.INDEPENDENT else due
+    others = () if not state.spec.strategy.traits.has_peers else due
     progress = state.process.progress.get(first.launch)
     return Restart(
         task=first.task,

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import (
     UserPath,
     missing_modules,
@@ -32,7 +33,6 @@ from tf_scheduler.convert.tables import Note
 from tf_scheduler.convert.tfjob import KEPT
 from tf_scheduler.convert.values import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 from tf_scheduler.runtimes.catalogue import creation_arguments, torch_creation_arguments
 from tf_scheduler.runtimes.runtimes import find_runtime, list_runtimes

@@ -34,7 +34,7 @@ from tf_scheduler.logging_setup import handle_signals
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Resource, Value, thousandths
-from tf_scheduler.model.spec import ServiceSpec, Strategy, TaskSpec
+from tf_scheduler.model.spec import ServiceSpec, TaskSpec
 
 _AMOUNTS = ("cpus", "mem", "gpus")
 MASTER_PORT = 5050  # Mesos' default port, used if it is free
@@ -326,7 +326,7 @@ def gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
     All tasks; with independent ones, each of these with the tasks that serve it, such as the data service.
     """
     tasks = tuple(spec.tasks())
-    if spec.strategy is not Strategy.INDEPENDENT:
+    if spec.strategy.traits.has_peers:
         yield tasks
         return
     helpers = [task for task in tasks if not task.job.kind.in_cluster]

@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from dcos_command.command import with_settings
 from dcos_command.main import Group, IntRange
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import UserPath, folder_problem, has_containers, program_sources, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
@@ -30,7 +31,6 @@ from tf_scheduler.cli.common.options_file import (
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, json_switch
 from tf_scheduler.convert.program import (
-    FIT_NEEDS_KERAS_2,
     KERAS_2,
     Libraries,
     NewJob,
@@ -43,7 +43,6 @@ from tf_scheduler.convert.program import (
 )
 from tf_scheduler.convert.values import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
@@ -311,7 +310,7 @@ def new_options(
         notices.append(Problem(str(program), f"uses {facts.evidence} ({facts.strategy.value}), not {chosen.value}"))
     python, step, needed = "", "", None
     if fit and facts.modules & _LIBRARIES:
-        needed = needed_libraries((), "\n".join(sources.values()), is_torch=chosen is Strategy.PYTORCH_DDP)
+        needed = needed_libraries((), "\n".join(sources.values()), is_torch=chosen.traits.library == "torch")
         python, step = suitable_python(needed)
     notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
     keras_2, more = _choose_keras(facts, chosen, interpreter_path(python), needed if step else None)
@@ -338,7 +337,7 @@ def _choose_keras(
 
     `planned`: of a runtime to create, which gets tf_keras.
     """
-    if not facts.fit or strategy not in FIT_NEEDS_KERAS_2:
+    if not facts.fit or not strategy.traits.fit_needs_keras_2:
         return False, []
     if planned is not None:
         return planned.has_keras_3 and "keras" not in facts.modules, []
@@ -474,7 +473,7 @@ def try_(
         spec = to_spec(check_options(document, Path(), problems, containers=has_containers()))
         if not fit:
             check_feasible(spec, own_agents())
-    if service["strategy"] == Strategy.INDEPENDENT.value and document["worker"]["count"] > 1:
+    if not Strategy(service["strategy"]).traits.has_peers and document["worker"]["count"] > 1:
         click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
     path = _save_attempt(document)
     click.echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)

@@ -23,6 +23,7 @@ import click
 
 from dcos_command.command import with_settings
 from mesos_local.images import unknown_image
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import (
     folder_problem,
     missing_modules,
@@ -34,7 +35,6 @@ from tf_scheduler.cli.common.folders import (
     read_only_copy,
 )
 from tf_scheduler.convert.program import (
-    FIT_NEEDS_KERAS_2,
     FOLDER,
     KERAS_2,
     KERAS_2_VALUES,
@@ -45,7 +45,7 @@ from tf_scheduler.convert.program import (
 )
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import DataFile, join_data, split_data
-from tf_scheduler.model.spec import ServiceSpec, Strategy, Uri
+from tf_scheduler.model.spec import ServiceSpec, Uri
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
@@ -264,7 +264,8 @@ _COMMAND = re.compile(r"[A-Za-z][\w.+-]*(?=\s|$)")
 #: Folders that agents search in any case, commands that the executor provides, and launchers that packages bring.
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON = re.compile(r"(python3?|torchrun)\s")
-_PROVIDED, _LAUNCHERS = ("python", "python3"), ("torchrun", "horovodrun", "tensorboard")
+_PROVIDED = ("python", "python3")
+_LAUNCHERS = (*(name for strategy in Strategy if (name := strategy.traits.launcher)), "tensorboard")
 
 
 def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
@@ -450,7 +451,7 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
         for program in dict.fromkeys(_programs(job, job_folder, commands)):
             with suppress(OptionsError):  # an unreadable module
                 facts = scan(program_sources(*program))
-                if facts.fit and facts.strategy in FIT_NEEDS_KERAS_2 and has_keras_3(python):
+                if facts.fit and facts.strategy.traits.fit_needs_keras_2 and has_keras_3(python):
                     yield Problem(facts.fit, keras_3_problem(facts.modules, facts.strategy, python))
 
 
@@ -484,7 +485,7 @@ def keras_3_problem(modules: Collection[str], strategy: Strategy, python: str) -
         remedy = f"Install tf_keras ({command}) and {remedy}"
     else:
         remedy = f"tf_keras {versions['tf_keras']} is installed: {remedy}"
-    return f"Model.fit of Keras {versions['keras']} does not work with {FIT_NEEDS_KERAS_2[strategy]}. {remedy}"
+    return f"Model.fit of Keras {versions['keras']} does not work with {strategy.traits.names[0]}. {remedy}"
 
 
 def _programs(job: Path, folder: Path, commands: Iterable[str]) -> Iterator[tuple[Path, Path]]:

@@ -11,7 +11,7 @@ from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.core.state.spec_index import OUTSIDE_CLUSTER_SPEC, index_of
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy
+from tf_scheduler.model.spec import JobKind, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -63,9 +63,6 @@ def tf_config(cluster: Cluster, job: JobKind, index: int) -> dict[str, Any]:
 
 
 # --- Rank variables
-#
-# Names: PyTorch's `env://` rendezvous and `torchrun` (torch.distributed documentation, torch/distributed/run.py),
-# Horovod's launcher (horovod/runner/gloo_run.py), and the task's shard of the data.
 
 
 Variables = dict[str, str]
@@ -88,22 +85,22 @@ def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) ->
         return variables
     size = _size(spec, cluster)
     variables |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
-    first = _first(spec, cluster, record)
-    if spec.strategy is Strategy.PYTORCH_DDP:
-        return variables | _pytorch(rank, size, first) | _torchrun(rank, size, first, _gpus(spec, record))
-    return variables | _horovod(rank, size, record, first) if spec.strategy is Strategy.HOROVOD else variables
+    host, port = _first(spec, cluster, record)
+    processes = max(1, _gpus(spec, record))
+    values = {"rank": rank, "size": size, "host": host, "port": port, "task": record.name, "processes": processes}
+    return variables | {name: text.format(**values) for name, text in spec.strategy.traits.variables.items()}
 
 
 def _size(spec: ServiceSpec, cluster: Cluster) -> int:
     """Return the number of training tasks, which may be fewer than in the options."""
-    if spec.strategy is Strategy.MULTI_WORKER_MIRRORED:
+    if spec.strategy.traits.can_start_smaller:
         return sum(len(cluster.get(kind.value, ())) for kind in training_jobs(spec))
     return sum(job.count for job in spec.jobs if job.kind in training_jobs(spec))
 
 
 def training_jobs(spec: ServiceSpec) -> tuple[JobKind, ...]:
-    """Return training jobs in rank order; a parameter server chief only coordinates."""
-    if spec.strategy is Strategy.PARAMETER_SERVER:
+    """Return training jobs in rank order, without a chief that only coordinates."""
+    if spec.strategy.traits.chief_coordinates:
         return (JobKind.WORKER,)
     chief = any(job.kind is JobKind.CHIEF and job.count for job in spec.jobs)
     return (JobKind.CHIEF, JobKind.WORKER) if chief else (JobKind.WORKER,)
@@ -116,8 +113,8 @@ def rank_of(spec: ServiceSpec, job: JobKind, index: int) -> int | None:
 
 
 def hosts_rendezvous(spec: ServiceSpec, job: JobKind, index: int) -> bool:
-    """Return whether the task runs Horovod's `tf_executor.around.rendezvous`."""
-    return spec.strategy is Strategy.HOROVOD and rank_of(spec, job, index) == 0
+    """Return whether the task runs `tf_executor.around.rendezvous`."""
+    return spec.strategy.traits.has_rendezvous and rank_of(spec, job, index) == 0
 
 
 def training_hosts(spec: ServiceSpec, cluster: Cluster) -> tuple[str, ...]:
@@ -141,46 +138,6 @@ def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str
 def _gpus(spec: ServiceSpec, record: TaskRecord) -> int:
     job = spec.job_of(record.job, record.index)
     return 0 if job is None else job.needs.gpus // UNIT
-
-
-def _torchrun(rank: int, size: int, first: tuple[str, str], gpus: int) -> Variables:
-    """Return the defaults of `torchrun`, which otherwise starts a model of its own.
-
-    Same as Kubeflow's training-operator: each task is a node, with a process per GPU. The endpoint is for c10d.
-    """
-    return {
-        "PET_NNODES": str(size),
-        "PET_NODE_RANK": str(rank),
-        "PET_NPROC_PER_NODE": str(max(1, gpus)),
-        "PET_MASTER_ADDR": first[0],
-        "PET_MASTER_PORT": first[1],
-        "PET_RDZV_ENDPOINT": ":".join(first),
-    }
-
-
-def _pytorch(rank: int, size: int, first: tuple[str, str]) -> Variables:
-    """Return PyTorch's and TonY's variables: one process per task, of local rank 0."""
-    alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank), "GROUP_WORLD_SIZE": str(size)}
-    tony = {"INIT_METHOD": f"tcp://{':'.join(first)}", "WORLD": str(size)}
-    master = {"MASTER_ADDR": first[0], "MASTER_PORT": first[1]}
-    return {**master, "RANK": str(rank), "WORLD_SIZE": str(size), **alone, **tony}
-
-
-def _horovod(rank: int, size: int, record: TaskRecord, first: tuple[str, str]) -> Variables:
-    """Return Horovod's variables: each task counts as a host."""
-    return {
-        "HOROVOD_RANK": str(rank),
-        "HOROVOD_SIZE": str(size),
-        "HOROVOD_LOCAL_RANK": "0",
-        "HOROVOD_LOCAL_SIZE": "1",
-        "HOROVOD_CROSS_RANK": str(rank),
-        "HOROVOD_CROSS_SIZE": str(size),
-        "HOROVOD_HOSTNAME": record.name,
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": first[0],
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": first[1],
-        "HOROVOD_CONTROLLER": "gloo",
-        "HOROVOD_CPU_OPERATIONS": "gloo",
-    }
 
 
 # --- Addresses

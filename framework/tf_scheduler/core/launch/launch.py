@@ -18,14 +18,7 @@ from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import NewId, TaskName, task_id
 from tf_scheduler.model.resources import UNIT
-from tf_scheduler.model.spec import (
-    JobKind,
-    JobSpec,
-    Program,
-    ServiceSpec,
-    StorageMode,
-    Strategy,
-)
+from tf_scheduler.model.spec import JobKind, JobSpec, Program, ServiceSpec, StorageMode
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import EarlierLaunch, TaskRecord, is_own_cause
 
@@ -44,7 +37,7 @@ _STORAGE_ROLES = {JobKind.EVALUATOR: "evaluator", JobKind.TENSORBOARD: "tensorbo
 
 def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster) -> payload.Payload:
     """Return the executor's payload for a task, without secrets and plan parameters."""
-    config = cluster_spec.tf_config(cluster if spec.strategy.has_servers else {}, record.job, record.index)
+    config = cluster_spec.tf_config(cluster if spec.strategy.traits.has_servers else {}, record.job, record.index)
     folder = {payload.CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
     folder |= {_JOURNAL: record.journal} if record.journal else {}
     return payload.Payload(
@@ -138,14 +131,14 @@ def _storage(spec: ServiceSpec, record: TaskRecord) -> dict[str, Any]:
     if "://" not in url or policy.mode is StorageMode.DIRECT:
         return {}
     role = _STORAGE_ROLES.get(record.job, "scratch")
-    if spec.strategy is Strategy.INDEPENDENT and record.job in (JobKind.CHIEF, JobKind.WORKER):
+    if not spec.strategy.traits.has_peers and record.job in (JobKind.CHIEF, JobKind.WORKER):
         role, url = "writer", f"{url.rstrip('/')}/{record.name}"
     elif spec.is_leader(record.job, record.index):
         role = "writer"
     elif trains_together(spec.strategy, record.job):
         role = "peer"
     # PyTorch does not use the file systems of TensorFlow.
-    is_carried = policy.mode is StorageMode.CARRIED or spec.strategy is Strategy.PYTORCH_DDP
+    is_carried = policy.mode is StorageMode.CARRIED or spec.strategy.traits.library == "torch"
     mode = StorageMode.CARRIED if is_carried else StorageMode.AUTO
     return {
         "url": url,

@@ -35,7 +35,7 @@ from tf_scheduler.model.plan import (
     StepDef,
     Work,
 )
-from tf_scheduler.model.spec import JobKind, ServiceSpec, Strategy, TaskSpec
+from tf_scheduler.model.spec import JobKind, ServiceSpec, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -267,7 +267,7 @@ def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
 
 def _goes_alone(spec: ServiceSpec, task: TaskSpec) -> bool:
     """Return whether the task is launched without a gang in every plan."""
-    return task.job.kind.is_side_job or spec.strategy is Strategy.INDEPENDENT
+    return task.job.kind.is_side_job or not spec.strategy.traits.has_peers
 
 
 def _lives(state: SchedulerState, name: TaskName) -> bool:

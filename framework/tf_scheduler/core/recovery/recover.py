@@ -24,7 +24,7 @@ from tf_scheduler.model import events
 from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
 from tf_scheduler.model.ids import NewId, OfferId, TaskId, executor_of, name_of
 from tf_scheduler.model.offer import InverseOffer, Offer
-from tf_scheduler.model.spec import RestartWhen, Strategy
+from tf_scheduler.model.spec import RestartWhen
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
 
@@ -251,7 +251,7 @@ def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) 
 
 def _lacks_peer(state: SchedulerState, recovery: Recovery) -> bool:
     """Return whether a peer is silent, or was lost otherwise and does not run."""
-    if state.spec.strategy is Strategy.INDEPENDENT:
+    if not state.spec.strategy.traits.has_peers:
         return False
     if state.has_silent_tasks():
         return True
@@ -335,7 +335,7 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
 
 def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
     """Return whether a connection failed while a peer was not up: it will be."""
-    if state.spec.strategy is Strategy.INDEPENDENT or not _LOST_PEER.search(change.status.error):
+    if not state.spec.strategy.traits.has_peers or not _LOST_PEER.search(change.status.error):
         return False
     own = change.record.name
     peers = (item for item in state.stored.tasks.values() if item.job.in_cluster and item.name != own)
@@ -377,7 +377,7 @@ def _losses_before(state: SchedulerState, change: StatusChange) -> Iterator[Reco
 
     Losses together with the task's previous launch do not count: the tasks would excuse each other forever.
     """
-    if state.spec.strategy is Strategy.INDEPENDENT:
+    if not state.spec.strategy.traits.has_peers:
         return
     record, after = change.record, change.now - COLLATERAL_SECONDS
     own = state.stored.recoveries.get(record.name)

@@ -219,7 +219,7 @@ def success_policy(spec: ServiceSpec) -> SuccessPolicy:
     """Return the effective policy, never DEFAULT."""
     if spec.finish.success is not SuccessPolicy.DEFAULT:
         return spec.finish.success
-    return SuccessPolicy.ALL_WORKERS if spec.strategy.ends_with_all else SuccessPolicy.CHIEF
+    return SuccessPolicy.ALL_WORKERS if spec.strategy.traits.ends_with_all else SuccessPolicy.CHIEF
 
 
 def completes_job(state: SchedulerState, record: TaskRecord) -> bool:

@@ -108,7 +108,12 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
     if recovery is not None and recovery.has_served:
         return True
     job = state.spec.job_of(record.job, record.index)
-    return state.spec.program is not None and job is not None and not job.command and state.spec.strategy.has_servers
+    return (
+        state.spec.program is not None
+        and job is not None
+        and not job.command
+        and state.spec.strategy.traits.has_servers
+    )
 
 
 def _no_server_warning_at(state: SchedulerState) -> float | None:
@@ -116,7 +121,7 @@ def _no_server_warning_at(state: SchedulerState) -> float | None:
     timeout = state.spec.recovery.start_timeout
     if timeout is None or not _is_watching(state) or ready_count(state) > 0:
         return None
-    if not state.spec.strategy.has_servers:
+    if not state.spec.strategy.traits.has_servers:
         return None
     due = _due(state, state.derived.newest_start, timeout)
     return due if due > state.process.no_server_warned_at else None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.plan import DEREGISTER, UNINSTALL
-from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, JobKind, Strategy
+from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import TaskRecord
 
@@ -80,7 +80,7 @@ def _seconds(state: SchedulerState, kind: JobKind, verdict: Verdict) -> float:
         return keep
     if verdict is not Verdict.SUCCEEDED:
         return 0.0
-    if state.spec.strategy is Strategy.MULTI_WORKER_MIRRORED and kind in TRAINERS:
+    if state.spec.strategy.traits.is_mirrored and kind in TRAINERS:
         # The leader's peers do the same steps, and may still save the model.
         return max(job.settings.kill_grace for job in state.spec.jobs if job.kind is kind)
     return finish.evaluator_seconds if kind is JobKind.EVALUATOR else 0.0

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 from typing import Any
 
+from tf_executor.contract.strategies import RestartScope, Strategy
 from tf_scheduler.model import plan as plans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Override
@@ -25,7 +25,6 @@ from tf_scheduler.model.spec import (
     ServiceSpec,
     StorageMode,
     StoragePolicy,
-    Strategy,
     TaskSpec,
     Uri,
 )
@@ -221,7 +220,7 @@ def _depends_on_size(spec: ServiceSpec, job: JobSpec) -> bool:
 
 def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
     """Return whether NUM_SHARDS is all that the job's tasks know about each other."""
-    return spec.strategy is Strategy.INDEPENDENT and job.kind is JobKind.WORKER
+    return not spec.strategy.traits.has_peers and job.kind is JobKind.WORKER
 
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:
@@ -320,15 +319,6 @@ def _changed(spec: ServiceSpec, **changes: Any) -> ServiceSpec:
 DATA_READERS = frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.DATA_WORKER})
 
 
-class RestartScope(Enum):
-    """Tasks that restart, the lost task included; the documentation shows the value."""
-
-    ALONE = "that task"
-    WITH_CHIEF = "that task and the chief"
-    ALL = "every task of the cluster"
-    READERS = "the data service, and all tasks that read from it"
-
-
 @dataclass(frozen=True, slots=True)
 class RestartRule:
     """Scope of the restart after a loss, at the previous address and at a new one."""
@@ -342,40 +332,24 @@ class RestartRule:
     why: str
 
 
-_PS, _WORKER, _CHIEF = JobKind.PS, JobKind.WORKER, JobKind.CHIEF
-_PSS, _MWMS, _BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
-_DDP, _HOROVOD, _SINGLE = Strategy.PYTORCH_DDP, Strategy.HOROVOD, Strategy.INDEPENDENT
-_ALONE, _WITH_CHIEF, _ALL, _READERS = RestartScope
-
 RESTART_RULES: tuple[RestartRule, ...] = (
-    RestartRule(_PSS, _WORKER, _ALONE, _WITH_CHIEF, "a running chief cannot learn a new address"),
-    RestartRule(
-        _PSS, _PS, _WITH_CHIEF, _WITH_CHIEF, "the chief exits when a ps is lost; a new chief restores the checkpoint"
+    *(
+        RestartRule(strategy, JobKind(loss.job), loss.same, loss.moved, loss.why)
+        for strategy in Strategy
+        for loss in strategy.traits.losses
     ),
-    RestartRule(_PSS, _CHIEF, _ALONE, _ALONE, "workers and ps wait for the new chief"),
-    RestartRule(_MWMS, _WORKER, _ALL, _ALL, "the other workers exit within seconds"),
-    RestartRule(_MWMS, _CHIEF, _ALL, _ALL, "the chief coordinates the workers"),
-    RestartRule(_BETWEEN, _WORKER, _ALONE, _ALL, "tasks connect only to the addresses known at their launch"),
-    RestartRule(_BETWEEN, _PS, _ALONE, _ALL, "workers reconnect only to the previous address"),
-    RestartRule(_BETWEEN, _CHIEF, _ALONE, _ALL, "same as for a worker"),
-    RestartRule(_SINGLE, _WORKER, _ALONE, _ALONE, "tasks are independent"),
-    RestartRule(_SINGLE, _CHIEF, _ALONE, _ALONE, "tasks are independent"),
-    RestartRule(_DDP, _WORKER, _ALL, _ALL, "the other workers fail in the next all-reduce"),
-    RestartRule(_DDP, _CHIEF, _ALL, _ALL, "the chief coordinates the workers"),
-    RestartRule(_HOROVOD, _WORKER, _ALL, _ALL, "same as for pytorch_ddp"),
-    RestartRule(_HOROVOD, _CHIEF, _ALL, _ALL, "same as for pytorch_ddp"),
     RestartRule(
         None,
         JobKind.DISPATCHER,
-        _ALONE,
-        _READERS,
+        RestartScope.ALONE,
+        RestartScope.READERS,
         "its journal in `checkpoint_dir` has the data sets; without a path there, its readers restart, too",
     ),
     RestartRule(
         None,
         JobKind.DATA_WORKER,
-        _ALONE,
-        _READERS,
+        RestartScope.ALONE,
+        RestartScope.READERS,
         "a pass over the data does not end without a worker at each address",
     ),
 )

@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterator
 
 from tf_executor.contract.settings import COMMAND, HTTP
+from tf_executor.contract.strategies import Strategy, named
 from tf_scheduler.errors import Problem
-from tf_scheduler.model.spec import Strategy, SuccessPolicy
+from tf_scheduler.model.spec import SuccessPolicy
 from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.values import Document, split_names
-
-_WITHOUT_PARAMETER_SERVERS = tuple(
-    item.value for item in Strategy if item not in (Strategy.PARAMETER_SERVER, Strategy.BETWEEN_GRAPH)
-)
 
 #: Placeholder of a further port (tf_executor.around.environment).
 _FURTHER_PORT = re.compile(r"(?<!\$)\{port_([1-9])\}")
@@ -34,40 +31,33 @@ def every_job_has_command(options: Document) -> Iterator[Problem]:
             yield Problem(f"{section}.command", "required, because service.command and service.job_name are empty")
 
 
-def parameter_server_strategy_has_required_jobs(options: Document) -> Iterator[Problem]:
-    if options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value:
-        yield from _needs_at_least_one(options, "parameter_server", ("chief", "worker", "parameter_server"))
+def strategy_has_required_jobs(options: Document) -> Iterator[Problem]:
+    strategy = _strategy(options)
+    default = () if options["chief"]["count"] else ("worker",)
+    for section in strategy.traits.needed_sections or default:
+        alike = ("worker", "gpu_worker") if section == "worker" else (section,)
+        if not any(options[name]["count"] for name in alike):
+            yield Problem(f"{section}.count", f"must be at least 1 with strategy {strategy.value}, not 0")
 
 
-def between_graph_has_worker(options: Document) -> Iterator[Problem]:
-    if options["service"]["strategy"] == Strategy.BETWEEN_GRAPH.value and not options["chief"]["count"]:
-        yield from _needs_at_least_one(options, "between_graph", ("worker",))
-
-
-def other_strategies_have_no_parameter_servers(options: Document) -> Iterator[Problem]:
+def parameter_servers_fit_strategy(options: Document) -> Iterator[Problem]:
     """Reject parameter servers if the tasks of the strategy share no variables."""
-    strategy, count = options["service"]["strategy"], options["parameter_server"]["count"]
-    if strategy not in _WITHOUT_PARAMETER_SERVERS:
-        return
-    if strategy == Strategy.MULTI_WORKER_MIRRORED.value or not options["chief"]["count"]:
-        yield from _needs_at_least_one(options, strategy, ("worker",))
-    if count:
-        yield Problem("parameter_server.count", f"must be 0 with strategy {strategy}, not {count}")
+    strategy, count = _strategy(options), options["parameter_server"]["count"]
+    if count and not strategy.traits.has_parameter_servers:
+        yield Problem("parameter_server.count", f"must be 0 with strategy {strategy.value}, not {count}")
 
 
 def success_policy_fits_strategy(options: Document) -> Iterator[Problem]:
-    """With parameter servers, workers run until they are stopped."""
-    success = options["finish"]["success"]
+    """Workers that are led by a chief run until they are stopped."""
+    strategy, success = _strategy(options), options["finish"]["success"]
     allowed = (SuccessPolicy.DEFAULT.value, SuccessPolicy.CHIEF.value)
-    if options["service"]["strategy"] == Strategy.PARAMETER_SERVER.value and success not in allowed:
-        yield Problem("finish.success", f"must be {' or '.join(allowed)} with strategy parameter_server, not {success}")
+    if strategy.traits.chief_coordinates and success not in allowed:
+        message = f"must be {' or '.join(allowed)} with strategy {strategy.value}, not {success}"
+        yield Problem("finish.success", message)
 
 
-def _needs_at_least_one(options: Document, strategy: str, sections: tuple[str, ...]) -> Iterator[Problem]:
-    for section in sections:
-        alike = ("worker", "gpu_worker") if section == "worker" else (section,)
-        if not any(options[name]["count"] for name in alike):
-            yield Problem(f"{section}.count", f"must be at least 1 with strategy {strategy}, not 0")
+def _strategy(options: Document) -> Strategy:
+    return Strategy(options["service"]["strategy"])
 
 
 def liveness_has_target(options: Document) -> Iterator[Problem]:
@@ -98,9 +88,9 @@ def min_count_needs_mirrored_strategy(options: Document) -> Iterator[Problem]:
     minimum, worker = options["worker"]["min_count"], options["worker"]
     if minimum > worker["count"]:
         yield Problem("worker.min_count", f"must be at most worker.count ({worker['count']}), not {minimum}")
-    collective = options["service"]["strategy"] == Strategy.MULTI_WORKER_MIRRORED.value
-    if minimum and (not collective or options["gpu_worker"]["count"]):
-        yield Problem("worker.min_count", "requires strategy multi_worker_mirrored and gpu_worker.count 0")
+    if minimum and (not _strategy(options).traits.can_start_smaller or options["gpu_worker"]["count"]):
+        names = named(lambda traits: traits.can_start_smaller, "or")
+        yield Problem("worker.min_count", f"requires strategy {names} and gpu_worker.count 0")
 
 
 def elastic_workers_fit(options: Document) -> Iterator[Problem]:
@@ -119,9 +109,10 @@ def elastic_workers_fit(options: Document) -> Iterator[Problem]:
         yield Problem("worker.elastic.grow", "when_idle requires worker.elastic.max and gpu_worker.count 0")
     if elastic["mode"] != "live":
         return
-    strategy = options["service"]["strategy"]
-    if strategy != Strategy.PARAMETER_SERVER.value:
-        yield Problem("worker.elastic.mode", f"live requires service.strategy parameter_server, not {strategy}")
+    strategy = _strategy(options)
+    if not strategy.traits.can_resize_live:
+        names = named(lambda traits: traits.can_resize_live, "or")
+        yield Problem("worker.elastic.mode", f"live requires service.strategy {names}, not {strategy.value}")
     if options["gpu_worker"]["count"]:
         message = "live requires gpu_worker.count 0, because its indexes follow those of worker"
         yield Problem("worker.elastic.mode", message)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.plan import DEPLOY, RESERVED_PLAN_NAMES, UPDATE, PlanStrategy
-from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, Strategy
+from tf_scheduler.model.spec import ADDRESS_DEPENDENTS
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.options.schema.values import Document, split_names
 
@@ -114,7 +115,7 @@ def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]
     """Serial launches would deadlock: each task waits until all tasks have an address."""
     strategy = Strategy(options["service"]["strategy"])
     dependents = [name for name, kind in JOBS.items() if kind in ADDRESS_DEPENDENTS[strategy]]
-    if strategy is Strategy.PARAMETER_SERVER or not dependents:
+    if strategy.traits.chief_coordinates or not dependents:
         return
     why = f"with service.strategy {strategy.value}, tasks of {', '.join(dependents)} need each other's addresses"
     for name in (DEPLOY, UPDATE):
@@ -128,8 +129,8 @@ def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]
 
 
 def chief_phase_is_last(options: Document) -> Iterator[Problem]:
-    """With parameter servers the chief needs all addresses, so its phase must be last."""
-    if options["service"]["strategy"] != Strategy.PARAMETER_SERVER.value:
+    """A chief that coordinates needs all addresses, so its phase must be last."""
+    if not Strategy(options["service"]["strategy"]).traits.chief_coordinates:
         return
     for name in (DEPLOY, UPDATE):
         phases = [(path, phase) for path, phase in _phases(options) if phase["plan"] == name]

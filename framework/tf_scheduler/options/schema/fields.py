@@ -14,6 +14,8 @@ from typing import Any, TypeGuard, TypeVar, cast
 
 from marshmallow import RAISE, Schema, ValidationError, fields, missing
 
+from tf_executor.contract.strategies import Strategy
+
 _T = TypeVar("_T")
 
 #: ASCII separators of list entries, and of the fields of an entry, in environment variables.
@@ -33,7 +35,7 @@ def json_excerpt(value: object) -> str:
 
 
 #: Other names of values -> value.
-ALIASES = {"ps": "parameter_server", "torchrun": "pytorch_ddp", "ddp": "pytorch_ddp", "hvd": "horovod"}
+ALIASES = {alias: strategy.value for strategy in Strategy for alias in strategy.traits.aliases}
 
 
 def _similar(value: str, choices: Sequence[str]) -> str:

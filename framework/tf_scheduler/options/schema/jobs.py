@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tf_executor.contract.strategies import Strategy, named
 from tf_scheduler.model.plan import PlanStrategy
-from tf_scheduler.model.spec import JobKind, RestartWhen, Strategy
+from tf_scheduler.model.spec import JobKind, RestartWhen
 
 from .fields import (
     NEXT_LAUNCH_ONLY,
@@ -26,6 +27,10 @@ from .fields import (
 )
 from .fields import section as nested
 from .values import parse_constraints
+
+_LIVE = named(lambda traits: traits.can_resize_live, "or")
+_SMALLER = named(lambda traits: traits.can_start_smaller, "or")
+_COLLECTIVE = named(lambda traits: traits.is_collective, "and")
 
 
 class JobPolicySection(Section):
@@ -61,13 +66,6 @@ JOBS: Mapping[str, JobKind] = {
     "evaluator": JobKind.EVALUATOR,
 }
 
-#: Section -> strategy -> number of tasks if `count` is omitted; 0 with other strategies. config.json has no default:
-#: Cosmos would add it to the options, so that nobody could tell it from the user's number.
-_COUNTS: Mapping[str, Mapping[str, int]] = {
-    "parameter_server": {Strategy.BETWEEN_GRAPH.value: 2, Strategy.PARAMETER_SERVER.value: 1},
-    "chief": {Strategy.PARAMETER_SERVER.value: 1},
-}
-
 #: Omitted values in stored options: the defaults of version 0.1, whatever the defaults of today are.
 STORED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "service": {"strategy": Strategy.BETWEEN_GRAPH.value},
@@ -92,9 +90,20 @@ def add_strategy(options: Mapping[str, Any]) -> None:
     """Set the omitted strategy and counts of options, in place."""
     if options["service"]["strategy"] is None:
         options["service"]["strategy"] = default_strategy(options)[0].value
-    for section, counts in _COUNTS.items():
+    counts = Strategy(options["service"]["strategy"]).traits.omitted_counts
+    for section in ("parameter_server", "chief"):
         if options[section]["count"] is None:
-            options[section]["count"] = counts.get(options["service"]["strategy"], 0)
+            options[section]["count"] = counts.get(section, 0)
+
+
+def _omitted(section: str) -> str:
+    """Return what an omitted `count` means.
+
+    config.json has no default: Cosmos would add it to the options, where it would look like the number of a user.
+    """
+    counts = {strategy.value: strategy.traits.omitted_counts.get(section, 0) for strategy in Strategy}
+    numbers = [f"{count} with strategy {name}" for name, count in counts.items() if count]
+    return f"Omitted: {', '.join(numbers)}, else 0; a running service keeps its number."
 
 
 #: Options that name a program.
@@ -205,8 +214,7 @@ class VolumeSection(JobSection):
 
 class ChiefSection(JobSection):
     count = Integer(
-        "Number of chiefs, 0 or 1; without a chief, worker 0 leads. Omitted: 1 with strategy parameter_server, else 0; "
-        "a running service keeps its number.",
+        f"Number of chiefs, 0 or 1; without a chief, worker 0 leads. {_omitted('chief')}",
         None,
         maximum=1,
         update=OnUpdate.SCALE,
@@ -219,8 +227,7 @@ class EvaluatorSection(JobSection):
 
 class ParameterServerSection(VolumeSection):
     count = Integer(
-        "Number of parameter servers. Omitted: 2 with strategy between_graph, 1 with parameter_server, else 0; a "
-        "running service keeps its number.",
+        f"Number of parameter servers. {_omitted('parameter_server')}",
         None,
         maximum=100_000,
         update=OnUpdate.SCALE,
@@ -239,7 +246,7 @@ class ElasticSection(Section):
         "What happens when the number of workers changes. restart: the chief, or all tasks of collective training, "
         "restart from the last checkpoint; collective training waits for its next checkpoint first. live: workers join "
         "and leave the running chief, and nothing restarts. "
-        "Requires service.strategy parameter_server, gpu_worker.count 0 and TensorFlow 2.13 to 2.21; with another "
+        f"Requires service.strategy {_LIVE}, gpu_worker.count 0 and TensorFlow 2.13 to 2.21; with another "
         "TensorFlow the chief restarts.",
         ELASTIC_MODES[0],
         choices=ELASTIC_MODES,
@@ -264,9 +271,8 @@ class ElasticSection(Section):
         choices=("manual", "when_idle"),
     )
     checkpoint_wait = Seconds(
-        "Longest time that multi_worker_mirrored, pytorch_ddp and horovod wait for their next checkpoint before they "
-        "restart with another number of workers. 0, or without service.checkpoint_dir: they restart at once, and may "
-        "save when they get SIGTERM.",
+        f"Longest time that {_COLLECTIVE} wait for their next checkpoint before they restart with another number of "
+        "workers. 0, or without service.checkpoint_dir: they restart at once, and may save when they get SIGTERM.",
         600.0,
     )
 
@@ -277,7 +283,7 @@ class WorkerSection(VolumeSection):
     )
     min_count = Integer(
         "Number of workers that suffice for a restart if not all workers fit within recovery.shrink_after; 0: all. The "
-        "next restart requests all again. Requires service.strategy multi_worker_mirrored and gpu_worker.count 0.",
+        f"next restart requests all again. Requires service.strategy {_SMALLER} and gpu_worker.count 0.",
         0,
         maximum=100_000,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_executor.contract.settings import LIVENESS_KINDS
+from tf_executor.contract.strategies import named
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, StorageMode, SuccessPolicy
 
 from .fields import NEXT_LAUNCH_ONLY, Boolean, Integer, IntegerList, OnUpdate, Seconds, Section, String, choice
@@ -108,7 +109,8 @@ class HealthSection(Section):
     stalled_after = Seconds(
         "Time with neither progress nor output after which a task counts as failed; 0: never. The time begins with the "
         "first progress report, or after health.grace. Tasks that write nothing during training are not checked: "
-        "parameter servers, and workers if service.strategy is parameter_server. "
+        "parameter servers, and workers if service.strategy is "
+        f"{named(lambda traits: traits.chief_coordinates, 'or')}. "
         f"{NEXT_LAUNCH_ONLY}",
         0.0,
         title="Replace stalled tasks after",
@@ -172,7 +174,8 @@ class StorageSection(Section):
 class FinishSection(Section):
     success = choice(
         "Tasks whose success ends the job. chief: the chief or, without a chief, worker 0. all_workers, any_worker: a "
-        "chief counts as a worker. default: all_workers if service.strategy is independent, pytorch_ddp or horovod; "
+        "chief counts as a worker. default: all_workers if service.strategy is "
+        f"{named(lambda traits: traits.ends_with_all, 'or')}; "
         "otherwise chief.",
         SuccessPolicy.DEFAULT,
         title="Success of the job",

@@ -7,8 +7,8 @@ from typing import Any
 
 from marshmallow import ValidationError
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN, is_data_list, split_data
-from tf_scheduler.model.spec import Strategy
 
 from .fields import (
     Boolean,

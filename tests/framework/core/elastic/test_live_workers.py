@@ -10,6 +10,7 @@ import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.elastic.live_workers import (
     CHECK_AGAIN,
     CONFIRM_WITHIN,
@@ -31,7 +32,6 @@ from tf_scheduler.model.effects import (
     TaskLaunched,
 )
 from tf_scheduler.model.ids import TaskId, TaskName
-from tf_scheduler.model.spec import Strategy
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Members, TaskState
 

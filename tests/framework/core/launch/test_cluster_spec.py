@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_running_state, a_spec
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.launch.cluster_spec import (
     cluster_of,
     cluster_records,
@@ -14,7 +15,7 @@ from tf_scheduler.core.launch.cluster_spec import (
     with_generation,
 )
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskRecord
 
 

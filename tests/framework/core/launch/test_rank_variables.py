@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import a_job, a_spec, needs
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.launch.cluster_spec import (
     DATA_SERVICE,
     cluster_of,
@@ -13,7 +14,7 @@ from tf_scheduler.core.launch.cluster_spec import (
     rank_of,
 )
 from tf_scheduler.model.ids import AgentId, TaskId
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskRecord
 
 PS, WORKER, CHIEF = JobKind.PS, JobKind.WORKER, JobKind.CHIEF
@@ -109,7 +110,10 @@ def test_horovod_gets_rendezvous_and_rank() -> None:
     assert (True, False) == (hosts_rendezvous(spec, CHIEF, 0), hosts_rendezvous(spec, WORKER, 0))
 
 
-@pytest.mark.parametrize("strategy", [item for item in Strategy if item.has_servers or item is Strategy.INDEPENDENT])
+TWO_LIBRARIES = (Strategy.PYTORCH_DDP, Strategy.HOROVOD)
+
+
+@pytest.mark.parametrize("strategy", [item for item in Strategy if item not in TWO_LIBRARIES])
 def test_other_strategies_get_no_world_size(strategy) -> None:
     """A library that sees WORLD_SIZE waits for the others."""
     variables = environments(service(strategy, worker=2, chief=1))

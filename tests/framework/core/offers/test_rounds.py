@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import LOGIN, a_job, a_record, a_running_state, a_spec, a_status, an_offer, with_fields
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.launch.launch import plan_launches
 from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.offers.matcher import match_gangs
@@ -18,7 +19,7 @@ from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import AgentSnapshot, ExecutorLogin, OfferRound
 from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskState
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from builders import a_job, a_record, a_running_state, a_spec
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery.replacement import restart_readers
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, TaskLaunched
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 
 SPEC = a_spec(

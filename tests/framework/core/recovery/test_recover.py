@@ -8,6 +8,7 @@ import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import EndReport
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery import recover
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
@@ -16,7 +17,7 @@ from tf_scheduler.mesos import decode
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
-from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, Strategy
+from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen
 from tf_scheduler.model.state import PendingReconciliation, Verdict
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskState
 

@@ -3,9 +3,10 @@
 import pytest
 
 from builders import a_job, a_spec
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.spec_index import index_of, trains_together
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 
 PSS, MWMS, BETWEEN = Strategy.PARAMETER_SERVER, Strategy.MULTI_WORKER_MIRRORED, Strategy.BETWEEN_GRAPH
 WITH_PS = (PSS, BETWEEN)

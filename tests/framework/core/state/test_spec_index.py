@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from builders import a_job, a_spec, needs
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.spec_index import config_digest, index_of
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
 from tf_scheduler.model.resources import Volume
-from tf_scheduler.model.spec import JobKind, Strategy
+from tf_scheduler.model.spec import JobKind
 
 SPEC = a_spec()
 #: Digests of the tasks ps-0, worker-0 and chief-0 of SPEC.
