@@ -61,7 +61,7 @@ def stored_part(state: Any) -> Any:
         "unhealthy_count",
         "starting_count",
         "first_launch_at",
-        "replaced_launches",
+        "launches_to_replace",
         "idle_tasks",
     )
     stored = {name: getattr(state.stored, name) for name in names}
@@ -70,7 +70,11 @@ def stored_part(state: Any) -> Any:
 
 def timeouts(state: SchedulerState) -> Iterator[float]:
     """Yield every due time of a task, computed from all tasks and statuses."""
-    stored, timeout, has_peers = state.stored, state.spec.recovery.start_timeout, startup_timeout.ready_count(state) > 0
+    stored, timeout, has_peers = (
+        state.stored,
+        state.spec.recovery.start_timeout,
+        startup_timeout.healthy_count(state) > 0,
+    )
     assert timeout is not None
     for record in stored.tasks.values():
         status, recovery = stored.statuses.get(record.id), stored.recoveries.get(record.name)

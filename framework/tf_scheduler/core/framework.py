@@ -30,8 +30,8 @@ def on_disconnected(
     after = replace(state, session=SessionState())
     if isinstance(event, events.Disconnected):
         # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
-        lost = Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True)
-        return decide(after, outcomes=(lost,))
+        outcome = Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True)
+        return decide(after, outcomes=(outcome,))
     reason = f"Mesos refused the framework: {event.message}" if event.by_master else event.message
     after = after.with_process(refused=reason)
     if event.message == "Framework has been removed":  # Mesos, src/master/master.cpp
@@ -74,11 +74,11 @@ _NAMED = 5
 
 def adopt(state: SchedulerState, event: FrameworkAdopted, now: float, new_id: NewId, view: PlanView) -> Decision:
     """Store the framework with its tasks; with `reset`, stop the job."""
-    found = [replace(item, record=_dated(item.record, now)) for item in event.tasks]
-    tasks = _current(found)
+    launches = [replace(item, record=_dated(item.record, now)) for item in event.tasks]
+    tasks = _current(launches)
     changes = (
         FrameworkRegistered(event.framework_id),
-        *_resized(state, found, tasks, now),
+        *_resized(state, launches, tasks, now),
         *(effects.TaskLaunched(item.record) for item in tasks),
     )
     decision = decide(state, *changes, outcomes=tuple(_outcomes(event, tasks)))
@@ -112,8 +112,8 @@ def _current(tasks: Iterable[FoundTask]) -> list[FoundTask]:
         before = latest.get(item.record.name)
         if before is None or _order(before) < _order(item):
             latest[item.record.name] = item
-    kept = (item for item in latest.values() if not item.status.state.has_ended or _has_finished(item))
-    return sorted(kept, key=_order)
+    usable = (item for item in latest.values() if not item.status.state.has_ended or _has_finished(item))
+    return sorted(usable, key=_order)
 
 
 def _order(item: FoundTask) -> tuple[int, float, bool]:
@@ -125,7 +125,7 @@ def _has_finished(item: FoundTask) -> bool:
 
 
 def _resized(
-    state: SchedulerState, found: Iterable[FoundTask], tasks: Iterable[FoundTask], now: float
+    state: SchedulerState, launches: Iterable[FoundTask], tasks: Iterable[FoundTask], now: float
 ) -> tuple[effects.Change, ...]:
     """Return the size of a smaller elastic cluster, which has only its first workers.
 
@@ -135,7 +135,7 @@ def _resized(
     if job is None:
         return ()
     since = min((item.record.serial for item in tasks if item.record.job is job.kind), default=0)
-    workers = {item.record.index for item in found if item.record.job is job.kind and item.record.serial >= since}
+    workers = {item.record.index for item in launches if item.record.job is job.kind and item.record.serial >= since}
     is_smaller = job.min_count <= len(workers) < job.count and max(workers) == len(workers) - 1
     return (effects.Resized(len(workers), now),) if is_smaller else ()
 
@@ -167,16 +167,16 @@ def _outcomes(event: FrameworkAdopted, tasks: list[FoundTask]) -> Iterator[Outco
 
 def on_removed(state: SchedulerState) -> Decision:
     """Handle the removal: all tasks are gone, and the scheduler has finished."""
-    gone = state.with_session(connected=False).with_process(finished=True)
+    after = state.with_session(connected=False).with_process(finished=True)
     if state.stored.framework_id is None or state.stored.removed:
-        return decide(gone)
+        return decide(after)
     statuses = (
         TaskStatus(record.id, TaskState.GONE, record.agent_id, message="its framework was removed")
         for record in state.live()
     )
     outcome = Outcome("FrameworkRemoved", removal_message(state), warning=True)
     return decide(
-        gone,
+        after,
         FrameworkRegistered(state.stored.framework_id, removed=True),
         *map(effects.StatusStored, statuses),
         outcomes=() if state.stored.result is not None else (outcome,),

@@ -52,9 +52,9 @@ def advance(state: SchedulerState, now: float) -> Decision:
 
 def _stop_tasks(state: SchedulerState, result: Result, now: float) -> Decision:
     steps = due_uninstall_steps(state)
-    left = [state.stored.tasks[step.task] for step in steps if step.work is plan.Work.KILL and step.task is not None]
-    decision = kill_tasks(state, after_job.tasks_to_stop(state, left, now), now)
-    if left or after_job.keeps_service(state) or not is_teardown_due(state):
+    to_kill = [state.stored.tasks[step.task] for step in steps if step.work is plan.Work.KILL and step.task is not None]
+    decision = kill_tasks(state, after_job.tasks_to_stop(state, to_kill, now), now)
+    if to_kill or after_job.keeps_service(state) or not is_teardown_due(state):
         return decision
     return _tear_down(decision.state, result, now)
 

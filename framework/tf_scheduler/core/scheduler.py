@@ -151,7 +151,7 @@ _TICK: tuple[DecisionStage, ...] = (
         lambda state, ctx: job_end.check_deadline(state, ctx.now), lambda state: state.spec.finish.deadline is not None
     ),
     DecisionStage(
-        lambda state, ctx: startup_timeout.expire(state, ctx.now, ctx.new_id),
+        lambda state, ctx: startup_timeout.relaunch_late(state, ctx.now, ctx.new_id),
         lambda state: state.derived.starting_count,
     ),
     DecisionStage(
@@ -178,7 +178,7 @@ _TICK: tuple[DecisionStage, ...] = (
         lambda state: (state.session.offers and state.stored.recoveries) or _match_due_at(state) < math.inf,
     ),
     DecisionStage(
-        lambda state, ctx: rounds.expire(state, ctx.now, ctx.new_id, ctx.view.gangs),
+        lambda state, ctx: rounds.expire_round(state, ctx.now, ctx.new_id, ctx.view.gangs),
         lambda state: state.session.round_started is not None or state.session.no_offers_since is not None,
     ),
     DecisionStage(lambda state, ctx: reconcile.poll(state, ctx.now), lambda state: state.session.connected),

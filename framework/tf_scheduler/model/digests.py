@@ -73,5 +73,5 @@ def digest_check(file: str, digest: str) -> str:
     unread = f"printf 'cannot compute the SHA-256 digest of %s: sha256sum failed\\n' {name} >&2; exit 1"
     message = f"printf '%s: wrong SHA-256 digest %s; expected %s\\n' {name} \"${{d%% *}}\" {digest} >&2"
     is_wrong = f'[ "${{d%% *}}" != {digest} ]'
-    read = f"d=$(sha256sum < {name}) || {{ {unread}; }}"
-    return f"{read}; if {is_wrong}; then {message}; exit {WRONG_DIGEST}; fi; "
+    compute = f"d=$(sha256sum < {name}) || {{ {unread}; }}"
+    return f"{compute}; if {is_wrong}; then {message}; exit {WRONG_DIGEST}; fi; "

@@ -186,7 +186,7 @@ class DerivedState:
     #: Unix time at which the first silent task counts as lost; may be earlier, as above.
     next_lost_at: float = math.inf
     #: Task whose launch a recovery will replace -> this launch.
-    replaced_launches: Mapping[TaskName, TaskId] = field(default_factory=dict)
+    launches_to_replace: Mapping[TaskName, TaskId] = field(default_factory=dict)
     #: Of these tasks, those in back-off -> Unix time of its end, until `recover.mark_ready` removes them.
     delayed_tasks: Mapping[TaskName, float] = field(default_factory=dict)
     #: The first end; may be earlier.
@@ -364,29 +364,29 @@ class SchedulerState:
 
     def members_in_service(self) -> Members | None:
         """Return the list of workers for the chief in service; `None` without one."""
-        chief, sent = self.chief_in_service(), self.stored.members
-        return sent if chief is not None and sent is not None and sent.chief == chief.id else None
+        chief, members = self.chief_in_service(), self.stored.members
+        return members if chief is not None and members is not None and members.chief == chief.id else None
 
-    def uses(self, worker: TaskRecord) -> bool:
+    def is_probably_used(self, worker: TaskRecord) -> bool:
         """Return whether the chief may use the worker, which must leave before it ends."""
-        chief, sent = self.chief_in_service(), self.members_in_service()
+        chief, members = self.chief_in_service(), self.members_in_service()
         status = self.stored.statuses.get(worker.id)
         starting = self.stored.tasks.get(CHIEF) if self.spec.live and chief is None else None
         if starting is not None and self.is_live(starting) and starting.id not in self.stored.retired:
             return worker.job is JobKind.WORKER and worker.serial <= starting.serial
         if chief is None or worker.job is not JobKind.WORKER or status is None or not status.healthy:
             return False
-        return sent is None or worker.name in sent.workers or not sent.confirmed
+        return members is None or worker.name in members.workers or not members.confirmed
 
     def count_workers(self) -> int:
         """Return the number of running workers; only those that a live chief uses."""
-        sent = self.members_in_service()
+        members = self.members_in_service()
         running = (
             name
             for name, record in self.stored.tasks.items()
             if record.job is JobKind.WORKER and (status := self.status(name)) and status.state is TaskState.RUNNING
         )
-        return sum(sent is None or name in sent.workers for name in running)
+        return sum(members is None or name in members.workers for name in running)
 
     def is_ready(self, name: TaskName) -> bool:
         """Return whether the task may be launched now: its back-off, if any, is over."""
@@ -402,7 +402,7 @@ class SchedulerState:
         """Return every launch that may still be running, in launch order."""
         return tuple(record for record in self.stored.tasks.values() if self.is_live(record))
 
-    def at_goal(self) -> int:
+    def at_goal_count(self) -> int:
         """Return the number of finished and healthy running launches, in constant time."""
         return (
             self.derived.state_counts.get(TaskState.RUNNING, 0)

@@ -44,7 +44,7 @@ from tf_scheduler.model.task import Recovery
 def restore_full_size(state: SchedulerState) -> Decision:
     """Restore the full size of a smaller cluster that restarts."""
     size = state.stored.resized
-    if state.stored.result is not None or not any(item.since > size.at for item in _restarting(state)):
+    if state.stored.result is not None or not any(item.since > size.at for item in _pending_relaunches(state)):
         return decide(state)
     return _resize(state, size.at, "the cluster restarts with {} if they can be placed")
 
@@ -70,7 +70,7 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     if any(record.job is job.kind for record in state.live()):
         return decide(state)
     size = state.stored.resized
-    since = [item.ready_at for item in _restarting(state)] or _ends(state, job)
+    since = [item.ready_at for item in _pending_relaunches(state)] or _ends(state, job)
     if not since or now < max(since) + state.spec.recovery.shrink_after:
         return decide(state)
     count = _maximum(state, job, now, gangs)
@@ -113,8 +113,8 @@ def keep_size(state: SchedulerState, now: float) -> Decision:
         return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None, saves=None))
     if size.count == count:
         return decide(state)
-    held = replace(size, count=count, at=now, until=now + spec.resize_wait, saves=_saves(state))
-    decision = decide(state, held)
+    waiting_size = replace(size, count=count, at=now, until=now + spec.resize_wait, saves=_saves(state))
+    decision = decide(state, waiting_size)
     return replace(decision, outcomes=(Outcome("SizeKept", describe_wait(decision.state)),))
 
 
@@ -123,17 +123,17 @@ def describe_wait(state: SchedulerState) -> str:
     size = state.stored.resized
     if size.until is None:
         return ""
-    wanted = wanted_spec(state.stored.full_spec or state.spec, size)
+    next_spec = wanted_spec(state.stored.full_spec or state.spec, size)
     return (
         f"the cluster keeps {_workers(state.spec)} until its next checkpoint, at most {size.until - size.at:.0f} s; "
-        f"then it restarts with {_workers(wanted)}"
+        f"then it restarts with {_workers(next_spec)}"
     )
 
 
-def _runs(state: SchedulerState, wanted: ServiceSpec, count: int) -> bool:
+def _runs(state: SchedulerState, options: ServiceSpec, count: int) -> bool:
     """Return whether all tasks run with the wanted options but for `count` workers."""
-    spec, tasks = held_spec(wanted, count), state.stored.tasks
-    if not count or spec is wanted or state.stored.result is not None or state.stored.paused:
+    spec, tasks = held_spec(options, count), state.stored.tasks
+    if not count or spec is options or state.stored.result is not None or state.stored.paused:
         return False
     index = index_of(spec)
     return index.deployed <= tasks.keys() <= index.tasks.keys() and all(
@@ -182,12 +182,12 @@ def scale(state: SchedulerState, count: int, now: float) -> Decision:
     job, size = worker_job(options), state.stored.resized
     if refused := _refused(state, options, count):
         return replace(decide(state), answer=refused)
-    wanted = None if job is None or count == job.count else count
-    present = size.wanted if job is not None and size.configured == job.count else None
-    if wanted == present:
+    target = None if job is None or count == job.count else count
+    current = size.wanted if job is not None and size.configured == job.count else None
+    if target == current:
         return replace(decide(state), answer=Answer(Reply.ALREADY, f"The number of workers already is {count}"))
     request = Outcome("TaskCommanded", f"operator command: scale worker {count}")
-    size = Resized(None, now, wanted, configured=0 if job is None else job.count)
+    size = Resized(None, now, target, configured=0 if job is None else job.count)
     decision = decide(state, size, outcomes=(request,))
     decision = decision.then(lambda after: keep_size(after, now))
     return replace(decision, answer=Answer(Reply.OK, f"Received cmd: scale worker {count}"))
@@ -204,7 +204,7 @@ def _refused(state: SchedulerState, options: ServiceSpec, count: int) -> Answer 
     return None
 
 
-def _restarting(state: SchedulerState) -> Iterator[Recovery]:
+def _pending_relaunches(state: SchedulerState) -> Iterator[Recovery]:
     for item in state.stored.recoveries.values():
         record = state.stored.tasks.get(item.task)
         if record is not None and record.id == item.launch:
@@ -231,11 +231,13 @@ def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:
 def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) -> bool:
     spec = with_workers(state.spec, count)
     tasks = {task.name: task for task in spec.tasks()}
-    tried = replace(state, spec=spec)
-    kept = [replace(gang, tasks=tuple(tasks[task.name] for task in gang.tasks if task.name in tasks)) for gang in gangs]
-    kept = [gang for gang in kept if gang.tasks]
-    placements = match_gangs(tried, kept, state.session.offers.values(), now).placements
-    return bool(kept) and len(placements) == sum(len(gang.tasks) for gang in kept)
+    candidate = replace(state, spec=spec)
+    smaller = [
+        replace(gang, tasks=tuple(tasks[task.name] for task in gang.tasks if task.name in tasks)) for gang in gangs
+    ]
+    smaller = [gang for gang in smaller if gang.tasks]
+    placements = match_gangs(candidate, smaller, state.session.offers.values(), now).placements
+    return bool(smaller) and len(placements) == sum(len(gang.tasks) for gang in smaller)
 
 
 # --- Idle agents
@@ -259,7 +261,7 @@ def _may_grow(state: SchedulerState, job: JobSpec) -> bool:
         return False
     if state.process.waiting_frameworks != () or job.count >= state.spec.max_workers:
         return False
-    return not (state.derived.replaced_launches or state.stored.retired or state.stored.paused)
+    return not (state.derived.launches_to_replace or state.stored.retired or state.stored.paused)
 
 
 def _grow_at(state: SchedulerState) -> float:
@@ -288,9 +290,9 @@ def take_idle_agents(state: SchedulerState, offers: Sequence[Offer], now: float,
 
 
 def _fits_beside(state: SchedulerState, count: int, offers: Sequence[Offer], now: float) -> bool:
-    tried = replace(state, spec=held_spec(state.spec, count))
-    tasks = tuple(task for name, task in index_of(tried.spec).tasks.items() if name not in state.stored.tasks)
-    return len(match_gangs(tried, [Gang(plan.UPDATE, tasks)], offers, now).placements) == len(tasks)
+    candidate = replace(state, spec=held_spec(state.spec, count))
+    tasks = tuple(task for name, task in index_of(candidate.spec).tasks.items() if name not in state.stored.tasks)
+    return len(match_gangs(candidate, [Gang(plan.UPDATE, tasks)], offers, now).placements) == len(tasks)
 
 
 def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Decision:

@@ -49,39 +49,41 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
     chief = state.chief_in_service()
     if chief is None or state.stored.result is not None or not state.session.connected:
         return decide(state)
-    sent = state.members_in_service() or Members(chief.id, 0, {}, now, confirmed=True)
+    current = state.members_in_service() or Members(chief.id, 0, {}, now, confirmed=True)
     stopping = _stopping(state, view)
-    wanted = _wanted(state, sent, stopping)
-    if problem := _why_restart(state, sent, wanted, now):
+    target = _wanted(state, current, stopping)
+    if problem := _why_restart(state, current, target, now):
         return _restart(state, view, chief, problem)
-    if not sent.confirmed:  # one list at a time, so that each has its time
-        return _sent(state, chief, sent, now)
-    if again := _left_but_wanted(state, sent, stopping):
+    if not current.confirmed:  # one list at a time, so that each has its time
+        return _sent(state, chief, current, now)
+    if again := _left_but_wanted(state, current, stopping):
         return decide(state, *(LaunchRetired(launch, view.records.rollout.name) for launch in again))
-    if wanted == sent.workers:
+    if target == current.workers:
         return decide(state)
-    if sent.error:
-        return _restart(state, view, chief, sent.error)
-    if _awaits_lost(state, sent):
+    if current.error:
+        return _restart(state, view, chief, current.error)
+    if _awaits_lost(state, current):
         return decide(state)
     tasks = state.stored.tasks
-    left = {tasks[name].id for name in sent.workers.keys() - wanted.keys() if name in tasks}
-    left |= {record.id for record in tasks.values() if record.id in sent.left}
-    members = Members(chief.id, sent.version + 1, wanted, now, left=tuple(sorted(left)))
-    stored = decide(state.with_session(members_sent_at=0.0), MembersStored(members), outcomes=_changes(sent, wanted))
-    return stored.then(lambda after: _sent(after, chief, members, now))
+    leaving = {tasks[name].id for name in current.workers.keys() - target.keys() if name in tasks}
+    leaving |= {record.id for record in tasks.values() if record.id in current.left}
+    next_list = Members(chief.id, current.version + 1, target, now, left=tuple(sorted(leaving)))
+    decision = decide(
+        state.with_session(members_sent_at=0.0), MembersStored(next_list), outcomes=_changes(current, target)
+    )
+    return decision.then(lambda after: _sent(after, chief, next_list, now))
 
 
 def record_members(state: SchedulerState, launch: str, progress: Progress) -> tuple[MembersStored, ...]:
     """Return what a chief's answer changes."""
-    sent = state.stored.members
-    if sent is None or sent.chief != launch or progress.members is None:
+    current = state.stored.members
+    if current is None or current.chief != launch or progress.members is None:
         return ()
     error = progress.members_error or ""
-    confirmed = progress.members == sent.version
-    if (confirmed, error) == (sent.confirmed, sent.error):
+    confirmed = progress.members == current.version
+    if (confirmed, error) == (current.confirmed, current.error):
         return ()
-    return (MembersStored(replace(sent, confirmed=confirmed, error=error)),)
+    return (MembersStored(replace(current, confirmed=confirmed, error=error)),)
 
 
 def _stopping(state: SchedulerState, view: PlanView) -> frozenset[TaskName]:
@@ -89,54 +91,56 @@ def _stopping(state: SchedulerState, view: PlanView) -> frozenset[TaskName]:
     return frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
 
 
-def _left_but_wanted(state: SchedulerState, sent: Members, stopping: frozenset[TaskName]) -> list[TaskId]:
+def _left_but_wanted(state: SchedulerState, current: Members, stopping: frozenset[TaskName]) -> list[TaskId]:
     """Return launches that have left, and whose workers are wanted again.
 
     They must end first: all steps would wait until TensorFlow has closed their contexts, for up to a minute.
     """
     names = index_of(state.spec).by_kind.get(JobKind.WORKER, frozenset())
     records = (state.stored.tasks[name] for name in sorted((names & state.stored.tasks.keys()) - stopping))
-    left = (record for record in records if record.id in sent.left and record.id not in state.stored.retired)
-    return [record.id for record in left if state.is_live(record)]
+    leavers = (record for record in records if record.id in current.left and record.id not in state.stored.retired)
+    return [record.id for record in leavers if state.is_live(record)]
 
 
-def _wanted(state: SchedulerState, sent: Members, stopping: frozenset[TaskName]) -> Mapping[TaskName, str]:
+def _wanted(state: SchedulerState, current: Members, stopping: frozenset[TaskName]) -> Mapping[TaskName, str]:
     """Return the workers that answer, without those that are about to stop.
 
     A lost worker stays: TensorFlow waits for it at its address.
     """
-    wanted = {}
+    workers = {}
     for name in sorted(index_of(state.spec).by_kind.get(JobKind.WORKER, ())):
         record, status = state.stored.tasks.get(name), state.status(name)
         if record is None or record.is_placeholder:
             continue
-        answers = status is not None and status.healthy is True and name not in stopping and record.id not in sent.left
-        lost = sent.workers.get(name) == record.address and not (status is not None and status.healthy)
-        if record.id not in state.stored.retired and (answers or lost):
-            wanted[name] = record.address
-    return wanted
+        can_join = (
+            status is not None and status.healthy is True and name not in stopping and record.id not in current.left
+        )
+        is_awaited = current.workers.get(name) == record.address and not (status is not None and status.healthy)
+        if record.id not in state.stored.retired and (can_join or is_awaited):
+            workers[name] = record.address
+    return workers
 
 
-def _why_restart(state: SchedulerState, sent: Members, wanted: Mapping[TaskName, str], now: float) -> str:
+def _why_restart(state: SchedulerState, current: Members, target: Mapping[TaskName, str], now: float) -> str:
     """Return why the chief must restart nevertheless; empty if it need not."""
     tasks = state.stored.tasks
-    moved = (name for name, address in sent.workers.items() if name in tasks and tasks[name].address != address)
-    if name := next(moved, ""):
+    elsewhere = (name for name, address in current.workers.items() if name in tasks and tasks[name].address != address)
+    if name := next(elsewhere, ""):
         return f"{name} was lost, and runs at another address"
-    is_first = sent.version <= _FIRST
-    if sent.error and not is_first:
-        return sent.error
-    if sent.confirmed or (is_first and wanted == sent.workers):
+    is_first = current.version <= _FIRST
+    if current.error and not is_first:
+        return current.error
+    if current.confirmed or (is_first and target == current.workers):
         return ""
     limit = FIRST_WITHIN if is_first else CONFIRM_WITHIN
     # An absent scheduler hears no answer.
-    is_late = now >= max(sent.since + limit, state.session.connected_at + CONFIRM_WITHIN)
+    is_late = now >= max(current.since + limit, state.session.connected_at + CONFIRM_WITHIN)
     return f"it did not confirm its workers within {limit:.0f} s" if is_late else ""
 
 
-def _awaits_lost(state: SchedulerState, sent: Members) -> bool:
+def _awaits_lost(state: SchedulerState, current: Members) -> bool:
     """Return whether TensorFlow waits for a lost worker, and can change nothing."""
-    statuses = (state.status(name) for name in sent.workers if name in index_of(state.spec).tasks)
+    statuses = (state.status(name) for name in current.workers if name in index_of(state.spec).tasks)
     return any(status is None or status.state.has_ended or status.state.is_silent for status in statuses)
 
 
@@ -145,20 +149,20 @@ def _restart(state: SchedulerState, view: PlanView, chief: TaskRecord, why: str)
     return decide(state, LaunchRetired(chief.id, view.records.rollout.name), outcomes=(outcome,))
 
 
-def _sent(state: SchedulerState, chief: TaskRecord, sent: Members, now: float) -> Decision:
+def _sent(state: SchedulerState, chief: TaskRecord, current: Members, now: float) -> Decision:
     if now < state.session.members_sent_at + SEND_AGAIN:
         return decide(state)
     tasks = state.stored.tasks
-    workers = {str(tasks[name].index): address for name, address in sent.workers.items()}
-    data = WantedMembers(chief.id, sent.version, workers).encode(chief.exec_key)
+    workers = {str(tasks[name].index): address for name, address in current.workers.items()}
+    data = WantedMembers(chief.id, current.version, workers).encode(chief.exec_key)
     call = MessageExecutor(executor_of(chief.id), chief.agent_id, data)
     return decide(state.with_session(members_sent_at=now), calls=(call,))
 
 
-def _changes(sent: Members, wanted: Mapping[TaskName, str]) -> tuple[Outcome, ...]:
+def _changes(current: Members, target: Mapping[TaskName, str]) -> tuple[Outcome, ...]:
     """Return an outcome for operators; the first list changes nothing as a rule."""
-    if not sent.version:
+    if not current.version:
         return ()
-    came, left = sorted(wanted.keys() - sent.workers.keys()), sorted(sent.workers.keys() - wanted.keys())
-    texts = (f"joining: {', '.join(came)}" if came else "", f"leaving: {', '.join(left)}" if left else "")
+    joining, leaving = sorted(target.keys() - current.workers.keys()), sorted(current.workers.keys() - target.keys())
+    texts = (f"joining: {', '.join(joining)}" if joining else "", f"leaving: {', '.join(leaving)}" if leaving else "")
     return (Outcome("MembersChanged", f"the running chief changes its workers; {'; '.join(filter(None, texts))}"),)

@@ -237,7 +237,7 @@ def command(state: SchedulerState, event: ReloadSecrets | AcknowledgeExposures) 
 # ends without this report, or if two clients used the token, another process may have the secrets.
 
 
-def detect_exposure(state: SchedulerState, record: TaskRecord, stored: TaskStatus | None, now: float) -> Decision:
+def detect_exposure(state: SchedulerState, record: TaskRecord, previous: TaskStatus | None, now: float) -> Decision:
     """Report the secrets of an ended launch if its executor never started it.
 
     Args:
@@ -247,8 +247,8 @@ def detect_exposure(state: SchedulerState, record: TaskRecord, stored: TaskStatu
         now: Unix time.
     """
     # A silent launch has the addresses of its container if its executor had reported.
-    has_started = stored is not None and stored.state is not TaskState.STAGING
-    if has_started and not (stored is not None and stored.state.is_silent and not stored.addresses):
+    has_started = previous is not None and previous.state is not TaskState.STAGING
+    if has_started and not (previous is not None and previous.state.is_silent and not previous.addresses):
         return decide(state)
     return _exposed(state, record, "has ended before its executor reported a start, but its token was used", now)
 

@@ -114,22 +114,22 @@ def place_at_previous_address(
 ) -> PreviousAddressMatch:
     """Place relaunched tasks at their previous address if offered and not avoided."""
     now = about.now
-    left = dict(agents)
+    free = dict(agents)
     placements: list[Placement] = []
     others: list[TaskSpec] = []
     waiting: dict[TaskName, tuple[Reason, ...]] = {}
     for task in tasks:
         record, until = state.stored.tasks.get(task.name), _previous_address_deadline(state, task.name, avoided)
-        home = None if record is None else _unless_barred(task, left.get(record.agent_id), about)
+        home = None if record is None else _unless_barred(task, free.get(record.agent_id), about)
         match = None if record is None or until is None else _at_previous_address(state, task, record, home)
         if match is not None:
-            left[match[1].id] = match[1]
+            free[match[1].id] = match[1]
             placements.append(match[0])
         elif record is not None and until is not None and now < until:
             waiting[task.name] = (AwaitsPreviousAddress(record.hostname, record.address),)
         else:
             others.append(task)
-    return PreviousAddressMatch(tuple(placements), tuple(others), waiting, left)
+    return PreviousAddressMatch(tuple(placements), tuple(others), waiting, free)
 
 
 def _previous_address_deadline(state: SchedulerState, name: TaskName, avoided: Collection[AgentId]) -> float | None:
@@ -184,9 +184,9 @@ def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent]
 
     Each waits for its previous address. A worker that joins and takes the port there would make a live chief restart.
     """
-    held: dict[TaskName, tuple[AgentId, tuple[Resource, ...]]] = {}
+    holdings: dict[TaskName, tuple[AgentId, tuple[Resource, ...]]] = {}
     avoided = _unreliable_agents(state, about.now)
-    for name in state.derived.replaced_launches if state.spec.live else ():
+    for name in state.derived.launches_to_replace if state.spec.live else ():
         record, until = state.stored.tasks[name], _previous_address_deadline(state, name, avoided)
         agent, job = agents.get(record.agent_id), state.spec.job_of(record.job, record.index)
         if agent is None or job is None or until is None or about.now >= until:
@@ -195,17 +195,17 @@ def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent]
         match = _at_previous_address(state, task, record, _unless_barred(task, agent, about))
         if match is not None:
             placement, agents[agent.id] = match
-            held[name] = (agent.id, (*placement.task_resources, *placement.executor_resources))
-    return held
+            holdings[name] = (agent.id, (*placement.task_resources, *placement.executor_resources))
+    return holdings
 
 
-def _release(agents: Mapping[AgentId, Agent], held: _Held, gang: Gang) -> Mapping[AgentId, Agent]:
+def _release(agents: Mapping[AgentId, Agent], holdings: _Held, gang: Gang) -> Mapping[AgentId, Agent]:
     """Return the agents with what is held for the tasks of this gang."""
-    mine = [held[task.name] for task in gang.tasks if task.name in held]
-    if not mine:
+    own = [holdings[task.name] for task in gang.tasks if task.name in holdings]
+    if not own:
         return agents
     released = dict(agents)
-    for key, resources in mine:
+    for key, resources in own:
         released[key] = replace(released[key], resources=(*released[key].resources, *resources))
     return released
 
@@ -230,26 +230,26 @@ def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[O
     """Match the gangs in order, each on the resources that the previous ones left."""
     agents = {agent.id: agent for agent in exclude_bad_ports(state, merge_offers(offers))}
     count = len(agents)
-    passed = merge_offers(offer for key, offer in state.session.rejected_offers.items() if key not in agents)
+    rejected = merge_offers(offer for key, offer in state.session.rejected_offers.items() if key not in agents)
     placements: list[Placement] = []
     reasons: dict[TaskName, tuple[Reason, ...]] = {}
     standing = _placed_tasks(state, gangs)
-    held = _hold_previous_addresses(state, agents, placement_context(state, standing, now))
+    holdings = _hold_previous_addresses(state, agents, placement_context(state, standing, now))
     for gang in gangs:
         about = placement_context(state, standing, now)
-        came, match = _match_gang(state, gang, _release(agents, held, gang), about, passed)
-        if came.waiting:
-            first = next(iter(came.waiting.values()))
-            others = {task.name: first for task in gang.tasks if task.name not in came.waiting}
-            reasons |= {**others, **came.waiting}
+        previous, match = _match_gang(state, gang, _release(agents, holdings, gang), about, rejected)
+        if previous.waiting:
+            first = next(iter(previous.waiting.values()))
+            others = {task.name: first for task in gang.tasks if task.name not in previous.waiting}
+            reasons |= {**others, **previous.waiting}
         elif isinstance(match, NoMatch):
             reasons |= {**match.blocked_by_gang, **match.reasons}
         else:
-            agents.update({**came.agents, **match.leftover})
-            placements += [*came.placements, *match.placements]
+            agents.update({**previous.agents, **match.leftover})
+            placements += [*previous.placements, *match.placements]
             standing += tuple(
                 PlacedTask(item.task.job.group, item.agent.id, item.agent.location)
-                for item in (*came.placements, *match.placements)
+                for item in (*previous.placements, *match.placements)
             )
     return MatchResult(tuple(placements), reasons, count)
 
@@ -259,17 +259,17 @@ def _match_gang(
     gang: Gang,
     agents: Mapping[AgentId, Agent],
     about: PlacementContext,
-    passed: Sequence[Agent],
+    rejected: Sequence[Agent],
 ) -> tuple[PreviousAddressMatch, Match | NoMatch]:
     """Match one gang; after a failed round also on avoided agents, least bad first."""
     first: tuple[PreviousAddressMatch, Match | NoMatch] | None = None
     for avoided in relaxations(state, gang.tasks, about.now):
-        came = place_at_previous_address(state, gang.tasks, agents, about, avoided)
-        agents_left, context = tuple(came.agents.values()), replace(about, avoided=avoided)
-        match = match_agents(came.remaining, agents_left, context, passed) if came.remaining else Match(())
-        if came.waiting or isinstance(match, Match):
-            return came, match
-        first = first or (came, match)
+        previous = place_at_previous_address(state, gang.tasks, agents, about, avoided)
+        agents_left, context = tuple(previous.agents.values()), replace(about, avoided=avoided)
+        match = match_agents(previous.remaining, agents_left, context, rejected) if previous.remaining else Match(())
+        if previous.waiting or isinstance(match, Match):
+            return previous, match
+        first = first or (previous, match)
     assert first is not None
     return first
 
@@ -286,11 +286,14 @@ def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], n
 def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Sequence[Offer], now: float) -> set[AgentId]:
     """Return agents that could run a task alone: only their offers are worth holding."""
     rules = _rules(state, jobs, now)
-    rooms = (AgentCapacity(agent, 0) for agent in merge_offers(offers))
+    capacities = (AgentCapacity(agent, 0) for agent in merge_offers(offers))
     return {
-        room.agent.id
-        for room in rooms
-        if any(room.fits(demand.requirements) and rule.admits(room.agent, room.total[GPUS]) for demand, rule in rules)
+        capacity.agent.id
+        for capacity in capacities
+        if any(
+            capacity.fits(demand.requirements) and rule.admits(capacity.agent, capacity.total[GPUS])
+            for demand, rule in rules
+        )
     }
 
 
@@ -336,8 +339,8 @@ def with_offers(
     if last is None or not offers or now >= last.at + MATCH_INTERVAL or last.gangs != gangs:
         return None
     changed = {offer.agent_id for offer in offers}
-    held = [offer for offer in state.session.offers.values() if offer.agent_id in changed]
-    before, after = (merge_offers(part) for part in (held, (*held, *offers)))
+    offers_before = [offer for offer in state.session.offers.values() if offer.agent_id in changed]
+    before, after = (merge_offers(part) for part in (offers_before, (*offers_before, *offers)))
     shortfalls = tuple(_reduced(state, item, before, after) for item in last.shortfalls)
     is_possible = any(max(item.lacks) <= 0 for item in shortfalls)
     return None if is_possible else replace(last, shortfalls=shortfalls, is_outdated=True)
@@ -354,15 +357,15 @@ def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent
     """Return how many tasks of each demand fit at most, and the resources."""
     sums = [0] * (len(rules) + len(DIMENSION_NAMES))
     for agent in agents:
-        room = AgentCapacity(agent, 0)
-        fits = [
+        capacity = AgentCapacity(agent, 0)
+        counts = [
             0
             if rule.is_unsafe(agent)
-            else min(room.fits(demand.requirements), 1 << 60 if returns else rule.maximum(agent.location))
+            else min(capacity.fits(demand.requirements), 1 << 60 if returns else rule.maximum(agent.location))
             for demand, rule in rules
         ]
-        if any(fits):
-            sums = list(map(add, sums, (*fits, *room.total)))
+        if any(counts):
+            sums = list(map(add, sums, (*counts, *capacity.total)))
     return tuple(sums)
 
 

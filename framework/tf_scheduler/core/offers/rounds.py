@@ -53,7 +53,7 @@ def declines(offer_ids: Sequence[OfferId], refuse_seconds: float) -> tuple[Call,
 NO_OFFER_WARNING_SECONDS = 10.0
 
 
-def expire(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
+def expire_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
     """End a round after its timeout, or warn of missing offers."""
     if state.session.no_offers_since is not None and now >= state.session.no_offers_since + NO_OFFER_WARNING_SECONDS:
         return _warn_no_offers(state, gangs)
@@ -116,8 +116,8 @@ def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName])
 def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> Decision:
     """Revive if offers are suppressed, or if declined offers may fit new tasks."""
     before = state.session.requested_tasks
-    news = frozenset() if names is before else names - before  # most often the same set, which may be large
-    if not news and not state.session.suppressed:
+    new_names = frozenset() if names is before else names - before  # most often the same set, which may be large
+    if not new_names and not state.session.suppressed:
         return decide(state.with_session(requested_tasks=names, revive_at=None))
     bucket = take_token(state.process.revive_tokens, now)
     if bucket is None:
@@ -205,9 +205,9 @@ def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
 
 def _without_unprotected(state: SchedulerState, agents: Collection[AgentId]) -> SchedulerState:
     """Forget that these agents may not authenticate executors."""
-    known = state.process.unprotected_agents
-    left = {key: name for key, name in known.items() if key not in agents}
-    return state.with_process(unprotected_agents=left) if len(left) < len(known) else state
+    warned_agents = state.process.unprotected_agents
+    remaining = {key: name for key, name in warned_agents.items() if key not in agents}
+    return state.with_process(unprotected_agents=remaining) if len(remaining) < len(warned_agents) else state
 
 
 def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: float, new_id: NewId) -> Decision:
@@ -216,13 +216,13 @@ def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: 
     if not gangs or wait > 0:
         state = state.with_session(failed_match=None)
         return decide(state, calls=declines([offer.id for offer in offers], wait if gangs else REFUSE_LONG))
-    held = {**state.session.offers, **{offer.id: offer for offer in offers}}
+    offers_held = {**state.session.offers, **{offer.id: offer for offer in offers}}
     failed = with_offers(state, gangs, offers, now)
     if failed is not None:
-        return _decline_useless(hold(state, held, now).with_session(failed_match=failed), failed, offers, now)
-    match = match_gangs(state, gangs, held.values(), now)
-    evaluations = (*state.process.evaluations, match.evaluation(now, len(held)))[-MAX_EVALUATIONS:]
-    state = hold(state, held, now).with_process(evaluations=evaluations)
+        return _decline_useless(hold(state, offers_held, now).with_session(failed_match=failed), failed, offers, now)
+    match = match_gangs(state, gangs, offers_held.values(), now)
+    evaluations = (*state.process.evaluations, match.evaluation(now, len(offers_held)))[-MAX_EVALUATIONS:]
+    state = hold(state, offers_held, now).with_process(evaluations=evaluations)
     return _launch(state, match, view, now, new_id).then(lambda after: _after_match(after, gangs, offers, now))
 
 
@@ -237,8 +237,8 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     message = "{0.task.name} is placed on {0.agent.hostname} at {1.record.address}: {0.why}"
     pairs = zip(match.placements, launches, strict=True)
     outcomes = (Outcome("TaskPlaced", message.format(item, launch), item.task.name) for item, launch in pairs)
-    warned = _warn_unprotected(state, match, launches)
-    return warned.then(
+    decision = _warn_unprotected(state, match, launches)
+    return decision.then(
         lambda after: decide(
             after.with_session(offers={key: offer for key, offer in state.session.offers.items() if key not in used}),
             *(TaskLaunched(launch.record) for launch in launches),
@@ -250,23 +250,23 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
 
 def _warn_unprotected(state: SchedulerState, match: MatchResult, launches: Iterable[Launch]) -> Decision:
     """Warn once of each agent that gets a task with secrets, as an option allows."""
-    known, outcomes = state.process.unprotected_agents, list[Outcome]()
+    warned_agents, outcomes = state.process.unprotected_agents, list[Outcome]()
     for item, launch in zip(match.placements, launches, strict=True):
         agent = item.agent
-        if launch.record.token and not agent.login.is_required and agent.id not in known:
-            known = {**known, agent.id: agent.hostname}
+        if launch.record.token and not agent.login.is_required and agent.id not in warned_agents:
+            warned_agents = {**warned_agents, agent.id: agent.hostname}
             why = agent.login.problem if agent.login.is_required is None else "its flag is not set"
             message = (
                 f"agent {agent.hostname} gets secrets, but may not authenticate executors: {why}; any process there "
                 "can take the secrets (option secret_delivery.executor_authentication is optional)"
             )
             outcomes.append(Outcome("SecretsUnprotected", message, item.task.name, warning=True))
-    return decide(state.with_process(unprotected_agents=known) if outcomes else state, outcomes=tuple(outcomes))
+    return decide(state.with_process(unprotected_agents=warned_agents) if outcomes else state, outcomes=tuple(outcomes))
 
 
 def _address_wait_until(state: SchedulerState, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> float:
     """Return when to match held offers again: a wait for a previous address is over."""
-    waiting = (name for name in state.derived.replaced_launches if _awaits_own_address(state, name, reasons))
+    waiting = (name for name in state.derived.launches_to_replace if _awaits_own_address(state, name, reasons))
     return min((state.stored.recoveries[name].previous_address_until for name in waiting), default=math.inf)
 
 
@@ -293,26 +293,26 @@ def _decline_useless(state: SchedulerState, failed: FailedMatch, fresh: Sequence
     if not rejected:
         return decide(state)
     useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
-    kept = {key: offer for key, offer in state.session.offers.items() if key not in set(useless)}
-    after = hold(state, kept).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
+    remaining = {key: offer for key, offer in state.session.offers.items() if key not in set(useless)}
+    after = hold(state, remaining).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
     protects = bool(protected_sections(state.spec))
     unsafe = [key for key in useless if protects and not state.session.offers[key].login.is_required]
     small = [key for key in useless if key not in unsafe]
-    warned = _warn_unsafe(after, [state.session.offers[key] for key in unsafe])
+    decision = _warn_unsafe(after, [state.session.offers[key] for key in unsafe])
     calls = (*declines(small, REFUSE_LONG), *declines(unsafe, REFUSE_UNSAFE))
-    return warned.then(lambda after: decide(after, calls=calls))
+    return decision.then(lambda after: decide(after, calls=calls))
 
 
 def _warn_unsafe(state: SchedulerState, offers: Iterable[Offer]) -> Decision:
     """Warn once of agents that get no tasks with secrets."""
-    known = state.process.unprotected_agents
-    news = {offer.agent_id: offer.hostname for offer in offers if offer.agent_id not in known}
-    if not news:
+    warned_agents = state.process.unprotected_agents
+    new_agents = {offer.agent_id: offer.hostname for offer in offers if offer.agent_id not in warned_agents}
+    if not new_agents:
         return decide(state)
-    first, *others = news.values()
+    first, *others = new_agents.values()
     message = (
         f"agent {first}{f' and {len(others)} more' if others else ''} may not authenticate executors (agent flag "
         "--authenticate_http_executors): no task with secrets is placed there"
     )
     outcome = Outcome("SecretsUnprotected", message, warning=True)
-    return decide(state.with_process(unprotected_agents={**known, **news}), outcomes=(outcome,))
+    return decide(state.with_process(unprotected_agents={**warned_agents, **new_agents}), outcomes=(outcome,))

@@ -57,13 +57,13 @@ def _order(agent: Agent) -> tuple[str, str]:
 def _agent(offers: list[Offer]) -> Agent:
     first = offers[0]
     free: list[Resource] = []
-    held: list[Resource] = []
+    reserved: list[Resource] = []
     unused = 0
     for offer in offers:
         for entry in offer.resources:
             nature = entry_use(entry.shape)
             if nature.usable:
-                (held if nature.reserved else free).append(entry)
+                (reserved if nature.reserved else free).append(entry)
             elif nature.has_source and isinstance(entry.value, int):
                 unused += entry.value
     windows = [offer.unavailability for offer in offers if offer.unavailability is not None]
@@ -72,7 +72,7 @@ def _agent(offers: list[Offer]) -> Agent:
         address=first.address,
         location=first.location,
         offer_ids=tuple(offer.id for offer in offers),
-        resources=(*held, *free),
+        resources=(*reserved, *free),
         unavailability=min(windows, key=lambda window: window.start, default=None),
         unused_disk=unused,
         login=offers[-1].login,
@@ -132,7 +132,7 @@ def consume(resources: tuple[Resource, ...], needs: Needs) -> tuple[tuple[Resour
 
     Raises ValueError if `shortages` is not empty.
     """
-    wanted = dict(needs.scalars())
+    amounts = dict(needs.scalars())
     ports = needs.ports
     taken: list[Resource] = []
     rest: list[Resource] = []
@@ -142,14 +142,14 @@ def consume(resources: tuple[Resource, ...], needs: Needs) -> tuple[tuple[Resour
             ports -= sum(end - begin + 1 for begin, end in part)
             taken += _as_entries(entry, part)
             rest += _as_entries(entry, left)
-        elif isinstance(entry.value, int) and wanted.get(entry.name):
-            amount = min(entry.value, wanted[entry.name])
-            wanted[entry.name] -= amount
+        elif isinstance(entry.value, int) and amounts.get(entry.name):
+            amount = min(entry.value, amounts[entry.name])
+            amounts[entry.name] -= amount
             taken.append(replace(entry, value=amount))
             rest += [replace(entry, value=entry.value - amount)] if entry.value > amount else []
         else:
             rest.append(entry)
-    if ports or any(wanted.values()):
+    if ports or any(amounts.values()):
         raise ValueError(f"insufficient resources for {needs}; check shortages() first")
     return tuple(taken), tuple(rest)
 

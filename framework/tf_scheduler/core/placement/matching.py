@@ -38,15 +38,18 @@ MAX_LISTED_AGENTS = 20
 Reasons = tuple[reasons.Reason, ...]
 
 
-def explain_missing(result: SearchResult, passed: Iterable[Agent] = ()) -> Mapping[TaskName, Reasons]:
+def explain_missing(result: SearchResult, rejected: Iterable[Agent] = ()) -> Mapping[TaskName, Reasons]:
     """Return the reasons of every unplaced task, the same for all tasks of a section.
 
-    `passed`: agents whose offers were declined before.
+    `rejected`: agents whose offers were declined before.
     """
-    rooms = [*result.rooms, *(AgentCapacity(agent, number) for number, agent in enumerate(passed, len(result.rooms)))]
+    capacities = [
+        *result.capacities,
+        *(AgentCapacity(agent, number) for number, agent in enumerate(rejected, len(result.capacities))),
+    ]
     by_task: dict[TaskName, Reasons] = {}
     for demand in result.missing:
-        why = _explain_demand(demand, rooms, result.rules[demand.job.group])
+        why = _explain_demand(demand, capacities, result.rules[demand.job.group])
         by_task.update(dict.fromkeys(unplaced_names([demand], result.chosen), why))
     return by_task
 
@@ -61,10 +64,12 @@ def explain_waiting(result: SearchResult) -> Mapping[TaskName, Reasons]:
     }
 
 
-def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: DemandRules) -> Reasons:
-    if not rooms:
+def _explain_demand(demand: Demand, capacities: Sequence[AgentCapacity], rules: DemandRules) -> Reasons:
+    if not capacities:
         return (reasons.NoOffers(demand.needs, demand.job.constraints),)
-    refusals = sorted((_rejection(demand, room, rules) for room in rooms), key=lambda item: len(item.reasons))
+    refusals = sorted(
+        (_rejection(demand, capacity, rules) for capacity in capacities), key=lambda item: len(item.reasons)
+    )
     refusals = [item for item in refusals if item.reasons]
     explained: list[reasons.Reason] = [*refusals[:MAX_LISTED_AGENTS]]
     if len(refusals) > MAX_LISTED_AGENTS:
@@ -73,26 +78,28 @@ def _explain_demand(demand: Demand, rooms: Sequence[AgentCapacity], rules: Deman
         explained.append(
             reasons.MoreAgents(tuple(sorted(tallies.items(), key=lambda pair: (-pair[1], pair[0]))), len(rest))
         )
-    return (*explained, _best(demand, rooms))
+    return (*explained, _best(demand, capacities))
 
 
-def _rejection(demand: Demand, room: AgentCapacity, rules: DemandRules) -> reasons.AgentRejected:
-    alone, beside = (missing_amounts(amounts, demand.requirements) for amounts in (room.total, room.free))
-    lacks: list[reasons.AgentReason] = []
+def _rejection(demand: Demand, capacity: AgentCapacity, rules: DemandRules) -> reasons.AgentRejected:
+    alone, beside = (missing_amounts(amounts, demand.requirements) for amounts in (capacity.total, capacity.free))
+    problems: list[reasons.AgentReason] = []
     if beside:
-        unused = {"disk": room.agent.unused_disk}
+        unused = {"disk": capacity.agent.unused_disk}
         missing = tuple(replace(item, unused=unused.get(item.name, 0)) for item in alone or beside)
-        lacks = [reasons.TooSmall(missing, shared_with_gang=not alone)]
-    objections = rules.objections(room.agent, room.total[GPUS])
-    return reasons.AgentRejected(room.agent.hostname, (*lacks, *objections, *rules.limits(room.agent.location)))
+        problems = [reasons.TooSmall(missing, shared_with_gang=not alone)]
+    objections = rules.objections(capacity.agent, capacity.total[GPUS])
+    return reasons.AgentRejected(
+        capacity.agent.hostname, (*problems, *objections, *rules.limits(capacity.agent.location))
+    )
 
 
-def _best(demand: Demand, rooms: Sequence[AgentCapacity]) -> reasons.BestOfAnyAgent:
+def _best(demand: Demand, capacities: Sequence[AgentCapacity]) -> reasons.BestOfAnyAgent:
     """Return the largest amount of each needed resource on any single agent."""
     best = []
     for place, _ in demand.requirements:
-        room = max(rooms, key=lambda room: room.total[place])
-        best.append((DIMENSION_NAMES[place], room.total[place], room.agent.hostname))
+        capacity = max(capacities, key=lambda capacity: capacity.total[place])
+        best.append((DIMENSION_NAMES[place], capacity.total[place], capacity.agent.hostname))
     return reasons.BestOfAnyAgent(demand.needs, tuple(best))
 
 
@@ -153,31 +160,31 @@ def match_gang(tasks: Sequence[TaskSpec], offers: Iterable[Offer], circumstances
 
 
 def match_agents(
-    tasks: Sequence[TaskSpec], agents: Sequence[Agent], circumstances: PlacementContext, passed: Iterable[Agent] = ()
+    tasks: Sequence[TaskSpec], agents: Sequence[Agent], circumstances: PlacementContext, rejected: Iterable[Agent] = ()
 ) -> Match | NoMatch:
     """Place all tasks on merged agents, sorted by host name, or none.
 
-    `passed`: agents with declined offers, used only in reasons.
+    `rejected`: agents with declined offers, used only in reasons.
     """
     if not tasks:
         return NoMatch({})
     result = search(demands_of(tasks, circumstances.executor), agents, circumstances)
     if result.missing:
-        return NoMatch(explain_missing(result, passed), explain_waiting(result), result.chosen)
+        return NoMatch(explain_missing(result, rejected), explain_waiting(result), result.chosen)
     return allocate(tasks, result.chosen, circumstances.executor)
 
 
 def allocate(tasks: Sequence[TaskSpec], chosen: Iterable[ChosenAgent], executor: Needs) -> Match:
     """Allocate the resources of every chosen task."""
-    left: dict[AgentId, Agent] = {}
+    remaining: dict[AgentId, Agent] = {}
     placements: dict[TaskName, Placement] = {}
     for item in chosen:
-        agent = left.get(item.agent.id, item.agent)
+        agent = remaining.get(item.agent.id, item.agent)
         for_executor, rest = consume(agent.resources, executor)
         for_task, rest = _allocate_task(rest, item.task.job)
-        left[agent.id] = replace(agent, resources=rest)
+        remaining[agent.id] = replace(agent, resources=rest)
         placements[item.task.name] = Placement(item.task, item.agent, for_task, for_executor, item.why)
-    return Match(tuple(placements[task.name] for task in tasks), left)
+    return Match(tuple(placements[task.name] for task in tasks), remaining)
 
 
 def _allocate_task(resources: tuple[Resource, ...], job: JobSpec) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:

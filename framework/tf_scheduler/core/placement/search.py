@@ -41,22 +41,22 @@ class PackedQueue:
     whole remaining gang, is preferred.
     """
 
-    def __init__(self, limit: CapacityOf, shuns_gpus: bool, rest: Sequence[int]) -> None:
-        self._limit, self._shuns_gpus, self._rest = limit, shuns_gpus, rest
+    def __init__(self, limit: CapacityOf, avoids_gpus: bool, rest: Sequence[int]) -> None:
+        self._limit, self._avoids_gpus, self._rest = limit, avoids_gpus, rest
         self._tiers: dict[tuple[bool, bool, int], list[PackedEntry]] = {}
         self._order: list[tuple[bool, bool, int]] = []
-        self._looked_for_all = False
+        self._searched_for_all = False
 
-    def push(self, room: AgentCapacity) -> None:
+    def push(self, candidate: AgentCapacity) -> None:
         """Add a candidate, or put it back after a task was placed on it."""
-        takes = self._limit(room)
-        if takes > 0:
-            insort(self._entries(room), _packed_entry(room, takes))
+        task_count = self._limit(candidate)
+        if task_count > 0:
+            insort(self._entries(candidate), _packed_entry(candidate, task_count))
 
-    def fill(self, rooms: Sequence[tuple[AgentCapacity, int]]) -> None:
+    def fill(self, candidates: Sequence[tuple[AgentCapacity, int]]) -> None:
         """Add many candidates with their capacities."""
-        for room, takes in rooms:
-            self._entries(room).append(_packed_entry(room, takes))
+        for candidate, task_count in candidates:
+            self._entries(candidate).append(_packed_entry(candidate, task_count))
         for entries in self._tiers.values():
             entries.sort()
 
@@ -66,12 +66,12 @@ class PackedQueue:
             entries = self._tiers[self._order[0]]
             while entries:
                 entry = entries.pop(self._best(entries, left))
-                takes, room = entry[0], entry[-1]
-                now = self._limit(room)
-                if now == takes:
-                    return room
+                task_count, candidate = entry[0], entry[-1]
+                now = self._limit(candidate)
+                if now == task_count:
+                    return candidate
                 if now > 0:
-                    insort(entries, _packed_entry(room, now))
+                    insort(entries, _packed_entry(candidate, now))
             del self._tiers[heappop(self._order)]
         return None
 
@@ -79,22 +79,22 @@ class PackedQueue:
         at = bisect_left(entries, (left,))
         if at == len(entries):
             return bisect_left(entries, (entries[-1][0],))
-        if self._looked_for_all:
+        if self._searched_for_all:
             return at
-        self._looked_for_all = True
+        self._searched_for_all = True
         holders = (n for n in range(at, len(entries)) if all(map(ge, entries[n][-1].free, self._rest)))
         return next(holders, at)
 
-    def _entries(self, room: AgentCapacity) -> list[PackedEntry]:
-        tier = (self._shuns_gpus and room.total[GPUS] > 0, not room.in_use, room.rank)
+    def _entries(self, candidate: AgentCapacity) -> list[PackedEntry]:
+        tier = (self._avoids_gpus and candidate.total[GPUS] > 0, not candidate.in_use, candidate.rank)
         if tier not in self._tiers:
             self._tiers[tier] = []
             heappush(self._order, tier)
         return self._tiers[tier]
 
 
-def _packed_entry(room: AgentCapacity, takes: int) -> PackedEntry:
-    return (takes, room.free[GPUS], room.free[CPUS], room.free[MEM], room.index, room)
+def _packed_entry(candidate: AgentCapacity, task_count: int) -> PackedEntry:
+    return (task_count, candidate.free[GPUS], candidate.free[CPUS], candidate.free[MEM], candidate.index, candidate)
 
 
 class SpreadQueue:
@@ -103,41 +103,41 @@ class SpreadQueue:
     `stays`: prefer agents in use, and near ones. Ties go to the agent with fewer GPUs, then to the largest.
     """
 
-    def __init__(self, limit: CapacityOf, shuns_gpus: bool, group: str, stays: bool) -> None:
-        self._limit, self._shuns_gpus, self._group, self._stays = limit, shuns_gpus, group, stays
+    def __init__(self, limit: CapacityOf, avoids_gpus: bool, group: str, stays: bool) -> None:
+        self._limit, self._avoids_gpus, self._group, self._stays = limit, avoids_gpus, group, stays
         self._heap: list[SpreadEntry] = []
 
-    def push(self, room: AgentCapacity) -> None:
-        heappush(self._heap, self._entry(room, self._limit(room)))
+    def push(self, candidate: AgentCapacity) -> None:
+        heappush(self._heap, self._entry(candidate, self._limit(candidate)))
 
-    def fill(self, rooms: Sequence[tuple[AgentCapacity, int]]) -> None:
+    def fill(self, candidates: Sequence[tuple[AgentCapacity, int]]) -> None:
         """Add many candidates with their capacities."""
-        self._heap += [self._entry(room, takes) for room, takes in rooms]
+        self._heap += [self._entry(candidate, task_count) for candidate, task_count in candidates]
         self._heap.sort()
 
     def pop(self, left: int) -> AgentCapacity | None:  # noqa: ARG002 - the order does not depend on it
         while self._heap:
             entry = heappop(self._heap)
-            room = entry[-1]
-            now = self._limit(room)
+            candidate = entry[-1]
+            now = self._limit(candidate)
             if now <= 0:
                 continue
-            fresh = self._entry(room, now)
+            fresh = self._entry(candidate, now)
             if fresh == entry:
-                return room
+                return candidate
             heappush(self._heap, fresh)
         return None
 
-    def _entry(self, room: AgentCapacity, takes: int) -> SpreadEntry:
+    def _entry(self, candidate: AgentCapacity, task_count: int) -> SpreadEntry:
         return (
-            self._shuns_gpus and room.total[GPUS] > 0,
-            self._stays and not room.in_use,
-            room.groups.get(self._group, 0),
-            room.rank if self._stays else 0,
-            room.free[GPUS],
-            -takes,
-            room.index,
-            room,
+            self._avoids_gpus and candidate.total[GPUS] > 0,
+            self._stays and not candidate.in_use,
+            candidate.groups.get(self._group, 0),
+            candidate.rank if self._stays else 0,
+            candidate.free[GPUS],
+            -task_count,
+            candidate.index,
+            candidate,
         )
 
 
@@ -153,53 +153,55 @@ class GangProfile:
 
     tasks: int
     #: Number of its tasks that each agent can take, by the agent's index; 0 if the agent is excluded.
-    takes: Sequence[int]
+    task_counts: Sequence[int]
     #: Needs of the whole gang by dimension.
     total: tuple[int, ...]
 
 
-def rank_neighbourhoods(rooms: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> int:
+def rank_neighbourhoods(candidates: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> int:
     """Set every agent's neighbourhood rank; return the number of neighbourhoods."""
-    order = _ordered(rooms, fields, lead)
+    order = _ordered(candidates, fields, lead)
     for number, group in enumerate(order):
-        for room in group:
-            room.rank = number
+        for candidate in group:
+            candidate.rank = number
     return len(order)
 
 
-def _ordered(rooms: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> list[Sequence[AgentCapacity]]:
+def _ordered(
+    candidates: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile
+) -> list[Sequence[AgentCapacity]]:
     if not fields:
-        return [rooms]
+        return [candidates]
     groups: dict[str, list[AgentCapacity]] = {}
-    for room in rooms:
-        groups.setdefault(room.agent.location.value(fields[0]) or "", []).append(room)
+    for candidate in candidates:
+        groups.setdefault(candidate.agent.location.value(fields[0]) or "", []).append(candidate)
     if len(groups) == 1:
-        return _ordered(rooms, fields[1:], lead)
+        return _ordered(candidates, fields[1:], lead)
     best = sorted(groups, key=lambda value: (*_score(groups[value], lead), value))
     return [part for value in best for part in _ordered(groups[value], fields[1:], lead)]
 
 
-def _score(rooms: Sequence[AgentCapacity], lead: GangProfile) -> tuple[int, bool, int, int]:
+def _score(candidates: Sequence[AgentCapacity], lead: GangProfile) -> tuple[int, bool, int, int]:
     """Return a score; lower is better."""
-    standing = sum(count for room in rooms for count in room.groups.values())
-    takes = sorted((lead.takes[room.index] for room in rooms), reverse=True)
-    capacity = sum(takes)
-    if capacity < lead.tasks or not _holds_all(rooms, lead.total):
+    standing = sum(count for candidate in candidates for count in candidate.groups.values())
+    task_counts = sorted((lead.task_counts[candidate.index] for candidate in candidates), reverse=True)
+    capacity = sum(task_counts)
+    if capacity < lead.tasks or not _holds_all(candidates, lead.total):
         return (-standing, True, 0, -capacity)
-    return (-standing, False, _agents_needed(takes, lead.tasks), capacity)
+    return (-standing, False, _agents_needed(task_counts, lead.tasks), capacity)
 
 
-def _holds_all(rooms: Sequence[AgentCapacity], total: Sequence[int]) -> bool:
-    return all(sum(room.free[place] for room in rooms) >= amount for place, amount in enumerate(total))
+def _holds_all(candidates: Sequence[AgentCapacity], total: Sequence[int]) -> bool:
+    return all(sum(candidate.free[place] for candidate in candidates) >= amount for place, amount in enumerate(total))
 
 
-def _agents_needed(takes: Sequence[int], tasks: int) -> int:
-    """Return the number of agents for the tasks; `takes` descends."""
-    for used, take in enumerate(takes):
+def _agents_needed(task_counts: Sequence[int], tasks: int) -> int:
+    """Return the number of agents for the tasks; `task_counts` descend."""
+    for used, task_count in enumerate(task_counts):
         if tasks <= 0:
             return used
-        tasks -= take
-    return len(takes)
+        tasks -= task_count
+    return len(task_counts)
 
 
 def group_by_quota(capacities: Sequence[int], tasks: int) -> int:
@@ -233,7 +235,7 @@ class SearchResult:
     chosen: tuple[ChosenAgent, ...]
     missing: tuple[Demand, ...]
     #: State after the search, for explanations.
-    rooms: Sequence[AgentCapacity]
+    capacities: Sequence[AgentCapacity]
     rules: dict[str, DemandRules]
     #: Whether a demand cannot be placed even alone.
     hopeless: bool
@@ -243,13 +245,13 @@ def search(demands: Sequence[Demand], agents: Sequence[Agent], circumstances: Pl
     """Place all tasks; if impossible, return the first pass (simplest reasons)."""
     order = sorted(demands, key=_priority)
     first = result = _SearchPass(order, agents, circumstances).run()
-    tried = [_order_of(order)]
+    tried_orders = [_order_of(order)]
     while result.missing and not result.hopeless:
         missing = {demand.job.group for demand in result.missing}
         order.sort(key=lambda demand: demand.job.group not in missing)
-        if _order_of(order) in tried:
+        if _order_of(order) in tried_orders:
             return first
-        tried.append(_order_of(order))
+        tried_orders.append(_order_of(order))
         result = _SearchPass(order, agents, circumstances).run()
     return first if result.missing else result
 
@@ -269,59 +271,59 @@ class _SearchPass:
     def __init__(self, order: Sequence[Demand], agents: Sequence[Agent], circumstances: PlacementContext) -> None:
         self._order, self._circumstances = order, circumstances
         self._packs = circumstances.placement.strategy is PlacementStrategy.BINPACK
-        self._rooms = [AgentCapacity(agent, index) for index, agent in enumerate(agents)]
+        self._capacities = [AgentCapacity(agent, index) for index, agent in enumerate(agents)]
         self._rules = {demand.job.group: self._rules_of(demand) for demand in order}
         self._count_standing()
         self._admitted = {
-            group: [room for room in self._rooms if rules.admits(room.agent, room.total[GPUS])]
+            group: [candidate for candidate in self._capacities if rules.admits(candidate.agent, candidate.total[GPUS])]
             for group, rules in self._rules.items()
         }
         self._chosen: list[ChosenAgent] = []
         self._neighbourhoods = self._rank()
 
     def run(self) -> SearchResult:
-        alone = [sum(most for _, most in self._takes(demand)) for demand in self._order]
+        alone = [sum(most for _, most in self._candidates(demand)) for demand in self._order]
         hopeless = any(most < len(demand.tasks) for most, demand in zip(alone, self._order, strict=True))
         missing = []
         for position, demand in enumerate(self._order):
             placed = self._place(demand, self._needed(self._order[position:]))
             if placed < len(demand.tasks):
                 missing.append(demand)
-        return SearchResult(tuple(self._chosen), tuple(missing), self._rooms, self._rules, hopeless)
+        return SearchResult(tuple(self._chosen), tuple(missing), self._capacities, self._rules, hopeless)
 
     def _rules_of(self, demand: Demand) -> DemandRules:
         group, standing = demand.job.group, self._circumstances.placed_tasks
         return DemandRules(demand, self._circumstances, [item.location for item in standing if item.group == group])
 
     def _count_standing(self) -> None:
-        at = {room.agent.id: room for room in self._rooms}
+        at = {candidate.agent.id: candidate for candidate in self._capacities}
         for item in self._circumstances.placed_tasks:
-            if room := at.get(item.agent_id):
-                room.in_use = True
-                room.count(item.group)
+            if candidate := at.get(item.agent_id):
+                candidate.in_use = True
+                candidate.count(item.group)
 
     def _rank(self) -> int:
         if not self._packs:
             return 1
         lead = max(self._order, key=lambda demand: len(demand.tasks))
-        takes = [0] * len(self._rooms)
-        for room, most in self._takes(lead):
-            takes[room.index] = most
+        task_counts = [0] * len(self._capacities)
+        for candidate, most in self._candidates(lead):
+            task_counts[candidate.index] = most
         total = self._needed(self._order)
         return rank_neighbourhoods(
-            self._rooms, self._circumstances.placement.near, GangProfile(len(lead.tasks), takes, total)
+            self._capacities, self._circumstances.placement.near, GangProfile(len(lead.tasks), task_counts, total)
         )
 
-    def _takes(self, demand: Demand) -> list[tuple[AgentCapacity, int]]:
+    def _candidates(self, demand: Demand) -> list[tuple[AgentCapacity, int]]:
         """Return the agents that can take a task of the demand, with the number of tasks."""
         limit = self._limit(demand)
-        return [(room, most) for room in self._admitted[demand.job.group] if (most := limit(room)) > 0]
+        return [(candidate, most) for candidate in self._admitted[demand.job.group] if (most := limit(candidate)) > 0]
 
     def _limit(self, demand: Demand) -> Callable[[AgentCapacity], int]:
         rules, wants = self._rules[demand.job.group], demand.requirements
         if not rules.limit_rules:
-            return lambda room: room.fits(wants)
-        return lambda room: min(room.fits(wants), rules.remaining(room.agent.location))
+            return lambda candidate: candidate.fits(wants)
+        return lambda candidate: min(candidate.fits(wants), rules.remaining(candidate.agent.location))
 
     def _needed(self, demands: Iterable[Demand]) -> tuple[int, ...]:
         """Return the needs of all tasks of the demands by dimension."""
@@ -331,59 +333,59 @@ class _SearchPass:
     def _place(self, demand: Demand, rest: Sequence[int]) -> int:
         """Place tasks of the demand, return how many were placed; `rest`: remaining needs."""
         rules = self._rules[demand.job.group]
-        pool = CandidatePool(demand, rules, lambda: self._shelf(demand, rest))
-        pool.fill(self._takes(demand))
+        pool = CandidatePool(demand, rules, lambda: self._queue_of(demand, rest))
+        pool.fill(self._candidates(demand))
         for placed, task in enumerate(demand.tasks):
-            room = pool.pop(len(demand.tasks) - placed)
-            if room is None:
+            candidate = pool.pop(len(demand.tasks) - placed)
+            if candidate is None:
                 return placed
-            self._chosen.append(ChosenAgent(task, room.agent, self._why(demand, room)))
-            room.allocate(demand)
-            rules.count(room.agent.location)
-            pool.push(room)
+            self._chosen.append(ChosenAgent(task, candidate.agent, self._why(demand, candidate)))
+            candidate.allocate(demand)
+            rules.count(candidate.agent.location)
+            pool.push(candidate)
         return len(demand.tasks)
 
-    def _shelf(self, demand: Demand, rest: Sequence[int]) -> PackedQueue | SpreadQueue:
-        shuns = not demand.needs.gpus
+    def _queue_of(self, demand: Demand, rest: Sequence[int]) -> PackedQueue | SpreadQueue:
+        avoids_gpus = not demand.needs.gpus
         if self._packs and not demand.is_spread:
-            return PackedQueue(self._limit(demand), shuns, rest)
-        return SpreadQueue(self._limit(demand), shuns, demand.job.group, stays=self._packs)
+            return PackedQueue(self._limit(demand), avoids_gpus, rest)
+        return SpreadQueue(self._limit(demand), avoids_gpus, demand.job.group, stays=self._packs)
 
-    def _why(self, demand: Demand, room: AgentCapacity) -> str:
-        alike = room.groups.get(demand.job.group, 0)
+    def _why(self, demand: Demand, candidate: AgentCapacity) -> str:
+        alike = candidate.groups.get(demand.job.group, 0)
         if not self._packs or demand.is_spread:
             return f"the agent has the fewest tasks of {demand.job.group} ({alike})"
-        if room.in_use:
-            return f"the agent already has tasks of the service: {sum(room.groups.values())}"
-        best = " in the best neighbourhood" if self._neighbourhoods > 1 and room.rank == 0 else ""
+        if candidate.in_use:
+            return f"the agent already has tasks of the service: {sum(candidate.groups.values())}"
+        best = " in the best neighbourhood" if self._neighbourhoods > 1 and candidate.rank == 0 else ""
         return f"best fit{best}: the agent can hold the largest part of the gang, with the least resources left over"
 
 
 class CandidatePool:
     """Candidates of one demand by GROUP_BY value, the value with fewest tasks first."""
 
-    def __init__(self, demand: Demand, rules: DemandRules, shelf: Callable[[], PackedQueue | SpreadQueue]) -> None:
-        self._demand, self._rules, self._make = demand, rules, shelf
-        self._shelves: dict[tuple[str | None, ...], PackedQueue | SpreadQueue] = {}
+    def __init__(self, demand: Demand, rules: DemandRules, queue: Callable[[], PackedQueue | SpreadQueue]) -> None:
+        self._demand, self._rules, self._make = demand, rules, queue
+        self._queues: dict[tuple[str | None, ...], PackedQueue | SpreadQueue] = {}
         self._samples: dict[tuple[str | None, ...], AgentCapacity] = {}
         self._order: list[tuple[int, int]] = []
 
-    def fill(self, rooms: Iterable[tuple[AgentCapacity, int]]) -> None:
+    def fill(self, candidates: Iterable[tuple[AgentCapacity, int]]) -> None:
         """Add all candidates with the number of tasks each can take."""
         parts: dict[tuple[str | None, ...], list[tuple[AgentCapacity, int]]] = {}
-        for room, takes in rooms:
-            parts.setdefault(self._key(room), []).append((room, takes))
+        for candidate, task_count in candidates:
+            parts.setdefault(self._key(candidate), []).append((candidate, task_count))
         for key in self._balanced(parts):
-            shelf = self._make()
-            shelf.fill(parts[key])
-            self._shelves[key], self._samples[key] = shelf, parts[key][0][0]
-        self._order = [(self._level(key), number) for number, key in enumerate(self._shelves)]
-        self._keys = list(self._shelves)
+            queue = self._make()
+            queue.fill(parts[key])
+            self._queues[key], self._samples[key] = queue, parts[key][0][0]
+        self._order = [(self._level(key), number) for number, key in enumerate(self._queues)]
+        self._keys = list(self._queues)
         heapify(self._order)
 
     def pop(self, left: int) -> AgentCapacity | None:
         """Return the best candidate that GROUP_BY allows next."""
-        passed: list[tuple[int, int]] = []
+        skipped: list[tuple[int, int]] = []
         candidate = None
         while self._order and candidate is None:
             level, number = heappop(self._order)
@@ -392,20 +394,20 @@ class CandidatePool:
             if now != level:
                 heappush(self._order, (now, number))
             elif not self._rules.is_turn_of(self._samples[key].agent.location):
-                passed.append((level, number))
+                skipped.append((level, number))
             else:
-                candidate = self._shelves[key].pop(left)
-                passed += [] if candidate is None else [(level, number)]
-        for entry in passed:
+                candidate = self._queues[key].pop(left)
+                skipped += [] if candidate is None else [(level, number)]
+        for entry in skipped:
             heappush(self._order, entry)
         return candidate
 
-    def push(self, room: AgentCapacity) -> None:
+    def push(self, candidate: AgentCapacity) -> None:
         """Put a candidate back after a task was placed on it."""
-        self._shelves[self._key(room)].push(room)
+        self._queues[self._key(candidate)].push(candidate)
 
-    def _key(self, room: AgentCapacity) -> tuple[str | None, ...]:
-        return tuple(room.agent.location.value(rule.field) for rule in self._rules.group_rules)
+    def _key(self, candidate: AgentCapacity) -> tuple[str | None, ...]:
+        return tuple(candidate.agent.location.value(rule.field) for rule in self._rules.group_rules)
 
     def _level(self, key: tuple[str | None, ...]) -> int:
         return self._rules.level(self._samples[key].agent.location)
@@ -419,11 +421,11 @@ class CandidatePool:
         possible are excluded from the start.
         """
         tasks = len(self._demand.tasks)
-        room = {key: min(sum(takes for _, takes in part), tasks) for key, part in parts.items()}
-        keys = sorted(parts, key=lambda key: (-room[key], tuple(value or "" for value in key)))
+        capacity = {key: min(sum(task_count for _, task_count in part), tasks) for key, part in parts.items()}
+        keys = sorted(parts, key=lambda key: (-capacity[key], tuple(value or "" for value in key)))
         if len(self._rules.group_rules) != 1 or self._rules.group_rules[0].number or not self._rules.is_empty():
             return keys
-        return keys[: group_by_quota([room[key] for key in keys], tasks)]
+        return keys[: group_by_quota([capacity[key] for key in keys], tasks)]
 
 
 def unplaced_names(demands: Iterable[Demand], chosen: Iterable[ChosenAgent]) -> list[TaskName]:

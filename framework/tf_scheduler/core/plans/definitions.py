@@ -137,17 +137,17 @@ class RecoveryView:
 
     spec: ServiceSpec
     tasks: Mapping[TaskName, TaskRecord]
-    replaced_launches: Mapping[TaskName, TaskId]
+    launches_to_replace: Mapping[TaskName, TaskId]
     paused: Mapping[TaskName, float]
     result: Result | None
 
     @cached_property
     def lost(self) -> frozenset[TaskName]:
         """Tasks that are lost or restart with a lost task, except decommissioned tasks."""
-        if not self.replaced_launches or self.result is not None:
+        if not self.launches_to_replace or self.result is not None:
             return frozenset()
         tasks = index_of(self.spec).tasks
-        return frozenset(name for name in self.replaced_launches if name in tasks)
+        return frozenset(name for name in self.launches_to_replace if name in tasks)
 
     @cached_property
     def plan(self) -> PlanDef:
@@ -166,7 +166,7 @@ class PlanBase:
         #: Only the parts that plans depend on.
         self.state = replace(state, session=_NO_SESSION, process=_NO_PROCESS)
         self.records = RecordView(state.spec, stored.tasks, stored.retired, stored.controls, stored.members)
-        replaced = state.derived.replaced_launches
+        replaced = state.derived.launches_to_replace
         self.recovery = RecoveryView(state.spec, stored.tasks, replaced, stored.paused, stored.result)
         if last is not None and _are_same(last.records, self.records):
             self.records = last.records

@@ -66,8 +66,8 @@ def rollout_facts(
     """Return the open tasks of a roll-out according to the records."""
     nodes = plan.by_task
     shape = index_of(spec)
-    wanted = [name for name in shape.deployed if not _forced(control, nodes, name)]
-    launched = {name: tasks[name] for name in wanted if name in tasks}
+    names = [name for name in shape.deployed if not _forced(control, nodes, name)]
+    launched = {name: tasks[name] for name in names if name in tasks}
     newest = max((tasks[name].generation for name in shape.cluster_members if name in tasks), default=0)
     restarted = frozenset(
         name
@@ -85,7 +85,7 @@ def rollout_facts(
     )
     # A roll-out that an operator forced to complete does not launch the rest later.
     was_complete = control.completed == shape.target
-    absent = frozenset() if was_complete else frozenset(name for name in wanted if name not in tasks)
+    absent = frozenset() if was_complete else frozenset(name for name in names if name not in tasks)
     return RolloutFacts(absent | restarted, outdated - restarted, stale, frozenset(launched))
 
 
@@ -120,9 +120,9 @@ NO_CONTROL = PlanControl()
 _NOT_STARTED = PlanControl(interrupted=frozenset({()}))
 
 
-def current_control(spec: ServiceSpec, stored: Mapping[str, PlanControl], plan: PlanDef) -> PlanControl:
+def current_control(spec: ServiceSpec, controls: Mapping[str, PlanControl], plan: PlanDef) -> PlanControl:
     """Return a plan's control; changed options void its forced and released nodes."""
-    control = stored.get(plan.name, _NOT_STARTED if plan.kind is PlanKind.CUSTOM else NO_CONTROL)
+    control = controls.get(plan.name, _NOT_STARTED if plan.kind is PlanKind.CUSTOM else NO_CONTROL)
     target = index_of(spec).target
     if plan.kind is not PlanKind.ROLL_OUT or control.target == target:
         return control

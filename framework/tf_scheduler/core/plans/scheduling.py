@@ -256,12 +256,12 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
 def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
     """Return a plan's launchable tasks; a gang waits until all its tasks have ended."""
     names = list(_launches(runnable))
-    gone = [name for name in names if not _lives(base.state, name) and base.state.is_ready(name)]
+    free = [name for name in names if not _lives(base.state, name) and base.state.is_ready(name)]
     tasks = index_of(base.state.spec).tasks
     alone = {name for name in names if not runnable.plan.gang or _goes_alone(base.state.spec, tasks[name])}
     together = [name for name in names if name not in alone]
-    singles = [Gang(runnable.plan.name, (tasks[name],)) for name in gone if name in alone]
-    complete = together and len(gone) - len(singles) == len(together)
+    singles = [Gang(runnable.plan.name, (tasks[name],)) for name in free if name in alone]
+    complete = together and len(free) - len(singles) == len(together)
     return [*([Gang(runnable.plan.name, tuple(tasks[name] for name in together))] if complete else []), *singles]
 
 
@@ -298,8 +298,8 @@ def _after_dispatcher(base: PlanBase, gangs: tuple[Gang, ...]) -> tuple[Gang, ..
     if not dispatchers & (base.open_tasks | base.recovery.lost):
         return gangs
     readers = frozenset().union(*(by_kind[kind] for kind in by_kind.keys() & DATA_READERS))
-    held = (gang if dispatchers <= {task.name for task in gang.tasks} else _without(gang, readers) for gang in gangs)
-    return tuple(gang for gang in held if gang.tasks)
+    allowed = (gang if dispatchers <= {task.name for task in gang.tasks} else _without(gang, readers) for gang in gangs)
+    return tuple(gang for gang in allowed if gang.tasks)
 
 
 def _without(gang: Gang, names: frozenset[TaskName]) -> Gang:
@@ -442,7 +442,7 @@ def _action(
     if step.work is Work.ERASE:
         outcome = Outcome("TaskDecommissioned", f"{record.name} is decommissioned", record.name)
         return TaskForgotten(record.name), outcome
-    if record.id in state.stored.retired or not state.is_live(record) or state.uses(record):
+    if record.id in state.stored.retired or not state.is_live(record) or state.is_probably_used(record):
         return None
     plan = runnable.plan.name
     message = f"plan {plan}: stopping {record.name} {_stop_purpose(state, step, record)}"
@@ -461,7 +461,7 @@ def _is_newly_complete(state: SchedulerState, progress: PlanProgress) -> bool:
     plan = progress.plan
     if plan.kind not in (PlanKind.ROLL_OUT, PlanKind.CUSTOM) or progress.done or progress.open():
         return False
-    if not progress.control.forced and state.at_goal() < sum(len(phase.steps) for phase in plan.phases):
+    if not progress.control.forced and state.at_goal_count() < sum(len(phase.steps) for phase in plan.phases):
         return False
     return all(progress.complete(node, step) for node, step in plan.steps())
 

@@ -107,7 +107,7 @@ def plan_progress(base: PlanBase, plan: PlanDef, state: SchedulerState | None = 
     """Return the progress of the plan; the uninstall plan needs the whole `state`."""
     state, control, lost = state or base.state, base.records.control_of(plan), base.recovery.lost
     done, launches = _launches(base, plan, control)
-    calm = not lost and not state.stored.paused and state.at_goal() == len(state.stored.tasks)
+    calm = not lost and not state.stored.paused and state.at_goal_count() == len(state.stored.tasks)
     active = plan.name == base.records.rollout.name
     return PlanProgress(state, plan, control, done, launches, lost, calm, active)
 

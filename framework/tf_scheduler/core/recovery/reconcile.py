@@ -58,8 +58,8 @@ def ask_again(state: SchedulerState, silent: Iterable[TaskStatus], now: float) -
 
     What is known of them may be old: the scheduler itself may have been stopped for longer than their time.
     """
-    asked = {status.id: status for status in silent}
-    agents = {launch: status.agent_id for launch, status in asked.items() if status.agent_id is not None}
+    statuses = {status.id: status for status in silent}
+    agents = {launch: status.agent_id for launch, status in statuses.items() if status.agent_id is not None}
     pending = state.session.reconciliation
     still = {launch: since for launch, since in pending.asked_again.items() if launch in state.stored.statuses}
     pending = replace(
@@ -68,7 +68,7 @@ def ask_again(state: SchedulerState, silent: Iterable[TaskStatus], now: float) -
         answered=frozenset(),
         asked_at=now,
         retry_after=FIRST_WAIT,
-        asked_again=still | {launch: status.timestamp for launch, status in asked.items()},
+        asked_again=still | {launch: status.timestamp for launch, status in statuses.items()},
     )
     return decide(state.with_session(reconciliation=pending), calls=(Reconcile(agents),) if agents else ())
 
@@ -107,10 +107,10 @@ def _poll_abandoned(state: SchedulerState, now: float) -> Decision:
     if not items or now < pending.abandoned_asked_at + ABANDONED_INTERVAL:
         return decide(state)
     newest = sorted(items.values(), key=lambda item: item.since)[-MAX_ABANDONED:]
-    kept = {item.id: item.agent_id for item in newest if now < item.since + MAX_ABANDONED_AGE}
+    agents = {item.id: item.agent_id for item in newest if now < item.since + MAX_ABANDONED_AGE}
     after = state.with_session(reconciliation=replace(pending, abandoned_asked_at=now))
-    dropped = (AbandonedLaunchEnded(launch) for launch in items if launch not in kept)
-    return decide(after, *dropped, calls=(Reconcile(kept),) if kept else ())
+    dropped = (AbandonedLaunchEnded(launch) for launch in items if launch not in agents)
+    return decide(after, *dropped, calls=(Reconcile(agents),) if agents else ())
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:

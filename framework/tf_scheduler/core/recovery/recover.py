@@ -339,7 +339,7 @@ def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
         return False
     own = change.record.name
     peers = (item for item in state.stored.tasks.values() if item.job.in_cluster and item.name != own)
-    return any(_is_starting(state, item, change.now) or _has_failed(state, item) for item in peers)
+    return any(_is_coming_up(state, item, change.now) or _has_failed(state, item) for item in peers)
 
 
 def _has_failed(state: SchedulerState, record: TaskRecord) -> bool:
@@ -348,7 +348,7 @@ def _has_failed(state: SchedulerState, record: TaskRecord) -> bool:
     return status is not None and status.state is TaskState.RUNNING and bool(status.exit_code or status.signal)
 
 
-def _is_starting(state: SchedulerState, record: TaskRecord, now: float) -> bool:
+def _is_coming_up(state: SchedulerState, record: TaskRecord, now: float) -> bool:
     """Return whether a task restarts, or starts and its server does not answer yet.
 
     Programs may have no server.
@@ -393,9 +393,9 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
     is_steady = change.has_run and now - record.launched_at >= STEADY_SECONDS
     streak = 1 if before is None or is_steady else before.consecutive_failures + 1
     ready_at = now + restart_delay(policy, streak, jitter_from_id(change.new_id()))
-    gone = replacement.is_agent_gone(status)
+    is_gone = replacement.is_agent_gone(status)
     uncounted = recent_failures(before.uncounted if before else (), policy.window, now)
-    if cause is Cause.INFRASTRUCTURE and change.has_run and not gone:
+    if cause is Cause.INFRASTRUCTURE and change.has_run and not is_gone:
         uncounted = (*uncounted, now)
     return Recovery(
         task=record.name,
@@ -406,7 +406,7 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
         else f"{record.name} {status.state.phrase}: {status.message or status.reason or 'no reason given'}",
         since=now,
         ready_at=ready_at,
-        previous_address_until=now if gone else ready_at + replacement.PREVIOUS_ADDRESS_WAIT,
+        previous_address_until=now if is_gone else ready_at + replacement.PREVIOUS_ADDRESS_WAIT,
         failures=(*failures, now) if replacement.counts_as_failure(policy, cause) else failures,
         uncounted=uncounted,
         consecutive_failures=streak,

@@ -97,10 +97,10 @@ def restart_group(
 
 def _spares_chief(state: SchedulerState, name: TaskName) -> bool:
     """Return whether the worker leaves the chief before it ends, or has not joined."""
-    record, sent = state.stored.tasks.get(name), state.members_in_service()
+    record, members = state.stored.tasks.get(name), state.members_in_service()
     if record is None or record.job is not JobKind.WORKER:
         return False
-    return state.uses(record) or (sent is not None and name not in sent.workers)
+    return state.is_probably_used(record) or (members is not None and name not in members.workers)
 
 
 def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:

@@ -32,11 +32,11 @@ _NAMED = 5
 RECONNECT_GRACE = 60.0
 
 
-def with_start_time(status: TaskStatus, stored: TaskStatus | None, now: float) -> TaskStatus:
+def with_start_time(status: TaskStatus, previous: TaskStatus | None, now: float) -> TaskStatus:
     """Return a running task's status with its start time; joined tasks stay joined."""
-    if stored is not None and stored.state is TaskState.RUNNING and stored.healthy is None:
-        return replace(status, timestamp=stored.timestamp)
-    if stored is not None and stored.healthy:
+    if previous is not None and previous.state is TaskState.RUNNING and previous.healthy is None:
+        return replace(status, timestamp=previous.timestamp)
+    if previous is not None and previous.healthy:
         return replace(status, healthy=True)
     return replace(status, timestamp=now)
 
@@ -51,7 +51,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
     yield from _start_deadlines(state)
 
 
-def expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:
+def relaunch_late(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """Relaunch late tasks and restart groups; after too many attempts, fail the job."""
     decision, timeout = _warn_no_server(state, now), _join_timeout(state)
     if timeout is None or now < _due(state, state.derived.oldest_start, timeout):
@@ -66,7 +66,7 @@ def expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     return decision
 
 
-def ready_count(state: SchedulerState) -> int:
+def healthy_count(state: SchedulerState) -> int:
     """Return the number of running tasks that have joined."""
     return (
         state.derived.state_counts.get(TaskState.RUNNING, 0)
@@ -82,7 +82,7 @@ def _join_timeout(state: SchedulerState) -> float | None:
 
 def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
     """Yield tasks that must join, with the time since which they run."""
-    others = ready_count(state) > 0
+    others = healthy_count(state) > 0
     for status in _starting(state):
         record = _expected(state, status.id)
         if record is not None and (others or _serves(state, record)):
@@ -119,7 +119,7 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
 def _no_server_warning_at(state: SchedulerState) -> float | None:
     """Return when to check that no server answers; `None` if one does, or checked."""
     timeout = state.spec.recovery.start_timeout
-    if timeout is None or not _is_watching(state) or ready_count(state) > 0:
+    if timeout is None or not _is_watching(state) or healthy_count(state) > 0:
         return None
     if not state.spec.strategy.traits.has_servers:
         return None
@@ -132,18 +132,18 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
     due = _no_server_warning_at(state)
     if due is None or now < due:
         return decide(state)
-    warned = state.with_process(no_server_warned_at=due)
+    after = state.with_process(no_server_warned_at=due)
     starting = [status.id for status in _starting(state)]
     names = [record.name for launch in starting if (record := _expected(state, launch)) is not None]
     if not names or any(launch in state.process.progress for launch in starting):
-        return decide(warned)
+        return decide(after)
     few = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} others" if len(names) > _NAMED else "")
     sentence = (
         f"no task has joined: {state.spec.recovery.start_timeout:g} s after the start, no TensorFlow server of {few} "
         f"answers, and none of these tasks has reported progress. A program may have no server, so the tasks keep "
         f"running. If this program has a server, the output of {names[0]} may show what the program waits for"
     )
-    return decide(warned, outcomes=(Outcome("StartIsSlow", sentence, warning=True),))
+    return decide(after, outcomes=(Outcome("StartIsSlow", sentence, warning=True),))
 
 
 def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
@@ -157,7 +157,7 @@ def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
 def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) -> Decision:
     if state.is_replaced(record) or state.stored.result is not None:
         return decide(state)
-    count, ready = 1 + _late_launches(state, record.name, now), ready_count(state)
+    count, ready = 1 + _late_launches(state, record.name, now), healthy_count(state)
     others = {0: "no other server does", 1: "1 other server does"}.get(ready, f"{ready} other servers do")
     why = (
         f"{record.name} on {record.hostname} has not joined the others: {state.spec.recovery.start_timeout:g} s after "

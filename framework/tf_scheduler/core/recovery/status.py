@@ -112,15 +112,15 @@ REACTIONS: Mapping[Belief, Mapping[Report, Reaction]] = {
 }
 
 
-def reaction_to(status: TaskStatus, stored: TaskStatus | None, *, is_current: bool) -> Reaction:
-    """Return the reaction to a status; `stored` is the launch's last status, if any."""
+def reaction_to(status: TaskStatus, previous: TaskStatus | None, *, is_current: bool) -> Reaction:
+    """Return the reaction to a status; `previous` is the launch's last status, if any."""
     if not is_current:
         return REACTIONS[Belief.REPLACED][REPORTS[status.state]]
-    if stored is None:
+    if previous is None:
         return REACTIONS[Belief.RUNNING][REPORTS[status.state]]
-    if stored.state in _STAGES and status.state in _STAGES[: _STAGES.index(stored.state)]:
+    if previous.state in _STAGES and status.state in _STAGES[: _STAGES.index(previous.state)]:
         return Reaction.IGNORE  # delayed: a later stage is known
-    return REACTIONS[BELIEFS[stored.state]][REPORTS[status.state]]
+    return REACTIONS[BELIEFS[previous.state]][REPORTS[status.state]]
 
 
 # --- Status updates
@@ -154,20 +154,20 @@ def _on_update(
         record = None
     if record is not None and record.is_placeholder and status.state is TaskState.FINISHED:
         status = replace(status, state=TaskState.FAILED, message="the placeholder process of the paused task exited")
-    stored = None if record is None else state.stored.statuses.get(status.id)
-    if stored is not None and (status.uuid and stored.uuid == status.uuid):
+    previous = None if record is None else state.stored.statuses.get(status.id)
+    if previous is not None and (status.uuid and previous.uuid == status.uuid):
         return decide(state, calls=_acknowledge(status))
-    reaction = reaction_to(status, stored, is_current=record is not None)
+    reaction = reaction_to(status, previous, is_current=record is not None)
     if reaction is Reaction.KILL:
         return decide(state, calls=_acknowledge(status)).then(partial(kill_unwanted, status=status, now=now))
     if reaction is Reaction.REMEMBER:
         return _remember(state, status, now)
     if record is None or reaction is Reaction.IGNORE:
-        return decide(state, calls=_acknowledge(status), outcomes=_late_success(status, stored))
-    if stored is not None and stored.state is status.state and not status.uuid:
+        return decide(state, calls=_acknowledge(status), outcomes=_late_success(status, previous))
+    if previous is not None and previous.state is status.state and not status.uuid:
         return decide(state)
-    status = _completed(state, status, stored, record, now)
-    status = _with_image_problem(status, stored, state.spec.job_of(record.job, record.index))
+    status = _completed(state, status, previous, record, now)
+    status = _with_image_problem(status, previous, state.spec.job_of(record.job, record.index))
     changes: list[effects.Change] = [effects.StatusStored(status)]
     if (
         reaction is Reaction.FINISH
@@ -177,28 +177,28 @@ def _on_update(
         cancelled = replace(state.stored.recoveries[record.name], launch=TaskId(""))
         changes.append(effects.RecoveryDecided(cancelled))
     decision = decide(state, *changes, calls=_acknowledge(status))
-    change = recover.StatusChange(record, status, stored, now, new_id)
+    change = recover.StatusChange(record, status, previous, now, new_id)
     decision = decision.then(lambda after: _react(after, change, view))
     if status.state.has_ended and status.id in state.stored.redeemed_tokens:
-        decision = decision.then(lambda after: detect_exposure(after, record, stored, now))
+        decision = decision.then(lambda after: detect_exposure(after, record, previous, now))
     return decision
 
 
 def _completed(
-    state: SchedulerState, status: TaskStatus, stored: TaskStatus | None, record: TaskRecord, now: float
+    state: SchedulerState, status: TaskStatus, previous: TaskStatus | None, record: TaskRecord, now: float
 ) -> TaskStatus:
     """Return the status as it is stored, with what is known from the previous one."""
     if status.state.is_silent:
         # By the scheduler's clock: the master sends a new time with each answer.
-        since = stored.timestamp if stored is not None and stored.state.is_silent else now
+        since = previous.timestamp if previous is not None and previous.state.is_silent else now
         status = replace(status, timestamp=since)
     if status.out_of_memory and status.state is TaskState.FAILED:
         allowed = _allowed_memory(state, record) if status.reason == "REASON_CONTAINER_LIMITATION_MEMORY" else ""
         status = replace(status, message=f"{status.message or 'out of memory'}{allowed}; raise {record.group}.mem")
-    if stored is not None and not status.addresses:
-        status = replace(status, addresses=stored.addresses)
+    if previous is not None and not status.addresses:
+        status = replace(status, addresses=previous.addresses)
     if status.state is TaskState.RUNNING and status.healthy is None:
-        status = startup_timeout.with_start_time(status, stored, now)
+        status = startup_timeout.with_start_time(status, previous, now)
     return status
 
 
@@ -209,12 +209,12 @@ def _allowed_memory(state: SchedulerState, record: TaskRecord) -> str:
     return f"; allowed {total} MB = {record.group}.mem {total - executor} + executor.mem {executor}"
 
 
-def _with_image_problem(status: TaskStatus, stored: TaskStatus | None, job: JobSpec | None) -> TaskStatus:
+def _with_image_problem(status: TaskStatus, previous: TaskStatus | None, job: JobSpec | None) -> TaskStatus:
     """Mark the status of an executor that never reported as one that cannot start.
 
     Only in images: on the agent itself, another agent may differ.
     """
-    has_started = stored is not None and stored.state is not TaskState.STAGING
+    has_started = previous is not None and previous.state is not TaskState.STAGING
     if has_started or status.reason != "REASON_EXECUTOR_TERMINATED" or job is None or not job.image:
         return status
     problem = f"the executor did not start in the image `{job.image}`"
@@ -228,12 +228,12 @@ def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: P
     They may still run, so they are remembered.
     """
     state, silent = recover.unreachable_too_long(state, now)
-    lost = [recover.lost(state, status) for status in silent if reconcile.was_asked_again(state, status)]
+    lost_statuses = [recover.lost(state, status) for status in silent if reconcile.was_asked_again(state, status)]
     unasked = [status for status in silent if not reconcile.was_asked_again(state, status)]
-    records = (state.stored.tasks[name_of(status.id)] for status in lost)
+    records = (state.stored.tasks[name_of(status.id)] for status in lost_statuses)
     abandoned = [effects.LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in records]
     decision = reconcile.ask_again(state, unasked, now) if unasked else decide(state)
-    decision = decision.then(lambda after: _conclude(after, lost, now, new_id, view))
+    decision = decision.then(lambda after: _conclude(after, lost_statuses, now, new_id, view))
     return decision.then(lambda after: decide(after, *abandoned))
 
 
@@ -265,9 +265,9 @@ def on_sign_of_life(state: SchedulerState, launch: TaskId, agent_id: AgentId | N
     """Kill a launch whose program did something, if it is not a current launch."""
     record = state.stored.tasks.get(name_of(launch))
     is_current = record is not None and record.id == launch
-    stored = state.stored.statuses.get(launch) if is_current else None
+    previous = state.stored.statuses.get(launch) if is_current else None
     status = TaskStatus(launch, TaskState.RUNNING, agent_id)
-    is_wanted = reaction_to(status, stored, is_current=is_current) is not Reaction.KILL
+    is_wanted = reaction_to(status, previous, is_current=is_current) is not Reaction.KILL
     return decide(state) if is_wanted else kill_unwanted(state, status, now)
 
 
@@ -297,11 +297,11 @@ def _remember(state: SchedulerState, status: TaskStatus, now: float) -> effects.
     return decide(state, effects.LaunchAbandoned(launch), calls=calls, outcomes=(outcome,))
 
 
-def _late_success(status: TaskStatus, stored: TaskStatus | None) -> tuple[effects.Outcome, ...]:
+def _late_success(status: TaskStatus, previous: TaskStatus | None) -> tuple[effects.Outcome, ...]:
     """Report a success that is ignored, because the launch had failed or was replaced."""
-    if status.state is not TaskState.FINISHED or (stored is not None and stored.state is TaskState.FINISHED):
+    if status.state is not TaskState.FINISHED or (previous is not None and previous.state is TaskState.FINISHED):
         return ()
-    why = "it was replaced" if stored is None else f"it {stored.state.phrase} before"
+    why = "it was replaced" if previous is None else f"it {previous.state.phrase} before"
     return (effects.Outcome("LateSuccess", f"{status.id} has finished, which is ignored: {why}", warning=True),)
 
 

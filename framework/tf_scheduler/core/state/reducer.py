@@ -147,7 +147,7 @@ def lost_at(
     return status.timestamp + timeout
 
 
-def _is_starting(status: TaskStatus) -> bool:
+def _awaits_server(status: TaskStatus) -> bool:
     """Return whether the task runs, and its server has not answered yet."""
     return status.state is TaskState.RUNNING and status.healthy is None
 
@@ -182,7 +182,7 @@ class _Draft:
         self.oldest_unstarted_launch = derived.oldest_unstarted_launch
         self.oldest_silent_launch = derived.oldest_silent_launch
         self.next_lost_at = derived.next_lost_at
-        self.replaced_launches = _Table(derived.replaced_launches)
+        self.launches_to_replace = _Table(derived.launches_to_replace)
         self.delayed_tasks, self.next_ready_at = _Table(derived.delayed_tasks), derived.next_ready_at
         self.recent_losses = _Table(derived.recent_losses)
         self.first_launch_at = derived.first_launch_at
@@ -231,7 +231,7 @@ class _Draft:
             oldest_unstarted_launch=self.oldest_unstarted_launch,
             oldest_silent_launch=self.oldest_silent_launch,
             next_lost_at=self.next_lost_at,
-            replaced_launches=self.replaced_launches.value,
+            launches_to_replace=self.launches_to_replace.value,
             delayed_tasks=self.delayed_tasks.value,
             next_ready_at=self.next_ready_at,
             recent_losses=self.recent_losses.value,
@@ -250,7 +250,7 @@ class _Draft:
             self.state_counts.pop(status.state)
         if status.is_frozen:
             self.unhealthy_count += difference
-        if _is_starting(status):
+        if _awaits_server(status):
             self.starting_count += difference
             if not self.starting_count:
                 self.oldest_start, self.newest_start = math.inf, 0.0
@@ -258,7 +258,7 @@ class _Draft:
                 self.oldest_start = min(self.oldest_start, status.timestamp)
                 self.newest_start = max(self.newest_start, status.timestamp)
 
-    def ready_count(self) -> int:
+    def healthy_count(self) -> int:
         """Return the number of running tasks that have joined."""
         return self.state_counts.value.get(TaskState.RUNNING, 0) - self.unhealthy_count - self.starting_count
 
@@ -267,7 +267,7 @@ class _Draft:
         launch = record.id
         self.idle_tasks.pop(record.name)
         self.count_status(self.statuses.pop(launch), -1)
-        self.replaced_launches.pop(record.name)
+        self.launches_to_replace.pop(record.name)
         self.delayed_tasks.pop(record.name)
         self.progress.pop(launch)
         self.redeemed_tokens.pop(launch)
@@ -278,7 +278,7 @@ class _Draft:
         self.framework_id, self.removed, self.result, self.members = None, False, None, None
         self.tasks, self.statuses, self.retired = _Table({}), _Table({}), _Table({})
         self.recoveries, self.redeemed_tokens = _Table({}), _Table({})
-        self.state_counts, self.replaced_launches, self.delayed_tasks = _Table({}), _Table({}), _Table({})
+        self.state_counts, self.launches_to_replace, self.delayed_tasks = _Table({}), _Table({}), _Table({})
         self.unhealthy_count, self.starting_count, self.first_launch_at = 0, 0, None
         self.oldest_start = self.oldest_unstarted_launch = self.next_lost_at = self.next_ready_at = math.inf
         self.newest_start = self.oldest_silent_launch = 0.0
@@ -303,13 +303,13 @@ class _Draft:
         self.first_launch_at = began if self.first_launch_at is None else min(self.first_launch_at, began)
 
     def store_status(self, status: TaskStatus) -> None:
-        ready_count = self.ready_count()
+        healthy_count = self.healthy_count()
         self.count_status(self.statuses.value.get(status.id), -1)
         self.count_status(status, 1)
         self.statuses.put(status.id, status)
-        if ready_count <= 0 < self.ready_count() and self.starting_count:
+        if healthy_count <= 0 < self.healthy_count() and self.starting_count:
             # From now on every starting task must join.
-            self.oldest_start = min(item.timestamp for item in self.statuses.value.values() if _is_starting(item))
+            self.oldest_start = min(item.timestamp for item in self.statuses.value.values() if _awaits_server(item))
         record = self.tasks.value.get(name_of(status.id))
         if status.state is TaskState.STAGING and record is not None:
             # Its agent may have been silent at the last check of all tasks.
@@ -333,10 +333,10 @@ class _Draft:
             self._record_loss(recovery)
         record = self.tasks.value.get(name)
         if record is None or record.id != recovery.launch:
-            self.replaced_launches.pop(name)
+            self.launches_to_replace.pop(name)
             self.delayed_tasks.pop(name)
         elif before is None or (before.launch, before.ready_at) != (recovery.launch, recovery.ready_at):
-            self.replaced_launches.put(name, recovery.launch)
+            self.launches_to_replace.put(name, recovery.launch)
             self.delayed_tasks.put(name, recovery.ready_at)
             self.next_ready_at = min(self.next_ready_at, recovery.ready_at)
 

@@ -293,10 +293,10 @@ def wanted_spec(options: ServiceSpec, size: Resized) -> ServiceSpec:
     return _changed(larger, min_count=job.min_count or job.count) if size.grown else larger
 
 
-def held_spec(wanted: ServiceSpec, count: int) -> ServiceSpec:
+def held_spec(options: ServiceSpec, count: int) -> ServiceSpec:
     """Return the wanted spec with the `count` workers that the job has now."""
-    job = worker_job(wanted)
-    return wanted if job is None or job.count == count else _changed(wanted, count=count)
+    job = worker_job(options)
+    return options if job is None or job.count == count else _changed(options, count=count)
 
 
 def _changed(spec: ServiceSpec, **changes: Any) -> ServiceSpec:

@@ -125,7 +125,7 @@ def test_failed_rounds_back_off_longer_each_time() -> None:
 
 def test_expire_ends_round_after_hold_seconds() -> None:
     state, end = hold(NEW, "o-1"), 1000.0 + NEW.spec.gang.hold_seconds
-    early, late = (rounds.expire(state, now, new_id, view_of(state).gangs) for now in (end - 0.1, end))
+    early, late = (rounds.expire_round(state, now, new_id, view_of(state).gangs) for now in (end - 0.1, end))
 
     assert () == early.calls
     assert [("o-1",)] == [call.offer_ids for call in late.calls]
@@ -133,7 +133,7 @@ def test_expire_ends_round_after_hold_seconds() -> None:
 
 def test_expire_warns_once_without_offers() -> None:
     state, due = with_fields(NEW, no_offers_since=1000.0), 1000.0 + rounds.NO_OFFER_WARNING_SECONDS
-    early, late = (rounds.expire(state, now, new_id, view_of(state).gangs) for now in (due - 0.1, due))
+    early, late = (rounds.expire_round(state, now, new_id, view_of(state).gangs) for now in (due - 0.1, due))
 
     assert () == early.outcomes
     assert {"TaskPending"} == {outcome.kind for outcome in late.outcomes}
@@ -199,7 +199,9 @@ def test_pending_tasks_with_same_reasons_are_one_outcome(workers: int, text: str
     spec = a_spec(workers=workers, ps=0, chief=0)
     state = with_fields(SchedulerState(spec), connected=True, no_offers_since=1000.0)
 
-    (outcome,) = rounds.expire(state, 1000.0 + rounds.NO_OFFER_WARNING_SECONDS, new_id, view_of(state).gangs).outcomes
+    (outcome,) = rounds.expire_round(
+        state, 1000.0 + rounds.NO_OFFER_WARNING_SECONDS, new_id, view_of(state).gangs
+    ).outcomes
 
     assert outcome.message.startswith(text)
     assert ("TaskPending", True, "worker-0") == (outcome.kind, outcome.warning, outcome.task)

@@ -233,7 +233,7 @@ def test_declined_agents_are_explained_too() -> None:
     tasks = tuple(a_spec(workers=1, ps=0, chief=0).tasks())
     (agent,) = merge_offers([an_offer(agent="declined", cpus=0.3)])
 
-    result = match_agents(tasks, (), PlacementContext(EXECUTOR, PlacementSpec()), passed=(agent,))
+    result = match_agents(tasks, (), PlacementContext(EXECUTOR, PlacementSpec()), rejected=(agent,))
 
     assert "agent declined: needs cpus 0.6, has 0.3" == str(result.reasons["worker-0"][0])
 

@@ -136,7 +136,7 @@ def test_largest_section_decides_on_rack() -> None:
 
     result = search(demands_of(spec.tasks(), EXECUTOR), merge_offers(offers), PlacementContext(EXECUTOR))
 
-    assert {"b"} == {room.agent.location.attributes["rack"] for room in result.rooms if room.rank == 0}
+    assert {"b"} == {room.agent.location.attributes["rack"] for room in result.capacities if room.rank == 0}
 
 
 def test_neighbourhoods_are_configurable() -> None:
@@ -300,7 +300,7 @@ def demand(count, *constraints):
 
 
 def packed(*sizes, rest=(0,) * 5):
-    queue = PackedQueue(free_cpus, shuns_gpus=False, rest=rest)
+    queue = PackedQueue(free_cpus, avoids_gpus=False, rest=rest)
     queue.fill([(room, free_cpus(room)) for room in capacities(agents(*sizes))])
     return queue
 
@@ -322,7 +322,7 @@ def test_packed_queue_prefers_agent_for_whole_gang_first() -> None:
 def test_packed_queue_uses_current_capacity(left: int, expected) -> None:
     """Another task was placed on a-0 since: it has room for `left`, no longer for 4."""
     now = {"a-0": 4, "a-1": 2}
-    queue = PackedQueue(lambda room: now[room.agent.hostname], shuns_gpus=False, rest=(0,) * 5)
+    queue = PackedQueue(lambda room: now[room.agent.hostname], avoids_gpus=False, rest=(0,) * 5)
     queue.fill([(room, now[room.agent.hostname]) for room in capacities(agents(4, 2))])
     now["a-0"] = left
 
@@ -332,7 +332,7 @@ def test_packed_queue_uses_current_capacity(left: int, expected) -> None:
 @pytest.mark.parametrize(("shuns", "expected"), [(False, "gpu"), (True, "cpu")])
 def test_packed_queue_can_avoid_gpu_agents(shuns: bool, expected: str) -> None:
     """For tasks without GPUs, even where a GPU agent fits better."""
-    queue = PackedQueue(free_cpus, shuns_gpus=shuns, rest=(0,) * 5)
+    queue = PackedQueue(free_cpus, avoids_gpus=shuns, rest=(0,) * 5)
     rooms = capacities([an_offer("o-0", "gpu", cpus=4, gpus=1), an_offer("o-1", "cpu", cpus=8)])
     queue.fill([(room, free_cpus(room)) for room in rooms])
 
@@ -342,7 +342,7 @@ def test_packed_queue_can_avoid_gpu_agents(shuns: bool, expected: str) -> None:
 @pytest.mark.parametrize(("stays", "expected"), [(False, "a-0"), (True, "a-1")])
 def test_spread_queue_that_stays_prefers_near_agents(stays: bool, expected: str) -> None:
     """The second agent is in a better neighbourhood."""
-    queue = SpreadQueue(free_cpus, shuns_gpus=False, group="worker", stays=stays)
+    queue = SpreadQueue(free_cpus, avoids_gpus=False, group="worker", stays=stays)
     rooms = capacities(agents(4, 4))
     rooms[0].rank = 1
     queue.fill([(room, free_cpus(room)) for room in rooms])
@@ -356,7 +356,7 @@ def test_packed_queue_returns_none_when_all_are_full() -> None:
 
 def test_spread_queue_prefers_agent_with_fewest_tasks() -> None:
     """A room that is pushed back has its new count."""
-    queue = SpreadQueue(free_cpus, shuns_gpus=False, group="worker", stays=False)
+    queue = SpreadQueue(free_cpus, avoids_gpus=False, group="worker", stays=False)
     queue.fill([(room, free_cpus(room)) for room in capacities(agents(4, 4))])
     names = []
     for _ in range(3):
@@ -371,7 +371,7 @@ def test_spread_queue_prefers_agent_with_fewest_tasks() -> None:
 def test_candidate_pool_alternates_between_group_by_values() -> None:
     three = demand(3, Constraint("rack", Operator.GROUP_BY))
     rules = DemandRules(three, PlacementContext(EXECUTOR))
-    pool = CandidatePool(three, rules, lambda: PackedQueue(free_cpus, shuns_gpus=False, rest=(0,) * 5))
+    pool = CandidatePool(three, rules, lambda: PackedQueue(free_cpus, avoids_gpus=False, rest=(0,) * 5))
     pool.fill([(room, free_cpus(room)) for room in capacities(racks("aab"))])
     values = []
     for left in (3, 2, 1):
@@ -385,7 +385,7 @@ def test_candidate_pool_alternates_between_group_by_values() -> None:
 
 def test_rank_neighbourhoods_prefers_rack_for_whole_gang() -> None:
     rooms = capacities([*racks("ab", cpus=2), *(an_offer("o-9", "z", cpus=8, attributes={"rack": "c"}),)])
-    profile = GangProfile(tasks=4, takes=[free_cpus(room) for room in rooms], total=(4000, 0, 0, 0, 0))
+    profile = GangProfile(tasks=4, task_counts=[free_cpus(room) for room in rooms], total=(4000, 0, 0, 0, 0))
 
     assert 3 == rank_neighbourhoods(rooms, ("rack",), profile)
     assert {"z": 0, "a-0": 1, "a-1": 2} == {room.agent.hostname: room.rank for room in rooms}
@@ -453,7 +453,7 @@ def test_search_is_hopeless_if_one_demand_is() -> None:
 
 def test_spread_queue_takes_back_agent_for_one_more_task() -> None:
     """But not a full one."""
-    queue = SpreadQueue(free_cpus, shuns_gpus=False, group="worker", stays=False)
+    queue = SpreadQueue(free_cpus, avoids_gpus=False, group="worker", stays=False)
     for room in capacities(agents(0.5, 1)):
         queue.push(room)
 
@@ -474,7 +474,7 @@ def test_group_by_uses_every_value_if_some_have_tasks() -> None:
 @pytest.mark.parametrize(("shuns", "expected"), [(False, "gpu"), (True, "cpu")])
 def test_spread_queue_can_avoid_gpu_agents(shuns: bool, expected: str) -> None:
     """For tasks without GPUs, even where a GPU agent is nearer."""
-    queue = SpreadQueue(free_cpus, shuns_gpus=shuns, group="worker", stays=True)
+    queue = SpreadQueue(free_cpus, avoids_gpus=shuns, group="worker", stays=True)
     rooms = capacities([an_offer("o-0", "gpu", cpus=4, gpus=1), an_offer("o-1", "cpu", cpus=4)])
     for room in rooms:
         room.rank = int(room.agent.hostname == "cpu")

@@ -92,7 +92,7 @@ def test_change_that_no_plan_reads_keeps_view(unread: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "read", ["tasks", "statuses", "retired", "controls", "paused", "replaced_launches", "delayed_tasks"]
+    "read", ["tasks", "statuses", "retired", "controls", "paused", "launches_to_replace", "delayed_tasks"]
 )
 def test_change_that_plans_read_makes_new_view(read: str) -> None:
     state = a_running_state(a_spec(workers=1))

@@ -59,12 +59,12 @@ def test_relaunch_forgets_previous_launch() -> None:
 
 
 def test_state_counts_follow_statuses() -> None:
-    """`live_count` and `at_goal` take constant time because of them."""
+    """`live_count` and `at_goal_count` take constant time because of them."""
     state = apply(a_running_state(SPEC), StatusStored(a_status("worker-0__1", TaskState.FINISHED)))
     state = apply(state, StatusStored(a_status("worker-1__1", healthy=False)))
 
     assert {TaskState.RUNNING: 3, TaskState.FINISHED: 1} == dict(state.derived.state_counts)
-    assert (3, 3) == (state.live_count(), state.at_goal())
+    assert (3, 3) == (state.live_count(), state.at_goal_count())
 
 
 def test_forgotten_task_leaves_no_derived_values() -> None:
@@ -162,7 +162,7 @@ def test_forgotten_task_leaves_no_recovery() -> None:
     """A task that is added later must not inherit failures."""
     state = apply(a_running_state(SPEC), lost("worker-0", 1.0), TaskForgotten("worker-0"))
 
-    assert ({}, {}, {}) == (state.stored.recoveries, state.derived.replaced_launches, state.derived.recent_losses)
+    assert ({}, {}, {}) == (state.stored.recoveries, state.derived.launches_to_replace, state.derived.recent_losses)
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=60), max_size=12), st.booleans())
@@ -324,7 +324,7 @@ def test_repeated_recovery_does_not_delay_task_again() -> None:
     same = apply(ready, RecoveryDecided(replace(recovery, why="other")))
     later = apply(ready, RecoveryDecided(replace(recovery, ready_at=9.0)))
 
-    assert {"worker-0": "worker-0__1"} == state.derived.replaced_launches
+    assert {"worker-0": "worker-0__1"} == state.derived.launches_to_replace
     assert ({}, {"worker-0": 9.0}) == (same.derived.delayed_tasks, later.derived.delayed_tasks)
 
 
