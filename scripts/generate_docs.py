@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import options_page
+from step_transitions import TRANSITIONS
 from tf_executor.around import health
 from tf_executor.process.memory import CLOSING_SECONDS
 from tf_scheduler.api.views.base import SILENCE
 from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
-from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS, TRANSITIONS
+from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS
 from tf_scheduler.core.recovery import failure_causes, reconcile, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.status import REACTIONS, Report
-from tf_scheduler.core.state import spec_index
+from tf_scheduler.core.state import reducer, spec_index
 from tf_scheduler.mesos.outbox import MAX_CALLS, MAX_UNANSWERED, RESUBSCRIBE_INTERVAL
 from tf_scheduler.model.plan import PlanKind, Status, Verb
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind
@@ -187,8 +188,8 @@ def _recovery_limits() -> Iterator[tuple[str, str]]:
     yield "a launch that lasts longer resets the back-off of its task", f"{recover.STEADY_SECONDS:g} s"
     yield "time for which a task waits for its previous address", f"{replacement.PREVIOUS_ADDRESS_WAIT:g} s"
     yield "addresses of one task that are avoided because another process listens there", f"{recover.MAX_BAD_ADDRESSES}"
-    yield "time after another loss in which a `user error` is collateral", f"{recover.COLLATERAL_SECONDS:g} s"
-    yield "two equal errors within this time fail the job", f"{recover.EARLY_SECONDS / 60:g} min"
+    yield "time after another loss in which a `user error` is collateral", f"{reducer.COLLATERAL_SECONDS:g} s"
+    yield "two equal errors within this time fail the job", f"{replacement.EARLY_SECONDS / 60:g} min"
     yield "failures on one agent within this time count once", f"{failure_causes.SAME_INCIDENT_SECONDS:g} s"
     yield "late launches of one task that do not fail the job", f"{startup_timeout.MAX_LATE_LAUNCHES}"
     yield "time after a connection to Mesos in which no launch is late", f"{startup_timeout.RECONNECT_GRACE:g} s"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import generate_docs
-from tf_scheduler.core.plans.tables import TRANSITIONS
+from step_transitions import TRANSITIONS
 
 PAGES = list(generate_docs.pages())
 

@@ -12,7 +12,7 @@ from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.plans.tables import TRANSITIONS
+from step_transitions import TRANSITIONS
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.task import TaskState

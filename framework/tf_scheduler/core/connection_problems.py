@@ -23,7 +23,6 @@ from tf_scheduler.model.events import (
     ClockStepped,
     EventSkipped,
     FrameworksHidden,
-    SharedUserFound,
 )
 from tf_scheduler.model.ids import NewId
 from tf_scheduler.model.state import RefusedCalls, SchedulerState
@@ -38,15 +37,13 @@ from .state.reducer import decide
 REPORT_AGAIN = 600.0
 #: Maximum number of remembered causes: texts of Mesos may contain ids.
 MAX_CAUSES = 16
-#: Maximum number of named neighbours.
-_MAX_PLACES = 5
 #: Maximum characters of a cause.
 _MAX_CAUSE = 200
 
 
 def handle(
     state: SchedulerState,
-    event: CallFailed | CallsAccepted | ClockDrifted | ClockStepped | EventSkipped | FrameworksHidden | SharedUserFound,
+    event: CallFailed | CallsAccepted | ClockDrifted | ClockStepped | EventSkipped | FrameworksHidden,
     now: float,
     new_id: NewId,
     view: PlanView,
@@ -81,7 +78,7 @@ def _on_failed(state: SchedulerState, event: CallFailed, now: float, new_id: New
 
 def _report(
     state: SchedulerState,
-    event: CallsAccepted | ClockDrifted | ClockStepped | EventSkipped | FrameworksHidden | SharedUserFound,
+    event: CallsAccepted | ClockDrifted | ClockStepped | EventSkipped | FrameworksHidden,
 ) -> Decision:
     """Report an event that changes nothing but what health shows."""
     if isinstance(event, CallsAccepted):
@@ -99,13 +96,6 @@ def _report(
             f"grant the principal of the scheduler the permission view_frameworks"
         )
         return decide(state, outcomes=(Outcome("FrameworksHidden", message, warning=True),))
-    if isinstance(event, SharedUserFound):
-        more = f" and {len(event.places) - _MAX_PLACES} more" if len(event.places) > _MAX_PLACES else ""
-        message = (
-            f"other frameworks run tasks as user {event.user}, which can read the secrets of this service: "
-            f"{', '.join(event.places[:_MAX_PLACES])}{more}; give each service its own service.user, or set images"
-        )
-        return decide(state, outcomes=(Outcome("SharedUserFound", message, warning=True),))
     side = "forward" if event.seconds > 0 else "back"
     message = f"the clock of this machine was set {side} by {abs(event.seconds):.0f} s; deadlines do not change"
     return decide(state, outcomes=(Outcome("ClockStepped", message, warning=True),))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tf_executor.contract.reports import Progress
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Change, ComputedPlans, Decision, Outcome
-from tf_scheduler.model.ids import NewId, TaskId, name_of
+from tf_scheduler.model.ids import NewId, TaskId, UnixTime, name_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
@@ -103,8 +103,7 @@ class StageContext:
 
     #: The state before the event.
     before: SchedulerState
-    #: Unix time.
-    now: float
+    now: UnixTime
     new_id: NewId
     #: The plans of the state that the stage gets.
     view: PlanView
@@ -280,6 +279,8 @@ def _reaction(event: events.Event) -> StageFunction:  # noqa: C901, RET503 - a c
             return lambda state, ctx: rounds.on_offers(state, event, ctx.now, ctx.new_id, ctx.view)
         case events.ConnectionProblem():
             return lambda state, ctx: connection_problems.handle(state, event, ctx.now, ctx.new_id, ctx.view)
+        case events.SharedUserFound():
+            return lambda state, _: secret_tokens.report_shared_user(state, event)
         case events.OfferRescinded():
             return lambda state, _: rounds.on_rescinded(state, event.offer_id)
         case events.InverseOffersReceived():

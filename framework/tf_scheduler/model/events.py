@@ -300,7 +300,7 @@ class ClockStepped(ConnectionProblem):
 
 
 @dataclass(frozen=True, slots=True)
-class SharedUserFound(ConnectionProblem):
+class SharedUserFound(Kinded):
     """Other frameworks run tasks as the service's user, where its tasks have secrets."""
 
     user: str

@@ -1,4 +1,4 @@
-"""Types of names and ids, so that the type checker finds mix-ups."""
+"""Types of names, ids and times, so that the type checker finds mix-ups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ AgentId = NewType("AgentId", str)
 OfferId = NewType("OfferId", str)
 FrameworkId = NewType("FrameworkId", str)
 ExecutorId = NewType("ExecutorId", str)
-#: Id of an operation without feedback.
+#: Seconds since 1970, UTC.
+UnixTime = float
 
 #: Returns a new unique string at each call.
 NewId = Callable[[], str]

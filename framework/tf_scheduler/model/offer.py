@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .ids import AgentId, OfferId, TaskName
+from .ids import AgentId, OfferId, TaskName, UnixTime
 from .placement import AgentLocation
 from .reasons import Reason
 from .resources import Resource
@@ -72,8 +72,7 @@ class AgentSnapshot:
     cpus: int
     mem: int
     gpus: int
-    #: Unix time.
-    at: float
+    at: UnixTime
     #: Address of the machine.
     address: str = ""
 
@@ -95,8 +94,7 @@ MAX_EVALUATIONS = 50
 class Evaluation:
     """One attempt to place the pending tasks on the current offers."""
 
-    #: Unix time.
-    at: float
+    at: UnixTime
     offers: int
     agents: int
     #: Task -> location and explanation; empty unless all tasks were launched.
@@ -120,8 +118,7 @@ class Shortfall:
 class FailedMatch:
     """The last match of the held offers, which left gangs incomplete."""
 
-    #: Unix time.
-    at: float
+    at: UnixTime
     #: These gangs.
     gangs: tuple[object, ...]
     #: Different shortfalls of these gangs, with the offers since.
@@ -136,8 +133,8 @@ class OfferRound:
 
     #: Consecutive rounds without a launch.
     failures: int = 0
-    #: Offers are declined until this Unix time, so that other frameworks can use them.
-    back_off_until: float = 0.0
+    #: Offers are declined until this time, so that other frameworks can use them.
+    back_off_until: UnixTime = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +142,10 @@ class TokenBucket:
     """Rate limit of an expensive Mesos call: a burst first, then a few per hour."""
 
     tokens: float
-    #: Unix time at which `tokens` was computed.
-    at: float = 0.0
-    #: Unix time at which the last token was taken.
-    taken_at: float = 0.0
+    #: Time at which `tokens` was computed.
+    at: UnixTime = 0.0
+    #: Time at which the last token was taken.
+    taken_at: UnixTime = 0.0
 
 
 #: Capacity as in the DC/OS SDK (dcos-commons, TokenBucket).

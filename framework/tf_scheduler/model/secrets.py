@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .ids import AgentId, TaskId, name_of
+from .ids import AgentId, TaskId, UnixTime, name_of
 
 #: Scheme of a source -> its syntax, for messages.
 SOURCE_FORMATS: Mapping[str, str] = {
@@ -109,8 +109,7 @@ class SecretExposure:
     #: The last of these launches, and what was wrong.
     launch: TaskId
     why: str
-    #: Unix time.
-    at: float
+    at: UnixTime
 
     def __str__(self) -> str:
         return (

@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_executor.contract.reports import Progress, Usage
 
-from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, name_of, task_name
+from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, UnixTime, name_of, task_name
 from .offer import (
     FULL_TOKEN_BUCKET,
     AgentSnapshot,
@@ -152,8 +152,8 @@ class StoredState:
     full_spec: ServiceSpec | None = None
     resized: Resized = field(default_factory=lambda: Resized(None, 0.0))
     agent_failures: Mapping[AgentId, AgentFailures] = field(default_factory=dict)
-    #: Paused task -> Unix time of the pause.
-    paused: Mapping[TaskName, float] = field(default_factory=dict)
+    #: Paused task -> time of the pause.
+    paused: Mapping[TaskName, UnixTime] = field(default_factory=dict)
     #: Launch that has fetched its secrets -> digest of the nonce of the request.
     redeemed_tokens: Mapping[TaskId, str] = field(default_factory=dict)
     #: Secrets that another process may have, by agent, until an operator acknowledges it.
@@ -175,26 +175,26 @@ class DerivedState:
     unhealthy_count: int = 0
     #: Number of running launches whose server has not answered yet.
     starting_count: int = 0
-    #: Unix time since which the oldest of them runs; may be earlier, until the next check of all tasks.
-    oldest_start: float = math.inf
-    #: Unix time since which the newest of them runs; may be later.
-    newest_start: float = 0.0
-    #: Unix time of the oldest launch without a status or in TASK_STAGING; may be earlier, as above.
-    oldest_unstarted_launch: float = math.inf
-    #: Unix time of the oldest launch, or status request, without an answer; may be earlier, as above.
-    oldest_silent_launch: float = 0.0
-    #: Unix time at which the first silent task counts as lost; may be earlier, as above.
-    next_lost_at: float = math.inf
+    #: Time since which the oldest of them runs; may be earlier, until the next check of all tasks.
+    oldest_start: UnixTime = math.inf
+    #: Time since which the newest of them runs; may be later.
+    newest_start: UnixTime = 0.0
+    #: Time of the oldest launch without a status or in TASK_STAGING; may be earlier, as above.
+    oldest_unstarted_launch: UnixTime = math.inf
+    #: Time of the oldest launch, or status request, without an answer; may be earlier, as above.
+    oldest_silent_launch: UnixTime = 0.0
+    #: Time at which the first silent task counts as lost; may be earlier, as above.
+    next_lost_at: UnixTime = math.inf
     #: Task whose launch a recovery will replace -> this launch.
     launches_to_replace: Mapping[TaskName, TaskId] = field(default_factory=dict)
-    #: Of these tasks, those in back-off -> Unix time of its end, until `recover.mark_ready` removes them.
-    delayed_tasks: Mapping[TaskName, float] = field(default_factory=dict)
+    #: Of these tasks, those in back-off -> time of its end, until `recover.mark_ready` removes them.
+    delayed_tasks: Mapping[TaskName, UnixTime] = field(default_factory=dict)
     #: The first end; may be earlier.
     next_ready_at: float = math.inf
-    #: Task -> Unix time of its loss, of losses in the last seconds that are not collateral; of many, not all.
-    recent_losses: Mapping[TaskName, float] = field(default_factory=dict)
-    #: Unix time of the first launch; `None` before.
-    first_launch_at: float | None = None
+    #: Task -> time of its loss, of losses in the last seconds that are not collateral; of many, not all.
+    recent_losses: Mapping[TaskName, UnixTime] = field(default_factory=dict)
+    #: Time of the first launch; `None` before.
+    first_launch_at: UnixTime | None = None
     #: Paused task -> placeholder launch that keeps its resources.
     idle_tasks: Mapping[TaskName, TaskId] = field(default_factory=dict)
 
@@ -210,8 +210,8 @@ class SessionState:
     suppressed: bool = False
     #: Offers that are held while the gang is incomplete.
     offers: Mapping[OfferId, Offer] = field(default_factory=dict)
-    #: Unix time of the first offer of this round; `None` between rounds.
-    round_started: float | None = None
+    #: Time of the first offer of this round; `None` between rounds.
+    round_started: UnixTime | None = None
     #: Agent -> its last offer that no pending task could use: declined for long, and part of the reasons.
     rejected_offers: Mapping[AgentId, Offer] = field(default_factory=dict)
     #: Agents with offers, the most recent last; for display only.
@@ -220,22 +220,22 @@ class SessionState:
     pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
     #: The match that `pending` is of; `None` if it placed all tasks, or placement was not tried.
     failed_match: FailedMatch | None = None
-    #: Unix time at which the first wait of a pending task for its previous address ends.
-    address_wait_until: float = math.inf
+    #: Time at which the first wait of a pending task for its previous address ends.
+    address_wait_until: UnixTime = math.inf
     #: Tasks for which offers were requested, by SUBSCRIBE or REVIVE.
     requested_tasks: frozenset[TaskName] = frozenset()
-    #: Unix time since which offers are wanted and none was received; `None` if some were.
-    no_offers_since: float | None = None
-    #: Unix time of the next token for a pending REVIVE.
-    revive_at: float | None = None
+    #: Time since which offers are wanted and none was received; `None` if some were.
+    no_offers_since: UnixTime | None = None
+    #: Time of the next token for a pending REVIVE.
+    revive_at: UnixTime | None = None
     #: Maintenance windows of agents that Mesos wants to vacate.
     windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
     #: When tasks were last checked for windows that are near.
     drained_at: float = 0.0
-    #: Launch -> Unix time of the last KILL.
-    kills: Mapping[TaskId, float] = field(default_factory=dict)
-    #: Launch -> Unix time of the first KILL.
-    kill_requested_at: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Launch -> time of the last KILL.
+    kills: Mapping[TaskId, UnixTime] = field(default_factory=dict)
+    #: Launch -> time of the first KILL.
+    kill_requested_at: Mapping[TaskId, UnixTime] = field(default_factory=dict)
     next_kill_at: float = 0.0
     reconciliation: PendingReconciliation = field(default_factory=PendingReconciliation)
     teardown_at: float | None = None
@@ -250,8 +250,8 @@ class RefusedCalls:
 
     #: HTTP status and text of the last answer.
     cause: str
-    #: Unix time of the first answer.
-    since: float
+    #: Time of the first answer.
+    since: UnixTime
     count: int = 1
     #: Whether a warning was given for these calls.
     is_reported: bool = False
@@ -265,19 +265,19 @@ class ProcessState:
     revive_tokens: TokenBucket = FULL_TOKEN_BUCKET
     #: Names of other frameworks that want offers (worker.elastic.grow); None: not known yet.
     waiting_frameworks: tuple[str, ...] | None = None
-    #: Unix time at which this changed last.
-    demand_changed_at: float = 0.0
+    #: Time at which this changed last.
+    demand_changed_at: UnixTime = 0.0
     #: Agent of whose missing executor login was warned -> host name.
     unprotected_agents: Mapping[AgentId, str] = field(default_factory=dict)
     #: Latest offer evaluations, newest last.
     evaluations: tuple[Evaluation, ...] = ()
-    #: Due time of the last warning about servers that do not answer (Unix time).
-    no_server_warned_at: float = 0.0
+    #: Due time of the last warning about servers that do not answer.
+    no_server_warned_at: UnixTime = 0.0
     progress: Mapping[TaskId, Progress] = field(default_factory=dict)
     #: Last launch that reported the resources that it uses.
     usage: Mapping[TaskName, tuple[TaskId, Usage]] = field(default_factory=dict)
-    #: Task of the last progress report of this process, and Unix time of its arrival.
-    last_progress: tuple[TaskName, float] | None = None
+    #: Task of the last progress report of this process, and time of its arrival.
+    last_progress: tuple[TaskName, UnixTime] | None = None
     #: Last launch whose checkpoints are not stored, and why.
     storage_errors: Mapping[TaskName, tuple[TaskId, str]] = field(default_factory=dict)
     #: Whether TEARDOWN has begun to wait for the agents of abandoned launches.
@@ -287,12 +287,12 @@ class ProcessState:
     #: Messages why the options of this process were rejected; the previous options stay active.
     rejected: tuple[str, ...] = ()
     is_erased: bool = False
-    #: Launch without a status -> Unix time of the last status request.
-    launch_queries: Mapping[TaskId, float] = field(default_factory=dict)
+    #: Launch without a status -> time of the last status request.
+    launch_queries: Mapping[TaskId, UnixTime] = field(default_factory=dict)
     #: `None` while Mesos accepts calls.
     refused_calls: RefusedCalls | None = None
-    #: Cause of refused calls that was reported -> Unix time of the last such refusal.
-    reported_refusals: Mapping[str, float] = field(default_factory=dict)
+    #: Cause of refused calls that was reported -> time of the last such refusal.
+    reported_refusals: Mapping[str, UnixTime] = field(default_factory=dict)
     #: Seconds by which the master's clock is ahead; 0 if tolerable.
     clock_drift: float = 0.0
     #: Whether an operator requested the end: no task is retained after the job.

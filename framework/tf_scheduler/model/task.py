@@ -8,7 +8,7 @@ from enum import Enum
 
 from tf_executor.contract.reports import Progress
 
-from .ids import AgentId, TaskId, TaskName, name_of
+from .ids import AgentId, TaskId, TaskName, UnixTime, name_of
 from .placement import AgentLocation
 from .resources import Resource
 from .spec import JobKind
@@ -112,8 +112,8 @@ class TaskRecord:
     token: str = ""
     #: Key of the messages that run users' commands in it, or change the workers of a chief; empty: none are accepted.
     exec_key: str = field(default="", repr=False)
-    #: Unix time of the job's first launch; 0 for `launched_at`.
-    job_started_at: float = 0.0
+    #: Time of the job's first launch; 0 for `launched_at`.
+    job_started_at: UnixTime = 0.0
     #: Whether a placeholder runs, which keeps the resources of a paused task.
     is_placeholder: bool = False
     #: Address of the agent, if `address` has another host (virtual network).
@@ -148,8 +148,8 @@ class TaskStatus:
     #: Base64; empty if no acknowledgement is needed (answers to reconciliation).
     uuid: str = ""
     healthy: bool | None = None
-    #: Unix time by the clock of the sender.
-    timestamp: float = 0.0
+    #: Time by the clock of the sender.
+    timestamp: UnixTime = 0.0
     #: IP addresses of the container, or of the agent if the container has none of its own.
     addresses: tuple[str, ...] = ()
     #: Whether the kernel killed a process of the container because it was out of memory.
@@ -185,8 +185,8 @@ class AbandonedLaunch:
     id: TaskId
     agent_id: AgentId
     hostname: str
-    #: Unix time when it was given up.
-    since: float
+    #: Time when it was given up.
+    since: UnixTime
 
     @classmethod
     def of(cls, record: TaskRecord, now: float) -> AbandonedLaunch:
@@ -230,8 +230,8 @@ class Resized:
     grown: bool = False
     #: `worker.count` when `wanted` was requested: another value of the option counts instead.
     configured: int = 0
-    #: Unix time until which the wanted number waits for the next checkpoint; `None`: more workers did not fit.
-    until: float | None = None
+    #: Time until which the wanted number waits for the next checkpoint; `None`: more workers did not fit.
+    until: UnixTime | None = None
     #: Number of checkpoints when the wait began.
     saves: int | None = None
     #: Number that was wanted by request before it grew.

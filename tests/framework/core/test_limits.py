@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from tf_scheduler.core import connection_problems, framework, job_end
-from tf_scheduler.core.launch import cluster_spec
+from tf_scheduler.core.launch import cluster_spec, secret_tokens
 from tf_scheduler.core.offers import matcher, rounds
 from tf_scheduler.core.placement import agents, constraints, matching
 from tf_scheduler.core.plans import scheduling
@@ -60,7 +60,7 @@ NUMBERS = (
     (matching, "MAX_LISTED_AGENTS", 20),
     (scheduling, "CANARIES", 2),
     (connection_problems, "MAX_CAUSES", 16),
-    (connection_problems, "_MAX_PLACES", 5),
+    (secret_tokens, "_MAX_PLACES", 5),
     (connection_problems, "_MAX_CAUSE", 200),
     (failure_causes, "_FORGOTTEN_TOGETHER", 10),
     (reconcile, "MAX_ABANDONED", 1000),

@@ -11,6 +11,7 @@ from typing import Any
 from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.plans.view import sdk_uninstall_plan
 from tf_scheduler.model.effects import ComputedPlans
+from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.plan import Plan
 from tf_scheduler.model.state import SchedulerState
 
@@ -85,8 +86,7 @@ class Snapshot:
     store_error: str = ""
     #: Plans computed last by the loop; their valid parts are reused.
     view: ComputedPlans | None = field(default=None, compare=False, repr=False)
-    #: Unix time.
-    now: float = field(default=0.0, compare=False)
+    now: UnixTime = field(default=0.0, compare=False)
     #: Settings that weaken the security of the service.
     weaknesses: tuple[str, ...] = ()
 

@@ -15,7 +15,7 @@ from tf_scheduler.core.plans import view
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.spec_index import override_of
-from tf_scheduler.model.ids import executor_of
+from tf_scheduler.model.ids import UnixTime, executor_of
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
 from tf_scheduler.model.resources import UNIT
@@ -125,8 +125,8 @@ class Restart:
     #: Last progress of the ended launch; None: not reported.
     step: int | None
     total: int | None
-    #: Unix time of the earliest launch.
-    ready_at: float
+    #: Time of the earliest launch.
+    ready_at: UnixTime
     #: Step at the last checkpoint; None if unknown.
     saved_step: int | None = None
 
@@ -142,8 +142,7 @@ class AgentRow:
     #: Megabytes.
     mem: float
     gpus: float
-    #: Unix time.
-    offered_at: float
+    offered_at: UnixTime
 
 
 @dataclass(frozen=True, slots=True)

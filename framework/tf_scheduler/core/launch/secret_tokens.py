@@ -25,7 +25,7 @@ from tf_scheduler.model.effects import (
     SecretsExposed,
     SecretTokenRedeemed,
 )
-from tf_scheduler.model.events import AcknowledgeExposures, ReloadSecrets, SecretsRequested
+from tf_scheduler.model.events import AcknowledgeExposures, ReloadSecrets, SecretsRequested, SharedUserFound
 from tf_scheduler.model.ids import NewId, TaskName, executor_of, name_of
 from tf_scheduler.model.plan import Answer, Reply
 from tf_scheduler.model.secrets import SecretExposure, SecretSource, SecretSpec
@@ -237,13 +237,17 @@ def command(state: SchedulerState, event: ReloadSecrets | AcknowledgeExposures) 
 # ends without this report, or if two clients used the token, another process may have the secrets.
 
 
+#: Maximum number of named tasks of other frameworks.
+_MAX_PLACES = 5
+
+
 def detect_exposure(state: SchedulerState, record: TaskRecord, previous: TaskStatus | None, now: float) -> Decision:
     """Report the secrets of an ended launch if its executor never started it.
 
     Args:
         state: The state after the end.
         record: The launch, whose token was used.
-        stored: The last status before the end.
+        previous: The last status before the end.
         now: Unix time.
     """
     # A silent launch has the addresses of its container if its executor had reported.
@@ -262,6 +266,16 @@ def _exposed(state: SchedulerState, record: TaskRecord, why: str, now: float) ->
     exposure = SecretExposure(record.agent_id, record.hostname, tuple(sorted(names)), record.id, why, now)
     outcome = Outcome("SecretsExposed", str(exposure), record.name, warning=True)
     return decide(state, SecretsExposed(exposure), outcomes=(outcome,))
+
+
+def report_shared_user(state: SchedulerState, event: SharedUserFound) -> Decision:
+    """Report tasks of other frameworks that run as the service's user."""
+    more = f" and {len(event.places) - _MAX_PLACES} more" if len(event.places) > _MAX_PLACES else ""
+    message = (
+        f"other frameworks run tasks as user {event.user}, which can read the secrets of this service: "
+        f"{', '.join(event.places[:_MAX_PLACES])}{more}; give each service its own service.user, or set images"
+    )
+    return decide(state, outcomes=(Outcome("SharedUserFound", message, warning=True),))
 
 
 def _acknowledge(state: SchedulerState) -> Decision:

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from tf_scheduler.model.ids import AgentId, OfferId
+from tf_scheduler.model.ids import AgentId, OfferId, UnixTime
 from tf_scheduler.model.offer import NOT_ASKED, ExecutorLogin, Offer, Unavailability
 from tf_scheduler.model.placement import AgentLocation, PlacementSpec
 from tf_scheduler.model.reasons import AgentReason
@@ -231,8 +231,7 @@ class PlacementContext:
     placement: PlacementSpec = field(default_factory=PlacementSpec)
     #: Region of tasks without a constraint on @region.
     region: str = ""
-    #: Unix time.
-    now: float = 0.0
+    now: UnixTime = 0.0
     placed_tasks: tuple[PlacedTask, ...] = ()
     #: Unusable agents, with the reason.
     avoided: Mapping[AgentId, AgentReason] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Transition and status tables of plans, which the documentation shows."""
+"""Status tables of plans, which the documentation shows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ from tf_scheduler.model.task import TaskState
 PENDING, PREPARED, STARTING, STARTED = Status.PENDING, Status.PREPARED, Status.STARTING, Status.STARTED
 COMPLETE, WAITING, DELAYED, IN_PROGRESS = Status.COMPLETE, Status.WAITING, Status.DELAYED, Status.IN_PROGRESS
 ERROR = Status.ERROR
-
-
-class IllegalStepTransitionError(RuntimeError):
-    """Illegal step transition; this is a bug."""
 
 
 # --- A step that launches a task
@@ -87,81 +83,6 @@ ENDINGS: Mapping[EndSituation, Status] = {
     EndSituation.ASKED: STARTING,
     EndSituation.OPEN: PENDING,
 }
-
-# --- Transitions
-
-
-#: From -> to -> why; `check_transition` rejects all others.
-TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
-    PENDING: {
-        PREPARED: "the step is due: its task runs with outdated options, and is stopped",
-        STARTING: "the step is due: it launches or stops its task",
-        STARTED: "its task is up to date again (the previous ClusterSpec is back), but is not ready",
-        COMPLETE: "forced; or its task is up to date again, and runs",
-        WAITING: "interrupted",
-        DELAYED: "its task is up to date again, but was lost and waits for its relaunch",
-        ERROR: "the job has ended before the relaunch",
-    },
-    PREPARED: {
-        PENDING: "another plan has launched its task",
-        STARTING: "its task has ended, and is relaunched",
-        COMPLETE: "forced",
-        WAITING: "interrupted",
-    },
-    STARTING: {
-        PENDING: "the step is restarted, or its task is outdated or was lost",
-        PREPARED: "the task is outdated, or the step is restarted: the task is stopped",
-        STARTED: "the task runs and is not ready yet, or it is paused",
-        COMPLETE: "the task runs, has finished, or has stopped as requested; or forced",
-        WAITING: "stopped by an operator",
-        DELAYED: "the task was lost, and waits for its relaunch",
-        ERROR: "the task has failed, and is not relaunched",
-    },
-    STARTED: {
-        PENDING: "the step is restarted, or its task is outdated or was lost",
-        PREPARED: "the task is outdated, or the step is restarted: the task is stopped",
-        STARTING: "its agent answers again, and its program has not started yet",
-        COMPLETE: "the task is ready or has finished; or forced",
-        WAITING: "stopped by an operator",
-        DELAYED: "the task was lost, and waits for its relaunch",
-        ERROR: "the task has failed, and is not relaunched",
-    },
-    COMPLETE: {
-        PENDING: "the step is restarted, or its task is outdated; while the plan was incomplete: its task was lost",
-        PREPARED: "the step is restarted, or its task is outdated: the task is stopped",
-        STARTING: "while the plan was incomplete: its task had finished, and another plan relaunches it",
-        STARTED: "its task is paused; while the plan was incomplete: it is not ready, or its agent does not answer",
-        WAITING: "stopped by an operator; or its task is outdated, and the step is a canary",
-        DELAYED: "while the plan was incomplete: the task was lost, and waits for its relaunch",
-        ERROR: "while the plan was incomplete: the task has failed, and is not relaunched",
-    },
-    WAITING: {
-        PENDING: "continued",
-        PREPARED: "continued, and its task is stopped",
-        STARTING: "continued, and the step stops its task immediately",
-        STARTED: "its task is up to date again, but is not ready",
-        COMPLETE: "forced; or its task is up to date again",
-        ERROR: "the job has ended before the relaunch",
-    },
-    DELAYED: {
-        PENDING: "its back-off is over, or its task is outdated",
-        COMPLETE: "forced",
-        WAITING: "stopped by an operator",
-        ERROR: "the job has ended before the relaunch",
-    },
-    ERROR: {
-        PENDING: "restarted",
-        COMPLETE: "forced",
-        WAITING: "stopped by an operator",
-    },
-}
-
-
-def check_transition(before: Status, after: Status) -> None:
-    """Raise IllegalStepTransitionError unless the table has the transition."""
-    if before is not after and after not in TRANSITIONS.get(before, {}):
-        raise IllegalStepTransitionError(f"illegal transition of a step: {before.value} to {after.value}")
-
 
 # --- A phase or a plan
 

@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 from tf_scheduler.core.placement.constraints import move_ahead
 from tf_scheduler.core.recovery import replacement, startup_timeout
 from tf_scheduler.core.recovery.failure_causes import blames_agent, cause_of, record_failure
-from tf_scheduler.core.recovery.replacement import EARLY_SECONDS as EARLY_SECONDS
-from tf_scheduler.core.recovery.replacement import REJECTED, last_step, replace_launch, restart_group
+from tf_scheduler.core.recovery.replacement import EARLY_SECONDS, REJECTED, last_step, replace_launch, restart_group
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
-from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS as COLLATERAL_SECONDS
-from tf_scheduler.core.state.reducer import decide, lost_at
+from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide, lost_at
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
-from tf_scheduler.model.ids import NewId, OfferId, TaskId, executor_of, name_of
+from tf_scheduler.model.ids import NewId, OfferId, TaskId, UnixTime, executor_of, name_of
 from tf_scheduler.model.offer import InverseOffer, Offer
 from tf_scheduler.model.spec import RestartWhen
 from tf_scheduler.model.state import SchedulerState
@@ -106,8 +104,7 @@ class StatusChange:
     status: TaskStatus
     #: Previous status of the launch; `None` if this is the first.
     before: TaskStatus | None
-    #: Unix time.
-    now: float
+    now: UnixTime
     new_id: NewId
 
     @property

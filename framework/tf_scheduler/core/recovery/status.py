@@ -15,7 +15,7 @@ from tf_scheduler.core.launch.secret_tokens import detect_exposure
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.replacement import restart_address_wait
-from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide
 from tf_scheduler.core.state.spec_index import trains_together
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
@@ -329,7 +329,7 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
 
 def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[effects.Change, ...]:
     """Add a task that fails soon after the job to the result, as a collateral failure."""
-    soon = now - result.decided_at < recover.COLLATERAL_SECONDS
+    soon = now - result.decided_at < COLLATERAL_SECONDS
     if result.verdict is not Verdict.FAILED or status.state is not TaskState.FAILED or not soon:
         return ()
     return (effects.ResultDecided(result.with_collateral(record.name)),)

@@ -9,7 +9,7 @@ import pytest
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import EndReport
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.core.recovery import recover
+from tf_scheduler.core.recovery import recover, replacement
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
@@ -141,8 +141,8 @@ def test_finished_peer_makes_recovery_impossible() -> None:
 @pytest.mark.parametrize(
     ("seconds", "strategy", "cause"),
     [
-        (recover.COLLATERAL_SECONDS - 1, Strategy.PARAMETER_SERVER, Cause.COLLATERAL),
-        (recover.COLLATERAL_SECONDS, Strategy.PARAMETER_SERVER, Cause.USER_ERROR),
+        (COLLATERAL_SECONDS - 1, Strategy.PARAMETER_SERVER, Cause.COLLATERAL),
+        (COLLATERAL_SECONDS, Strategy.PARAMETER_SERVER, Cause.USER_ERROR),
         (1.0, Strategy.INDEPENDENT, Cause.USER_ERROR),
     ],
 )
@@ -198,7 +198,7 @@ def test_error_of_program_that_had_begun_is_remembered() -> None:
     trained = with_fields(STATE, progress={"worker-0__1": None})
     items = [
         recoveries(end(trained, **ERROR)),
-        recoveries(end(STATE, now=NOW + recover.EARLY_SECONDS, **ERROR)),
+        recoveries(end(STATE, now=NOW + replacement.EARLY_SECONDS, **ERROR)),
         recoveries(end(with_history(has_begun=True), exit_code=None, **ERROR)),
     ]
 
@@ -209,7 +209,7 @@ def test_error_of_program_that_had_begun_is_remembered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "has_begun"), [(recover.EARLY_SECONDS, True), (recover.EARLY_SECONDS - 1.0, False)]
+    ("seconds", "has_begun"), [(replacement.EARLY_SECONDS, True), (replacement.EARLY_SECONDS - 1.0, False)]
 )
 def test_silence_does_not_count_as_training(seconds, has_begun) -> None:
     record = STATE.stored.tasks["worker-0"]
