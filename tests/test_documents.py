@@ -20,6 +20,8 @@ from tf_scheduler.options.schema.document import Options
 HOME = Path(__file__).resolve().parent.parent
 #: [text](target), not an image's address on another server, nor a place on the same page.
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)\s#]+)[^)]*\)")
+#: [text](target#anchor); the target is empty on the same page.
+_ANCHOR = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)#([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 
 
@@ -44,6 +46,22 @@ def pages() -> list[Path]:
 def test_every_link_leads_somewhere(page: Path) -> None:
     targets = _LINK.findall(_CODE.sub("", page.read_text()))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def heading_ids(page: Path) -> set[str]:
+    """Return the anchors that a page has on GitHub."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(HOME)))
+def test_every_anchor_exists(page: Path) -> None:
+    """A link to a renamed heading leads to the top of a long page."""
+    links = [(page.parent / name if name else page, anchor) for name, anchor in _ANCHOR.findall(page.read_text())]
+    existing = [(target, anchor) for target, anchor in links if target.suffix == ".md" and target.exists()]
+    wrong = [f"{target.name}#{anchor}" for target, anchor in existing if anchor not in heading_ids(target)]
+
+    assert [] == wrong
 
 
 def test_tour_names_code_that_exists() -> None:

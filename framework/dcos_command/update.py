@@ -287,7 +287,7 @@ def _versions(service: ServiceClient, _params: Params) -> Any:
 #: Last step of the plan that removes a service; its message lists what is left behind.
 LAST_STEP = "forget-state"
 _POLL_SECONDS = 0.5
-#: Default timeout in seconds. The scheduler's own timeouts are shorter (docs/how-to/updates.md), but it has to run.
+#: Default timeout in seconds. The scheduler's own timeouts are shorter (docs/reference/plans.md), but it has to run.
 TIMEOUT = 900
 
 

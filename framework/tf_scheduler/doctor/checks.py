@@ -247,7 +247,7 @@ def same_name(facts: Facts) -> Finding:
     if not others:
         return _green(f"no other framework has the name {name}")
     if _own_id(facts):
-        remedy = f"tear the other framework down (docs/how-to/operations.md), for example {others[0]}"
+        remedy = f"tear the other framework down (docs/how-to/troubleshooting.md), for example {others[0]}"
         return Finding(Level.RED, f"other frameworks have the name {name}: {_names(others)}", remedy)
     remedy = "choose another service.name, or uninstall that service; if it is this service, pass its --url"
     return Finding(Level.RED, f"a framework of the name {name} is registered: {_names(others)}", remedy)
@@ -295,7 +295,7 @@ def leftovers(facts: Facts) -> Finding:
     if isinstance(facts.service, Unknown):
         return _unchecked(facts.service)
     if facts.service.may_still_run:
-        remedy = "restart these agents or the connection to them, or mark them as gone (docs/how-to/operations.md)"
+        remedy = "restart these agents or the connection to them, or mark them as gone (docs/how-to/troubleshooting.md)"
         return Finding(Level.RED, _names(facts.service.may_still_run), remedy)
     return _green("no launch that was given up may still run")
 

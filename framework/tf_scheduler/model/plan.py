@@ -126,7 +126,7 @@ class PlanControl:
 
 
 class PlanKind(Enum):
-    """Kind of a plan; the value is shown in docs/reference/state-machine.md."""
+    """Kind of a plan; the value is shown in docs/reference/plans.md."""
 
     ROLL_OUT = "every task runs with the current options"
     RECOVERY = "lost tasks are relaunched; paused tasks are relaunched when they are resumed"

@@ -135,4 +135,4 @@ def abandoned_message(state: SchedulerState) -> str:
 def left_to_mesos(state: SchedulerState) -> Iterator[str]:
     """Yield a message per launch that may still run after TEARDOWN."""
     why = "Mesos ends it when the agent returns; the master may abort then: mark the agent as gone before"
-    yield from (f"{item}; {why} (docs/how-to/operations.md)" for item in state.stored.abandoned.values())
+    yield from (f"{item}; {why} (docs/how-to/troubleshooting.md)" for item in state.stored.abandoned.values())
