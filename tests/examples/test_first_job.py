@@ -229,7 +229,7 @@ def install(account: Account) -> None:
 def test_page_names_the_libraries_of_mesos() -> None:
     """Those that scripts/setup installs; ZooKeeper is for tests and `local up`."""
     named = next(block.text for block in blocks() if block.name == "libraries").split()[3:]
-    setup = re.search(r"^packages=\((.*)\)$", (PAGE.parents[1] / "scripts" / "setup").read_text(), re.MULTILINE)
+    setup = re.search(r"^packages=\((.*)\)$", (HOME / "scripts" / "setup").read_text(), re.MULTILINE)
 
     assert setup is not None
     assert named == [name for name in setup[1].split() if name != "zookeeper"]
