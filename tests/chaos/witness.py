@@ -15,7 +15,6 @@ from typing import Any
 from chaos import evidence
 from chaos.evidence import Record, Said
 from chaos.measures import running_twice
-from tf_scheduler.history.model import WARNING_KEY
 
 from .people import members
 
@@ -115,4 +114,4 @@ class Witness:
 
 def logged(witness: Witness, words: str, since: float) -> Callable[[], bool]:
     """Whether the scheduler has warned with these words since then."""
-    return lambda: any(words in line.get(WARNING_KEY, "") and line["t"] > since for line in witness.lines())
+    return lambda: any(words in line.get("warning", "") and line["t"] > since for line in witness.lines())

@@ -46,10 +46,9 @@ def stored_values(recording: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def last_release() -> str:
-    """Return the newest released version in the changelog."""
-    match = re.search(r"^## (\d\S*)", (_HOME / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert match is not None
-    return match.group(1)
+    """Return the newest version with a date in the changelog; empty before the first."""
+    match = re.search(r"^## (\d\S*) \(\d{4}-", (_HOME / "CHANGELOG.md").read_text(), re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def is_released(recording: Mapping[str, Any]) -> bool:
@@ -130,8 +129,7 @@ def _type(kind: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(member.value for member in kind)
     if isinstance(kind, type) and is_dataclass(kind):
-        names = records.STORED_NAMES.get(kind, {})
-        return {names.get(field.name, field.name): _type(_hints(kind)[field.name]) for field in fields(kind)}
+        return {field.name: _type(_hints(kind)[field.name]) for field in fields(kind)}
     if origin is None:
         return "null" if kind is type(None) else "any" if kind is Any else kind.__name__
     parts = [_type(argument) for argument in arguments if argument is not Ellipsis]

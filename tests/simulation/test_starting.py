@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from builders import a_job, a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
@@ -14,7 +12,6 @@ from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy, ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import Cause, PodVerb, TaskState
-from tf_scheduler.store import records
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 OTHERS = ("ps-0", "worker-0", "chief-0")
@@ -156,15 +153,3 @@ def test_late_launches_count_through_restarts_with_others() -> None:
         play(world, send.wait(600.0), send.offers(), send.wait(120.0), send.offers())
 
     play(world, expect.result(Verdict.FAILED))
-
-
-def test_start_records_of_older_scheduler_are_read() -> None:
-    """Missing fields read as if nothing had happened."""
-    world = play(launched(), send.running(), send.status("worker-1", TaskState.FAILED, signal=9))
-    key = "recoveries/worker-1"
-    old = {**json.loads(world.stored()[key]), "schema": 1}
-    for name in ("stumbled", "shuns", "served", "crc32"):
-        del old[name]
-    (change,) = records.changes({key: json.dumps(old).encode()})
-
-    assert world.state.stored.recoveries["worker-1"] == change.recovery

@@ -26,8 +26,6 @@ from tf_scheduler.model.task import is_own_cause
 
 #: Version of the JSON form; unknown fields of other versions are ignored.
 VERSION = 1
-#: Stored key of warnings, in recordings and in records of runs.
-WARNING_KEY = "told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,24 +200,16 @@ def to_json(run: Run) -> dict[str, Any]:
         for name in ("of", "metrics"):
             if not point[name]:
                 del point[name]
-    document[WARNING_KEY] = document.pop("warnings")
     return {"version": VERSION, **document}
 
 
 def from_json(document: Mapping[str, Any]) -> Run:
     """Read a stored record: ignore unknown fields, use defaults for missing ones."""
-    values = _known_fields(Run, {**document, "warnings": document.get(WARNING_KEY, ())})
+    values = _known_fields(Run, document)
     curves: Mapping[str, Any] = values.get("curves", {})
     values["launches"] = _read_all(RecordedLaunch, values.get("launches", ()))
     values["curves"] = {task: _read_all(ProgressPoint, points) for task, points in curves.items()}
-    values["warnings"] = _read_all(RunWarning, values["warnings"])
-    environment = values.get("environment")
-    if isinstance(environment, Mapping):
-        former = "sha256 of "  # before keys were without spaces
-        values["environment"] = {
-            digest_key(name.removeprefix(former)) if name.startswith(former) else name: value
-            for name, value in environment.items()
-        }
+    values["warnings"] = _read_all(RunWarning, values.get("warnings", ()))
     return Run(**values)
 
 
@@ -281,7 +271,7 @@ def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Li
         yield from _progress(event, decision.state, now)
     for outcome in decision.outcomes:
         if outcome.warning:
-            yield {"t": now, WARNING_KEY: outcome.message}
+            yield {"t": now, "warning": outcome.message}
 
 
 def encode_line(line: Mapping[str, Any]) -> str:

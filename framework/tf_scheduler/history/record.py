@@ -189,8 +189,8 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
                 continue  # a relaunched program prints before it reports
             reporting |= {task} if source not in (None, OUTPUT) else set()
             curves.setdefault(task, []).append(_point(line))
-        elif model.WARNING_KEY in line:
-            warnings.append(model.RunWarning(line["t"], line[model.WARNING_KEY]))
+        elif "warning" in line:
+            warnings.append(model.RunWarning(line["t"], line["warning"]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}
     first = model.leading_task(thinned)
     for task in thinned.keys() - {first}:

@@ -9,7 +9,7 @@ recoveries/<task name>     Recovery: the launch to replace, or already replaced
 size                       number of workers, while an elastic cluster runs with fewer than configured
 members                    Members: workers that the running chief is to use
 agents/<agent id>          failures counted against an agent
-given/<task id>            nonce that redeemed the secret token of this launch
+redeemed/<task id>         nonce that redeemed the secret token of this launch
 exposed/<agent id>         SecretExposure: secrets that another process may have taken on an agent
 paused/<task name>         time at which an operator paused the task
 plans/<plan>               PlanControl: operator commands to the plan
@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tf_scheduler import __version__
 from tf_scheduler.model import effects
@@ -47,50 +47,18 @@ from tf_scheduler.model.task import (
 
 from .interface import CHECKSUM, WITHOUT_BACKUP, Delete, Put, StoreCorruptError, StoreVersionError, Write, checksum
 
-#: Schema of every stored value. A newer one is rejected. 2: with a checksum and the version that wrote the value.
-SCHEMA = 2
-#: First schema whose values have a checksum, and the name of the version in a value.
-_CHECKED_SCHEMA, PROGRAM = 2, "program"
+#: Schema of every stored value. A newer one is rejected.
+SCHEMA = 1
+#: Name of the version that wrote a value, in the value.
+PROGRAM = "program"
 
 FRAMEWORK, TASKS, STATUSES, RESULT = "framework", "tasks", "statuses", "result"
-GIVEN = "given"
+REDEEMED = "redeemed"
 RETIRED, PLANS, RECOVERIES = "retired", "plans", "recoveries"
 ABANDONED = "abandoned"
 AGENTS, PAUSED, SIZE, MEMBERS = "agents", "paused", "size", "members"
 CONFIGURATIONS = "configurations"
 EXPOSED = "exposed"
-
-#: Type -> attribute -> stored name, for renamed attributes. Stored names change only with a step in UPGRADES.
-STORED_NAMES: Mapping[type, Mapping[str, str]] = {
-    TaskRecord: {"location": "place", "job_started_at": "begun", "is_placeholder": "idle"},
-    Recovery: {
-        "must_move": "leaves",
-        "bad_addresses": "shuns",
-        "last_end": "stumbled",
-        "has_served": "served",
-        "consecutive_failures": "streak",
-        "previous_address_until": "home_until",
-        "start_timeouts": "unjoined",
-    },
-}
-
-_T = TypeVar("_T")
-
-
-def _to_schema_2(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Add the fields that the first builds of schema 1 did not store."""
-    return {**_ADDED_IN_SCHEMA_1.get(kind, {}), **fields}
-
-
-_ADDED_IN_SCHEMA_1: Mapping[str, Mapping[str, Any]] = {
-    FRAMEWORK: {"removed": False},
-    STATUSES: {"addresses": []},
-    RECOVERIES: {"shuns": []},
-    RESULT: {"collateral": []},
-}
-#: Step n upgrades the fields of a value from schema n + 1 to n + 2, by the first part of its key. Never change a
-#: released step. The next write of a value uses the new schema.
-UPGRADES: tuple[Callable[[str, dict[str, Any]], dict[str, Any]], ...] = (_to_schema_2,)
 
 
 def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
@@ -152,7 +120,7 @@ def _deleted_key(change: effects.Change) -> str:
 
 def _put_secrets(change: effects.SecretTokenRedeemed | effects.SecretsExposed) -> Put:
     if isinstance(change, effects.SecretTokenRedeemed):
-        return _put(f"{GIVEN}/{change.task_id}", _fields(change))
+        return _put(f"{REDEEMED}/{change.task_id}", _fields(change))
     return _put(f"{EXPOSED}/{change.exposure.agent_id}", _fields(change.exposure))
 
 
@@ -198,8 +166,8 @@ def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:
     record = before.stored.tasks.get(name)
     if record is None:
         return ()
-    given = (Delete(f"{GIVEN}/{record.id}"),) if record.id in before.stored.redeemed_tokens else ()
-    return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"), *given)
+    redeemed = (Delete(f"{REDEEMED}/{record.id}"),) if record.id in before.stored.redeemed_tokens else ()
+    return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"), *redeemed)
 
 
 def _of_framework(before: SchedulerState) -> tuple[str, ...]:
@@ -212,27 +180,20 @@ def _of_framework(before: SchedulerState) -> tuple[str, ...]:
         *(f"{STATUSES}/{launch}" for launch in before.stored.statuses),
         *(f"{RETIRED}/{launch}" for launch in before.stored.retired),
         *(f"{RECOVERIES}/{name}" for name in before.stored.recoveries),
-        *(f"{GIVEN}/{launch}" for launch in before.stored.redeemed_tokens),
+        *(f"{REDEEMED}/{launch}" for launch in before.stored.redeemed_tokens),
         *(f"{ABANDONED}/{launch}" for launch in before.stored.abandoned),
     )
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the attributes of a stored object under their stored names."""
-    names = STORED_NAMES.get(type(value), {})
-    return {names.get(item.name, item.name): _plain(getattr(value, item.name)) for item in fields(value)}
+    """Return the attributes of a stored object."""
+    return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return _fields(value) if is_dataclass(value) else value
-
-
-def _build(kind: type[_T], stored: Mapping[str, Any]) -> _T:
-    """Return the object with these attributes, given under their stored names."""
-    names = {name: attribute for attribute, name in STORED_NAMES.get(kind, {}).items()}
-    return kind(**{names.get(name, name): value for name, value in stored.items()})
 
 
 def _put(key: str, value: Mapping[str, Any]) -> Put:
@@ -250,11 +211,9 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.
             )
         if schema < 1:
             raise ValueError(f"invalid schema {schema}")
-        if schema >= _CHECKED_SCHEMA and fields.pop(CHECKSUM) != checksum(key, {"schema": schema, **fields}):
+        if fields.pop(CHECKSUM) != checksum(key, {"schema": schema, **fields}):
             raise ValueError("its checksum is wrong")
-        fields.pop(PROGRAM, None)
-        for upgrade in UPGRADES[schema - 1 :]:
-            fields = upgrade(key.partition("/")[0], fields)
+        del fields[PROGRAM]
         return decoder(fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         remedy = f"import a backup with `dcos-tensorflow state import --replace`; {WITHOUT_BACKUP}"
@@ -263,9 +222,9 @@ def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.
 
 def _record(fields: dict[str, Any]) -> effects.Change:
     resources = tuple(Resource(item["name"], _value(item["value"]), item["shape"]) for item in fields["resources"])
-    typed = {"job": JobKind(fields["job"]), "resources": resources, "place": _build(AgentLocation, fields["place"])}
-    typed["earlier"] = tuple(EarlierLaunch(**item) for item in fields.get("earlier", ()))
-    return effects.TaskLaunched(_build(TaskRecord, {**fields, **typed}))
+    typed = {"job": JobKind(fields["job"]), "resources": resources, "location": AgentLocation(**fields["location"])}
+    typed["earlier"] = tuple(EarlierLaunch(**item) for item in fields["earlier"])
+    return effects.TaskLaunched(TaskRecord(**{**fields, **typed}))
 
 
 def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
@@ -274,14 +233,14 @@ def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
 
 def _status(fields: dict[str, Any]) -> effects.Change:
     typed = {"state": TaskState(fields["state"]), "addresses": tuple(fields["addresses"])}
-    return effects.StatusStored(_build(TaskStatus, {**fields, **typed}))
+    return effects.StatusStored(TaskStatus(**{**fields, **typed}))
 
 
 def _recovery(fields: dict[str, Any]) -> effects.Change:
     typed = {"cause": Cause(fields["cause"]), "failures": tuple(fields["failures"])}
-    typed["shuns"] = tuple(fields["shuns"])
-    typed["uncounted"] = tuple(fields.get("uncounted", ()))
-    return effects.RecoveryDecided(_build(Recovery, {**fields, **typed}))
+    typed["bad_addresses"] = tuple(fields["bad_addresses"])
+    typed["uncounted"] = tuple(fields["uncounted"])
+    return effects.RecoveryDecided(Recovery(**{**fields, **typed}))
 
 
 def _control_fields(control: PlanControl) -> dict[str, Any]:
@@ -299,7 +258,7 @@ def _control(fields: dict[str, Any]) -> effects.Change:
     plan = fields.pop("plan")
     nodes = {name: frozenset(map(tuple, fields[name])) for name in _NODE_SETS}
     restarted = {tuple(node): number for node, number in fields["restarted"]}
-    return effects.PlanControlled(plan, _build(PlanControl, {**fields, **nodes, "restarted": restarted}))
+    return effects.PlanControlled(plan, PlanControl(**{**fields, **nodes, "restarted": restarted}))
 
 
 _NODE_SETS = ("interrupted", "forced", "released")
@@ -307,7 +266,7 @@ _NODE_SETS = ("interrupted", "forced", "released")
 
 def _result(fields: dict[str, Any]) -> effects.Change:
     typed = {"verdict": Verdict(fields["verdict"]), "collateral": tuple(fields["collateral"])}
-    return effects.ResultDecided(_build(Result, {**fields, **typed}))
+    return effects.ResultDecided(Result(**{**fields, **typed}))
 
 
 _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
@@ -315,19 +274,17 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     TASKS: _record,
     STATUSES: _status,
     RETIRED: lambda fields: effects.LaunchRetired(TaskId(fields["id"]), fields["plan"]),
-    ABANDONED: lambda fields: effects.LaunchAbandoned(_build(AbandonedLaunch, fields)),
+    ABANDONED: lambda fields: effects.LaunchAbandoned(AbandonedLaunch(**fields)),
     PLANS: _control,
     RECOVERIES: _recovery,
-    SIZE: lambda fields: _build(effects.Resized, fields),
-    MEMBERS: lambda fields: effects.MembersStored(_build(Members, {**fields, "left": tuple(fields.get("left", ()))})),
+    SIZE: lambda fields: effects.Resized(**fields),
+    MEMBERS: lambda fields: effects.MembersStored(Members(**{**fields, "left": tuple(fields["left"])})),
     AGENTS: lambda fields: effects.AgentFailureRecorded(
-        _build(AgentFailures, {**fields, "failures": tuple(fields["failures"])})
+        AgentFailures(**{**fields, "failures": tuple(fields["failures"])})
     ),
-    GIVEN: lambda fields: effects.SecretTokenRedeemed(TaskId(fields["task_id"]), fields["nonce"]),
-    EXPOSED: lambda fields: effects.SecretsExposed(
-        _build(SecretExposure, {**fields, "secrets": tuple(fields["secrets"])})
-    ),
+    REDEEMED: lambda fields: effects.SecretTokenRedeemed(TaskId(fields["task_id"]), fields["nonce"]),
+    EXPOSED: lambda fields: effects.SecretsExposed(SecretExposure(**{**fields, "secrets": tuple(fields["secrets"])})),
     PAUSED: lambda fields: effects.TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
-    CONFIGURATIONS: lambda fields: effects.ConfigurationStored(_build(Configuration, fields)),
+    CONFIGURATIONS: lambda fields: effects.ConfigurationStored(Configuration(**fields)),
 }

@@ -93,7 +93,7 @@ def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
     """Tables for people, a page of an old run, and what has changed since."""
     assert "no runs recorded yet" in run("history")[1]
     kept.save(a_run())
-    then = {"python": "3.10", f"sha256 of {tmp_path}/gone.py": "12ab"}  # stored by an earlier version
+    then = {"python": "3.10", "sha256_gone.py": "12ab"}
     job = {"service": {"command": "python train.py", "job_url": (tmp_path / "gone.py").as_uri()}}
     kept.save(a_run(id="other", submitted=1.0, environment=then, options=job, state="failed"))
 

@@ -12,7 +12,7 @@ import pytest
 from runs import T0, a_run
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.database import RunDatabase, SharedRuns, find_run
-from tf_scheduler.history.model import WARNING_KEY, from_json, to_json
+from tf_scheduler.history.model import from_json, to_json
 
 
 def test_stored_run_is_read_back(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_invalid_database_is_reported(tmp_path: Path) -> None:
 def test_records_of_other_versions_are_readable() -> None:
     """Missing fields have their defaults, unknown fields are ignored."""
     old = {**to_json(a_run()), "version": 99, "surprise": 1}
-    del old[WARNING_KEY]
+    del old["warnings"]
     old["launches"][0]["surprise"] = 1
 
     assert a_run(warnings=()) == from_json(old)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tf_scheduler.errors import JobError
-from tf_scheduler.history.model import WARNING_KEY, from_json, to_json
+from tf_scheduler.history.model import from_json, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.report.page import render_page
 
@@ -56,7 +56,7 @@ def test_longer_recording_is_the_same_run(tmp_path: Path) -> None:
     "text",
     [
         *("", "no recording\n", '{"a": 1}\n[]\n"t"\n', "[" * 100_000, "9" * 90_000),
-        *('{"launched": []}', '{"launched": "a"}', '{"progress": 1}', json.dumps({WARNING_KEY: 1})),
+        *('{"launched": []}', '{"launched": "a"}', '{"progress": 1}', '{"warning": 1}'),
         json.dumps({"t": 1e300, **LAUNCHED}),
         json.dumps({"t": "x", **LAUNCHED}),
     ],

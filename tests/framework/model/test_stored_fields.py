@@ -12,7 +12,7 @@ def test_stored_fields_are_recorded() -> None:
     assert sample_file(schema).exists(), f"schema {schema} has no samples: run scripts/record-state"
     recording = recorded(schema)
     remedy = (
-        f"schema {schema} was released: raise SCHEMA in store/records.py to {schema + 1}, add a step to UPGRADES, "
+        f"schema {schema} was released: raise SCHEMA in store/records.py to {schema + 1}, read both, "
         "and run scripts/record-state"
         if is_released(recording)
         else f"schema {schema} is not released yet: give new fields a default, and run scripts/record-state"

@@ -1,4 +1,4 @@
-"""Stored values of older and newer versions of this program."""
+"""Stored values of this version and of a newer one."""
 
 from __future__ import annotations
 
@@ -12,28 +12,18 @@ from tf_scheduler import __version__
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (
     AgentFailureRecorded,
-    FrameworkRegistered,
     RecoveryDecided,
-    TaskLaunched,
 )
-from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import AgentFailures, Cause, Recovery, TaskRecord
+from tf_scheduler.model.task import AgentFailures, Cause, Recovery
 from tf_scheduler.store import records
 from tf_scheduler.store.interface import Put, StoreCorruptError, StoreVersionError, checksum
 
 
 def value(**fields):
-    """A stored framework id, with a checksum as of schema 2."""
-    if fields["schema"] not in (1, 0, -1, "1", None, []):
-        fields["crc32"] = checksum("framework", fields)
+    """A stored framework id with its checksum."""
+    fields["crc32"] = checksum("framework", fields)
     return {"framework": json.dumps(fields).encode()}
-
-
-def as_schema_1(put: Put, *missing: str) -> bytes:
-    """Return a value as schedulers of schema 1 stored it, without these fields."""
-    fields = {**json.loads(put.value), "schema": 1}
-    return json.dumps({name: item for name, item in fields.items() if name not in ("crc32", *missing)}).encode()
 
 
 def test_restarted_scheduler_knows_the_same_recent_losses() -> None:
@@ -89,61 +79,12 @@ def test_stored_values_decode_to_their_changes() -> None:
     assert changes == set(map(repr, records.changes(stored_values(current()))))
 
 
-@pytest.mark.parametrize(
-    ("key", "missing"),
-    [("framework", "removed"), ("statuses/text", "addresses"), ("recoveries/text", "shuns"), ("result", "collateral")],
-)
-def test_schema_2_adds_what_first_builds_lacked(key: str, missing: str) -> None:
-    """The step from schema 1: in schema 2 a missing field is damage."""
-    for schema in (1, 2):
-        fields = {**recorded(schema)["values"][key], "schema": schema}
-        del fields[missing]
-        if schema == 1:
-            (change,) = records.changes({key: json.dumps(fields).encode()})
-            (put,) = records.writes(change, SchedulerState(a_spec()))
-            assert not json.loads(put.value)[missing]
-            continue
-        del fields["crc32"]
-        fields["crc32"] = checksum(key, fields)
-        with pytest.raises(StoreCorruptError, match=f"cannot be read: '{missing}'"):
-            records.changes({key: json.dumps(fields).encode()})
-
-
 @pytest.mark.parametrize("schema", [0, -1, "1", None, []])
 def test_invalid_schema_is_reported(schema) -> None:
     """As damage, not as another version."""
     with pytest.raises(StoreCorruptError, match="'framework' in the state cannot be read") as caught:
         records.changes(value(schema=schema, id="fw"))
     assert not isinstance(caught.value, StoreVersionError)
-
-
-def test_older_value_is_upgraded_stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its own schema, as a later version of this program would."""
-
-    def to_two(kind, fields):
-        return {"number": fields["id"]} if kind == "framework" else fields
-
-    def to_three(kind, fields):
-        return {"id": f"{kind}-{fields['number']}", "removed": False}
-
-    monkeypatch.setattr(records, "SCHEMA", 3)
-    monkeypatch.setattr(records, "UPGRADES", (to_two, to_three))
-
-    for stored in (
-        value(schema=1, id="7"),
-        value(schema=2, number="7"),
-        value(schema=3, id="framework-7", removed=False),
-    ):
-        assert (FrameworkRegistered("framework-7"),) == records.changes(stored)
-
-
-def test_launch_without_placeholder_field_is_read() -> None:
-    record = TaskRecord("ps-0", "ps-0__1", JobKind.PS, 0, "agent-1-id", "agent-1", "10.0.0.1:31000", 1, (), 0.0)
-    launched = TaskLaunched(record)
-    (put,) = records.writes(launched, SchedulerState(a_spec()))
-    assert json.loads(put.value)["idle"] is False
-
-    assert (launched,) == records.changes({put.key: as_schema_1(put, "idle")})
 
 
 @pytest.mark.parametrize("key", sorted(sample_values()))
@@ -170,19 +111,3 @@ def test_value_under_another_key_is_detected() -> None:
         StoreCorruptError, match=r"in /var/state\.db cannot be read: its checksum is wrong; import a backup"
     ):
         records.changes({"agents/agent-2": put.value}, "/var/state.db")
-
-
-def test_every_older_schema_has_upgrade() -> None:
-    """Raising SCHEMA without a step would lose every stored state."""
-    assert records.SCHEMA == len(records.UPGRADES) + 1
-
-
-def test_renamed_attribute_keeps_its_stored_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rename in the model must not lose what is stored."""
-    monkeypatch.setattr(records, "STORED_NAMES", {**records.STORED_NAMES, AgentFailures: {"hostname": "host"}})
-    suspected = AgentFailureRecorded(AgentFailures("agent-1-id", "agent-1"))
-
-    (put,) = records.writes(suspected, SchedulerState(a_spec()))
-
-    assert '"host": "agent-1"' in put.value.decode()
-    assert (suspected,) == records.changes({put.key: put.value})

@@ -20,8 +20,7 @@ A transaction therefore has two or three operations and at most 512 KiB, for any
 1 MB). Nodes numbered up to the snapshot that do not belong to it are garbage, removed after each snapshot.
 
 Values are compressed together (zlib; a thousand task records take 25 KB) after a byte with their encoding
-(`layout.SCHEMA`). `head` has the schema of the state. An older schema is upgraded by the first change, in one step; a
-newer one is rejected.
+(`layout.SCHEMA`). `head` has the schema of the state. A newer one is rejected.
 
 A commit without an answer (connection lost, session expired, no reply) is resent: the compare-and-set stores it only
 once, and `head` identifies its writer. If ZooKeeper is away for longer than `request_timeout`, StoreConflictError is

@@ -29,8 +29,6 @@ class HeadVersion:
     head: Head | None
     #: Data version of `head`; -1 if it does not exist.
     version: int
-    #: Stored schema of `head`; None if it does not exist.
-    schema: int | None = None
     #: Bytes.
     snapshot_size: int = 0
 
@@ -52,8 +50,7 @@ def read_head(tree: ServiceTree, session: ZooKeeperSession, deadline: Deadline) 
         data, stat = session.ask(lambda client: client.get_async(tree.head), deadline)
     except NoNodeError:
         return HeadVersion(None, -1)
-    head, schema = layout.decode_head(data, tree.describe(tree.head))
-    return HeadVersion(head, stat.version, schema)
+    return HeadVersion(layout.decode_head(data, tree.describe(tree.head)), stat.version)
 
 
 def read_state(tree: ServiceTree, session: ZooKeeperSession, deadline: Deadline) -> LoadedState:
@@ -85,9 +82,7 @@ def _assembled(
         layout.apply_writes(values, layout.decode_writes(snapshot, tree.describe(f"{folder}/{parts[0]}")))
     for name, entry in zip(entries, log, strict=True):
         layout.apply_writes(values, layout.decode_writes(entry, tree.describe(f"{folder}/{name}")))
-    return LoadedState(
-        HeadVersion(head, seen.version, seen.schema, len(snapshot)), values, [len(entry) for entry in log]
-    )
+    return LoadedState(HeadVersion(head, seen.version, len(snapshot)), values, [len(entry) for entry in log])
 
 
 class CommitOutcome(Enum):
@@ -124,7 +119,7 @@ class Commit:
     def after(self) -> HeadVersion:
         """The head after this change."""
         size = sum(map(len, self.parts)) if self.entry is None else self.seen.snapshot_size
-        return HeadVersion(self.head, self.seen.version + 1, layout.SCHEMA, size)
+        return HeadVersion(self.head, self.seen.version + 1, size)
 
 
 def _next(seen: HeadVersion) -> Head:

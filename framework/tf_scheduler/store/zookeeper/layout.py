@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,11 +20,8 @@ from tf_scheduler.store.interface import (
     checksum,
 )
 
-#: Schema of `head` and encoding of writes. A newer one is rejected. 2: `head` has a checksum.
-SCHEMA = 2
-_CHECKED_SCHEMA = 2
-#: Step n upgrades the fields of `head` from schema n + 1 to n + 2. Never change a released step.
-HEAD_UPGRADES: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (lambda fields: fields,)
+#: Schema of `head` and encoding of writes. A newer one is rejected.
+SCHEMA = 1
 #: Maximum bytes of a node; ZooKeeper's limit (jute.maxbuffer) is 1 MB for a whole request or answer.
 NODE_LIMIT = 512 * 1024
 
@@ -95,8 +92,8 @@ def encode_head(head: Head) -> bytes:
     return json.dumps({**fields, CHECKSUM: checksum(HEAD, fields)}).encode()
 
 
-def decode_head(data: bytes, node: str) -> tuple[Head, int]:
-    """Return the head and its schema. Raises StoreCorruptError or StoreVersionError."""
+def decode_head(data: bytes, node: str) -> Head:
+    """Decode `encode_head`'s result. Raises StoreCorruptError or StoreVersionError."""
     try:
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
@@ -104,11 +101,9 @@ def decode_head(data: bytes, node: str) -> tuple[Head, int]:
             raise ValueError(f"schema {schema!r}")
         if schema > SCHEMA:
             raise StoreVersionError(node, schema, SCHEMA)
-        if schema >= _CHECKED_SCHEMA and fields.pop(CHECKSUM) != checksum(HEAD, {"schema": schema, **fields}):
+        if fields.pop(CHECKSUM) != checksum(HEAD, {"schema": schema, **fields}):
             raise ValueError("its checksum is wrong")
-        for upgrade in HEAD_UPGRADES[schema - 1 :]:
-            fields = upgrade(fields)
-        return Head(**fields), schema
+        return Head(**fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreCorruptError(f"{node} cannot be read: {error!r}; {REMEDY}") from error
 
@@ -120,13 +115,12 @@ def encode_writes(writes: Iterable[Write]) -> bytes:
 
 def decode_writes(data: bytes, node: str) -> list[Write]:
     """Decode `encode_writes`' result. Raises StoreCorruptError or StoreVersionError."""
-    decoder = DECODERS.get(data[0]) if data else None
-    if decoder is None:
-        if data and data[0] > SCHEMA:
-            raise StoreVersionError(node, data[0], SCHEMA)
+    if data and data[0] > SCHEMA:
+        raise StoreVersionError(node, data[0], SCHEMA)
+    if not data or data[0] != SCHEMA:
         raise StoreCorruptError(f"{node} has data of another program; {REMEDY}")
     try:
-        return decoder(data[1:])
+        return _decode(data[1:])
     except (ValueError, struct.error, zlib.error) as error:
         raise StoreCorruptError(f"{node} is damaged: {error}; {REMEDY}") from error
 
@@ -183,7 +177,3 @@ def _take(content: bytes, at: int) -> tuple[bytes, int]:
     if at + length > len(content):
         raise ValueError("unexpected end of data")
     return content[at : at + length], at + length
-
-
-#: First byte of an entry or a snapshot -> decoder of the rest.
-DECODERS: dict[int, Callable[[bytes], list[Write]]] = {1: _decode, 2: _decode}

@@ -154,8 +154,7 @@ class ZooKeeperStore:
         layout.apply_writes(after, writes)
         entry = layout.encode_writes(writes)
         seen, cost = self._loaded(), self._log_cost + _ENTRY_COST + len(entry)
-        is_outdated = seen.schema is not None and seen.schema < layout.SCHEMA
-        if is_outdated or len(entry) > layout.NODE_LIMIT or cost > max(_MIN_LOG_COST, seen.snapshot_size):
+        if len(entry) > layout.NODE_LIMIT or cost > max(_MIN_LOG_COST, seen.snapshot_size):
             self._store_snapshot(after)
         else:
             self._store(Commit.of_entry(seen, entry))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -34,7 +33,7 @@ def keys():
     return (st.text("ab_%/-é", min_size=1, max_size=8) | st.text(min_size=1, max_size=8)).filter(legal)
 
 
-ZERO = layout.encode_head(Head("i")).replace(b'"schema": 2', b'"schema": 0')
+ZERO = layout.encode_head(Head("i")).replace(b'"schema": 1', b'"schema": 0')
 HEAD = Head("abc", 12, 9, "t0", 3, "change", "host 12")
 writes = st.lists(st.builds(Put, keys(), st.binary(max_size=50)) | st.builds(Delete, keys()), max_size=8)
 
@@ -96,19 +95,12 @@ def test_invalid_content_is_rejected(data) -> None:
 
 
 def test_decoding_head_inverts_encoding() -> None:
-    """With all fields and its stored schema."""
-    assert (HEAD, layout.SCHEMA) == layout.decode_head(layout.encode_head(HEAD), "here")
+    """With all fields."""
+    assert HEAD == layout.decode_head(layout.encode_head(HEAD), "here")
     assert (
         ["part-0000000009-t0-0000", "part-0000000009-t0-0001", "part-0000000009-t0-0002"],
         ["entry-0000000010", "entry-0000000011", "entry-0000000012"],
     ) == HEAD.names()
-
-
-def test_head_of_schema_1_is_upgraded() -> None:
-    """Version 0.1.0 stored no checksum."""
-    fields = {"schema": 1, **asdict(HEAD)}
-
-    assert (HEAD, 1) == layout.decode_head(json.dumps(fields).encode(), "here")
 
 
 def flipped(data: bytes) -> Iterator[bytes]:
@@ -122,7 +114,7 @@ def test_flipped_bits_of_head_are_detected() -> None:
     """One digit of a number would lose decisions, or name another snapshot."""
     for data in flipped(layout.encode_head(HEAD)):
         try:
-            assert (HEAD, layout.SCHEMA) == layout.decode_head(data, "here")
+            assert HEAD == layout.decode_head(data, "here")
         except StoreCorruptError:
             continue
 
@@ -149,9 +141,9 @@ def test_damaged_head_is_reported(data: bytes) -> None:
 def test_newer_schema_is_rejected() -> None:
     """In the head and in the nodes that it names."""
     with pytest.raises(StoreVersionError, match="newer version"):
-        layout.decode_head(b'{"schema": 3}', "here")
+        layout.decode_head(b'{"schema": 2}', "here")
     with pytest.raises(StoreVersionError, match="newer version"):
-        layout.decode_writes(b"\x03", "here")
+        layout.decode_writes(b"\x02", "here")
 
 
 @given(

@@ -239,67 +239,11 @@ def test_missing_entry_is_reported(open_at, zookeeper, operator) -> None:
         open_at(zookeeper).load()
 
 
-def _in_schema_three(monkeypatch) -> None:
-    """Simulate a later version: another field in `head`, another encoding."""
-
-    def upgrade(fields):
-        return {**fields, "writer": f"{fields['writer']}, upgraded"}
-
-    def read_three(data):
-        return layout._decode(data[::-1])
-
-    encode = layout.encode_writes
-    monkeypatch.setattr(layout, "HEAD_UPGRADES", (*layout.HEAD_UPGRADES, upgrade))
-    monkeypatch.setattr(layout, "SCHEMA", 3)
-    monkeypatch.setitem(layout.DECODERS, 3, read_three)
-    monkeypatch.setattr(layout, "encode_writes", lambda writes: b"\x03" + encode(writes)[1:][::-1])
-
-
-def _store_as_schema_1(client, zookeeper) -> None:
-    """Rewrite the nodes as version 0.1.0 stored them."""
-    root, entries = f"{zookeeper.chroot}/{ROOT}", folder(client, zookeeper)
-    head = {**json.loads(client.get(f"{root}/head")[0]), "schema": 1}
-    del head["crc32"]
-    client.set(f"{root}/head", json.dumps(head).encode())
-    for name in client.get_children(entries):
-        client.set(f"{entries}/{name}", b"\x01" + client.get(f"{entries}/{name}")[0][1:])
-
-
-def test_state_of_schema_1_is_upgraded(open_at, zookeeper, operator) -> None:
-    """The first change stores it in one step with checksums."""
-    values = dict(filled(open_at, zookeeper).load())
-    client = operator(zookeeper)
-    _store_as_schema_1(client, zookeeper)
-
-    store = open_at(zookeeper)
-    assert values == store.load()
-    store.apply([Put("new", b"1")])
-
-    assert {**values, "new": b"1"} == open_at(zookeeper).load()
-    head = json.loads(client.get(f"{zookeeper.chroot}/{ROOT}/head")[0])
-    assert (2, True) == (head["schema"], "crc32" in head)
-    (part,) = client.get_children(folder(client, zookeeper))
-    assert b"\x02" == client.get(f"{folder(client, zookeeper)}/{part}")[0][:1]
-
-
-def test_first_change_upgrades_older_schema(open_at, zookeeper, operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first change of a newer program rewrites the store in its own schema."""
+def test_state_of_newer_version_is_rejected(open_at, zookeeper, operator) -> None:
+    """This version neither loads nor changes it."""
     older = filled(open_at, zookeeper)
-    values = dict(older.load())
-    client = operator(zookeeper)
-    with monkeypatch.context() as patch:
-        _in_schema_three(patch)
-        newer = open_at(zookeeper)
-        assert values == newer.load()
-        assert 2 == json.loads(client.get(f"{zookeeper.chroot}/{ROOT}/head")[0])["schema"]
-        newer.apply([Put("new", b"1")])
-        after = {**values, "new": b"1"}
-        assert after == open_at(zookeeper).load()
-        assert 3 == json.loads(client.get(f"{zookeeper.chroot}/{ROOT}/head")[0])["schema"]
-        (part,) = client.get_children(folder(client, zookeeper))
-        assert b"\x03" == client.get(f"{folder(client, zookeeper)}/{part}")[0][:1]
-        newer.apply([Put("new", b"2")])
-        assert {**values, "new": b"2"} == open_at(zookeeper).load()
+    client, head = operator(zookeeper), f"{zookeeper.chroot}/{ROOT}/head"
+    client.set(head, json.dumps({**json.loads(client.get(head)[0]), "schema": layout.SCHEMA + 1}).encode())
 
     with pytest.raises(StoreConflictError):
         older.apply([Put("old", b"1")])
