@@ -241,13 +241,26 @@ def test_release_needs_a_clean_audit(tmp_path: Path, case: str, code: int) -> No
     snapshot = no_data(tmp_path, "empty")
     if case == "vulnerable":
         a_snapshot(snapshot, an_advisory(versions=[pinned("h11")]))
-    command: list[str | Path] = [HOME / "scripts" / "release", tmp_path / "out", URL, "--snapshot", snapshot]
+    home = tmp_path / "home"
+    subprocess.run(["git", "clone", "-q", "--shared", HOME, home], check=True)
+    (home / ".venv").symlink_to(HOME / ".venv")
+    changelog = (home / "CHANGELOG.md").read_text()
+    (home / "CHANGELOG.md").write_text(f"## {tf_scheduler.__version__} (2026-01-01)\n{changelog}")
+    commit(home)
+    command: list[str | Path] = [home / "scripts" / "release", tmp_path / "out", URL, "--snapshot", snapshot]
 
     result = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert code == result.returncode
     assert f"no release: exit code {code} of scripts/audit" in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def commit(home: Path) -> None:
+    """Commit all files of a folder, which may be a repository already."""
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "a commit"]):
+        identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *arguments], cwd=home, check=True)
 
 
 def release(home: Path, path: str, old: str, new: str) -> subprocess.CompletedProcess[str]:
@@ -259,9 +272,7 @@ def release(home: Path, path: str, old: str, new: str) -> subprocess.CompletedPr
     text = (home / path).read_text()
     assert old in text
     (home / path).write_text(text.replace(old, new))
-    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "a commit"]):
-        identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", *identity, *arguments], cwd=home, check=True)
+    commit(home)
     command: list[str | Path] = [home / "scripts" / "release", home / "out", URL]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -52,8 +52,8 @@ def test_metadata_links_lead_to_files() -> None:
 
 
 def test_changelog_has_versions_with_dates() -> None:
-    """The newest dated section is that of this version."""
-    headings = re.findall(r"(?m)^## (.+)$", (HOME / "CHANGELOG.md").read_text())
+    """The newest section is that of this version; scripts/release requires its date."""
+    newest, *earlier = re.findall(r"(?m)^## (.+)$", (HOME / "CHANGELOG.md").read_text())
 
-    assert [] == [text for text in headings if not re.fullmatch(r"Unreleased|\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", text)]
-    assert tf_scheduler.__version__ == next(text.split(" ")[0] for text in headings if text != "Unreleased")
+    assert re.fullmatch(rf"{re.escape(tf_scheduler.__version__)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", newest)
+    assert [] == [text for text in earlier if not re.fullmatch(r"\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", text)]
