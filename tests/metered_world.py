@@ -9,7 +9,7 @@ from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.reports import Progress
-from tf_scheduler.core.plans.view import plans
+from tf_scheduler.api.views.plan_messages import plans
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.model.effects import Suppress

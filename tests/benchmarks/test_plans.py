@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec, with_fields
+from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core.plans import scheduling
-from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
@@ -128,12 +128,12 @@ def test_the_status_of_a_plan(count, said) -> None:
     expected = Status.STARTING if said is None else Status.COMPLETE
 
     view = scheduling.view_of(state)
-    plan = plans_view.find_plan(state, "deploy", view)
+    plan = plan_messages.find_plan(state, "deploy", view)
 
     assert (expected, count) == (plan.status, len([step for phase in plan.phases for step in phase.steps]))
     assert {expected} == {step.status for phase in plan.phases for step in phase.steps}
     print_numbers(
-        f"status of a plan, {expected.value}", count, best(lambda: plans_view.find_plan(state, "deploy", view))
+        f"status of a plan, {expected.value}", count, best(lambda: plan_messages.find_plan(state, "deploy", view))
     )
 
 
@@ -143,10 +143,10 @@ def test_the_status_of_a_pending_plan(count) -> None:
     state = with_fields(SchedulerState(a_service(count)), connected=True)
 
     view = scheduling.view_of(state)
-    plan = plans_view.find_plan(state, "deploy", view)
+    plan = plan_messages.find_plan(state, "deploy", view)
 
     assert (Status.PENDING, count) == (plan.status, len([step for phase in plan.phases for step in phase.steps]))
-    print_numbers("status of a plan, PENDING", count, best(lambda: plans_view.find_plan(state, "deploy", view)))
+    print_numbers("status of a plan, PENDING", count, best(lambda: plan_messages.find_plan(state, "deploy", view)))
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -171,9 +171,9 @@ def test_a_forced_plan_is_shown_as_fast() -> None:
     state = apply(state, PlanControlled("deploy", control))
 
     view = scheduling.view_of(state)
-    plan = plans_view.find_plan(state, "deploy", view)
+    plan = plan_messages.find_plan(state, "deploy", view)
 
     assert 5_000 == sum(step.status is Status.COMPLETE for phase in plan.phases for step in phase.steps)
     print_numbers(
-        "status of a plan, half of it forced", 10_000, best(lambda: plans_view.find_plan(state, "deploy", view))
+        "status of a plan, half of it forced", 10_000, best(lambda: plan_messages.find_plan(state, "deploy", view))
     )

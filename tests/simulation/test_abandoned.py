@@ -8,7 +8,7 @@ from simulation import expect, send
 from simulation.world import World, play
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.core.plans.view import leftovers_message, sdk_uninstall_plan
+from tf_scheduler.api.views.plan_messages import leftovers_message, sdk_uninstall_plan
 from tf_scheduler.core.recovery import reconcile
 from tf_scheduler.core.recovery.reconcile import ABANDONED_INTERVAL, MAX_ABANDONED, MAX_ABANDONED_AGE
 from tf_scheduler.core.state.after_job import AGENT_WAIT, abandoned_message

@@ -20,7 +20,7 @@ from simulation.world import World
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.core.plans.view import find_plan
+from tf_scheduler.api.views.plan_messages import find_plan
 from tf_scheduler.model import effects
 from tf_scheduler.model.events import (
     PlanCommand,

@@ -15,7 +15,7 @@ from simulation.world import World, play
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.settings import Liveness, RunSettings
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.core.plans.view import find_plan
+from tf_scheduler.api.views.plan_messages import find_plan
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.plan import Override, Reply, Status, Verb
 from tf_scheduler.model.secrets import SecretSpec

@@ -20,8 +20,8 @@ from kit.memory_store import MemoryStore
 from simulation.mesos import an_agent
 from simulation.random_events import RandomEvent, apply_event, random_events, specs
 from simulation.world import World
+from tf_scheduler.api.views.plan_messages import find_plan, plans
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.plans.view import find_plan, plans
 from tf_scheduler.core.recovery import startup_timeout
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import ComputedPlans, Decision, Kill, LaunchRetired, Reconcile, TaskLaunched

@@ -7,7 +7,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_scheduler.core.plans.view import find_plan, leftovers_message, sdk_uninstall_plan
+from tf_scheduler.api.views.plan_messages import find_plan, leftovers_message, sdk_uninstall_plan
 from tf_scheduler.model.events import SubscriptionRefused
 from tf_scheduler.model.plan import PlanControl, Reply, Status, Verb
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from kit.memory_store import MemoryDisk, MemoryStore
 from simulation.mesos import Agent, FakeMesos
 from step_transitions import TRANSITIONS
-from tf_scheduler.core.plans.view import plans
+from tf_scheduler.api.views.plan_messages import plans
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Accept, Call, Decision, Outcome
 from tf_scheduler.model.events import CallFailed, Disconnected, Event, StatusUpdated, Tick

@@ -19,8 +19,8 @@ from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
 
+from .plans.plan_status import due_uninstall_steps, is_teardown_due
 from .plans.scheduling import KILL_INTERVAL, kill_tasks
-from .plans.view import due_uninstall_steps, is_teardown_due
 from .state import after_job
 from .state.reducer import decide
 

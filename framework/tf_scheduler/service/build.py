@@ -16,10 +16,10 @@ from mesos_client.credentials import Credentials
 from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.api.views.plan_messages import UNINSTALL_REASON, leftovers_message
 from tf_scheduler.clock import SteadyClock
 from tf_scheduler.core.framework import removal_message, reset_reason
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
-from tf_scheduler.core.plans.view import UNINSTALL_REASON, leftovers_message
 from tf_scheduler.core.scheduler import handle, next_deadline, restored_progress
 from tf_scheduler.errors import JobError, OptionsError, Problem, SchedulerError
 from tf_scheduler.history.record import Recorder

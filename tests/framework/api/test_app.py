@@ -15,8 +15,8 @@ from tf_executor.contract.reports import Progress
 from tf_executor.contract.settings import Liveness, RunSettings
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
+from tf_scheduler.api.views import plan_messages
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.events import PodCommand, ProgressReported, StopRequested
@@ -254,8 +254,8 @@ def test_command_times_out_with_503(state, monkeypatch: pytest.MonkeyPatch) -> N
 def test_view_is_cached_until_state_changes(state, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many clients that poll one path cost little more than one."""
     asked, present = [], [state]
-    real = plans_view.plans
-    monkeypatch.setattr(plans_view, "plans", lambda state, view: asked.append(state) or real(state, view))
+    real = plan_messages.plans
+    monkeypatch.setattr(plan_messages, "plans", lambda state, view: asked.append(state) or real(state, view))
     app = create_app(lambda: Snapshot(present[0]))
 
     for _ in range(3):

@@ -22,7 +22,7 @@ from simulation.world import play
 from tf_executor.contract.reports import Progress
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.configurations import target_id
-from tf_scheduler.core.plans.view import find_plan
+from tf_scheduler.api.views.plan_messages import find_plan
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.database import RunDatabase
 from tf_scheduler.history.model import Run

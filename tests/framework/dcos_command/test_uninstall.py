@@ -12,7 +12,7 @@ from dcos_command import update as command
 from dcos_command.main import main
 from dcos_command.update import LAST_STEP, LastStep, last_uninstall_step
 from tf_scheduler.api.http.server import ApiServer
-from tf_scheduler.core.plans import view
+from tf_scheduler.api.views import plan_messages
 
 #: What Marathon says of the app.
 FOUND = {"version": "v2"}
@@ -143,5 +143,5 @@ def test_no_wait_names_the_command_to_follow(cluster, capsys: pytest.CaptureFixt
 
 
 def test_last_step_is_the_schedulers() -> None:
-    assert view.FORGET_STATE == LAST_STEP
+    assert plan_messages.FORGET_STATE == LAST_STEP
     assert LastStep() == last_uninstall_step({"phases": []})

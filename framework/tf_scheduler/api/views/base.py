@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from tf_scheduler.core.plans import view as plans_view
-from tf_scheduler.core.plans.view import sdk_uninstall_plan
+from tf_scheduler.api.views import plan_messages
+from tf_scheduler.api.views.plan_messages import sdk_uninstall_plan
 from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.plan import Plan
@@ -132,5 +132,5 @@ class Snapshot:
 
     def plans(self) -> dict[str, Plan]:
         """Return the plans by name."""
-        current = (sdk_uninstall_plan(self.state),) if self.uninstalling else plans_view.plans(self.state, self.view)
+        current = (sdk_uninstall_plan(self.state),) if self.uninstalling else plan_messages.plans(self.state, self.view)
         return {plan.name: plan for plan in current}

@@ -10,8 +10,8 @@ from typing import Any
 
 from tf_executor.contract.reports import PROGRESS_FIELDS, describe_progress
 from tf_executor.contract.text import format_number
+from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core.elastic import cluster_size
-from tf_scheduler.core.plans import view
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.spec_index import override_of
@@ -274,7 +274,7 @@ def _job_speed(state: SchedulerState, leader: str | None) -> float | None:
 
 
 def _active_plan(state: SchedulerState) -> Plan:
-    by_name = {plan.name: plan for plan in view.plans(state)}
+    by_name = {plan.name: plan for plan in plan_messages.plans(state)}
     update = by_name.get(UPDATE)
     return update if update is not None and update.status is not Status.COMPLETE else by_name[DEPLOY]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from tf_scheduler.core.launch.launch import task_environment
+from tf_scheduler.core.launch import cluster_spec
+from tf_scheduler.core.launch.launch import payload_of, plan_parameters
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.spec_index import config_digest
 from tf_scheduler.model.ids import executor_of
@@ -116,6 +118,25 @@ def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[st
         "value": spec_index.placeholder_command(state, record) if record.is_placeholder else redact_text(job.command),
         "user": state.spec.user,
         "environment": {"variables": [{"name": name, "value": value} for name, value in variables.items()]},
+    }
+
+
+def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) -> Mapping[str, str]:
+    """Return a task's environment variables for display, without values of secrets.
+
+    Addresses are current: those at the launch of an older generation may differ.
+    """
+    cluster = cluster_spec.cluster_of(cluster_spec.cluster_records(state))
+    executor_payload = payload_of(state.spec, job, record, cluster)
+    return {
+        "TF_CONFIG": json.dumps(executor_payload.tf_config),
+        "JOB_NAME": executor_payload.job,
+        "TASK_INDEX": str(executor_payload.index),
+        "TASK_NAME": executor_payload.task,
+        "TASK_PORT": str(executor_payload.port),
+        **executor_payload.port_variables(),
+        **executor_payload.environment,
+        **plan_parameters(state, record.plan),
     }
 
 

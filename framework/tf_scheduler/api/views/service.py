@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core import connection_problems
-from tf_scheduler.core.plans import view as plans_view
 from tf_scheduler.core.state import after_job
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
@@ -94,7 +94,7 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
         return 200, f"{state.stored.result.verdict.value}: {state.stored.result.sentence}"
     if state.process.rejected:
         return 500, f"new options rejected: {state.process.rejected[0]}"
-    deploy = plans_view.find_plan(state, DEPLOY, snapshot.view)
+    deploy = plan_messages.find_plan(state, DEPLOY, snapshot.view)
     if deploy is None or deploy.status is Status.ERROR:
         return 500, "the deploy plan has errors"
     if state.stored.framework_id is None:
@@ -109,13 +109,13 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
 
 def _deployed(snapshot: Snapshot) -> tuple[int, str]:
     state, view = snapshot.state, snapshot.view
-    update = plans_view.find_plan(state, UPDATE, view)
+    update = plan_messages.find_plan(state, UPDATE, view)
     if update is not None and update.status is Status.WAITING:
         return 207, "updating: waiting for an operator"
-    recovery = plans_view.find_plan(state, RECOVERY, view)
+    recovery = plan_messages.find_plan(state, RECOVERY, view)
     if recovery is not None and recovery.status is not Status.COMPLETE:
         return _RECOVERING.get(recovery.status, (205, _recovering(recovery)))
-    for name in (plan.name for plan in plans_view.plans(state, view) if plan.status in _RUNNING):
+    for name in (plan.name for plan in plan_messages.plans(state, view) if plan.status in _RUNNING):
         for part, code, words in _NAMED_PLANS:
             if part in name:
                 return code, f"{words}: plan {name} runs"

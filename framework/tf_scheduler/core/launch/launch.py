@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -270,7 +269,7 @@ def _launch(
 ) -> Launch:
     spec, job = state.spec, placement.task.job
     payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster), spec, job, token)
-    payload = replace(payload, environment={**payload.environment, **_parameters(state, record.plan)})
+    payload = replace(payload, environment={**payload.environment, **plan_parameters(state, record.plan)})
     if record.is_placeholder:
         payload = placeholder_payload(payload, spec_index.placeholder_command(state, record))
     return Launch(
@@ -290,29 +289,7 @@ def _launch(
     )
 
 
-def _parameters(state: SchedulerState, plan_name: str) -> Mapping[str, str]:
+def plan_parameters(state: SchedulerState, plan_name: str) -> Mapping[str, str]:
     """Return the variables of the tasks that a plan launches."""
     control = state.stored.controls.get(plan_name)
     return {} if control is None else control.parameters
-
-
-# --- Display
-
-
-def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) -> Mapping[str, str]:
-    """Return a task's environment variables for display, without values of secrets.
-
-    Addresses are current: those at the launch of an older generation may differ.
-    """
-    cluster = cluster_spec.cluster_of(cluster_spec.cluster_records(state))
-    executor_payload = payload_of(state.spec, job, record, cluster)
-    return {
-        "TF_CONFIG": json.dumps(executor_payload.tf_config),
-        "JOB_NAME": executor_payload.job,
-        "TASK_INDEX": str(executor_payload.index),
-        "TASK_NAME": executor_payload.task,
-        "TASK_PORT": str(executor_payload.port),
-        **executor_payload.port_variables(),
-        **executor_payload.environment,
-        **_parameters(state, record.plan),
-    }

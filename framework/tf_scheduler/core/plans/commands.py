@@ -27,11 +27,11 @@ from tf_scheduler.model.plan import (
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 
+from .plan_status import plan_definitions, plan_statuses, progress_in, status_at
 from .rollout import ALL, latest_launch_number
 from .scheduling import CANARIES, Children, PlanView, held_back, phase_children, step_children
 from .step_status import plan_progress
 from .tables import ALREADY
-from .view import find_plan, plan_definitions, status_at
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Set by the scheduler if `service.hdfs` is configured, not declared in the options.
@@ -55,10 +55,10 @@ def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decis
     plan = next(plan for plan in plan_definitions(state, view) if plan.name == command.plan)
     node = tuple(part for part in (command.phase, command.step) if part)
     control = view.records.control_of(plan)
-    displayed = find_plan(state, plan.name, view)
-    status = Status.ERROR if displayed is None else status_at(displayed, node)
+    present = plan_statuses(state, progress_in(state, plan, view))
+    status = status_at(present, node)
     changed = _VERBS[command.verb](_Target(view, plan, control, node, status, command.parameters))
-    if changed == control and (why := _no_effect(command, plan, status, displayed)):
+    if changed == control and (why := _no_effect(command, plan, status, present)):
         return replace(decide(state), answer=Answer(Reply.ALREADY, why))
     # Only the names: a value may be a secret.
     names = f" with {', '.join(command.parameters)}" if command.parameters else ""
@@ -67,13 +67,13 @@ def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decis
     return replace(decision, answer=Answer(Reply.OK, _received(command)))
 
 
-def _no_effect(command: PlanCommand, plan: PlanDef, status: Status, displayed: Plan | None) -> str:
+def _no_effect(command: PlanCommand, plan: PlanDef, status: Status, present: Plan) -> str:
     """Return why a command without effect is answered ALREADY; empty to accept it."""
     if status in ALREADY[command.verb]:
         return "Command has already been reported or completed"
     if command.verb is Verb.START and plan.kind is PlanKind.UNINSTALL:
         return f"Plan {plan.name} starts automatically"
-    return _not_waiting(displayed, command) if command.verb is Verb.CONTINUE else ""
+    return _not_waiting(present, command) if command.verb is Verb.CONTINUE else ""
 
 
 def _refused(state: SchedulerState, command: PlanCommand, view: PlanView) -> Answer | None:
@@ -131,9 +131,9 @@ def _not_found(plans: Iterable[PlanDef], command: PlanCommand) -> Answer | None:
     return None
 
 
-def _not_waiting(plan: Plan | None, command: PlanCommand) -> str:
+def _not_waiting(plan: Plan, command: PlanCommand) -> str:
     """Return which nodes to continue instead: `continue` does not affect nodes below."""
-    phases = () if plan is None or command.step else plan.phases
+    phases = () if command.step else plan.phases
     parts: Sequence[Phase | Step] = phases
     if command.phase:
         parts = [step for phase in phases if phase.name == command.phase for step in phase.steps]

@@ -9,7 +9,8 @@ import pytest
 from builders import EXECUTOR, a_job, a_record, a_running_state, a_spec, an_offer, with_fields
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.settings import Liveness
-from tf_scheduler.core.launch.launch import accepts, payload_of, placeholder_payload, plan_launches, task_environment
+from tf_scheduler.api.views.pods import task_environment
+from tf_scheduler.core.launch.launch import accepts, payload_of, placeholder_payload, plan_launches
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
 from tf_scheduler.core.state.reducer import apply

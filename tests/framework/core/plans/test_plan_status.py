@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
-from tf_scheduler.core.plans import view
-from tf_scheduler.core.plans.view import find_plan, plans, status_at
+from tf_scheduler.api.views import plan_messages
+from tf_scheduler.api.views.plan_messages import find_plan, plans
+from tf_scheduler.core.plans.plan_status import is_teardown_due, status_at
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (
@@ -94,7 +95,7 @@ def test_paused_task_has_override() -> None:
 def test_teardown_is_due_after_last_task_has_ended() -> None:
     ends = [StatusStored(a_status(record.id, TaskState.KILLED)) for record in RUNNING.stored.tasks.values()]
 
-    assert (False, True) == (view.is_teardown_due(apply(ENDED, *ends[1:])), view.is_teardown_due(apply(ENDED, *ends)))
+    assert (False, True) == (is_teardown_due(apply(ENDED, *ends[1:])), is_teardown_due(apply(ENDED, *ends)))
 
 
 def test_sdk_plan_is_complete_after_state_is_erased() -> None:
@@ -103,7 +104,9 @@ def test_sdk_plan_is_complete_after_state_is_erased() -> None:
     finished = with_fields(apply(ENDED, *ends), finished=True)
     states = (ENDED, finished, with_fields(finished, is_erased=True))
 
-    assert [Status.PENDING, Status.IN_PROGRESS, Status.COMPLETE] == [view.sdk_uninstall_plan(s).status for s in states]
+    assert [Status.PENDING, Status.IN_PROGRESS, Status.COMPLETE] == [
+        plan_messages.sdk_uninstall_plan(s).status for s in states
+    ]
 
 
 def message(state, task="worker-0", plan="deploy"):
@@ -176,14 +179,14 @@ def test_step_of_user_plan_says_what_it_will_do(interrupted, words: str) -> None
     ids=["running", "removed", "left", "unregistered", "refused"],
 )
 def test_leftovers_are_named(fields, expected: str) -> None:
-    assert expected == view.leftovers_message(with_fields(ENDED, **{"framework_id": "f-1", **fields}))
+    assert expected == plan_messages.leftovers_message(with_fields(ENDED, **{"framework_id": "f-1", **fields}))
 
 
 def test_interrupted_uninstall_does_not_tear_down() -> None:
     ends = [StatusStored(a_status(record.id, TaskState.KILLED)) for record in RUNNING.stored.tasks.values()]
     control = {"uninstall": PlanControl(interrupted=frozenset({()}))}
 
-    assert not view.is_teardown_due(with_fields(apply(ENDED, *ends), controls=control))
+    assert not is_teardown_due(with_fields(apply(ENDED, *ends), controls=control))
 
 
 def test_last_sdk_phase_follows_the_framework() -> None:
@@ -191,7 +194,7 @@ def test_last_sdk_phase_follows_the_framework() -> None:
     finished = with_fields(apply(ENDED, *ends), finished=True, removed=True, framework_id="f-1")
     states = (ENDED, finished, with_fields(finished, is_erased=True))
 
-    (before, during, after) = (view.sdk_uninstall_plan(state).phases[-1].steps[0] for state in states)
+    (before, during, after) = (plan_messages.sdk_uninstall_plan(state).phases[-1].steps[0] for state in states)
 
     assert [Status.PENDING, Status.STARTING, Status.COMPLETE] == [before.status, during.status, after.status]
     assert ["waits for the end of the framework", "nothing is left behind"] == [before.message, during.message]
@@ -232,4 +235,4 @@ def test_lost_task_that_another_plan_relaunches_names_no_earlier_loss() -> None:
 
 
 def test_framework_that_is_unknown_before_the_end_is_not_left_behind() -> None:
-    assert view.NO_LEFTOVERS == view.leftovers_message(with_fields(RUNNING, framework_id=None))
+    assert plan_messages.NO_LEFTOVERS == plan_messages.leftovers_message(with_fields(RUNNING, framework_id=None))

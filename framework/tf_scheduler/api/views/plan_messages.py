@@ -1,23 +1,29 @@
-"""Plans for display, with statuses and a message per step; and the uninstall plan."""
+"""Plans for display, with a message per step; and the uninstall plan for DC/OS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from tf_scheduler.core.plans import scheduling
+from tf_scheduler.core.plans.plan_status import (
+    NOT_BEGUN,
+    plan_definitions,
+    plan_statuses,
+    progress_in,
+    uninstall_progress,
+)
+from tf_scheduler.core.plans.step_status import PlanProgress
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.spec_index import override_of, pause_reason
 from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import (
     DEPLOY,
-    Node,
     Override,
     Phase,
     PhaseDef,
     Plan,
-    PlanDef,
     PlanKind,
     PlanStrategy,
     Status,
@@ -26,14 +32,6 @@ from tf_scheduler.model.plan import (
     Work,
 )
 from tf_scheduler.model.state import SchedulerState
-
-from . import scheduling
-from .definitions import uninstall_plan
-from .step_status import PlanProgress, plan_progress
-from .tables import ChildStatuses, aggregate
-
-_NOT_BEGUN = (Status.PENDING, Status.PREPARED)
-_NOTHING: frozenset[str] = frozenset()
 
 
 def plans(state: SchedulerState, view: ComputedPlans | None = None) -> tuple[Plan, ...]:
@@ -49,45 +47,42 @@ def find_plan(state: SchedulerState, name: str, view: ComputedPlans | None = Non
     return None if plan is None else _plan(state, progress_in(state, plan, now), now.progress)
 
 
-def uninstall_status(state: SchedulerState) -> Plan:
-    """Return the uninstall plan, even before it starts."""
-    return _plan(state, uninstall_progress(state), {})
+def _plan(state: SchedulerState, now: PlanProgress, progress: Mapping[str, PlanProgress]) -> Plan:
+    plan = plan_statuses(state, now)
+    pairs = zip(now.plan.phases, plan.phases, strict=True)
+    return replace(plan, phases=tuple(_phase(state, now, *pair, progress) for pair in pairs))
 
 
-def plan_definitions(state: SchedulerState, view: scheduling.PlanView) -> tuple[PlanDef, ...]:
-    """Return every current plan; after the end of the job uninstall is the first."""
-    if state.stored.result is None:
-        return view.definitions
-    return (uninstall_plan(state.stored.tasks), *view.definitions)
+def _phase(
+    state: SchedulerState,
+    now: PlanProgress,
+    definition: PhaseDef,
+    phase: Phase,
+    progress: Mapping[str, PlanProgress],
+) -> Phase:
+    steps = tuple(
+        _overridden(state, step, replace(item, message=_message(state, now, phase.name, step, item.status, progress)))
+        for step, item in zip(definition.steps, phase.steps, strict=True)
+    )
+    return replace(phase, steps=steps)
 
 
-def progress_in(state: SchedulerState, plan: PlanDef, view: scheduling.PlanView) -> PlanProgress:
-    """Return the progress of any plan."""
-    is_uninstall = plan.kind is PlanKind.UNINSTALL
-    return plan_progress(view, plan, state) if is_uninstall else view.progress[plan.name]
-
-
-def uninstall_progress(state: SchedulerState) -> PlanProgress:
-    """Return the progress of the uninstall plan, even before it starts."""
-    return progress_in(state, uninstall_plan(state.stored.tasks), scheduling.view_of(state))
-
-
-def due_uninstall_steps(state: SchedulerState) -> tuple[StepDef, ...]:
-    """Return the steps of the uninstall plan that may run now."""
-    return scheduling.due_steps(uninstall_progress(state))
-
-
-def is_teardown_due(state: SchedulerState) -> bool:
-    """Return whether TEARDOWN may be sent now."""
-    return any(step.work is Work.DEREGISTER for step in due_uninstall_steps(state))
-
-
-def status_at(plan: Plan, node: Node) -> Status:
-    """Return the status of the plan, a phase or a step; the node must exist."""
-    if not node:
-        return plan.status
-    phase = next(phase for phase in plan.phases if phase.name == node[0])
-    return phase.status if len(node) == 1 else next(step.status for step in phase.steps if step.name == node[1])
+def _message(
+    state: SchedulerState,
+    now: PlanProgress,
+    phase: str,
+    step: StepDef,
+    status: Status,
+    progress: Mapping[str, PlanProgress],
+) -> str:
+    """Return why a step is pending, where it runs, or how it failed."""
+    if status is Status.WAITING and (phase, step.name) in now.control.interrupted:
+        return "interrupted: waits for an operator to continue it"
+    if status is Status.WAITING:
+        return f"canary: waits for an operator to continue its phase: plan resume {now.plan.name} {phase}"
+    if status is Status.DELAYED or status in NOT_BEGUN:
+        return _why_not(state, now, step, status, progress)
+    return _so_far(state, step)
 
 
 def task_location(state: SchedulerState, name: TaskName) -> str:
@@ -98,68 +93,6 @@ def task_location(state: SchedulerState, name: TaskName) -> str:
     if status is None:
         return f"launching on {record.hostname}"
     return f"{status.state.label} on {record.hostname}{f': {status.message}' if status.message else ''}"
-
-
-def _plan(state: SchedulerState, now: PlanProgress, progress: Mapping[str, PlanProgress]) -> Plan:
-    plan = now.plan
-    phases = tuple(_phase(state, now, phase, progress) for phase in plan.phases)
-    statuses = {phase.name: phase.status for phase in phases}
-    children = _known(scheduling.phase_children(now, _NOTHING), statuses)
-    canaries = [name for name in scheduling.held_back(children) if statuses[name] in _NOT_BEGUN]
-    statuses.update(dict.fromkeys(canaries, Status.WAITING))
-    phases = tuple(replace(phase, status=statuses[phase.name]) for phase in phases)
-    status = _whole(children, statuses, () in now.control.interrupted)
-    # Rejected options are errors of the plan that would roll them out, as in the SDK.
-    rejected = state.process.rejected if plan.kind is PlanKind.ROLL_OUT else ()
-    return Plan(plan.name, Status.ERROR if rejected else status, phases, plan.strategy, rejected)
-
-
-def _phase(state: SchedulerState, now: PlanProgress, phase: PhaseDef, progress: Mapping[str, PlanProgress]) -> Phase:
-    base = {step.name: now.status((phase.name, step.name), step) for step in phase.steps}
-    children = _known(scheduling.step_children(now, phase, _NOTHING), base)
-    canaries = frozenset(scheduling.held_back(children))
-    steps = tuple(
-        _overridden(state, step, _step(state, now, phase, step, base[step.name], canaries, progress))
-        for step in phase.steps
-    )
-    statuses = {step.name: step.status for step in steps}
-    status = _whole(children, statuses, (phase.name,) in now.control.interrupted)
-    return Phase(phase.name, status, steps, phase.strategy)
-
-
-def _known(children: scheduling.Children, statuses: Mapping[str, Status]) -> scheduling.Children:
-    """Return the children with computed statuses; all incomplete ones count as open."""
-    return replace(
-        children,
-        open=frozenset(name for name, status in statuses.items() if status is not Status.COMPLETE),
-        complete=lambda name: statuses[name] is Status.COMPLETE,
-    )
-
-
-def _whole(children: scheduling.Children, statuses: Mapping[str, Status], interrupted: bool) -> Status:
-    turn = frozenset(statuses[name] for name in scheduling.eligible(children))
-    return aggregate(ChildStatuses(frozenset(statuses.values()), turn, interrupted))
-
-
-def _step(
-    state: SchedulerState,
-    now: PlanProgress,
-    phase: PhaseDef,
-    step: StepDef,
-    status: Status,
-    canaries: AbstractSet[str],
-    progress: Mapping[str, PlanProgress],
-) -> Step:
-    if status is Status.DELAYED:
-        return Step(step.name, status, _why_not(state, now, step, status, progress), step.task)
-    if status not in _NOT_BEGUN:
-        return Step(step.name, status, _so_far(state, step), step.task)
-    if now.control.interrupted and (phase.name, step.name) in now.control.interrupted:
-        return Step(step.name, Status.WAITING, "interrupted: waits for an operator to continue it", step.task)
-    if step.name in canaries:
-        words = f"canary: waits for an operator to continue its phase: plan resume {now.plan.name} {phase.name}"
-        return Step(step.name, Status.WAITING, words, step.task)
-    return Step(step.name, status, _why_not(state, now, step, status, progress), step.task)
 
 
 def _overridden(state: SchedulerState, step: StepDef, displayed: Step) -> Step:
@@ -242,7 +175,7 @@ NO_LEFTOVERS = "nothing is left behind"
 
 def sdk_uninstall_plan(state: SchedulerState) -> Plan:
     """Return the uninstall plan for DC/OS: complete after the stored state is erased."""
-    plan = uninstall_status(state)
+    plan = _plan(state, uninstall_progress(state), {})
     status = plan.status
     if status is Status.COMPLETE and not state.process.is_erased:
         status = Status.IN_PROGRESS
