@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
-from tf_executor.contract.strategies import Strategy
+from tf_executor.contract.advice import (
+    KERAS_2,
+    KERAS_2_STRATEGIES,
+    hint_of,
+    ignored_keras_2,
+    keras_3_problem,
+    missing_command,
+    missing_keras_2,
+)
 
 from .output import TAIL_BYTES
 
@@ -186,49 +193,18 @@ def program_error(
         if sentence := _keras_sentence(lines, lines[first:end], frame, variables):
             return ProgramError(f"{place}: {sentence}" if place else sentence, is_cause=True, cannot_start=True)
         never = last == lines[first] and _NEVER_STARTS.match(last) is not None
-        return ProgramError(text, is_cause=True, cannot_start=never, hint=_hint("\n".join(lines[first:end])))
+        return ProgramError(text, is_cause=True, cannot_start=never, hint=hint_of("\n".join(lines[first:end])))
     is_usage = exit_code == _USAGE_ERROR and _is_usage(lines)
-    return ProgramError(text, is_usage, is_usage or exit_code in _NO_COMMAND, _hint("\n".join(lines)))
+    return ProgramError(text, is_usage, is_usage or exit_code in _NO_COMMAND, hint_of("\n".join(lines)))
 
 
 # Known causes.
 
-#: Text of an error -> what to do. The first entry counts.
-_HINTS = (
-    (r"No module named 'tensorflow\.(examples|contrib)|module 'tensorflow[\w.]*' has no attribute '(app|flags|Session|"
-     r"placeholder|contrib|ConfigProto|get_variable)'",
-     "the program is written for TensorFlow 1: `dcos-tensorflow runtime create tf1.15 --tensorflow 1.15 --python 3.7` "
-     "installs it, and service.python `runtime:tf1.15` uses it"),
-    (r"[Aa]ddress already in use|Could not start gRPC server",
-     "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and PORT"),
-    (r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in",
-     "NCCL needs GPUs: without GPUs, call init_process_group with the backend gloo"),
-    (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
-     "set NCCL_DEBUG to INFO in the environment; if hosts have several networks, NCCL_SOCKET_IFNAME selects one"),
-    (r"URL fetch failure on|Name or service not known|Temporary failure in name resolution",
-     "the task cannot reach this address: give the file in service.data, data of Keras with the path "
-     ".keras/datasets/NAME"),
-    (r"_temp; No such file or directory\s+\[\[\{\{node SaveV2|did not exist.*\s+\[\[\{\{node MergeV2Checkpoints|"
-     r"Failed to find any matching files for .*\s+\[\[\{\{node RestoreV2.*\s.*/job:ps/",
-     "each ps reads and writes its part of a checkpoint: set service.checkpoint_dir to a folder that chief and ps "
-     "share, or save and restore with tf.train.CheckpointOptions(experimental_io_device='/job:chief/replica:0/task:0/"
-     "device:CPU:0')"),
-    (r"No space left on device|Disk quota exceeded", "a disk is full: free space, or write less to the sandbox"),
-    (r"\bMemoryError\b|bad_alloc|Cannot allocate memory|Unable to allocate|OOM when allocating|CUDA out of memory",
-     "memory is exhausted: use smaller batches or a larger `mem`, or, on GPUs, a GPU with more memory"),
-)  # fmt: skip
-_KERAS_2 = "TF_USE_LEGACY_KERAS"
 _PER_REPLICA = re.compile(r"with an unsupported type \(<class '[\w.]*PerReplica'>\)")
 _NO_KERAS = "Keras cannot be imported. Check that it is installed."
 _PACKAGES = re.compile(r'File "(.*/(?:site|dist)-packages)/(?:keras|tensorflow)/')
-_STRATEGIES = re.compile(
-    rf"\b(?:{'|'.join(strategy.traits.names[0] for strategy in Strategy if strategy.traits.fit_needs_keras_2)})\b"
-)
+_STRATEGIES = re.compile(rf"\b(?:{'|'.join(KERAS_2_STRATEGIES)})\b")
 _MAX_SOURCE = 1 << 20
-
-
-def _hint(text: str) -> str:
-    return next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
 
 
 def _keras_sentence(
@@ -240,20 +216,14 @@ def _keras_sentence(
         return ""
     folder = next((found[1] for line in lines if (found := _PACKAGES.search(line))), "")
     versions = {name: _version(folder, name) for name in ("keras", "tf_keras", "tensorflow")}
-    install = f'pip install --no-deps "tf_keras~={versions["tensorflow"] or "2.16"}.0"'
-    value = variables.get(_KERAS_2, "")
+    versions["tensorflow"] = versions["tensorflow"] or "2.16"
+    value = variables.get(KERAS_2, "")
     if _NO_KERAS in text:
-        is_old = versions["keras"].startswith("2.")
-        remedy = f"remove it, Keras {versions['keras']} needs no variable" if is_old else install
-        return f"{_KERAS_2} is set, but tf_keras is not installed: {remedy}" if value else ""
-    if value:
-        return f"TensorFlow ignores {_KERAS_2}={value}: the value must be 1, true or True"
+        return f"{KERAS_2} is set, but tf_keras is not installed: {missing_keras_2(versions)}" if value else ""
+    if value and (problem := ignored_keras_2(value)):
+        return f"{KERAS_2}: {problem}"
     strategy = _strategy_in(frame[1]) if frame else ""
-    sentence = f"Model.fit of Keras {versions['keras'] or 3} does not work with {strategy or 'this strategy'}."
-    add = f'add "environment": {{"{_KERAS_2}": "1"}} to "service"'
-    if versions["tf_keras"]:
-        return f"{sentence} tf_keras {versions['tf_keras']} is installed: {add}"
-    return f"{sentence} Install tf_keras ({install}) and {add}"
+    return keras_3_problem(versions, strategy or "this strategy", imports_keras=bool(value))
 
 
 def _version(folder: str, package: str) -> str:
@@ -280,11 +250,9 @@ def _is_usage(lines: Sequence[str]) -> bool:
 def _missing_command(name: str, problem: str, variables: Mapping[str, str]) -> ProgramError:
     if problem != "not found":
         return ProgramError(f"{name}: {problem}", is_cause=True, cannot_start=True)
-    folders = variables.get("PATH", "").split(":")
-    programs = {"python", *(entry for folder in folders for entry in _entries(folder))}
-    near = get_close_matches(name, sorted(programs), n=1)
-    hint = f"did you mean `{near[0]}`?" if near else ""
-    return ProgramError(f"{name}: command not found", is_cause=True, cannot_start=True, hint=hint)
+    commands = (entry for folder in variables.get("PATH", "").split(":") for entry in _entries(folder))
+    text, hint = missing_command(name, ("python", *commands))
+    return ProgramError(text, is_cause=True, cannot_start=True, hint=hint)
 
 
 def _entries(folder: str) -> Sequence[str]:

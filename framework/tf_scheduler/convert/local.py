@@ -6,11 +6,12 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import strategies_with
 from tf_scheduler.model.spec import CleanupPolicy
 from tf_scheduler.options.schema.jobs import JOBS
 
-from .program import FOLDER, KERAS_2, SIZES, Libraries, Options, ProgramFacts, needed_libraries, scan
+from .program import FOLDER, SIZES, Libraries, Options, ProgramFacts, needed_libraries, scan
 from .tables import Note, display_value
 from .values import command_line
 

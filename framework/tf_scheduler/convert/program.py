@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
+from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import JobError
 from tf_scheduler.options.schema.fields import ALIASES
@@ -24,8 +25,6 @@ from tf_scheduler.options.schema.jobs import JOBS
 from .values import command_line
 
 Options = dict[str, Any]
-#: Variable that makes tf.keras Keras 2, the package tf_keras; and the values that TensorFlow accepts.
-KERAS_2, KERAS_2_VALUES = "TF_USE_LEGACY_KERAS", ("1", "true", "True")
 #: End of a dotted name in a program -> strategy. The first entry counts.
 _NAMES = {name: strategy for strategy in Strategy for name in strategy.traits.names}
 #: Amounts of a task, the largest first: cpus and MB.

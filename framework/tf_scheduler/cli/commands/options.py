@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from dcos_command.command import with_settings
 from dcos_command.main import Group, IntRange
+from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import UserPath, folder_problem, has_containers, program_sources, read_bytes
 from tf_scheduler.cli.common.groups import examples
@@ -24,14 +25,13 @@ from tf_scheduler.cli.common.options_file import (
     check_options,
     has_keras_3,
     interpreter_path,
-    keras_2_command,
-    keras_3_problem,
+    keras_2_install,
     local_problems,
+    model_fit_problem,
     program_warnings,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, json_switch
 from tf_scheduler.convert.program import (
-    KERAS_2,
     Libraries,
     NewJob,
     ProgramFacts,
@@ -344,8 +344,8 @@ def _choose_keras(
     if not has_keras_3(python):
         return False, []
     if "keras" in facts.modules:  # which is Keras 3 in any case
-        return False, [Problem(facts.fit, keras_3_problem(facts.modules, strategy, python))]
-    command = keras_2_command(python)
+        return False, [Problem(facts.fit, model_fit_problem(facts.modules, strategy, python))]
+    command = keras_2_install(python)
     return True, [Problem(KERAS_2, f"needs tf_keras: {command}")] if command else []
 
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,14 @@ import click
 
 from dcos_command.command import with_settings
 from mesos_local.images import unknown_image
+from tf_executor.contract.advice import (
+    KERAS_2,
+    ignored_keras_2,
+    keras_2_command,
+    keras_3_problem,
+    missing_command,
+    missing_keras_2,
+)
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import (
     folder_problem,
@@ -36,8 +43,6 @@ from tf_scheduler.cli.common.folders import (
 )
 from tf_scheduler.convert.program import (
     FOLDER,
-    KERAS_2,
-    KERAS_2_VALUES,
     PACKAGES,
     always_imported,
     scan,
@@ -341,8 +346,9 @@ def _command_problem(command: str, path: str) -> str:
     folders = [Path(folder) for folder in path.split(":") if Path(folder).is_dir()]
     names = [*_PROVIDED, *_LAUNCHERS, *(item.name for folder in folders for item in folder.iterdir())]
     starts = [f"python {word[0]}"] if word[0].endswith(".py") else ["python"] if is_python else []
-    near = starts or get_close_matches(word[0], names, n=1)
-    return f"{word[0]}: command not found" + (f"; did you mean `{near[0]}`?" if near else "")
+    text, hint = missing_command(word[0], names)
+    hint = f"did you mean `{starts[0]}`?" if starts else hint
+    return f"{text}; {hint}" if hint else text
 
 
 def _invalid_user(options: Options) -> Iterator[Problem]:
@@ -412,15 +418,14 @@ def has_keras_3(python: str) -> bool:
     return int(keras_versions(python).get("keras", "0").partition(".")[0]) > 2
 
 
-def keras_2_command(python: str) -> str:
+def keras_2_install(python: str) -> str:
     """Return the command that installs the missing Keras 2, or empty."""
     versions = keras_versions(python)
-    if "tf_keras" in versions:
-        return ""
-    series = [".".join(versions[name].split(".")[:2]) for name in ("tensorflow", "tensorflow_cpu") if name in versions]
-    own = "" if python == sys.executable else f"{python} -m "
-    # Its dependencies would install a second TensorFlow.
-    return f"{own}pip install --no-deps " + (f'"tf_keras~={series[0]}.0"' if series else "tf_keras")
+    return "" if "tf_keras" in versions else keras_2_command(versions, _pip(python))
+
+
+def _pip(python: str) -> str:
+    return "pip" if python == sys.executable else f"{python} -m pip"
 
 
 def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
@@ -452,7 +457,7 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
             with suppress(OptionsError):  # an unreadable module
                 facts = scan(program_sources(*program))
                 if facts.fit and facts.strategy.traits.fit_needs_keras_2 and has_keras_3(python):
-                    yield Problem(facts.fit, keras_3_problem(facts.modules, facts.strategy, python))
+                    yield Problem(facts.fit, model_fit_problem(facts.modules, facts.strategy, python))
 
 
 def interpreter_path(python: str) -> str:
@@ -467,25 +472,18 @@ def interpreter_path(python: str) -> str:
 
 def _keras_2_problems(value: str, python: str) -> Iterator[Problem]:
     path = f"service.environment.{KERAS_2}"
-    if value not in KERAS_2_VALUES:
-        yield Problem(path, f"TensorFlow ignores `{value}`; it accepts {', '.join(KERAS_2_VALUES)}")
-    elif (command := keras_2_command(python)) and (version := keras_versions(python).get("keras")):
-        problem = f"needs tf_keras, which `{python}` does not have: "
-        is_old = not has_keras_3(python)
-        yield Problem(path, problem + (f"remove it, Keras {version} needs no variable" if is_old else command))
+    versions = keras_versions(python)
+    if problem := ignored_keras_2(value):
+        yield Problem(path, problem)
+    elif "tf_keras" not in versions and "keras" in versions:
+        remedy = missing_keras_2(versions, _pip(python))
+        yield Problem(path, f"needs tf_keras, which `{python}` does not have: {remedy}")
 
 
-def keras_3_problem(modules: Collection[str], strategy: Strategy, python: str) -> str:
+def model_fit_problem(modules: Collection[str], strategy: Strategy, python: str) -> str:
     """Return the problem of Model.fit, and the remedy."""
-    versions = {name: ".".join(each.split(".")[:2]) for name, each in keras_versions(python).items()}
-    remedy = f'add "environment": {{"{KERAS_2}": "1"}} to "service"'
-    if "keras" in modules:  # the variable changes tf.keras only
-        remedy = "import tf_keras in place of keras"
-    if command := keras_2_command(python):
-        remedy = f"Install tf_keras ({command}) and {remedy}"
-    else:
-        remedy = f"tf_keras {versions['tf_keras']} is installed: {remedy}"
-    return f"Model.fit of Keras {versions['keras']} does not work with {strategy.traits.names[0]}. {remedy}"
+    versions, name = keras_versions(python), strategy.traits.names[0]
+    return keras_3_problem(versions, name, _pip(python), imports_keras="keras" in modules)
 
 
 def _programs(job: Path, folder: Path, commands: Iterable[str]) -> Iterator[tuple[Path, Path]]:

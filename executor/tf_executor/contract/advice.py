@@ -1,0 +1,90 @@
+"""What to do about errors of programs, before a launch and after its end."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Iterable, Mapping
+
+from .strategies import Strategy
+
+#: Variable that makes tf.keras Keras 2, the package tf_keras; and the values that TensorFlow accepts.
+KERAS_2, KERAS_2_VALUES = "TF_USE_LEGACY_KERAS", ("1", "true", "True")
+
+#: Text of an error -> what to do. The first entry counts.
+_HINTS = (
+    (r"No module named 'tensorflow\.(examples|contrib)|module 'tensorflow[\w.]*' has no attribute '(app|flags|Session|"
+     r"placeholder|contrib|ConfigProto|get_variable)'",
+     "the program is written for TensorFlow 1: `dcos-tensorflow runtime create tf1.15 --tensorflow 1.15 --python 3.7` "
+     "installs it, and service.python `runtime:tf1.15` uses it"),
+    (r"[Aa]ddress already in use|Could not start gRPC server",
+     "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and PORT"),
+    (r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in",
+     "NCCL needs GPUs: without GPUs, call init_process_group with the backend gloo"),
+    (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
+     "set NCCL_DEBUG to INFO in the environment; if hosts have several networks, NCCL_SOCKET_IFNAME selects one"),
+    (r"URL fetch failure on|Name or service not known|Temporary failure in name resolution",
+     "the task cannot reach this address: give the file in service.data, data of Keras with the path "
+     ".keras/datasets/NAME"),
+    (r"_temp; No such file or directory\s+\[\[\{\{node SaveV2|did not exist.*\s+\[\[\{\{node MergeV2Checkpoints|"
+     r"Failed to find any matching files for .*\s+\[\[\{\{node RestoreV2.*\s.*/job:ps/",
+     "each ps reads and writes its part of a checkpoint: set service.checkpoint_dir to a folder that chief and ps "
+     "share, or save and restore with tf.train.CheckpointOptions(experimental_io_device='/job:chief/replica:0/task:0/"
+     "device:CPU:0')"),
+    (r"No space left on device|Disk quota exceeded", "a disk is full: free space, or write less to the sandbox"),
+    (r"\bMemoryError\b|bad_alloc|Cannot allocate memory|Unable to allocate|OOM when allocating|CUDA out of memory",
+     "memory is exhausted: use smaller batches or a larger `mem`, or, on GPUs, a GPU with more memory"),
+)  # fmt: skip
+#: Classes of the strategies that Model.fit of Keras 3 does not support.
+KERAS_2_STRATEGIES = tuple(item.traits.names[0] for item in Strategy if item.traits.fit_needs_keras_2)
+
+
+def hint_of(error: str) -> str:
+    """Return what to do about the text of an error; empty if unknown."""
+    return next((hint for pattern, hint in _HINTS if re.search(pattern, error)), "")
+
+
+def missing_command(name: str, commands: Iterable[str]) -> tuple[str, str]:
+    """Return the problem of a command that is not among `commands`, and a hint."""
+    near = get_close_matches(name, sorted(set(commands)), n=1)
+    return f"{name}: command not found", f"did you mean `{near[0]}`?" if near else ""
+
+
+# Keras 3. `versions`: name of a package -> version; `pip`: the command.
+
+
+def keras_3_problem(
+    versions: Mapping[str, str], strategy: str, pip: str = "pip", *, imports_keras: bool = False
+) -> str:
+    """Return why Keras 3 cannot train with a strategy's class, and the remedy."""
+    versions = {name: _series(version) for name, version in versions.items()}
+    remedy = f'add "environment": {{"{KERAS_2}": "1"}} to "service"'
+    if imports_keras:  # the variable changes tf.keras only
+        remedy = "import tf_keras in place of keras"
+    sentence = f"Model.fit of Keras {versions.get('keras') or 3} does not work with {strategy}."
+    if versions.get("tf_keras"):
+        return f"{sentence} tf_keras {versions['tf_keras']} is installed: {remedy}"
+    return f"{sentence} Install tf_keras ({keras_2_command(versions, pip)}) and {remedy}"
+
+
+def keras_2_command(versions: Mapping[str, str], pip: str = "pip") -> str:
+    """Return the command that installs Keras 2."""
+    series = next((_series(versions[name]) for name in ("tensorflow", "tensorflow_cpu") if versions.get(name)), "")
+    # Its dependencies would install a second TensorFlow.
+    return f"{pip} install --no-deps " + (f'"tf_keras~={series}.0"' if series else "tf_keras")
+
+
+def missing_keras_2(versions: Mapping[str, str], pip: str = "pip") -> str:
+    """Return what to do if KERAS_2 is set without tf_keras."""
+    version = versions.get("keras", "")
+    is_old = version.partition(".")[0] in ("1", "2")
+    return f"remove it, Keras {version} needs no variable" if is_old else keras_2_command(versions, pip)
+
+
+def ignored_keras_2(value: str) -> str:
+    """Return why a value of KERAS_2 has no effect; empty if it has one."""
+    return "" if value in KERAS_2_VALUES else f"TensorFlow ignores `{value}`; it accepts {', '.join(KERAS_2_VALUES)}"
+
+
+def _series(version: str) -> str:
+    return ".".join(version.split(".")[:2])
