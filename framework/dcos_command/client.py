@@ -242,7 +242,7 @@ class ServiceClient:
     def events(self, path: str, last: str = "", **query: str | None) -> Iterator[transport.ServerSentEvent]:
         """Yield server-sent events after id `last`; stop when the connection breaks."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
-        request = transport.build_request("GET", _with_query(f"{self.url}/{path}", query), self._headers(headers))
+        request = transport.ServiceRequest("GET", _with_query(f"{self.url}/{path}", query), self._headers(headers))
         with transport.open_stream(request, self.cluster) as (status, lines):
             if status != 200:
                 raise self._error(status, b"".join(lines).decode(errors="replace"))
@@ -263,7 +263,7 @@ class ServiceClient:
         client = self if media is None else replace(self, token="")
         headers = client._headers({"Accept": "application/json", **content_type, **(media or {})})
         content = None if method == "GET" else b"" if body is None else json.dumps(body).encode()
-        request = transport.build_request(method, _with_query(f"{base}/{path}", query), headers, content)
+        request = transport.ServiceRequest(method, _with_query(f"{base}/{path}", query), headers, content)
         status, text = transport.send(request, self.cluster, self.timeout)
         if status not in (*SUCCESS_CODES, *codes):
             raise self._error(status, text)

@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any, Iterator, Mapping, Sequence
 
+from tf_executor.contract.http import is_loopback
 from tf_executor.contract.text import format_duration, format_number, sparkline
 
 from .client import ServiceClient, api_path, installation_of
@@ -24,7 +25,6 @@ from .command import (
 )
 from .errors import CommandError, RefusedError, UnreachableError
 from .output import Line, Renderable, Table, Word, dim, local_time, status_word
-from .transport import is_loopback
 
 _NOT_FOUND = 404
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import re
-import socket
 import ssl
-import threading
-import urllib.error
 import urllib.request
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
+
+from tf_executor.contract.http import HttpClient, NoReplyError
 
 from .errors import CommandError, UnreachableError
 
@@ -112,130 +110,58 @@ def parse_toml(text: str) -> dict[str, str]:
 _STREAM_TIMEOUT = 60.0  # seconds without a line; servers send keep-alive comments more often
 
 
-def build_request(method: str, url: str, headers: dict[str, str], body: bytes | None = None) -> urllib.request.Request:
-    """Build a request. Raise CommandError if the URL is invalid."""
-    try:
-        return urllib.request.Request(url, data=body, headers=headers, method=method)  # noqa: S310 - http(s): see cluster
-    except ValueError as error:
-        raise CommandError(f"`{url}`: invalid URL: {error}") from error
+@dataclass(frozen=True)
+class ServiceRequest:
+    """A request to a cluster or scheduler."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None = None
 
 
-class TimeLimit:
-    """Maximum seconds for a whole request.
-
-    A socket's own timeout starts again with each byte. In its block, requests through `handler` are cut off at the
-    limit; then the block raises TimeoutError.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._expired = seconds, False
-        self._socket: Any = None
-        self._timer = threading.Timer(seconds, self._expire)
-        self._timer.daemon = True
-
-    def handler(self, context: ssl.SSLContext | None) -> urllib.request.BaseHandler:
-        """Return the handler of http and https requests."""
-        return _LimitedHandler(self, context)
-
-    def opened(self, current: Any) -> None:
-        """Register the socket in use."""
-        self._socket = current
-        if self._expired:
-            raise self._error()
-
-    def __enter__(self) -> TimeLimit:
-        self._timer.start()
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._timer.cancel()
-        # http.client takes an answer that is cut off for complete, or raises another error.
-        if self._expired and (error is None or isinstance(error, (OSError, http.client.HTTPException))):
-            raise self._error() from error
-
-    def _error(self) -> TimeoutError:
-        return TimeoutError(f"answer not complete within {self._seconds:g} s")
-
-    def _expire(self) -> None:
-        self._expired = True
-        if self._socket is not None:
-            with suppress(OSError):  # closed before
-                # SSLSocket's own shutdown would discard the session that the reading thread uses.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-
-class _LimitedHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
-    """Registers each connection with a time limit."""
-
-    def __init__(self, limit: TimeLimit, context: ssl.SSLContext | None) -> None:
-        super().__init__(context=context)
-        self._limit = limit
-
-    def do_open(self, http_class: Any, req: Any, **arguments: Any) -> Any:
-        def make(*args: Any, **options: Any) -> Any:
-            connection = http_class(*args, **options)
-            connect = connection.connect
-
-            def connect_and_register() -> None:
-                connect()
-                self._limit.opened(connection.sock)
-
-            connection.connect = connect_and_register
-            return connection
-
-        return super().do_open(make, req, **arguments)
-
-
-def send(request: urllib.request.Request, cluster: ClusterConnection, timeout: float) -> tuple[int, str]:
+def send(request: ServiceRequest, cluster: ClusterConnection, timeout: float) -> tuple[int, str]:
     """Return status and body. Raise UnreachableError.
 
     `timeout`: seconds for each wait; the limit of all together is twice that.
     """
-    limit = TimeLimit(2 * timeout)
-    with _errors_in_words(request, cluster), limit, _open(request, cluster, timeout, limit) as response:
-        return int(response.status), response.read().decode(errors="replace")
+    with _errors_in_words(request, cluster):
+        client = HttpClient(2 * timeout, timeout, cluster.tls(), uses_proxies=True, redirects=_RedirectHandler)
+        reply = client.fetch(request.url, request.headers, request.body, request.method)
+        return reply.status, reply.body.decode(errors="replace")
 
 
 @contextmanager
-def open_stream(request: urllib.request.Request, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
+def open_stream(request: ServiceRequest, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
     """Stream status and lines until it breaks. Raise UnreachableError at the start."""
-    with _errors_in_words(request, cluster), TimeLimit(_STREAM_TIMEOUT) as limit:
-        response = _open(request, cluster, _STREAM_TIMEOUT, limit)
-        error = [] if response.status == 200 else [response.read()]
-    with response:
-        if response.status == 200 and response.headers.get_content_type() != "text/event-stream":
-            raise UnreachableError(f"{request.full_url} does not answer as a scheduler: not an event stream")
-        yield int(response.status), iter(error) if error else _until_broken(response)
+    seconds, context = _STREAM_TIMEOUT, cluster.tls()
+    client = HttpClient(seconds, seconds, context, uses_proxies=True, redirects=_RedirectHandler)
+    with ExitStack() as stack:
+        with _errors_in_words(request, cluster):
+            reply, lines = stack.enter_context(client.stream(request.url, request.headers))
+        if reply.status != 200:
+            yield reply.status, iter([reply.body])
+        elif not reply.headers.get("Content-Type", "").startswith("text/event-stream"):
+            raise UnreachableError(f"{request.url} does not answer as a scheduler: not an event stream")
+        else:
+            yield reply.status, _until_broken(lines)
 
 
-def _until_broken(response: Any) -> Iterator[bytes]:
-    try:
-        yield from response
-    except (OSError, http.client.HTTPException):
-        return
-
-
-def _open(request: urllib.request.Request, cluster: ClusterConnection, timeout: float, limit: TimeLimit) -> Any:
-    """Return the response once its head has arrived, also one with an error status."""
-    handlers = [limit.handler(cluster.tls()), _RedirectHandler()]
-    try:
-        if is_loopback(request.full_url):
-            handlers.append(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine
-        return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        return error
-    except ValueError:  # its text may quote a header, such as the token
-        raise CommandError(f"`{request.full_url}`: invalid URL or header") from None
+def _until_broken(lines: Iterable[bytes]) -> Iterator[bytes]:
+    with suppress(OSError, http.client.HTTPException):
+        yield from lines
 
 
 @contextmanager
-def _errors_in_words(request: urllib.request.Request, cluster: ClusterConnection) -> Iterator[None]:
+def _errors_in_words(request: ServiceRequest, cluster: ClusterConnection) -> Iterator[None]:
     """Raise UnreachableError if the connection fails."""
     try:
         yield
-    except (OSError, http.client.HTTPException) as error:
-        advice = _advice(getattr(error, "reason", error), request.type == "https", cluster)
-        raise UnreachableError(f"{request.full_url} does not answer: {_reason(error)}{advice}") from error
+    except NoReplyError as error:
+        advice = _advice(error.cause, request.url.startswith("https:"), cluster)
+        raise UnreachableError(f"{request.url} does not answer: {error}{advice}") from error
+    except ValueError:  # its text may quote a header, such as the token
+        raise CommandError(f"`{request.url}`: invalid URL or header") from None
 
 
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
@@ -262,12 +188,6 @@ def is_safe_redirect(here: str, there: str) -> bool:
     return before.hostname == after.hostname and (same or (before.scheme == "http" and after.scheme == "https"))
 
 
-def _reason(error: Exception) -> str:
-    """The cause in words, such as `Connection refused`."""
-    cause = getattr(error, "reason", error)
-    return getattr(cause, "strerror", None) or str(cause) or repr(cause)
-
-
 def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
     """A possible remedy, or an empty text."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -279,15 +199,6 @@ def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "\nThe service may have ended, or its scheduler is restarting"
     return ""
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the URL is one of this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True)

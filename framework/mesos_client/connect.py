@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, List, Tuple
 
-from .http import SocketHandle
+from tf_executor.contract.http import SocketHandle
 
 #: Maximum bytes of a domain socket's path (`sun_path`), with the terminating zero.
 _UNIX_PATH = 108

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Tuple, Union
 
-from .http import SocketHandle
+from tf_executor.contract.http import SocketHandle
 
 
 class Credentials:

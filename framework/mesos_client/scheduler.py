@@ -9,11 +9,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
+from tf_executor.contract.http import HttpReply
+
 from . import backoff
 from ._pymesos import MesosSchedulerDriver
 from .backoff import Clock
 from .credentials import Credentials, Tls
-from .http import HttpReply, HttpRequest, Subscription, TransportError
+from .http import HttpRequest, Subscription, TransportError
 from .masters import Detector, Leader, MasterList, ZooKeeperUrl, parse_masters
 from .results import DriverDisconnected, Failed, NotConnected, RegistrationRefusedError, SendResult
 from .stream import UNAUTHORIZED, OnEvent, OnState, StreamLoss, StreamProcess, reading

@@ -16,22 +16,20 @@ from contextlib import suppress
 from typing import Any, Callable, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from tf_executor.contract.http import MAX_TEXT, HttpReply, SocketHandle, time_limit
+
 from .connect import connect, connect_unix
 from .credentials import Tls
 from .http import (
     CONNECT_TIMEOUT,
     JSON_HEADERS,
     MALFORMED,
-    MAX_TEXT,
-    HttpReply,
     HttpRequest,
     NotSentError,
-    SocketHandle,
     Subscription,
     TransportError,
     clock_offset,
     encode,
-    time_limit,
 )
 from .results import Failed, NotConnected, Rejected, SendResult, Sent
 
@@ -76,7 +74,7 @@ class Stream:
             raise NotSentError(str(_broken(error))) from error
         try:
             assert self._connection is not None
-            with time_limit(self._handle, 2 * request.timeout):
+            with time_limit(2 * request.timeout, self._handle.interrupt):
                 self._connection.request("POST", url.path, request.body, dict(request.headers))
                 self._response = self._connection.getresponse()
         except _ERRORS as error:

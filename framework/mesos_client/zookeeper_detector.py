@@ -14,8 +14,9 @@ from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 
+from tf_executor.contract.http import SocketHandle
+
 from .connect import connect
-from .http import SocketHandle
 from .masters import (
     Detector,
     Leader,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from http import HTTPStatus
 from typing import Any
+
+from tf_executor.contract.http import HttpClient, NoReplyError
 
 from .host.errors import MesosLocalError
 from .node import AgentNode, Node
 
-_TIMEOUT = 10.0  # seconds for one call
-#: Maximum bytes of an answer; a local cluster has a few agents.
-_MAX_ANSWER = 1 << 28
+_CLIENT = HttpClient(limit=20.0, timeout=10.0)
 #: Maximum characters of an answer in a message.
 _MAX_TEXT = 300
 #: What an answer of another form raises.
@@ -29,19 +29,15 @@ class MasterUnavailableError(MesosLocalError):
 def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
     """Send a call ("GET_AGENTS"); return any result. Raises MasterUnavailableError."""
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
     try:
-        connection.request("POST", "/api/v1", json.dumps({"type": kind, **content}), headers)
-        response = connection.getresponse()
-        answer = response.read(_MAX_ANSWER)
-    except (OSError, http.client.HTTPException) as error:
-        raise MasterUnavailableError(f"the master at {address} does not answer: {repr(error)[:_MAX_TEXT]}") from error
-    finally:
-        connection.close()
-    if response.status not in (http.client.OK, http.client.ACCEPTED):
-        raise MasterUnavailableError(f"the master at {address} returned HTTP {response.status}: {answer[:_MAX_TEXT]!r}")
+        reply = _CLIENT.fetch(f"http://{address}/api/v1", headers, json.dumps({"type": kind, **content}).encode())
+    except NoReplyError as error:
+        raise MasterUnavailableError(f"the master at {address} does not answer: {str(error)[:_MAX_TEXT]}") from error
+    if reply.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
+        text = repr(reply.body[:_MAX_TEXT])
+        raise MasterUnavailableError(f"the master at {address} returned HTTP {reply.status}: {text}")
     try:
-        result: dict[str, Any] = json.loads(answer)[kind.lower()] if answer else {}
+        result: dict[str, Any] = json.loads(reply.body)[kind.lower()] if reply.body else {}
     except _MALFORMED as error:
         raise _invalid(address, kind, error) from error
     return result

@@ -33,6 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tf_executor.contract.http import HttpClient
+
 from .agents import count_gpus
 from .host.errors import MesosLocalError, explain_os_errors
 
@@ -296,10 +298,8 @@ class NameServer:
                 yield data
 
     def _state(self) -> Mapping[str, Any]:
-        with closing(http.client.HTTPConnection(self._master, timeout=10)) as connection:
-            connection.request("GET", "/state")
-            state: Mapping[str, Any] = json.loads(connection.getresponse().read())
-            return state
+        state: Mapping[str, Any] = json.loads(HttpClient(20, 10).fetch(f"http://{self._master}/state").body)
+        return state
 
     def _update(self, state: Mapping[str, Any]) -> None:
         text = "".join(f"{address} {name}\n" for name, address in sorted(task_names(state).items()))

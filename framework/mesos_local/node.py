@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import importlib.util
 import os
 import re
@@ -15,11 +14,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from ctypes.util import find_library
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+from tf_executor.contract.http import HttpClient, NoReplyError
 
 from .agents import AgentSpec, count_gpus
 from .host.errors import MesosLocalError, NodeDiedError
@@ -124,10 +125,9 @@ class MesosNode(Node):
 
     def ready(self) -> bool:
         # The relay of a cluster with containers accepts connections before the node does.
-        connection = http.client.HTTPConnection(self.address, timeout=_ANSWER_TIMEOUT)
-        with closing(connection), suppress(OSError, http.client.HTTPException):
-            connection.request("HEAD", "/health")
-            return connection.getresponse().status > 0
+        with suppress(NoReplyError):
+            HttpClient(2 * _ANSWER_TIMEOUT, _ANSWER_TIMEOUT).fetch(f"http://{self.address}/health", method="HEAD")
+            return True
         return False
 
 

@@ -175,15 +175,12 @@ class HealthChecks:
 
 def http_problem(url: str, timeout: float) -> str:
     """Return why a GET without proxy has no status 200 to 399, or an empty string."""
-    import urllib.error  # imported only if needed, to save memory
-    import urllib.request
+    from urllib.request import HTTPRedirectHandler  # imported only if needed, to save memory
 
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    from tf_executor.contract.http import HttpClient
+
     try:
-        with opener.open(url, timeout=timeout):
-            return ""
-    except urllib.error.HTTPError as error:
-        error.close()
-        return f"{url} returned status {error.code}"
+        reply = HttpClient(timeout, timeout, redirects=HTTPRedirectHandler, max_bytes=0).fetch(url)
     except (OSError, ValueError) as error:
-        return f"{url}: {getattr(error, 'reason', error)}"
+        return f"{url}: {error}"
+    return "" if 200 <= reply.status < 400 else f"{url} returned status {reply.status}"

@@ -12,13 +12,13 @@ import signal
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 import uuid
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Callable, Mapping, Sequence
 
 from tf_executor.contract.events import Stage
+from tf_executor.contract.http import HttpClient, NoReplyError
 from tf_executor.contract.payload import Payload
 from tf_executor.process.temporary import MemoryFiles, Owner
 from tf_executor.process.tree import descendants, has_signal_handler, signal_descendants
@@ -207,7 +207,6 @@ FIRST_DELAY, MAX_DELAY = 0.25, 5.0
 #: Status codes that are not retried: invalid token, or unknown secret.
 FINAL = (403, 424)
 _MAX_BYTES = 16 << 20
-_MAX_TEXT = 500
 
 
 def fetch_secrets(
@@ -222,40 +221,34 @@ def fetch_secrets(
     does not share, makes later requests valid: retries and reloads.
     """
     end, delay = clock() + retry_seconds, FIRST_DELAY
-    opener = _opener(request)
+    client = _client(request)
+    body = json.dumps({"task_id": request.task_id, "token": request.token, "nonce": request.nonce}).encode()
     while True:
         try:
-            return _post(opener, request)
-        except urllib.error.HTTPError as error:
-            failure = _error_text(error)
-            if error.code in FINAL:
-                raise SecretFetchError(failure) from None
-        except (OSError, ValueError) as error:
-            if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
+            reply = client.fetch(request.url, {"Content-Type": "application/json"}, body)
+            if reply.status == HTTPStatus.OK:
+                return decode(reply.body)
+            failure = f"the scheduler returned {reply.status}: {reply.text}"
+            if reply.status in FINAL:
+                raise SecretFetchError(failure)
+        except (NoReplyError, ValueError) as error:
+            if isinstance(getattr(error, "cause", None), ssl.SSLCertVerificationError):
                 raise SecretFetchError(f"{request.url}: untrusted certificate: {error}") from None
-            failure = f"{request.url}: request failed: {getattr(error, 'reason', error)}"
+            failure = f"{request.url}: request failed: {error}"
         if clock() + delay > end:
             raise SecretFetchError(f"{failure} (retried for {retry_seconds:g} s)")
         wait(delay)
         delay = min(2 * delay, MAX_DELAY)
 
 
-def _opener(request: SecretRequest) -> urllib.request.OpenerDirector:
+def _client(request: SecretRequest) -> HttpClient:
+    if not request.url.startswith(("http://", "https://")):
+        raise SecretFetchError(f"invalid URL of the scheduler: `{request.url}`: expected http or https")
     try:
         context = ssl.create_default_context(cadata=request.authorities or None)
     except ValueError as error:  # includes ssl.SSLError
         raise SecretFetchError(f"invalid certificate authorities for {request.url}: {error}") from None
-    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect())
-    return urllib.request.build_opener(*handlers)
-
-
-def _post(opener: urllib.request.OpenerDirector, request: SecretRequest) -> list[Secret]:
-    if not request.url.startswith(("http://", "https://")):
-        raise SecretFetchError(f"invalid URL of the scheduler: `{request.url}`: expected http or https")
-    body = json.dumps({"task_id": request.task_id, "token": request.token, "nonce": request.nonce}).encode()
-    post = urllib.request.Request(request.url, body, {"Content-Type": "application/json"})  # noqa: S310
-    with opener.open(post, timeout=TIMEOUT) as response:
-        return decode(response.read(_MAX_BYTES))
+    return HttpClient(2 * TIMEOUT, TIMEOUT, context, max_bytes=_MAX_BYTES)
 
 
 def decode(body: bytes) -> list[Secret]:
@@ -272,16 +265,3 @@ def decode(body: bytes) -> list[Secret]:
         ]
     except (AttributeError, KeyError, TypeError, binascii.Error, ValueError):
         raise ValueError("invalid response") from None
-
-
-def _error_text(error: urllib.error.HTTPError) -> str:
-    with error:
-        text = error.read(4 * _MAX_TEXT).decode("utf-8", "replace").strip()
-    return f"the scheduler returned {error.code}: {text[:_MAX_TEXT]}"
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follow no redirect: the token is for one address only."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from .facts import AgentFacts, CertificateFacts, Facts, Unknown, is_loopback
+from tf_executor.contract.http import is_loopback
+
+from .facts import AgentFacts, CertificateFacts, Facts, Unknown
 
 # --- Findings
 

@@ -5,11 +5,9 @@ A fact that could not be gathered is Unknown, with the reason. Times are in seco
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +143,3 @@ class Facts:
     certificates: tuple[CertificateFacts, ...]
     service: ServiceFacts | Unknown
     artefacts: tuple[ArtefactFacts, ...] | Unknown
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL or HOST:PORT names this machine."""
-    host = urlsplit(url if "://" in url else f"//{url}").hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

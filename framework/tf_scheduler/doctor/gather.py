@@ -21,6 +21,7 @@ from dcos_command.client import ServiceClient, api_path
 from dcos_command.errors import CommandError, RefusedError
 from mesos_client.http import MALFORMED
 from mesos_client.masters import Leader, ZooKeeperUrl, parse_masters
+from tf_executor.contract.http import HttpReply, is_loopback
 from tf_scheduler.errors import SchedulerError
 
 from .facts import (
@@ -35,10 +36,9 @@ from .facts import (
     ServiceFacts,
     StoreFacts,
     Unknown,
-    is_loopback,
 )
 from .files import PARALLEL, TIMEOUT, gather_artefacts, gather_laptop
-from .requests import Access, FactError, ServerReply, reading, send
+from .requests import Access, FactError, offset_of, parse, reading, send
 
 Document = Mapping[str, Any]
 T = TypeVar("T")
@@ -153,17 +153,17 @@ class Cluster:
 def _master(subject: Subject) -> Cluster:
     access, reply = _leading([_master_access(subject)] if _is_on_dcos(subject) else _masters(subject))
     server = f"the master at {access.url}"
-    state = reply.json(server)
+    state = parse(reply, server)
     with reading(server):
         return _cluster(access, reply, state)
 
 
-def _cluster(access: Access, reply: ServerReply, state: Any) -> Cluster:
+def _cluster(access: Access, reply: HttpReply, state: Any) -> Cluster:
     frameworks = tuple(_framework(item) for item in state["frameworks"] if not item.get("completed"))
     agents = tuple(
         (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"])) for item in state["slaves"]
     )
-    return Cluster(MasterFacts(access.url, reply.clock_offset, frameworks), agents)
+    return Cluster(MasterFacts(access.url, offset_of(reply), frameworks), agents)
 
 
 def _framework(item: Document) -> FrameworkFacts:
@@ -202,15 +202,16 @@ def _masters(subject: Subject) -> list[Access]:
     return [Access(url, context=context) for url in parse_masters(address, scheme)]
 
 
-def _leading(masters: Sequence[Access]) -> tuple[Access, ServerReply]:
+def _leading(masters: Sequence[Access]) -> tuple[Access, HttpReply]:
     """Return the leading master and its state. Raises FactError if none answers."""
     problems = []
     for access in masters:
         try:
             reply = send(access, "/state")
-            if reply.status == _REDIRECTED and reply.location and not access.headers:
+            location = reply.headers.get("Location")
+            if reply.status == _REDIRECTED and location and not access.headers:
                 with reading(access.url):
-                    leader = urlsplit(urljoin(access.url, reply.location))
+                    leader = urlsplit(urljoin(access.url, location))
                 access = replace(access, url=f"{leader.scheme}://{leader.netloc}")
                 reply = send(access, "/state")
             return access, reply
@@ -263,12 +264,12 @@ def _agents(cluster: Cluster, service: ServiceFacts | Unknown, pool: ThreadPoolE
 def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
     reply = attempt(lambda: send(access, "/flags"))
     flags = attempt(lambda: _agent_flags(_known(reply), f"agent {hostname}"))
-    offset = None if isinstance(reply, Unknown) else reply.clock_offset
+    offset = None if isinstance(reply, Unknown) else offset_of(reply)
     return AgentFacts(agent_id, hostname, flags, offset, runs_as_root(access.url))
 
 
-def _agent_flags(reply: ServerReply, agent: str) -> Mapping[str, str]:
-    answer = reply.json(agent)
+def _agent_flags(reply: HttpReply, agent: str) -> Mapping[str, str]:
+    answer = parse(reply, agent)
     with reading(agent):
         return {str(name): str(value) for name, value in answer["flags"].items()}
 
@@ -318,7 +319,7 @@ def _store(options: Document | Unknown) -> StoreFacts:
 def _api(subject: Subject, master: Cluster | Unknown) -> ApiFacts:
     """Send a write without a token, for a plan that does not exist."""
     access = _api_access(subject, master)
-    reply = send(access, f"/v1/plans/doctor-{secrets.token_hex(8)}/start", b"{}", 65_536)
+    reply = send(access, f"/v1/plans/doctor-{secrets.token_hex(8)}/start", b"{}")
     return ApiFacts(access.url, reply.status, _is_from_master(access.url, master))
 
 

@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from mesos_client.credentials import Credentials, Tls
-from mesos_client.http import MALFORMED, SocketHandle, time_limit
+from mesos_client.http import MALFORMED
+from tf_executor.contract.http import HttpClient, NoReplyError, SocketHandle
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk, FileEntry
 from tf_scheduler.model.ids import AgentId, executor_of
@@ -147,39 +148,18 @@ class AgentFiles:
     def _get(
         self, base: str, path: str, server: str, credentials: Credentials, max_size: int = _MAX_RESPONSE
     ) -> tuple[int, bytes]:
-        parts = urlsplit(base)
-        connection = self._connection(parts.scheme, parts.netloc)
+        header = credentials.header()
+        context = (self._tls or Tls()).context(SocketHandle()) if base.startswith("https:") else None
+        client = HttpClient(_RESPONSE_TIMEOUT, _SOCKET_TIMEOUT, context, max_bytes=max_size)
         try:
-            header = credentials.header()
-            connection.request("GET", path, headers={"Authorization": header} if header else {})
-            handle = SocketHandle()
-            handle.opened(connection.sock)
-            with time_limit(handle, _RESPONSE_TIMEOUT):
-                response = connection.getresponse()
-                return response.status, _content(response, max_size)
-        except (OSError, http.client.HTTPException) as error:
-            text = str(error)[:_MAX_TEXT] or type(error).__name__
-            raise FileError(502, f"{server} does not answer: {text}", silent=True) from error
-        finally:
-            connection.close()
-
-    def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
-        if scheme != "https":
-            return http.client.HTTPConnection(netloc, timeout=_SOCKET_TIMEOUT)
-        context = (self._tls or Tls()).context(SocketHandle())
-        return http.client.HTTPSConnection(netloc, timeout=_SOCKET_TIMEOUT, context=context)
+            reply = client.fetch(base + path, {"Authorization": header} if header else {})
+        except NoReplyError as error:
+            raise FileError(502, f"{server} does not answer: {str(error)[:_MAX_TEXT]}", silent=True) from error
+        return reply.status, reply.body
 
 
 def _sandbox(state: SchedulerState, record: TaskRecord) -> str:
     return f"/frameworks/{state.stored.framework_id}/executors/{executor_of(record.id)}/runs/latest"
-
-
-def _content(response: http.client.HTTPResponse, max_size: int) -> bytes:
-    """Return the body, cut at `max_size` bytes. Raises OSError."""
-    content = b""
-    while len(content) < max_size and (part := response.read1(max_size - len(content))):
-        content += part
-    return content
 
 
 def _json(status: int, content: bytes, server: str) -> Any:

@@ -8,7 +8,6 @@ Only services with secrets have a gate: others send no request to agents.
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 import time
@@ -16,11 +15,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 from mesos_client.credentials import Credentials, Tls
-from mesos_client.http import SocketHandle, time_limit
+from tf_executor.contract.http import HttpClient, SocketHandle
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.model import events
 from tf_scheduler.model.offer import NOT_ASKED, ExecutorLogin
@@ -181,15 +180,19 @@ def read_flags(agent: str, credentials: Credentials | None = None, tls: Tls | No
     them. Raises AgentFlagsError.
     """
     try:
-        status, content = _get(agent, credentials or Credentials(), tls)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise AgentFlagsError(f"{agent}/flags does not answer: {error or type(error).__name__}") from error
-    if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
-        raise AgentFlagsError(f"{agent}/flags returned HTTP {status}: no permission to view the agent's flags")
-    if status != http.client.OK:
-        raise AgentFlagsError(f"{agent}/flags returned HTTP {status}")
+        is_encrypted = agent.startswith("https:")
+        header = credentials.header() if credentials and is_encrypted else None
+        context = (tls or Tls()).context(SocketHandle()) if is_encrypted else None
+        client = HttpClient(_ANSWER_TIMEOUT, _SOCKET_TIMEOUT, context, max_bytes=_MAX_ANSWER)
+        reply = client.fetch(f"{agent}/flags", {"Authorization": header} if header else {})
+    except (OSError, ValueError) as error:
+        raise AgentFlagsError(f"{agent}/flags does not answer: {error}") from error
+    if reply.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        raise AgentFlagsError(f"{agent}/flags returned HTTP {reply.status}: no permission to view the agent's flags")
+    if reply.status != HTTPStatus.OK:
+        raise AgentFlagsError(f"{agent}/flags returned HTTP {reply.status}")
     try:
-        flags = json.loads(content)["flags"]
+        flags = json.loads(reply.body)["flags"]
         return {str(name): str(value) for name, value in flags.items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise AgentFlagsError(f"{agent}/flags did not return the flags of an agent") from error
@@ -198,26 +201,3 @@ def read_flags(agent: str, credentials: Credentials | None = None, tls: Tls | No
 def authenticates_executors(flags: Mapping[str, str]) -> bool:
     """Return whether the agent with these flags requires a login from executors."""
     return flags.get(EXECUTOR_AUTHENTICATION) == "true"
-
-
-def _get(agent: str, credentials: Credentials, tls: Tls | None) -> tuple[int, bytes]:
-    parts = urlsplit(agent)
-    headers: dict[str, str] = {}
-    if parts.scheme == "https":
-        context = (tls or Tls()).context(SocketHandle())
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            parts.netloc, timeout=_SOCKET_TIMEOUT, context=context
-        )
-        if header := credentials.header():
-            headers["Authorization"] = header
-    else:
-        connection = http.client.HTTPConnection(parts.netloc, timeout=_SOCKET_TIMEOUT)
-    try:
-        connection.request("GET", "/flags", headers=headers)
-        handle = SocketHandle()
-        handle.opened(connection.sock)
-        with time_limit(handle, _ANSWER_TIMEOUT):
-            response = connection.getresponse()
-            return response.status, response.read(_MAX_ANSWER)
-    finally:
-        connection.close()

@@ -85,8 +85,8 @@ def test_read_token_cannot_write(own) -> None:
 def test_token_passes_admin_router_beside_the_login(dcos, api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Admin Router takes `Authorization` for the login to DC/OS."""
     sent: list[dict[str, str]] = []
-    build = transport.build_request
-    monkeypatch.setattr(transport, "build_request", lambda *request: sent.append(request[2]) or build(*request))
+    build = transport.ServiceRequest
+    monkeypatch.setattr(transport, "ServiceRequest", lambda *request: sent.append(request[2]) or build(*request))
 
     assert 1 == dcos("--token=look", "plan", "pause", "deploy", DCOS_ACS_TOKEN="a.b.c").code
     assert 0 == dcos("--token=change", "plan", "pause", "deploy", DCOS_ACS_TOKEN="a.b.c").code
@@ -109,7 +109,7 @@ def test_cosmos_does_not_get_the_token_of_the_scheduler(monkeypatch: pytest.Monk
     service.get("v1/plans")
 
     assert ["token=a.b.c", "token=a.b.c"] == [headers["Authorization"] for headers in sent]
-    assert [False, True] == ["X-tensorflow-token" in headers for headers in sent]
+    assert [False, True] == ["X-TensorFlow-Token" in headers for headers in sent]
 
 
 def test_client_certificate_is_loaded(tmp_path: Path, certificates) -> None:

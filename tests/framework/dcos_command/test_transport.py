@@ -12,7 +12,7 @@ import pytest
 from dcos_command import transport
 from dcos_command.client import ServiceClient
 from dcos_command.errors import CommandError, UnreachableError
-from dcos_command.transport import ClusterConnection, build_request, is_safe_redirect, send
+from dcos_command.transport import ClusterConnection, ServiceRequest, is_safe_redirect, send
 from kit.http_server import HttpServer, QuietHandler
 
 
@@ -166,7 +166,7 @@ def test_invalid_token_is_refused_and_not_shown(token, direct: bool) -> None:
 
 def test_invalid_header_is_not_shown() -> None:
     """Python's error quotes it."""
-    asked = build_request("GET", "http://127.0.0.1:1/v1/plans", {"X-Thing": "secret\r"})
+    asked = ServiceRequest("GET", "http://127.0.0.1:1/v1/plans", {"X-Thing": "secret\r"})
     with pytest.raises(CommandError, match="v1/plans`: invalid URL or header") as refused:
         send(asked, ClusterConnection("http://127.0.0.1:1"), 1.0)
 

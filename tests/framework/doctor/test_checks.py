@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mesos_local.libmesos.native import DEBIAN_PACKAGES
+from tf_executor.contract.http import is_loopback
 from tf_scheduler.doctor.checks import CHECKS, Level, judge, libraries
 from tf_scheduler.doctor.facts import (
     AgentFacts,
@@ -22,7 +23,6 @@ from tf_scheduler.doctor.facts import (
     ServiceFacts,
     StoreFacts,
     Unknown,
-    is_loopback,
 )
 from tf_scheduler.options.load import resolve
 

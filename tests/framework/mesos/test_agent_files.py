@@ -200,5 +200,6 @@ def test_hanging_agent_times_out(mesos, certificates, how, monkeypatch: pytest.M
 
     assert (502, True) == (refused.value.http_status, refused.value.silent)
     mesos.hangs = ""
+    monkeypatch.undo()
     files.read(STATE, RECORD, "stdout", None, 1000)
     assert 2 == [path for path, _ in mesos.asked].count("/slaves")  # its address may have changed

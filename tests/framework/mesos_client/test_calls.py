@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from mesos_client.http import HttpReply, Subscription
+from mesos_client.http import Subscription
 from mesos_client.results import Failed, NotConnected, Sent
 from mesos_client.transport import Transport
+from tf_executor.contract.http import HttpReply
 from wire.peer import PATIENCE
 
 SESSION = Subscription("http://m/api", "stream-1")

@@ -15,9 +15,10 @@ import pytest
 from mesos_client import connect as mesos_client_connect
 from mesos_client.connect import connect, connect_unix
 from mesos_client.executor import ExecutorDriver
-from mesos_client.http import HttpRequest, SocketHandle, TransportError
+from mesos_client.http import HttpRequest, TransportError
 from mesos_client.scheduler import SchedulerDriver
 from mesos_client.transport import Transport
+from tf_executor.contract.http import SocketHandle
 from wire.peer import PATIENCE, Peer, stream, subscribed
 from wire.process import ENVIRON, FRAMEWORK
 

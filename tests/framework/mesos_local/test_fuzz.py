@@ -10,6 +10,7 @@ from kit.fuzzing import fuzz
 from kit.strange_mesos import Reply, StrangeMesos, answers, good
 from mesos_local import master_api
 from mesos_local.master_api import MasterUnavailableError, read_status
+from tf_executor.contract.http import HttpClient
 
 SCALAR = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 2.0}}
 PORTS = {"name": "ports", "type": "RANGES", "ranges": {"range": [{"begin": 1, "end": 2}]}}
@@ -48,8 +49,7 @@ def test_invalid_state_is_an_error(answer: object) -> None:
 
 def test_fuzz_state_of_master(monkeypatch: pytest.MonkeyPatch) -> None:
     """The only error is MasterUnavailableError, in limited time and memory."""
-    monkeypatch.setattr(master_api, "_TIMEOUT", 0.3)
-    monkeypatch.setattr(master_api, "_MAX_ANSWER", 1 << 20)
+    monkeypatch.setattr(master_api, "_CLIENT", HttpClient(0.6, 0.3, max_bytes=1 << 20))
     with StrangeMesos() as mesos:
 
         def check(reply: Reply) -> None:

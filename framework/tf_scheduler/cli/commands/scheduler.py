@@ -10,13 +10,12 @@ import os
 import signal
 import ssl
 import sys
-import urllib.error
-import urllib.request
 from functools import partial
 from pathlib import Path
 
 import click
 
+from tf_executor.contract.http import HttpClient, NoReplyError
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import read_bytes
 from tf_scheduler.errors import JobError, SchedulerError
@@ -29,7 +28,7 @@ from tf_scheduler.service.options import api_port, load_settings
 
 log = logging.getLogger(__name__)
 
-#: HTTP statuses that Marathon accepts as healthy; above 299, urllib raises HTTPError.
+#: HTTP statuses that Marathon accepts as healthy.
 _HEALTHY = range(200, 400)
 _HEALTH_TIMEOUT = 10.0  # seconds
 
@@ -129,14 +128,11 @@ def health(port: int | None) -> None:
     # On loopback no other machine can answer, and the certificate has another name.
     context = ssl._create_unverified_context()  # noqa: S323
     try:
-        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT, context=context) as answer:  # noqa: S310 - loopback
-            click.echo(answer.read().decode() or f"HTTP {answer.status}")
-    except urllib.error.HTTPError as error:
-        with error:
-            click.echo(error.read().decode())
-        sys.exit(0 if error.code in _HEALTHY else 1)
-    except OSError as error:
-        raise JobError(f"{url} does not answer: {getattr(error, 'reason', error)}") from error
+        reply = HttpClient(_HEALTH_TIMEOUT, _HEALTH_TIMEOUT, context).fetch(url)
+    except NoReplyError as error:
+        raise JobError(f"{url} does not answer: {error}") from error
+    click.echo(reply.body.decode() or f"HTTP {reply.status}")
+    sys.exit(0 if reply.status in _HEALTHY else 1)
 
 
 def main() -> None:

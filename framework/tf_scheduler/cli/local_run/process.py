@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import http.client
 import json
 import os
 import random
@@ -26,6 +25,7 @@ from mesos_local.host.orphans import MARK
 from mesos_local.host.process import ProcessId, free_ports, is_free
 from mesos_local.network import GATEWAY, beside
 from mesos_local.node import node_command
+from tf_executor.contract.http import HttpClient
 from tf_scheduler.cli.common.folders import history_file, state_home
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import is_set
@@ -280,18 +280,15 @@ def guarded(folder: Path) -> Iterator[None]:
 
 def get_json(address: str, path: str, *, token: str = "", encrypted: bool = False) -> tuple[int, Any] | None:
     """GET from a local scheduler; return status and JSON, or None if no response."""
-    connection = http.client.HTTPConnection(address, timeout=_TIMEOUT)
-    if encrypted:  # on loopback, where the certificate has another name
-        context = ssl._create_unverified_context()  # noqa: S323
-        connection = http.client.HTTPSConnection(address, timeout=_TIMEOUT, context=context)
+    # The certificate has another name than that of loopback.
+    context = ssl._create_unverified_context() if encrypted else None  # noqa: S323
+    client = HttpClient(2 * _TIMEOUT, _TIMEOUT, context)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
-        response = connection.getresponse()
-        return response.status, json.loads(response.read() or b"null")
-    except (OSError, http.client.HTTPException, ValueError):
+        reply = client.fetch(f"http{'s' if encrypted else ''}://{address}{path}", headers)
+        return reply.status, json.loads(reply.body or b"null")
+    except (OSError, ValueError):
         return None
-    finally:
-        connection.close()
 
 
 def with_values(document: Document, values: Mapping[str, Any], notify: Notify | None = None) -> dict[str, Any]:
