@@ -233,7 +233,7 @@ def test_page_names_the_libraries_of_mesos() -> None:
 
     assert setup is not None
     assert named == [name for name in setup[1].split() if name != "zookeeper"]
-    assert " ".join(named) in (HOME / "docs" / "how-to" / "install.md").read_text()
+    assert " ".join(named) in (HOME / "docs" / "how-to" / "local.md").read_text()
 
 
 def check_first_job(account: Account, omitted: str = "") -> None:
