@@ -5,15 +5,19 @@ A table stands between `<!-- table: NAME -->` and `<!-- end -->`. `scripts/gener
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import click
 
 import options_page
 from step_transitions import TRANSITIONS
 from tf_executor.around import health
 from tf_executor.process.memory import CLOSING_SECONDS
 from tf_scheduler.api.views.base import SILENCE
+from tf_scheduler.cli.main import cli
 from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
 from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS
@@ -55,7 +59,7 @@ def with_tables(page: str) -> str:
 
 def all_tables() -> Mapping[str, str]:
     """Return the generated parts in Markdown by name."""
-    return {**plan_tables(), **recovery_tables(), **migration_tables(), **options_page.tables()}
+    return {**plan_tables(), **recovery_tables(), **command_tables(), **migration_tables(), **options_page.tables()}
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -203,6 +207,36 @@ def _recovery_limits() -> Iterator[tuple[str, str]]:
     yield "shortest time between two subscriptions after refused calls", f"{RESUBSCRIBE_INTERVAL:g} s"
     yield "calls in a row without an answer that lead to a new subscription", f"{MAX_UNANSWERED}"
     yield "calls that can wait", f"{MAX_CALLS:,}"
+
+
+# commands
+
+
+def command_tables() -> Mapping[str, str]:
+    """Return the table of the exit codes that the help of commands describes."""
+    names: dict[str, list[str]] = {}
+    for words, command in commands(cli):
+        if codes := exit_codes(command):
+            names.setdefault(codes, []).append(f"`{' '.join(words)}`")
+    rows = sorted((", ".join(same), codes) for codes, same in names.items())
+    return {"exit-codes": _table(("command", "exit code"), [("every command", exit_codes(cli)), *rows])}
+
+
+def commands(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield the words and the command, for each command below a group that help shows."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        if command is not None and not command.hidden:
+            yield (*words, name), command
+
+
+def exit_codes(command: click.Command) -> str:
+    """Return the exit codes that the help of a command describes; empty: none."""
+    match = re.search(r"Exit code: (.+?)\.(?:\n\n|$)", inspect.cleandoc(command.help or ""), re.DOTALL)
+    return " ".join(match[1].split()) if match else ""
 
 
 # migration
