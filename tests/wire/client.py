@@ -1,9 +1,8 @@
-"""Run a stock or hardened driver, so that one scenario can test both.
+"""Run a driver in a process of its own.
 
-    python -m wire.client {stock|hardened} {scheduler|executor} ADDRESS OPTIONS
+    python -m wire.client {scheduler|executor} ADDRESS OPTIONS
 
-Each callback is a JSON line on stdout, commands are JSON lines on stdin, and each one's result is a line too. It is a
-process of its own because a stock driver interrupts its main thread, and because that thread may never come back.
+Each callback is a JSON line on stdout, commands are JSON lines on stdin, and each one's result is a line too.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def say(**line: Any) -> None:
         print(json.dumps(line, default=str), flush=True)
 
 
-#: Event of a hardened driver -> the callback of pymesos with the same meaning.
+#: Event -> the callback of pymesos with the same meaning.
 CALLBACKS = {
     "SUBSCRIBED": "registered",
     "OFFERS": "resourceOffers",
@@ -43,7 +42,7 @@ def acknowledge(status: dict[str, Any]) -> dict[str, Any]:
 
 def kill(driver: Any) -> Any:
     """Kill task-1 with the driver's method."""
-    return driver.send(KILL) if hasattr(driver, "send") else driver.killTask({"value": "task-1"})
+    return driver.send(KILL)
 
 
 class Callbacks:
@@ -63,22 +62,11 @@ class Callbacks:
         return callback
 
 
-def make(kind: str, role: str, address: str, options: dict[str, Any]) -> Any:
+def make(role: str, address: str, options: dict[str, Any]) -> Any:
     callbacks = Callbacks(options.get("raising", {}), options.get("killing_on", ""))
     credentials = options.get("credentials", {})
     if role == "executor":
         os.environ.update(options.get("environ", {}), MESOS_AGENT_ENDPOINT=address)
-    if kind == "stock":
-        from mesos_client._vendor import pymesos
-        from mesos_client._vendor.pymesos import process
-        from wire.http_parser import HttpParser
-
-        process.HttpParser = HttpParser
-        if role == "executor":
-            return pymesos.MesosExecutorDriver(callbacks)
-        return pymesos.MesosSchedulerDriver(
-            callbacks, options["framework"], address, implicit_acknowledgements=False, **credentials
-        )
     from mesos_client.credentials import BasicCredentials
     from mesos_client.executor import ExecutorDriver
     from mesos_client.scheduler import SchedulerDriver
@@ -105,9 +93,9 @@ def make(kind: str, role: str, address: str, options: dict[str, Any]) -> Any:
 class Client:
     """The commands."""
 
-    def __init__(self, kind: str, role: str, address: str, options: dict[str, Any]) -> None:
-        self.kind, self.role, self.options = kind, role, options
-        self.driver = make(kind, role, address, options)
+    def __init__(self, role: str, address: str, options: dict[str, Any]) -> None:
+        self.role, self.options = role, options
+        self.driver = make(role, address, options)
 
     def start(self) -> None:
         self.driver.start()
@@ -136,31 +124,23 @@ class Client:
 
     def reconcile(self) -> None:
         tasks = [{"task_id": {"value": "task-1"}, "agent_id": {"value": "agent-1"}}]
-        if self.kind == "stock":
-            self.driver.reconcileTasks(tasks)
-        else:
-            self.driver.send({"type": "RECONCILE", "reconcile": {"tasks": tasks}})
+        self.driver.send({"type": "RECONCILE", "reconcile": {"tasks": tasks}})
 
     def longest_call(self) -> float:
         return float(self.driver._timeout)
 
     def update(self, state: str) -> None:
-        send = self.driver.sendStatusUpdate if self.kind == "stock" else self.driver.send_update
-        send({"task_id": {"value": "task-1"}, "state": state})
+        self.driver.send_update({"task_id": {"value": "task-1"}, "state": state})
 
     def second(self, address: str) -> None:
         """Start another driver in this process, without credentials."""
         options = copy.deepcopy({**self.options, "credentials": {}})
-        options["framework"].pop("id", None)  # a stock driver writes it into its caller's dict
-        other = Client(self.kind, self.role, address, options)
+        other = Client(self.role, address, options)
         other.start()
         self.other = other
 
     def second_kill(self) -> None:
         self.other.kill()
-
-    def backoffs(self) -> list[float]:
-        return [self.driver._backoff(attempt) for attempt in range(4)]
 
     def run(self, command: str, *arguments: Any) -> None:
         try:
@@ -170,17 +150,14 @@ class Client:
 
 
 def main() -> None:
-    kind, role, address, options = sys.argv[1:]
-    client = Client(kind, role, address, json.loads(options))
+    role, address, options = sys.argv[1:]
+    client = Client(role, address, json.loads(options))
     client.start()
     for line in sys.stdin:
         command, *arguments = json.loads(line)
         client.run(command, *arguments)
-    if kind == "hardened":
-        client.stop()
+    client.stop()
     say(left=[thread.name for thread in threading.enumerate() if thread is not threading.main_thread()])
-    if kind == "stock":
-        os._exit(0)  # its thread would interrupt the exit of the interpreter, or send TEARDOWN
 
 
 if __name__ == "__main__":

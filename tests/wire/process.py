@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from wire.peer import EXECUTOR_ID, FRAMEWORK_ID, PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,21 +21,19 @@ ENVIRON = {
     "MESOS_CHECKPOINT": "1",
     "MESOS_RECOVERY_TIMEOUT": "15mins",
     "MESOS_SUBSCRIPTION_BACKOFF_MAX": "200ms",
-    # Stock pymesos would kill its process group, and so the tests.
-    "MESOS_LOCAL": "1",
 }
 
 
 class ClientProcess:
     """Context manager that stops the process."""
 
-    def __init__(self, kind: str, role: str, address: str, **options: Any) -> None:
+    def __init__(self, role: str, address: str, **options: Any) -> None:
         options.setdefault(
             "framework" if role == "scheduler" else "environ", FRAMEWORK if role == "scheduler" else ENVIRON
         )
         path = os.pathsep.join(str(ROOT / name) for name in ("tests", "framework"))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "wire.client", kind, role, address, json.dumps(options)],
+            [sys.executable, "-m", "wire.client", role, address, json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -103,16 +99,6 @@ class ClientProcess:
         self._process.stdin.close()
         return self.wait_exit()
 
-    def wait_death(self) -> None:
-        """Wait until the driver's thread has ended.
-
-        A stock one raises its exception in the main thread, wherever that is.
-        """
-        with suppress(BrokenPipeError):
-            self.ask("join")
-        with self._changed:
-            assert self._changed.wait_for(lambda: self._ended or self.found(did="join"), PATIENCE), self.lines
-
     def wait_exit(self) -> int:
         code = self._process.wait(PATIENCE)
         for reader in self._readers:
@@ -133,8 +119,3 @@ class ClientProcess:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self.errors += line
-
-
-def both(hardened: object, stock: object) -> pytest.MarkDecorator:
-    """Run a test with either driver and its expected value."""
-    return pytest.mark.parametrize(("kind", "expected"), [("hardened", hardened), ("stock", stock)])
