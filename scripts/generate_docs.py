@@ -15,6 +15,7 @@ import click
 import options_page
 from step_transitions import TRANSITIONS
 from tf_executor.around import health
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.process.memory import CLOSING_SECONDS
 from tf_scheduler.api.views.base import SILENCE
 from tf_scheduler.cli.main import cli
@@ -25,9 +26,9 @@ from tf_scheduler.core.recovery import failure_causes, reconcile, recover, repla
 from tf_scheduler.core.recovery.status import REACTIONS, Report
 from tf_scheduler.core.state import reducer, spec_index
 from tf_scheduler.mesos.outbox import MAX_CALLS, MAX_UNANSWERED, RESUBSCRIBE_INTERVAL
-from tf_scheduler.model.plan import PlanKind, Status, Verb
+from tf_scheduler.model.plan import PlanKind, Verb
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind
-from tf_scheduler.model.task import Cause, TaskState
+from tf_scheduler.model.task import Cause
 
 HOME = Path(__file__).resolve().parent.parent
 DOCS = HOME / "docs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_scheduler.model.plan import Status
+from tf_executor.contract.states import Status
 
 PENDING, PREPARED, STARTING, STARTED = Status.PENDING, Status.PREPARED, Status.STARTING, Status.STARTED
 COMPLETE, WAITING, DELAYED, ERROR = Status.COMPLETE, Status.WAITING, Status.DELAYED, Status.ERROR

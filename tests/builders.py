@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kit.payloads import nested
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
@@ -15,7 +16,7 @@ from tf_scheduler.model.offer import ExecutorLogin, Offer
 from tf_scheduler.model.resources import Needs, Resource, thousandths
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 #: Of an agent that authenticates executors.
 LOGIN = ExecutorLogin(is_required=True)

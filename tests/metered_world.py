@@ -9,13 +9,13 @@ from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views.plan_messages import plans
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.model.effects import Suppress
 from tf_scheduler.model.events import CallFailed, EventSkipped, ProgressReported
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import TaskState
 
 
 class MeteredWorld(World):

@@ -17,20 +17,14 @@ from itertools import zip_longest
 from types import FrameType
 from typing import IO, Iterable, Iterator, Sequence, TextIO, Union
 
-from .errors import UsageError
+from tf_executor.contract.states import tone_of
 
-#: Meaning of the scheduler's status words; others have none.
-_MEANING = {
-    **dict.fromkeys(("COMPLETE", "RUNNING", "FINISHED", "succeeded", "launched", "pass"), "good"),
-    **dict.fromkeys(("PREPARED", "STARTING", "STARTED", "STAGING", "IN_PROGRESS", "KILLING"), "busy"),
-    **dict.fromkeys(("PENDING", "WAITING", "DELAYED", "PAUSED", "PAUSING", "stopped", "UNREACHABLE"), "wait"),
-    **dict.fromkeys(("ERROR", "FAILED", "LOST", "GONE", "DROPPED", "KILLED", "failed", "fail"), "bad"),
-}
+from .errors import UsageError
 
 
 @dataclass(frozen=True)
 class Word:
-    """Text with a meaning: "good", "busy", "wait", "bad", "dim", "strong", or none."""
+    """Text with a meaning: the value of a `Tone`, "dim", "strong", or none."""
 
     text: str
     meaning: str = ""
@@ -40,8 +34,8 @@ Cell = Union[str, Word]
 
 
 def status_word(text: str) -> Word:
-    """A status with its meaning, if it has one."""
-    return Word(text, _MEANING.get(text, ""))
+    """A status with its tone."""
+    return Word(text, tone_of(text).value)
 
 
 def dim(text: str) -> Word:

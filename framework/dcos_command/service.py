@@ -313,7 +313,12 @@ def _show_offers(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
 def _offer_row(evaluation: Mapping[str, Any]) -> Sequence[Any]:
     when = local_time(evaluation["timestamp"] / 1000)  # the SDK's unit is milliseconds
     reasons = "\n".join(evaluation["explanation"])
-    return when, evaluation["pod-instance-name"], status_word(evaluation["outcome"]), reasons
+    return (
+        when,
+        evaluation["pod-instance-name"],
+        Word(evaluation["outcome"], "good" if evaluation["outcome"] == "pass" else "bad"),
+        reasons,
+    )
 
 
 _ENDPOINT = CommandArgument("endpoint", "endpoint", required=False, help="Name of an endpoint.", example="worker")

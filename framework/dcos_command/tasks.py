@@ -41,12 +41,6 @@ _NOT_FOUND = 404
 # --- status, list, open
 
 _EVENTS = 5  # events of `status`
-_ACTIVITIES = {
-    **dict.fromkeys(("training", "running", "succeeded"), "good"),
-    **dict.fromkeys(("fetching", "importing", "connecting"), "busy"),
-    **dict.fromkeys(("queued", "restarting", "stalled", "paused", "stopping", "stopped"), "wait"),
-    **dict.fromkeys(("frozen", "failed", "unreachable"), "bad"),
-}
 
 
 def page_of(service: ServiceClient) -> str:
@@ -62,7 +56,7 @@ def _overview(service: ServiceClient) -> Any:
 
 
 def _activity(word: str) -> Word:
-    return Word(word.upper(), _ACTIVITIES.get(word, ""))
+    return status_word(word.upper())
 
 
 def _trainer(overview: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,12 +13,13 @@ import pytest
 
 from benchmarks.test_plans import a_service, launched
 from kit.memory_store import MemoryStore
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.effects import Acknowledge, Call
 from tf_scheduler.model.events import StatusUpdated
 from tf_scheduler.model.spec import RestartPolicy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.task import TaskStatus
 from tf_scheduler.runner import Runner
 
 #: Maximum growth from a thousand losses to four thousand: 4 is linear, 16 is quadratic.

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 
 from benchmarks.test_plans import _status, a_service, launched
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.metrics.meter import LoopMetrics
 from tf_scheduler.model.effects import Acknowledge
 from tf_scheduler.model.events import StatusUpdated
-from tf_scheduler.model.task import TaskState
 
 TASKS, ROUNDS = 1_000, 3
 

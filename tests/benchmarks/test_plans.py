@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_spec, with_fields
+from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.core.scheduler import handle, next_deadline
@@ -20,10 +21,10 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, PlanControlled, StatusStored, TaskLaunched
 from tf_scheduler.model.events import StatusUpdated
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId
-from tf_scheduler.model.plan import PlanControl, PlanSpec, PlanStrategy, Status
+from tf_scheduler.model.plan import PlanControl, PlanSpec, PlanStrategy
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 COUNTS = (100, 1_000, 10_000)
 ROUNDS = 5

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from builders import a_spec, a_status
+from tf_executor.contract.states import TaskState
 from tf_scheduler.clock import REPORTED_STEP, SteadyClock, not_in_future
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskResumed
 from tf_scheduler.model.ids import TaskId, TaskName
-from tf_scheduler.model.task import Cause, Recovery, TaskState
+from tf_scheduler.model.task import Cause, Recovery
 
 SPEC = a_spec()
 

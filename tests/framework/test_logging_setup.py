@@ -16,8 +16,8 @@ from builders import a_spec
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import TaskState
 from tf_scheduler.logging_setup import KEYS, ConsoleFormatter, JsonFormatter, SecretRedactor, parse_line
-from tf_scheduler.model.task import TaskState
 
 FACTS = {
     "task": "worker-0",

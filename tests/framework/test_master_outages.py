@@ -15,8 +15,8 @@ from kit.scheduler_process import RunningScheduler
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
+from tf_executor.contract.states import TaskState
 from tf_scheduler.cli.common.options_file import load_options
-from tf_scheduler.model.task import TaskState
 
 #: Each start of a task writes a line; worker 0 exits, and ends the job, when the file `end` exists.
 COMMAND = (

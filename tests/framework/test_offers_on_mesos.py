@@ -20,11 +20,11 @@ from kit.shared import SharedServers
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.placement import AgentLocation, Constraint, GangSpec, Operator, PlacementSpec
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 from tf_scheduler.zipapp_builder import build_bundle
 
 pytestmark = pytest.mark.usefixtures("real_mesos")

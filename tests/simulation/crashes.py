@@ -16,8 +16,8 @@ from functools import partial
 
 from simulation.mesos import Agent
 from simulation.world import World
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import TaskState
 
 #: Maximum number of rounds of one second each; no story needs as many.
 PATIENCE = 400

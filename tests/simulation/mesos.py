@@ -13,6 +13,7 @@ from typing import Any
 
 from builders import LOGIN, ports, scalar
 from simulation.pool import Pool
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.effects import (
     Accept,
     AcceptInverseOffers,
@@ -40,7 +41,7 @@ from tf_scheduler.model.events import (
 )
 from tf_scheduler.model.ids import AgentId, FrameworkId, OfferId, TaskId
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.task import TaskStatus
 
 LIVE = frozenset(state for state in TaskState if not state.has_ended)
 

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from builders import a_spec
 from simulation.world import World
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.plan_messages import plans
 from tf_scheduler.model.events import PlanCommand, PodCommand, StopRequested
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 #: User plans, in every spec.
 CUSTOM = (

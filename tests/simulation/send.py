@@ -9,11 +9,12 @@ from builders import ports
 from simulation.mesos import Agent
 from simulation.pool import Pool
 from simulation.world import Step, World
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.events import Event, PlanCommand, PodCommand, StopRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 
 def _step(words: str, do: Callable[[World], object]) -> Step:

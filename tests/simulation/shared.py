@@ -15,10 +15,10 @@ from builders import ports, scalar
 from simulation.mesos import Agent
 from simulation.pool import Pool
 from simulation.world import World
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import TaskState
 
 
 @dataclass

@@ -7,6 +7,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.world import World, play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.plan_messages import leftovers_message, sdk_uninstall_plan
 from tf_scheduler.core.recovery import reconcile
@@ -16,10 +17,10 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import AbandonedLaunchEnded, Kill, LaunchAbandoned, Reconcile, Teardown
 from tf_scheduler.model.events import ProgressReported, ResetRequested, SecretsRequested, StatusUpdated
 from tf_scheduler.model.ids import AgentId, TaskId
-from tf_scheduler.model.plan import Status, Verb
+from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import RecoveryPolicy
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
-from tf_scheduler.model.task import AbandonedLaunch, TaskState, TaskStatus
+from tf_scheduler.model.task import AbandonedLaunch, TaskStatus
 from tf_scheduler.store import records
 from tf_scheduler.store.interface import Delete
 

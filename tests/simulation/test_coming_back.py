@@ -9,8 +9,8 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT
-from tf_scheduler.model.task import TaskState
 
 FAILED = TaskState.FAILED
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}

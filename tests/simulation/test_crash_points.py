@@ -19,6 +19,7 @@ from simulation.mesos import Agent, an_agent
 from simulation.world import World
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.plan_messages import find_plan
 from tf_scheduler.model import effects
@@ -32,10 +33,10 @@ from tf_scheduler.model.events import (
 )
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.offer import Unavailability
-from tf_scheduler.model.plan import Reply, Status, Verb
+from tf_scheduler.model.plan import Reply, Verb
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord
 
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
 

@@ -8,9 +8,9 @@ from builders import a_spec
 from kit.worlds import deployed
 from simulation import expect, send
 from simulation.world import play
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.model.plan import Reply, Status, Verb
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.plan import Reply, Verb
 
 COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING
 IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING

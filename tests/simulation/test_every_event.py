@@ -18,6 +18,7 @@ from simulation.random_events import RandomEvent, apply_event, random_events, sp
 from simulation.test_plan_properties import a_world, restored, stored_part
 from simulation.world import World
 from tf_executor.contract.reports import Progress, Usage
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Accept, Call, Kill, Suppress
@@ -26,7 +27,7 @@ from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, Kinded, Off
 from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import PodVerb, TaskState, TaskStatus
+from tf_scheduler.model.task import PodVerb, TaskStatus
 
 Events = st.SearchStrategy[Any]
 

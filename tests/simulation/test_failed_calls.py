@@ -12,12 +12,12 @@ from kit.worlds import deployed, pass_time
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
 from tf_scheduler.model.effects import Accept, Acknowledge, Call, Decline, Kill, Launch, Reconcile
 from tf_scheduler.model.events import CallFailed
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Status
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 NAMES = ("ps-0", "worker-0", "chief-0")
 Details = Mapping[str, Any]

@@ -11,6 +11,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.plan import Reply, Verb
@@ -24,7 +25,7 @@ from tf_scheduler.model.spec import (
     SuccessPolicy,
 )
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 FINISHED, FAILED = TaskState.FINISHED, TaskState.FAILED
 ERROR = {"exit_code": 3, "message": "exit code 3"}

@@ -10,11 +10,11 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import TaskState
 from tf_scheduler.store import records
 
 FAILED = TaskState.FAILED

@@ -9,14 +9,14 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.world import World, play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views import service
 from tf_scheduler.api.views.base import MAX_NOTICES, Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.plan import Status
 from tf_scheduler.model.spec import JobKind, ServiceSpec
-from tf_scheduler.model.task import Cause, TaskState
+from tf_scheduler.model.task import Cause
 
 RUNNING, FAILED = TaskState.RUNNING, TaskState.FAILED
 WHY = "process 12 is stopped by a signal (SIGSTOP) and uses no CPU time"

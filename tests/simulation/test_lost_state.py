@@ -11,16 +11,17 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.mesos.registration import LostFrameworks, check_registration
 from tf_scheduler.model.effects import Kill
 from tf_scheduler.model.events import ResetRequested
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Status, Verb
+from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 FRAMEWORK = "framework-1"

@@ -13,13 +13,13 @@ from simulation import expect, send
 from simulation.world import Step, World, play
 from tf_executor.contract.payload import MEMBERS
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.effects import MessageExecutor
 from tf_scheduler.model.events import FrameworksWait, ProgressReported
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Status
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 COMPLETE = Status.COMPLETE
 CHIEF = TaskName("chief-0")

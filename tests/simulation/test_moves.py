@@ -13,9 +13,9 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from step_transitions import TRANSITIONS
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Verb
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import TaskState
 
 RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}

@@ -20,6 +20,7 @@ from kit.memory_store import MemoryStore
 from simulation.mesos import an_agent
 from simulation.random_events import RandomEvent, apply_event, random_events, specs
 from simulation.world import World
+from tf_executor.contract.states import SILENT_STATES, Status, TaskState
 from tf_scheduler.api.views.plan_messages import find_plan, plans
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import startup_timeout
@@ -27,9 +28,9 @@ from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import ComputedPlans, Decision, Kill, LaunchRetired, Reconcile, TaskLaunched
 from tf_scheduler.model.events import Event, PlanCommand, PodCommand
 from tf_scheduler.model.offer import FULL_TOKEN_BUCKET, OfferRound
-from tf_scheduler.model.plan import Status, Verb
+from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import SILENT_STATES, PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 from tf_scheduler.runner import Decide, restore
 
 histories = st.lists(random_events(), max_size=20)

@@ -13,9 +13,10 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 RESTART, REPLACE, PAUSE, RESUME = PodVerb

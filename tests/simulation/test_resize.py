@@ -13,12 +13,12 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import Step, World, play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.events import FrameworksWait, ProgressReported, ScaleRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import TaskState
 
 
 def collective(workers: int, **changes: Any) -> ServiceSpec:

@@ -14,10 +14,10 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.payload import Payload
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import JobKind, ServiceSpec
-from tf_scheduler.model.task import TaskState
 
 FAILED = TaskState.FAILED
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}

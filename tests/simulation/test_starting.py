@@ -7,11 +7,12 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy, ServiceSpec
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import Cause, PodVerb, TaskState
+from tf_scheduler.model.task import Cause, PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 OTHERS = ("ps-0", "worker-0", "chief-0")

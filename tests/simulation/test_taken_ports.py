@@ -11,10 +11,10 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RestartPolicy, ServiceSpec
-from tf_scheduler.model.task import TaskState
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 IN_USE = send.status("worker-1", TaskState.FAILED, exit_code=1, message="exit code 1", port_taken=True)

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from kit.memory_store import MemoryDisk, MemoryStore
 from simulation.mesos import Agent, FakeMesos
 from step_transitions import TRANSITIONS
+from tf_executor.contract.states import Status
 from tf_scheduler.api.views.plan_messages import plans
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Accept, Call, Decision, Outcome
 from tf_scheduler.model.events import CallFailed, Disconnected, Event, StatusUpdated, Tick
 from tf_scheduler.model.ids import TaskId, TaskName
-from tf_scheduler.model.plan import Status
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Checkpoint, Decide, Runner, restore

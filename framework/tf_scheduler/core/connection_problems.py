@@ -15,6 +15,7 @@ import re
 from dataclasses import replace
 from functools import partial
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.effects import Accept, Call, Decision, Launch, Outcome, Reconcile
 from tf_scheduler.model.events import (
     CallFailed,
@@ -26,7 +27,7 @@ from tf_scheduler.model.events import (
 )
 from tf_scheduler.model.ids import NewId
 from tf_scheduler.model.state import RefusedCalls, SchedulerState
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.task import TaskStatus
 
 from .offers.rounds import REFUSE_SHORT, declines
 from .plans.scheduling import PlanView

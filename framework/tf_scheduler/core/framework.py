@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core import job_end
 from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.plans.scheduling import PlanView
@@ -16,7 +17,7 @@ from tf_scheduler.model.effects import Decision, FrameworkRegistered, Outcome
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted
 from tf_scheduler.model.ids import NewId, TaskName
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 # --- Subscription
 

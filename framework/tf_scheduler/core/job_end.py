@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import (
     Call,
@@ -17,7 +18,7 @@ from tf_scheduler.model.effects import (
 )
 from tf_scheduler.model.ids import executor_of
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskStatus
 
 from .plans.plan_status import due_uninstall_steps, is_teardown_due
 from .plans.scheduling import KILL_INTERVAL, kill_tasks

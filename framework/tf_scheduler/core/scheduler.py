@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import assert_never
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Change, ComputedPlans, Decision, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, UnixTime, name_of
@@ -38,7 +39,7 @@ from .recovery import (
     status,
 )
 from .state import after_job
-from .state.reducer import assert_never, copy_of, decide
+from .state.reducer import copy_of, decide
 from .state.spec_index import index_of
 
 # --- Training progress

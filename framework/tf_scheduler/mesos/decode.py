@@ -15,11 +15,12 @@ from typing import Any
 
 from tf_executor.contract import reports
 from tf_executor.contract.reports import MAX_BYTES, EndReport
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model import events
 from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, executor_of
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
 from tf_scheduler.model.resources import Resource, Value, thousandths
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.task import TaskStatus
 
 #: Maximum characters of a message. An agent's message may quote its fetcher; a cause is at the start or the end.
 MAX_TEXT_LENGTH = 1000
@@ -215,7 +216,7 @@ def status(raw: Json) -> TaskStatus:
     unusable = _image_problem(sanitize_text(raw.get("message")))
     return TaskStatus(
         id=TaskId(_id(raw, "task_id")),
-        state=TaskState(raw["state"]),
+        state=TaskState.of(raw["state"]),
         agent_id=AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None,
         reason=str(raw.get("reason", "")),
         message=unusable or _message(raw),

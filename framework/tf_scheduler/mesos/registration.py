@@ -15,10 +15,11 @@ from typing import Any
 from mesos_client.http import MALFORMED, TransportError
 from mesos_client.results import RegistrationRefusedError, SendResult, Sent
 from mesos_client.scheduler import AskMaster
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted, FrameworksHidden
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import ServiceSpec, TaskSpec
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskRecord, TaskStatus
 from tf_scheduler.store.interface import StoreError
 from tf_scheduler.store.records import read_record
 
@@ -261,7 +262,7 @@ def _found_tasks(
 def _status(task: Json) -> TaskStatus:
     """Return the last status. Without the uuid, because Mesos sends the update again."""
     own = TaskId(task["task_id"]["value"])
-    state, agent = TaskState(task["state"]), AgentId(task["agent_id"]["value"])
+    state, agent = TaskState.of(task["state"]), AgentId(task["agent_id"]["value"])
     for raw in reversed(task.get("statuses", ())):
         if raw.get("state") == task["state"]:
             return decode.status({**raw, "uuid": "", "task_id": task["task_id"], "agent_id": task["agent_id"]})

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tf_executor.contract.reports import PROGRESS_FIELDS
+from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.core.connection_problems import call_name
 from tf_scheduler.core.offers.rounds import REFUSE_LONG
 from tf_scheduler.core.recovery.failure_causes import cause_of
@@ -26,11 +27,11 @@ from tf_scheduler.model.events import (
     Subscribed,
 )
 from tf_scheduler.model.ids import name_of
-from tf_scheduler.model.plan import Plan, Status
+from tf_scheduler.model.plan import Plan
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, LaunchEnd, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, LaunchEnd, TaskRecord, TaskStatus
 
 from .statsd import SdkMetrics
 

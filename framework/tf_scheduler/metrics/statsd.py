@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tf_scheduler.model.plan import Status
+from tf_executor.contract.states import Status
 from tf_scheduler.model.state import SchedulerState
 
 log = logging.getLogger(__name__)

@@ -7,37 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from tf_executor.contract.states import Override, Status
+
 from .ids import TaskName
-
-
-class Status(str, Enum):
-    """Status of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
-
-    #: Not started.
-    PENDING = "PENDING"
-    #: The step's task is being stopped, to be launched again.
-    PREPARED = "PREPARED"
-    #: Launched or being stopped, without confirmation yet.
-    STARTING = "STARTING"
-    #: The step's task runs and is not ready yet.
-    STARTED = "STARTED"
-    COMPLETE = "COMPLETE"
-    #: Waits for an operator's `continue`.
-    WAITING = "WAITING"
-    #: Retried after a back-off.
-    DELAYED = "DELAYED"
-    #: A plan or phase that is partly complete.
-    IN_PROGRESS = "IN_PROGRESS"
-    ERROR = "ERROR"
-
-
-class Override(str, Enum):
-    """Status of a paused task, shown for its step (dcos-commons, GoalStateOverride)."""
-
-    #: The program is being stopped, or a placeholder is being launched.
-    PAUSING = "PAUSING"
-    #: A placeholder keeps the task's resources.
-    PAUSED = "PAUSED"
 
 
 class PlanStrategy(str, Enum):

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from tf_executor.contract.reports import Progress, Usage
+from tf_executor.contract.states import SILENT_STATES, TaskState
 
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, UnixTime, name_of, task_name
 from .offer import (
@@ -25,17 +26,7 @@ from .plan import PlanControl
 from .reasons import Reason
 from .secrets import SecretExposure
 from .spec import JobKind, ServiceSpec
-from .task import (
-    SILENT_STATES,
-    AbandonedLaunch,
-    AgentFailures,
-    Members,
-    Recovery,
-    Resized,
-    TaskRecord,
-    TaskState,
-    TaskStatus,
-)
+from .task import AbandonedLaunch, AgentFailures, Members, Recovery, Resized, TaskRecord, TaskStatus
 
 _MAX_ANSWERED = 100
 #: The only chief.

@@ -7,64 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 
 from .ids import AgentId, TaskId, TaskName, UnixTime, name_of
 from .placement import AgentLocation
 from .resources import Resource
 from .spec import JobKind
-
-
-class TaskState(str, Enum):
-    """Mesos task states (mesos.proto TaskState) for a PARTITION_AWARE framework."""
-
-    STAGING = "TASK_STAGING"
-    STARTING = "TASK_STARTING"
-    RUNNING = "TASK_RUNNING"
-    KILLING = "TASK_KILLING"
-    FINISHED = "TASK_FINISHED"
-    FAILED = "TASK_FAILED"
-    KILLED = "TASK_KILLED"
-    ERROR = "TASK_ERROR"
-    LOST = "TASK_LOST"
-    DROPPED = "TASK_DROPPED"
-    UNREACHABLE = "TASK_UNREACHABLE"
-    GONE = "TASK_GONE"
-    GONE_BY_OPERATOR = "TASK_GONE_BY_OPERATOR"
-    UNKNOWN = "TASK_UNKNOWN"
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether a task in this state has ended. Silent tasks may return."""
-        return self not in _LIVE
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether the agent does not answer, or the master does not know the task."""
-        return self in SILENT_STATES
-
-    @property
-    def label(self) -> str:
-        """Name for messages, such as `failed` for TASK_FAILED."""
-        return self.value.removeprefix("TASK_").lower().replace("_", " ")
-
-    @property
-    def phrase(self) -> str:
-        """Predicate for messages, such as `has failed` for TASK_FAILED."""
-        return _PHRASES.get(self, f"is {self.label}")
-
-
-_PHRASES = {
-    TaskState.KILLING: "is being stopped",
-    TaskState.FINISHED: "has finished",
-    TaskState.FAILED: "has failed",
-    TaskState.KILLED: "was stopped",
-    TaskState.ERROR: "was rejected",
-    TaskState.DROPPED: "was dropped",
-    TaskState.GONE_BY_OPERATOR: "is gone, as reported by an operator",
-}
-#: The program may still run (mesos.proto, TaskState).
-SILENT_STATES = frozenset({TaskState.UNREACHABLE, TaskState.UNKNOWN})
-_LIVE = SILENT_STATES | {TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING}
 
 
 @dataclass(frozen=True, slots=True)

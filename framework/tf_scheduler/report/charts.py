@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import pairwise
 
+from tf_executor.contract.states import tone_of
 from tf_executor.contract.text import format_duration, format_number
 from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run
 
@@ -185,8 +186,6 @@ def _legend(lines: Mapping[str, Line]) -> Html:
 
 #: Maximum rows of the timeline.
 MAX_ROWS = 200
-_KILLED = ("killed", "killing")
-_RUNNING = ("running", "starting", "staging", "not heard of")
 
 
 def run_length(run: Run) -> float:
@@ -213,15 +212,6 @@ def timeline(run: Run) -> Html:
     )
 
 
-def status_class(launch: RecordedLaunch) -> str:
-    """Return the CSS class of a launch."""
-    if launch.state == "finished":
-        return "good"
-    if launch.state in _RUNNING:
-        return "going"
-    return "asked" if launch.state in _KILLED else "bad"
-
-
 def _row(run: Run, task: str, launches: Sequence[RecordedLaunch], whole: float) -> Html:
     bars = [_bar(run, launch, after, whole) for launch, after in zip(launches, [*launches[1:], None], strict=True)]
     grid = [tag("i", class_="grid", style=f"left:{_share(at, whole)}") for at in time_ticks(whole)]
@@ -238,7 +228,9 @@ def _bar(run: Run, launch: RecordedLaunch, after: RecordedLaunch | None, whole: 
     title = _title(launch, start, running, end)
     waiting = tag("span", class_="wait", style=_place(start, running, whole), title=title)
     text = f"gen {launch.generation}" if end - running > whole / 12 else ""
-    body = tag("span", text, class_=f"bar {status_class(launch)}", style=_place(running, end, whole), title=title)
+    body = tag(
+        "span", text, class_=f"bar {tone_of(launch.state).value}", style=_place(running, end, whole), title=title
+    )
     return Html(waiting + (body if end > running or launch.running is not None else ""))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from tf_executor.contract.states import tone_of
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number
 from tf_scheduler.history.compare import compare_results
 from tf_scheduler.history.model import RecordedLaunch, Run
@@ -16,7 +17,6 @@ from .charts import (
     format_time,
     join,
     progress_charts,
-    status_class,
     table,
     tag,
     timeline,
@@ -53,7 +53,7 @@ font-size:14px;vertical-align:4px;background:var(--asked)}
 .lane .bar,.lane .wait{position:absolute;top:9px;bottom:9px;border-radius:4px;overflow:hidden;min-width:2px}
 .bar{color:#fff;font-size:12px;line-height:21px;padding-left:6px;white-space:nowrap}
 .wait{background:var(--wait)}
-.good{background:var(--good)}.bad{background:var(--bad)}.asked{background:var(--asked)}.going{background:var(--going)}
+.good{background:var(--good)}.bad{background:var(--bad)}.asked{background:var(--asked)}.going,.busy{background:var(--going)}
 .axis{border:0}.axis span{position:absolute;top:6px;font-size:12px;color:var(--soft);transform:translateX(-50%)}
 .axis span:first-child{transform:none}
 .keys{display:flex;flex-wrap:wrap;gap:4px 16px;margin:10px 0 0;padding:0;list-style:none;font-size:13px;
@@ -99,7 +99,8 @@ footer{margin-top:24px;color:var(--soft);font-size:13px}
 #: Forbid loading and scripts, so that users' names stay text.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _KEYS = (
-    ("wait", "launched, not yet running"),
+    ("wait", "launched and not yet running, or waiting"),
+    ("busy", "starting"),
     ("good", "finished"),
     ("asked", "stopped by the scheduler"),
     ("bad", "failed or lost"),
@@ -176,7 +177,7 @@ def _tiles(run: Run) -> Html:
 
 
 def _sections(run: Run) -> Iterable[Html]:
-    used = {status_class(launch) for launch in run.launches} | {"wait"}
+    used = {tone_of(launch.state).value for launch in run.launches} | {"wait"}
     keys = [tag("li", tag("i", class_=f"dot {name}"), text) for name, text in _KEYS if name in used]
     yield _section("Timeline", timeline(run), tag("ul", keys, class_="keys") if run.launches else "")
     yield _section("Progress", progress_charts(run))
@@ -210,7 +211,7 @@ def _placement(run: Run) -> Html:
 
 def _chip(launch: RecordedLaunch) -> Html:
     title = f"generation {launch.generation}, {launch.state}"
-    return tag("span", launch.task, class_=f"chip {status_class(launch)}", title=title)
+    return tag("span", launch.task, class_=f"chip {tone_of(launch.state).value}", title=title)
 
 
 def _launches(run: Run) -> Html:

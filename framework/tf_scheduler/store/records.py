@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler import __version__
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
@@ -41,7 +42,6 @@ from tf_scheduler.model.task import (
     Members,
     Recovery,
     TaskRecord,
-    TaskState,
     TaskStatus,
 )
 
@@ -232,7 +232,7 @@ def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
 
 
 def _status(fields: dict[str, Any]) -> effects.Change:
-    typed = {"state": TaskState(fields["state"]), "addresses": tuple(fields["addresses"])}
+    typed = {"state": TaskState.of(fields["state"]), "addresses": tuple(fields["addresses"])}
     return effects.StatusStored(TaskStatus(**{**fields, **typed}))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import PurePath
@@ -11,6 +12,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from tf_executor.contract.states import TONES, URGENT, TaskState
+
+#: Module that is made from the contract.
+STATES = "states.js"
 #: Relative path of the files, because on DC/OS the page is at /service/NAME/.
 FOLDER = "page"
 #: Media types by file suffix.
@@ -45,7 +50,18 @@ async def _lead_to_page(request: Request) -> Response:
 def _files() -> dict[str, bytes]:
     """Read the files, which may be in a zip."""
     files = resources.files(__package__).joinpath("static").iterdir()
-    return {item.name: item.read_bytes() for item in files if PurePath(item.name).suffix in KINDS}
+    static = {item.name: item.read_bytes() for item in files if PurePath(item.name).suffix in KINDS}
+    return {**static, STATES: _states().encode()}
+
+
+def _states() -> str:
+    """Return a module with the tones of states, and which states have ended."""
+    content = {
+        "TONES": TONES,
+        "ENDED": [state.word for state in TaskState if state.has_ended],
+        "URGENT": URGENT,
+    }
+    return "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in content.items())
 
 
 def _route(name: str, content: bytes) -> Route:

@@ -14,7 +14,7 @@ import pytest
 from asgi_client import ask
 from builders import a_spec, a_status
 from kit.api import ServiceLoop, a_record, registered
-from tf_scheduler.model.task import TaskState
+from tf_executor.contract.states import TaskState
 
 RUNNING = TaskState.RUNNING
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from asgi_client import ask
 from builders import a_spec, a_status, with_fields
 from kit.api import a_record, registered
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.server import ApiServer
@@ -19,7 +20,7 @@ from tf_scheduler.api.routes import streams, task_files
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk
-from tf_scheduler.model.task import EarlierLaunch, TaskState
+from tf_scheduler.model.task import EarlierLaunch
 from tf_scheduler.store.journal import EventJournal
 
 PATIENCE = 20

@@ -15,10 +15,10 @@ from asgi_client import ask
 from builders import a_job, a_spec, a_status, with_fields
 from kit.api import a_record, an_app, registered
 from kit.http_server import HttpServer, QuietHandler
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.routes import tensorboard
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 
 TOKENS = {"read_token": "r", "write_token": "w"}
 READER = {"Authorization": "Bearer r"}

@@ -7,6 +7,7 @@ import pytest
 from builders import a_running_state, a_spec, a_status, with_fields
 from kit.api import a_record, registered
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
 from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
@@ -14,7 +15,7 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
 from tf_scheduler.model.state import RefusedCalls, Result, Verdict
-from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery, TaskState
+from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery
 
 
 def a_state(*states, **options):

@@ -13,9 +13,9 @@ import pytest
 from builders import a_job, a_spec, a_status, an_offer
 from kit import lanes
 from kit.shared import SharedServers
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.events import OffersReceived, StatusUpdated, Subscribed
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import TaskState
 from tf_scheduler.runner import Runner, restore
 from tf_scheduler.service.store import acquire_leadership, open_store
 from tf_scheduler.store.interface import Put, StoreConflictError, StoreCorruptError

@@ -14,15 +14,16 @@ from rich.console import Console
 from builders import a_spec, with_fields
 from kit.api import a_record
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import Activity, TaskState
 from tf_scheduler.api.views.base import Snapshot
-from tf_scheduler.api.views.overview import Activity, Overview, Restart, overview
+from tf_scheduler.api.views.overview import Overview, Restart, overview
 from tf_scheduler.cli.common.output import fold_lines
 from tf_scheduler.cli.local_run.follow import StopMonitor
 from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, run_view
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.task import TaskStatus
 
 PAGE = "http://127.0.0.1:26763/"
 NOW = 1_000_000.0

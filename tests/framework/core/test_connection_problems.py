@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import a_spec, a_status, an_offer, with_fields
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views import service
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.connection_problems import (
@@ -43,7 +44,6 @@ from tf_scheduler.model.events import (
 )
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 
 METRICS = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 STATE = with_fields(SchedulerState(a_spec()), framework_id="fw-1", connected=True, suppressed=True)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from builders import a_job, a_spec, needs, with_fields
 from simulation.mesos import an_agent
 from simulation.world import World
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.effects import Accept
@@ -22,7 +23,6 @@ from tf_scheduler.model.events import OffersReceived, StopRequested
 from tf_scheduler.model.offer import Unavailability
 from tf_scheduler.model.placement import Constraint, Operator
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import TaskState
 
 CONSTRAINTS = [
     (),

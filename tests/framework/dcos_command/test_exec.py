@@ -12,10 +12,10 @@ from dcos_command import logs
 from live_api import LiveApi
 from tf_executor.contract.payload import EXEC, EXEC_FOLDER, MAX_EXEC_BYTES, ExecRequest
 from tf_executor.contract.reports import MAX_EXEC_OUTPUT, ExecReport
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.model.effects import MessageExecutor
 from tf_scheduler.model.events import ExecRequested
-from tf_scheduler.model.task import TaskState
 
 
 class Executors:

@@ -9,6 +9,7 @@ import pytest
 from builders import a_spec, with_fields
 from runs import a_run
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.model import encode_line, recording_lines
 from tf_scheduler.history.record import Recorder, Recording, fold_lines, read_recording, service_run
@@ -25,7 +26,7 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, SchedulerState
-from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskState, TaskStatus, TrainingCurve
+from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskStatus, TrainingCurve
 
 RESOURCES = (Resource("cpus", 1500), Resource("mem", 512_000))
 RECORD = TaskRecord("worker-0", "id-1", JobKind.WORKER, 0, "a", "host", "host:31000", 2, RESOURCES, 100.0)

@@ -14,6 +14,7 @@ import pytest
 from benchmarks.test_plans import a_service, launched
 from builders import a_job, a_spec, needs, with_fields
 from kit.memory_store import MemoryStore
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views import service
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.mesos.client import MAX_CLOCK_OFFSET, MesosDriver
@@ -31,7 +32,6 @@ from tf_scheduler.model.events import (
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 from tf_scheduler.runner import Runner
 from wire.peer import ACCEPTED, AGENT_ID, FRAMEWORK_ID, PATIENCE, Exchange, Peer, status, stream, subscribed, vanish
 

@@ -11,10 +11,10 @@ from builders import a_spec
 from kit.master_answers import MasterAnswers, a_framework, a_task
 from mesos_client.http import TransportError
 from mesos_client.results import RegistrationRefusedError, Sent
+from tf_executor.contract.states import TaskState
 from tf_scheduler.mesos.registration import LostFrameworks, check_registration, find_filter
 from tf_scheduler.model.events import FrameworkAdopted, FrameworksHidden
 from tf_scheduler.model.ids import FrameworkId
-from tf_scheduler.model.task import TaskState
 
 TASKS = [a_task("worker-1__b"), a_task("worker-0__a")]
 ADOPT, RESET = LostFrameworks(adopt="framework-1"), LostFrameworks(reset="framework-1")

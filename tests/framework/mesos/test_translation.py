@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_spec, an_offer, needs, ports, scalar
 from tf_executor.contract.payload import RENEW_SECRETS
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.launch.launch import accepts, payload_of, plan_launches
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import match_gang
@@ -26,7 +27,6 @@ from tf_scheduler.model.placement import AgentLocation, Constraint, Operator, Pl
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.store.records import read_record

@@ -2,8 +2,9 @@
 
 from builders import a_spec
 from metered_world import a_life
+from tf_executor.contract.states import Status
 from tf_scheduler.metrics.prometheus import PlanStatusTimes
-from tf_scheduler.model.plan import Plan, Status
+from tf_scheduler.model.plan import Plan
 from tf_scheduler.model.state import SchedulerState
 
 

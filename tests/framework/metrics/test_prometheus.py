@@ -9,9 +9,10 @@ from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.spec import RestartPolicy
-from tf_scheduler.model.task import PodVerb, TaskState
+from tf_scheduler.model.task import PodVerb
 
 
 @pytest.fixture(scope="module")

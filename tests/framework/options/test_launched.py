@@ -4,11 +4,12 @@ import pytest
 
 from builders import a_status, with_fields
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import difference

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse
 
 import asgi_client
 from builders import a_job, a_spec, a_status, with_fields
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.server import ApiServer
@@ -32,7 +33,7 @@ from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.rate_limit import RateLimiter
 from tf_scheduler.secrets.desk import SecretService
 from tf_scheduler.secrets.sources import SecretSources

@@ -26,9 +26,9 @@ from kit.scheduler_process import RunningScheduler
 from kit.strange_mesos import CONTENT, Reply, StrangeMesos, answers, streams
 from kit.waiting import wait_until
 from mesos_client import transport
+from tf_executor.contract.states import TaskState
 from tf_scheduler.mesos import agent_files
 from tf_scheduler.mesos.client import MesosDriver
-from tf_scheduler.model.task import TaskState
 
 SPEC = a_spec(workers=1, ps=0, chief=0)
 WAITING = 10.0

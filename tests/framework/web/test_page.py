@@ -16,6 +16,7 @@ from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.history.database import SharedRuns
@@ -25,7 +26,7 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind, RestartPolicy
 from tf_scheduler.model.state import Configuration, JournalEntry
-from tf_scheduler.model.task import Members, TaskState
+from tf_scheduler.model.task import Members
 from tf_scheduler.service.api import RunArchive
 
 #: A text that would do something if it were taken for markup.

@@ -98,4 +98,4 @@ def test_one_file_scheduler_contains_page(tmp_path: Path) -> None:
     # -S: nothing that is installed here.
     run = subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(bundle)}, capture_output=True)
 
-    assert sorted(FILES) == run.stdout.decode().split(), run.stderr.decode()
+    assert sorted([*FILES, "states.js"]) == run.stdout.decode().split(), run.stderr.decode()

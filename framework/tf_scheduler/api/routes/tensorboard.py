@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.http.endpoint import Endpoint, respond
 from tf_scheduler.api.http.limits import BODY_TIMEOUT, LimitedStream, Quota
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
@@ -26,7 +27,7 @@ from tf_scheduler.api.views.types import BoardBody
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState
+from tf_scheduler.model.task import TaskRecord
 
 #: Timeouts in seconds: connection, head of the answer, next chunk of the body.
 CONNECT_TIMEOUT, HEAD_TIMEOUT, READ_TIMEOUT = 5.0, 60.0, 60.0

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tf_executor.contract.states import Status
 from tf_scheduler.model.offer import Evaluation
-from tf_scheduler.model.plan import DEPLOY, RECOVERY, Phase, Plan, Status, Step
+from tf_scheduler.model.plan import DEPLOY, RECOVERY, Phase, Plan, Step
 from tf_scheduler.model.reasons import AgentRejected, Reason
 
 from .base import ApiAnswer, Snapshot, View

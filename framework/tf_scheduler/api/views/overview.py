@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import Enum
 from heapq import nsmallest
 from typing import Any
 
 from tf_executor.contract.reports import PROGRESS_FIELDS, describe_progress
+from tf_executor.contract.states import Activity, Status, TaskState, assert_never
 from tf_executor.contract.text import format_number
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core.elastic import cluster_size
@@ -17,44 +17,14 @@ from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.spec_index import override_of
 from tf_scheduler.model.ids import UnixTime, executor_of
 from tf_scheduler.model.offer import AgentSnapshot
-from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan, Status
+from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Recovery, TaskRecord, TaskState, TaskStatus, is_own_cause
+from tf_scheduler.model.task import Recovery, TaskRecord, TaskStatus, is_own_cause
 
 from .base import Snapshot, finite_or_none
 from .tasks import job_speed, resources_of, usage_of
-
-
-class Activity(str, Enum):
-    """What a task does, and the job; in the order in which a job passes through them."""
-
-    #: It waits for resources.
-    QUEUED = "queued"
-    #: The agent or the executor fetches its files.
-    FETCHING = "fetching"
-    #: Its TensorFlow server does not answer yet: mostly, the program imports TensorFlow.
-    IMPORTING = "importing"
-    #: Its TensorFlow server waits for those of other tasks.
-    CONNECTING = "connecting"
-    #: Its program runs and has reported no step.
-    RUNNING = "running"
-    TRAINING = "training"
-    #: It has reported steps, but none for minutes.
-    STALLED = "stalled"
-    #: Its processes are stopped or blocked.
-    FROZEN = "frozen"
-    #: It was lost or has failed, and is launched again.
-    RESTARTING = "restarting"
-    #: Mesos does not reach it.
-    UNREACHABLE = "unreachable"
-    PAUSED = "paused"
-    #: It is asked to stop, and may save.
-    STOPPING = "stopping"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +186,6 @@ def from_json(document: Mapping[str, Any]) -> Overview:
 _MAX_AGENTS = 50
 #: Names in a detail.
 _NAMED = 3
-_ENDS = {
-    TaskState.KILLING: Activity.STOPPING,
-    TaskState.FINISHED: Activity.SUCCEEDED,
-    TaskState.KILLED: Activity.STOPPED,
-    TaskState.UNREACHABLE: Activity.UNREACHABLE,
-    TaskState.UNKNOWN: Activity.UNREACHABLE,
-}
 _ENDED = (Activity.SUCCEEDED, Activity.FAILED, Activity.STOPPED)
 _REPORTED = {each.name for each in PROGRESS_FIELDS} & {each.name for each in fields(TaskRow)}
 
@@ -302,15 +265,38 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
     )
 
 
-def _activity(state: SchedulerState, record: TaskRecord, status: TaskStatus | None, silence: int) -> Activity:
+def _activity(  # noqa: RET503 - assert_never does not return
+    state: SchedulerState, record: TaskRecord, status: TaskStatus | None, silence: int
+) -> Activity:
     """Return what a launch does."""
     recovery = state.stored.recoveries.get(record.name)
     if recovery is not None and _is_due(state, recovery):
         return Activity.RESTARTING
-    if status is None or status.state in (TaskState.STAGING, TaskState.STARTING):
+    if status is None:
         return Activity.FETCHING
-    if status.state is not TaskState.RUNNING:
-        return _ENDS.get(status.state, Activity.FAILED)
+    match status.state:
+        case TaskState.STAGING | TaskState.STARTING:
+            return Activity.FETCHING
+        case TaskState.RUNNING:
+            return _program_activity(state, record, status, silence)
+        case TaskState.KILLING:
+            return Activity.STOPPING
+        case TaskState.FINISHED:
+            return Activity.SUCCEEDED
+        case TaskState.KILLED:
+            return Activity.STOPPED
+        case TaskState.UNREACHABLE | TaskState.UNKNOWN:
+            return Activity.UNREACHABLE
+        case TaskState.FAILED | TaskState.ERROR | TaskState.LOST | TaskState.DROPPED:
+            return Activity.FAILED
+        case TaskState.GONE | TaskState.GONE_BY_OPERATOR:
+            return Activity.FAILED
+        case _:
+            assert_never(status.state)
+
+
+def _program_activity(state: SchedulerState, record: TaskRecord, status: TaskStatus, silence: int) -> Activity:
+    """Return what a running program does."""
     if status.is_frozen:
         return Activity.FROZEN
     if record.id in state.process.progress:
@@ -326,7 +312,7 @@ def _job_activity(state: SchedulerState, rows: Sequence[TaskRow], restart: Resta
     """Return what the job does, and of which tasks."""
     if state.stored.result is not None:
         live = [row.name for row in rows if row.live]
-        return (Activity.STOPPING, _names(live)) if live else (Activity(state.stored.result.verdict.value), "")
+        return (Activity.STOPPING, _names(live)) if live else (Activity.of(state.stored.result.verdict.value), "")
     if state.process.stop_requested:
         return Activity.STOPPING, _names([row.name for row in rows if row.live])
     if restart is not None:

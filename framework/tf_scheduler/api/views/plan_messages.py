@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tf_executor.contract.states import Override, Status
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.core.plans.plan_status import (
     NOT_BEGUN,
@@ -20,13 +21,11 @@ from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import (
     DEPLOY,
-    Override,
     Phase,
     PhaseDef,
     Plan,
     PlanKind,
     PlanStrategy,
-    Status,
     Step,
     StepDef,
     Work,

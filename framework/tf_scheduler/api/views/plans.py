@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from tf_executor.contract.states import Status
 from tf_scheduler.model.events import PlanCommand
-from tf_scheduler.model.plan import DEPLOY, UNINSTALL, Phase, Plan, Status, Step, Verb
+from tf_scheduler.model.plan import DEPLOY, UNINSTALL, Phase, Plan, Step, Verb
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .types import PhaseBody, PlanBody, StepBody

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core import connection_problems
 from tf_scheduler.core.state import after_job
 from tf_scheduler.model.ids import TaskId
-from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan, Status
+from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan
 from tf_scheduler.model.state import JournalEntry
-from tf_scheduler.model.task import Cause, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, TaskRecord, TaskStatus
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .types import EndpointBody, EventBody, EventsBody, HealthBody

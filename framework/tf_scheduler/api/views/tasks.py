@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tf_executor.contract.states import Status
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Status, Step
+from tf_scheduler.model.plan import Step
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState

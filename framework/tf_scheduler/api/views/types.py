@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypedDict
 
-from tf_scheduler.model.plan import Override, Status
+from tf_executor.contract.states import Override, Status
 from tf_scheduler.model.state import Verdict
 
 

@@ -39,6 +39,7 @@ from dcos_command.output import (
     remove_controls,
     render_lines,
 )
+from tf_executor.contract.states import Tone
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.spec import ServiceSpec
@@ -260,7 +261,15 @@ def output_redactor(spec: ServiceSpec, document: Mapping[str, Any]) -> OutputRed
 # --- screen
 
 
-_STYLES = {"good": "green", "busy": "cyan", "wait": "yellow", "bad": "red", "dim": "dim", "strong": "bold"}
+TONE_STYLES = {
+    Tone.GOOD: "green",
+    Tone.GOING: "green",
+    Tone.BUSY: "cyan",
+    Tone.WAIT: "yellow",
+    Tone.BAD: "red",
+    Tone.NEUTRAL: "",
+}
+_STYLES = {**{tone.value: style for tone, style in TONE_STYLES.items()}, "dim": "dim", "strong": "bold"}
 
 
 def screen() -> Screen:

@@ -26,14 +26,14 @@ from dcos_command.logs import prefixed
 from mesos_local.cluster import LocalCluster
 from mesos_local.host.errors import MesosLocalError
 from mesos_local.master_api import teardown
-from tf_scheduler.api.views.overview import Activity, Overview, TaskRow, from_json
+from tf_executor.contract.states import Activity, TaskState
+from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
 from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
 from tf_scheduler.cli.common.output import OutputRedactor, OutputTail, notable_lines, say
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.logging_setup import CONTINUATION, handle_signals, parse_line
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import TaskState
 from tf_scheduler.options.load import resolve
 from tf_scheduler.service.api import api_settings
 

@@ -19,6 +19,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host.process import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
@@ -38,7 +39,7 @@ from tf_scheduler.history.record import RUNNING, Recording, read_recording, serv
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.model.task import TaskState, is_own_cause
+from tf_scheduler.model.task import is_own_cause
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS

@@ -18,6 +18,7 @@ from rich.style import Style
 from rich.text import Text
 
 from tf_executor.contract.reports import OUTPUT, Progress, describe_progress
+from tf_executor.contract.states import Activity, tone_of
 from tf_executor.contract.text import (
     format_duration,
     format_memory_use,
@@ -27,8 +28,8 @@ from tf_executor.contract.text import (
     pluralize,
     sparkline,
 )
-from tf_scheduler.api.views.overview import Activity, Overview, Restart, TaskRow, restart_text
-from tf_scheduler.cli.common.output import OutputTail, fold_lines
+from tf_scheduler.api.views.overview import Overview, Restart, TaskRow, restart_text
+from tf_scheduler.cli.common.output import TONE_STYLES, OutputTail, fold_lines
 from tf_scheduler.history.model import decode_line
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import JobKind
@@ -47,17 +48,6 @@ _NEAR = 0.95
 _TINY = 40
 #: Names of tasks in one sentence.
 _NAMED = 3
-_COLOURS = {
-    Activity.TRAINING: "green",
-    Activity.RUNNING: "green",
-    Activity.SUCCEEDED: "green",
-    Activity.RESTARTING: "yellow",
-    Activity.STALLED: "yellow",
-    Activity.QUEUED: "yellow",
-    Activity.FROZEN: "red",
-    Activity.FAILED: "red",
-    Activity.UNREACHABLE: "red",
-}
 #: Activities that need no attention.
 _CALM = (Activity.TRAINING, Activity.RUNNING, Activity.SUCCEEDED)
 #: Activities between a launch and the first step, in which the reason of a restart stays on the screen.
@@ -130,7 +120,7 @@ def run_view(
 def _title(overview: Overview, seconds: float, width: int, page: str) -> Iterator[Text]:
     """Yield service, activity, time and address, on as many lines as they need."""
     word = activity_of(overview)
-    left = [Text(overview.service, "bold"), Text(word.upper(), _COLOURS.get(Activity(word), "cyan"))]
+    left = [Text(overview.service, "bold"), Text(word.upper(), TONE_STYLES[tone_of(word)])]
     if _width(left) > width:
         yield _cut(overview.service, "bold")
         del left[0]
@@ -271,8 +261,8 @@ _LESS = ("near", "agent", "speed", "wait", "memory", "step")
 
 def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Mapping[str, Text]:
     """Return what the columns say of a task; nothing for columns without a word."""
-    activity, since = Activity(task.activity), history.since(task)
-    cells = {"name": Text(task.name), "activity": Text(task.activity.upper(), _COLOURS.get(activity, "cyan"))}
+    activity, since = Activity.of(task.activity), history.since(task)
+    cells = {"name": Text(task.name), "activity": Text(task.activity.upper(), TONE_STYLES[activity.tone])}
     if task.step is not None and activity in _CALM:
         cells["step"] = Text(f"step {format_number(task.step)}")
         if task.steps_per_second is not None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from tf_executor.contract.payload import RENEW_SECRETS, Payload
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import (
     Decision,
@@ -31,7 +32,7 @@ from tf_scheduler.model.plan import Answer, Reply
 from tf_scheduler.model.secrets import SecretExposure, SecretSource, SecretSpec
 from tf_scheduler.model.spec import JobSpec, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 # --- Origin of requests
 #

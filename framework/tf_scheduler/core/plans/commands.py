@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tf_executor.contract.states import Status
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
 from tf_scheduler.model.events import PlanCommand
@@ -20,7 +21,6 @@ from tf_scheduler.model.plan import (
     PlanDef,
     PlanKind,
     Reply,
-    Status,
     Step,
     Verb,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tf_scheduler.model.plan import Node, Phase, PhaseDef, Plan, PlanDef, PlanKind, Status, Step, StepDef, Work
+from tf_executor.contract.states import Status
+from tf_scheduler.model.plan import Node, Phase, PhaseDef, Plan, PlanDef, PlanKind, Step, StepDef, Work
 from tf_scheduler.model.state import SchedulerState
 
 from . import scheduling

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.plan import DEPLOY, UPDATE, Node, PlanControl, PlanDef, PlanKind, StepDef
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.task import Members, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Members, TaskRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from tf_executor.contract.states import Status
 from tf_scheduler.core.plans.definitions import PlanBase
 from tf_scheduler.core.plans.rollout import ALL, completion_target
 from tf_scheduler.core.plans.step_status import PlanProgress, launched_status, plan_progress
@@ -31,7 +32,6 @@ from tf_scheduler.model.plan import (
     PlanDef,
     PlanKind,
     PlanStrategy,
-    Status,
     StepDef,
     Work,
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Node, PlanControl, PlanDef, PlanKind, Status, StepDef, Work
+from tf_scheduler.model.plan import Node, PlanControl, PlanDef, PlanKind, StepDef, Work
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 
 from .definitions import PlanBase
 from .rollout import was_completed

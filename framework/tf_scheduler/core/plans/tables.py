@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 
-from tf_scheduler.model.plan import Status, Verb
-from tf_scheduler.model.task import TaskState
+from tf_executor.contract.states import Status, TaskState
+from tf_scheduler.model.plan import Verb
 
 PENDING, PREPARED, STARTING, STARTED = Status.PENDING, Status.PREPARED, Status.STARTING, Status.STARTED
 COMPLETE, WAITING, DELAYED, IN_PROGRESS = Status.COMPLETE, Status.WAITING, Status.DELAYED, Status.IN_PROGRESS

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tf_executor.contract.payload import ExecRequest
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import index_of, is_sleeping, override_of, pause_reason, sleeping_tasks
@@ -26,7 +27,7 @@ from tf_scheduler.model.events import ExecRequested, PodCommand, ScaleRequested
 from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import RESTARTS_WITH, Cause, PodVerb, Recovery, TaskRecord, TaskState
+from tf_scheduler.model.task import RESTARTS_WITH, Cause, PodVerb, Recovery, TaskRecord
 
 from .replacement import replace_launch, restart_group
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.placement.constraints import move_ahead
 from tf_scheduler.core.recovery import replacement, startup_timeout
 from tf_scheduler.core.recovery.failure_causes import blames_agent, cause_of, record_failure
@@ -24,7 +25,7 @@ from tf_scheduler.model.ids import NewId, OfferId, TaskId, UnixTime, executor_of
 from tf_scheduler.model.offer import InverseOffer, Offer
 from tf_scheduler.model.spec import RestartWhen
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, TaskStatus
 
 # --- Evidence about an end: the port, and whether it is like a former one
 #

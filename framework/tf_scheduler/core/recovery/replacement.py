@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
 from tf_scheduler.model.effects import (
@@ -19,7 +20,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, ServiceSpec, SuccessPolicy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import RESTARTS_WITH, AgentFailures, Cause, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import RESTARTS_WITH, AgentFailures, Cause, Recovery, TaskRecord, TaskStatus
 
 from .failure_causes import DRAIN_REASONS, SAME_INCIDENT_SECONDS, failure_message, outdated_agents
 

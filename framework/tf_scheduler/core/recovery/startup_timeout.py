@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Cause, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, TaskRecord, TaskStatus
 
 from .failure_causes import record_failure
 from .replacement import fail_job, relaunch, replace_launch, restart_group, restart_policy

@@ -11,6 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
+from tf_executor.contract.states import TaskState, assert_never
 from tf_scheduler.core.launch.secret_tokens import detect_exposure
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
@@ -22,7 +23,7 @@ from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import SILENT_STATES, AbandonedLaunch, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskStatus
 
 # --- Reactions, by the believed and the reported state of a launch; the documentation shows the table
 
@@ -70,25 +71,45 @@ class Report(Enum):
 
 #: States of a running program in the order in which Mesos reports them.
 _STAGES = (TaskState.STAGING, TaskState.STARTING, TaskState.RUNNING, TaskState.KILLING)
-_ENDED = (TaskState.FAILED, TaskState.KILLED, TaskState.ERROR)
-_LOST = (TaskState.LOST, TaskState.GONE, TaskState.GONE_BY_OPERATOR)
 
-BELIEFS: Mapping[TaskState, Belief] = {
-    **dict.fromkeys(_STAGES, Belief.RUNNING),
-    TaskState.KILLING: Belief.STOPPING,
-    **dict.fromkeys(SILENT_STATES, Belief.SILENT),
-    **dict.fromkeys((*_LOST, TaskState.DROPPED), Belief.GIVEN_UP),
-    **dict.fromkeys(_ENDED, Belief.ENDED),
-    TaskState.FINISHED: Belief.FINISHED,
-}
-REPORTS: Mapping[TaskState, Report] = {
-    **dict.fromkeys(_STAGES, Report.RUNS),
-    TaskState.UNREACHABLE: Report.UNREACHABLE,
-    TaskState.UNKNOWN: Report.UNKNOWN,
-    TaskState.FINISHED: Report.FINISHED,
-    **dict.fromkeys((*_ENDED, TaskState.DROPPED), Report.ENDED),
-    **dict.fromkeys(_LOST, Report.LOST),
-}
+
+def belief_of(state: TaskState) -> Belief:  # noqa: RET503 - assert_never does not return
+    """Return what the scheduler believes after it has stored a state."""
+    match state:
+        case TaskState.STAGING | TaskState.STARTING | TaskState.RUNNING:
+            return Belief.RUNNING
+        case TaskState.KILLING:
+            return Belief.STOPPING
+        case TaskState.UNREACHABLE | TaskState.UNKNOWN:
+            return Belief.SILENT
+        case TaskState.LOST | TaskState.GONE | TaskState.GONE_BY_OPERATOR | TaskState.DROPPED:
+            return Belief.GIVEN_UP
+        case TaskState.FAILED | TaskState.KILLED | TaskState.ERROR:
+            return Belief.ENDED
+        case TaskState.FINISHED:
+            return Belief.FINISHED
+        case _:
+            assert_never(state)
+
+
+def report_of(state: TaskState) -> Report:  # noqa: RET503 - assert_never does not return
+    """Return the group of a reported state."""
+    match state:
+        case TaskState.STAGING | TaskState.STARTING | TaskState.RUNNING | TaskState.KILLING:
+            return Report.RUNS
+        case TaskState.UNREACHABLE:
+            return Report.UNREACHABLE
+        case TaskState.UNKNOWN:
+            return Report.UNKNOWN
+        case TaskState.FINISHED:
+            return Report.FINISHED
+        case TaskState.FAILED | TaskState.KILLED | TaskState.ERROR | TaskState.DROPPED:
+            return Report.ENDED
+        case TaskState.LOST | TaskState.GONE | TaskState.GONE_BY_OPERATOR:
+            return Report.LOST
+        case _:
+            assert_never(state)
+
 
 _LIVE = {
     Report.RUNS: Reaction.ADOPT,
@@ -115,12 +136,12 @@ REACTIONS: Mapping[Belief, Mapping[Report, Reaction]] = {
 def reaction_to(status: TaskStatus, previous: TaskStatus | None, *, is_current: bool) -> Reaction:
     """Return the reaction to a status; `previous` is the launch's last status, if any."""
     if not is_current:
-        return REACTIONS[Belief.REPLACED][REPORTS[status.state]]
+        return REACTIONS[Belief.REPLACED][report_of(status.state)]
     if previous is None:
-        return REACTIONS[Belief.RUNNING][REPORTS[status.state]]
+        return REACTIONS[Belief.RUNNING][report_of(status.state)]
     if previous.state in _STAGES and status.state in _STAGES[: _STAGES.index(previous.state)]:
         return Reaction.IGNORE  # delayed: a later stage is known
-    return REACTIONS[BELIEFS[previous.state]][REPORTS[status.state]]
+    return REACTIONS[belief_of(previous.state)][report_of(status.state)]
 
 
 # --- Status updates

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from dataclasses import replace
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
+from tf_executor.contract.states import SILENT_STATES, TaskState, assert_never
 from tf_scheduler.core.state.spec_index import held_spec, wanted_spec, with_workers
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
-from tf_scheduler.model.task import SILENT_STATES, Cause, Recovery, TaskRecord, TaskState, TaskStatus
+from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskStatus
 
 #: Seconds within which survivors of a lost peer exit with an error (measured with collective training).
 COLLATERAL_SECONDS = 20.0
@@ -465,11 +466,6 @@ def _apply_order(
             draft.members = change.members
         case _:
             assert_never(change)
-
-
-def assert_never(value: NoReturn) -> NoReturn:
-    """Let mypy prove exhaustive handling; typing.assert_never needs Python 3.11."""
-    raise TypeError(value)
 
 
 def decide(

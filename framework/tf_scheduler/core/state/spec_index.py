@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tf_executor.contract.states import Override, TaskState
 from tf_executor.contract.strategies import RestartScope, Strategy
 from tf_scheduler.model import plan as plans
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Override
 from tf_scheduler.model.resources import Needs, Volume
 from tf_scheduler.model.spec import (
     ADDRESS_DEPENDENTS,
@@ -29,7 +29,7 @@ from tf_scheduler.model.spec import (
     Uri,
 )
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Resized, TaskRecord, TaskState
+from tf_scheduler.model.task import Resized, TaskRecord
 
 #: Jobs whose completion may end the job: parameter servers never exit, side jobs do not train.
 TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})

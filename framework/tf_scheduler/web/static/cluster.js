@@ -1,9 +1,9 @@
 // Cluster view: agents with their tasks, unplaced tasks, and agents without tasks.
 
 import { el, soft } from "./dom.js";
+import { ENDED } from "./states.js";
 import { clock, memory, number, plural, spoken, tone } from "./words.js";
 
-const ENDED = ["FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "GONE", "DROPPED", "GONE_BY_OPERATOR"];
 const AGENTS = 40; // shown agents, and tasks of each
 const CHIPS = 12;
 const RECENT = 60; // seconds; older offers show their time
@@ -77,14 +77,14 @@ function chips(tasks, chosen, progress) {
 
 function chip(task, chosen, progress) {
   const unhealthy = task.healthy === false && isLive(task);
-  const colour = unhealthy ? "bad" : tone(task.status);
+  const state = unhealthy ? "unhealthy" : task.status;
   const gpus = task.resources.gpus;
   const share = progress?.step != null && progress.total ? Math.min(1, progress.step / progress.total) : null;
   const button = el(
     "button",
-    { type: "button", class: `chip ${colour}`, "data-task": task.name, "aria-pressed": chosen },
+    { type: "button", class: `chip ${tone(state)}`, "data-task": task.name, "aria-pressed": chosen },
     el("b", {}, task.name),
-    el("span", { class: "state" }, unhealthy ? "unhealthy" : spoken(task.status)),
+    el("span", { class: "state" }, spoken(state)),
     gpus ? gpuRow(gpus) : "",
     share === null ? "" : el("progress", { max: 1, value: share, "aria-label": `${Math.round(share * 100)} %` }),
   );

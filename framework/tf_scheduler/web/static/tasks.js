@@ -1,17 +1,12 @@
 // Table of all tasks: what each does, its step, what it uses of what it asked for, restarts.
 
 import { el, soft } from "./dom.js";
+import { URGENT } from "./states.js";
 import { memory, number, plural, spoken, tone } from "./words.js";
 
 const NAMED = 4; // tasks in a confirmation
 const ROWS = 50; // more rows only by search
 const NEAR = 0.95; // share of the memory from which a task is near its limit
-// The first need attention.
-const ORDER = [
-  ...["failed", "frozen", "unreachable", "restarting", "stalled", "queued", "paused", "fetching", "importing", "connecting"],
-  ...["stopping", "running", "training", "stopped", "succeeded"],
-];
-
 // Join both views of the tasks by name; `tasks` also has tasks that were never launched.
 export function rowsOf(tasks, overview) {
   const rows = new Map(overview.tasks.map((row) => [row.name, row]));
@@ -53,9 +48,11 @@ export function table(rows, words, chosen) {
   ];
 }
 
+const urgency = ({ activity }) => (URGENT.includes(activity) ? URGENT.indexOf(activity) : URGENT.length);
+
 const urgent = (rows) =>
   rows
-    .map((row, index) => [ORDER.indexOf(row.activity), index, row])
+    .map((row, index) => [urgency(row), index, row])
     .sort(([one, first], [other, second]) => one - other || first - second)
     .map(([, , row]) => row);
 
@@ -75,7 +72,7 @@ function line(row, chosen) {
     "tr",
     { role: "row", "data-key": row.name, class: chosen ? "chosen" : "" },
     cell("task", el("button", select, row.name)),
-    cell("state", el("span", { class: `status ${word === "unhealthy" ? "bad" : tone(word)}` }, word.toUpperCase())),
+    cell("state", el("span", { class: `status ${tone(word)}` }, word.toUpperCase())),
     cell("step", row.step === null ? "–" : row.total ? `${number(row.step)} of ${number(row.total)}` : number(row.step)),
     cell("cpus", amount(task.cpus_used ?? null, task.resources.cpus, (value) => number(value))),
     cell("memory", used(row)),

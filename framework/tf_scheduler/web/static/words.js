@@ -1,5 +1,7 @@
 // Format numbers, times and states.
 
+import { TONES } from "./states.js";
+
 export function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
   if (value !== 0 && Math.abs(value) < 1e-4) return value.toExponential(2);
@@ -40,16 +42,7 @@ export function bytes(count) {
 
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 
-// Statuses of plans, states of tasks, verdicts, and activities.
-const TONES = {
-  good: ["COMPLETE", "FINISHED", "SUCCEEDED"],
-  going: ["RUNNING", "STARTED", "STARTING", "STAGING", "IN_PROGRESS", "PREPARED", "FETCHING", "IMPORTING", "CONNECTING", "TRAINING"],
-  bad: ["ERROR", "FAILED", "LOST", "GONE", "GONE_BY_OPERATOR", "DROPPED", "REFUSED", "FROZEN"],
-  wait: ["WAITING", "DELAYED", "UNREACHABLE", "KILLING", "PAUSING", "PAUSED", "STALLED", "RESTARTING", "STOPPING"],
-};
-
-// Return the colour class of a status.
-export const tone = (status) =>
-  Object.keys(TONES).find((name) => TONES[name].includes(status.toUpperCase())) ?? "asked";
+// Return the colour class of a state.
+export const tone = (state) => TONES[state.toUpperCase()] ?? "asked";
 
 export const spoken = (status) => status.toLowerCase().replaceAll("_", " ");

@@ -6,6 +6,7 @@ import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, an_offer, with_fields
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.elastic.cluster_size import (
     GROW_PAUSE,
@@ -35,7 +36,6 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, StorageMode, StoragePolicy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import TaskState
 
 SPEC = a_spec(
     strategy=Strategy.MULTI_WORKER_MIRRORED,

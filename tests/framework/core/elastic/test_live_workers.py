@@ -10,6 +10,7 @@ import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.elastic.live_workers import (
     CHECK_AGAIN,
@@ -33,7 +34,7 @@ from tf_scheduler.model.effects import (
 )
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Members, TaskState
+from tf_scheduler.model.task import Members
 
 NOW = 100.0
 WORKERS = ("worker-0", "worker-1")

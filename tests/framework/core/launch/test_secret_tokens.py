@@ -10,6 +10,7 @@ import pytest
 
 from builders import a_job, a_spec, a_status, an_offer
 from tf_executor.contract.payload import RENEW_SECRETS, Payload
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.launch import secret_tokens
 from tf_scheduler.core.launch.launch import plan_launches
 from tf_scheduler.core.placement.agents import PlacementContext
@@ -30,7 +31,6 @@ from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 from tf_scheduler.store import records
 
 NOW = 1000.0

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, an_offer, needs, ports, with_fields
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.offers import matcher
 from tf_scheduler.core.placement.agents import merge_offers, ports_of
 from tf_scheduler.core.plans.scheduling import Gang
@@ -17,7 +18,7 @@ from tf_scheduler.model.reasons import AgentRejected, AwaitsPreviousAddress, Ope
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import AgentFailures, TaskState
+from tf_scheduler.model.task import AgentFailures
 
 SPEC = a_spec(workers=1, ps=0, chief=0)
 (TASK,) = SPEC.tasks()

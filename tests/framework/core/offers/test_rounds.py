@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import LOGIN, a_job, a_record, a_running_state, a_spec, a_status, an_offer, with_fields
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.launch.launch import plan_launches
 from tf_scheduler.core.offers import rounds
@@ -21,7 +22,6 @@ from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 
 
 def after(state, *events, now=1000.0):

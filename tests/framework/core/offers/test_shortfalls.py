@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_spec, an_offer, needs, with_fields
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.offers.matcher import MATCH_INTERVAL
 from tf_scheduler.core.recovery.replacement import replace_launch
@@ -18,7 +19,7 @@ from tf_scheduler.model.offer import FailedMatch, Offer, Unavailability
 from tf_scheduler.model.placement import Constraint, GpuScheduling, Operator, PlacementSpec
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState, TaskStatus
+from tf_scheduler.model.task import TaskStatus
 
 NOW = 1000.0
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans.rollout import (
     active_rollout,
     completion_target,
@@ -20,7 +21,6 @@ from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 
 SPEC = a_spec()
 DEPLOY = index_of(SPEC).launch_plans[0]

@@ -3,6 +3,7 @@
 import pytest
 
 from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.plans.scheduling import (
     Children,
@@ -22,7 +23,6 @@ from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec, PlanStrategy
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskState
 
 NAMES = ("a", "b", "c", "d")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.core.plans import tables
 from tf_scheduler.core.plans.tables import ChildStatuses, aggregate
-from tf_scheduler.model.plan import Status, Verb
-from tf_scheduler.model.task import TaskState
+from tf_scheduler.model.plan import Verb
 
 
 def test_every_situation_has_a_status() -> None:

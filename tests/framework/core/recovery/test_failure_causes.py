@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.recovery.failure_causes import (
     CAUSE_RULES,
     SAME_INCIDENT_SECONDS,
@@ -17,7 +18,7 @@ from tf_scheduler.core.recovery.failure_causes import (
 from tf_scheduler.core.recovery.replacement import relaunch, replace_launch
 from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.spec import RecoveryPolicy
-from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd, TaskState
+from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd
 
 FAILED = "TASK_FAILED"
 

@@ -9,6 +9,7 @@ import pytest
 from builders import a_job, a_record, a_running_state, a_spec, an_offer, needs, with_fields
 from kit import worlds
 from simulation.mesos import an_agent
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.placement.constraints import MOVE_AHEAD
 from tf_scheduler.core.recovery import recover
@@ -21,7 +22,6 @@ from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import InverseOffer, Unavailability
 from tf_scheduler.model.placement import PlacementSpec
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import TaskState
 
 GRACE = 10.0
 AHEAD = MOVE_AHEAD + GRACE

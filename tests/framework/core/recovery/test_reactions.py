@@ -3,13 +3,13 @@
 import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import status as updates
-from tf_scheduler.core.recovery.status import BELIEFS, REACTIONS, REPORTS, Belief, Report
+from tf_scheduler.core.recovery.status import REACTIONS, Belief, Report, belief_of, report_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, Kill, LaunchAbandoned, ResultDecided, StatusStored
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import TaskState
 
 #: Letters: s stored, k killed, r remembered, i ignored. Columns in the order of REPORTED.
 EXPECTED = """
@@ -69,5 +69,6 @@ def test_reaction_to_status(believed: str, reported: str, letter: str, decided: 
 
 
 def test_table_is_complete() -> None:
-    assert set(TaskState) == set(BELIEFS) == set(REPORTS)
+    assert {Belief.REPLACED} == set(Belief) - {belief_of(state) for state in TaskState}
+    assert set(Report) == {report_of(state) for state in TaskState}
     assert {belief: set(Report) for belief in Belief} == {belief: set(row) for belief, row in REACTIONS.items()}

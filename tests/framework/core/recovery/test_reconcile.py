@@ -9,6 +9,7 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.recovery.reconcile import (
     ABANDONED_INTERVAL,
     FIRST_WAIT,
@@ -30,7 +31,7 @@ from tf_scheduler.model.effects import Decision, LaunchAbandoned, Reconcile, Sta
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import RecoveryPolicy
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState
-from tf_scheduler.model.task import AbandonedLaunch, TaskState
+from tf_scheduler.model.task import AbandonedLaunch
 
 ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
 

@@ -6,6 +6,7 @@ import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery.replacement import (
     EARLY_SECONDS,
@@ -22,7 +23,7 @@ from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen
-from tf_scheduler.model.task import Cause, TaskState
+from tf_scheduler.model.task import Cause
 
 STATE = a_running_state(a_spec())
 

@@ -3,12 +3,12 @@
 import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery.replacement import completes_job, is_survivable, replace_launch, success_policy
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import FinishPolicy, JobKind, SuccessPolicy
-from tf_scheduler.model.task import TaskState
 
 JOBS = (a_job(JobKind.WORKER, 2), a_job(JobKind.PS, 1), a_job(JobKind.CHIEF, 1), a_job(JobKind.EVALUATOR, 1))
 

@@ -4,12 +4,11 @@ import subprocess
 from dataclasses import replace
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.states import Override, TaskState
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched, TaskPaused
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Override
-from tf_scheduler.model.task import TaskState
 
 SPEC = a_spec()
 PS_0 = TaskName("ps-0")

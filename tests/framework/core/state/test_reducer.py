@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.reducer import (
     COLLATERAL_SECONDS,
@@ -37,7 +38,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import Cause, Recovery, TaskState
+from tf_scheduler.model.task import Cause, Recovery
 
 SPEC = a_spec()
 ELASTIC = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3, min_count=2),))

@@ -1,0 +1,187 @@
+"""States of tasks, of the job and of plans, each with its words and its tone."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NoReturn
+
+
+class Tone(str, Enum):
+    """What a state means to people; terminals and the page have a colour for each."""
+
+    GOOD = "good"
+    #: It runs.
+    GOING = "going"
+    #: It starts.
+    BUSY = "busy"
+    #: It waits, or was stopped.
+    WAIT = "wait"
+    BAD = "bad"
+    #: Neither good nor bad.
+    NEUTRAL = "asked"
+
+
+class TaskState(str, Enum):
+    """Mesos task states (mesos.proto TaskState) for a PARTITION_AWARE framework.
+
+    Each with its predicate for messages, its tone, and whether a task in this state has ended. Silent tasks may return.
+    """
+
+    _value_: str
+    phrase: str
+    tone: Tone
+    has_ended: bool
+
+    STAGING = "TASK_STAGING", "is staging", Tone.BUSY, False
+    STARTING = "TASK_STARTING", "is starting", Tone.BUSY, False
+    RUNNING = "TASK_RUNNING", "is running", Tone.GOING, False
+    KILLING = "TASK_KILLING", "is being stopped", Tone.WAIT, False
+    FINISHED = "TASK_FINISHED", "has finished", Tone.GOOD, True
+    FAILED = "TASK_FAILED", "has failed", Tone.BAD, True
+    KILLED = "TASK_KILLED", "was stopped", Tone.NEUTRAL, True
+    ERROR = "TASK_ERROR", "was rejected", Tone.BAD, True
+    LOST = "TASK_LOST", "is lost", Tone.BAD, True
+    DROPPED = "TASK_DROPPED", "was dropped", Tone.BAD, True
+    UNREACHABLE = "TASK_UNREACHABLE", "is unreachable", Tone.WAIT, False
+    GONE = "TASK_GONE", "is gone", Tone.BAD, True
+    GONE_BY_OPERATOR = "TASK_GONE_BY_OPERATOR", "is gone, as reported by an operator", Tone.BAD, True
+    UNKNOWN = "TASK_UNKNOWN", "is unknown", Tone.NEUTRAL, False
+
+    def __new__(cls, value: str, phrase: str, tone: Tone, has_ended: bool) -> TaskState:
+        """Create a member from its row."""
+        member = str.__new__(cls, value)
+        member._value_, member.phrase, member.tone, member.has_ended = value, phrase, tone, has_ended
+        return member
+
+    @classmethod
+    def of(cls, value: str) -> TaskState:
+        """Return the state of this name. Raises ValueError."""
+        return cls(value)  # type: ignore[call-arg]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the agent does not answer, or the master does not know the task."""
+        return self in SILENT_STATES
+
+    @property
+    def word(self) -> str:
+        """Name without its prefix, such as `FAILED` for TASK_FAILED."""
+        return self._value_[len("TASK_") :]
+
+    @property
+    def label(self) -> str:
+        """Name for messages, such as `failed` for TASK_FAILED."""
+        return self.word.lower().replace("_", " ")
+
+
+#: The program may still run (mesos.proto, TaskState).
+SILENT_STATES = frozenset({TaskState.UNREACHABLE, TaskState.UNKNOWN})
+
+
+class Activity(str, Enum):
+    """What a task does, and the job; in the order in which a job passes through them."""
+
+    _value_: str
+    tone: Tone
+
+    #: It waits for resources.
+    QUEUED = "queued", Tone.WAIT
+    #: The agent or the executor fetches its files.
+    FETCHING = "fetching", Tone.BUSY
+    #: Its TensorFlow server does not answer yet: mostly, the program imports TensorFlow.
+    IMPORTING = "importing", Tone.BUSY
+    #: Its TensorFlow server waits for those of other tasks.
+    CONNECTING = "connecting", Tone.BUSY
+    #: Its program runs and has reported no step.
+    RUNNING = "running", Tone.GOING
+    TRAINING = "training", Tone.GOING
+    #: It has reported steps, but none for minutes.
+    STALLED = "stalled", Tone.WAIT
+    #: Its processes are stopped or blocked.
+    FROZEN = "frozen", Tone.BAD
+    #: It was lost or has failed, and is launched again.
+    RESTARTING = "restarting", Tone.WAIT
+    #: Mesos does not reach it.
+    UNREACHABLE = "unreachable", Tone.WAIT
+    PAUSED = "paused", Tone.WAIT
+    #: It is asked to stop, and may save.
+    STOPPING = "stopping", Tone.WAIT
+    SUCCEEDED = "succeeded", Tone.GOOD
+    FAILED = "failed", Tone.BAD
+    STOPPED = "stopped", Tone.WAIT
+
+    def __new__(cls, value: str, tone: Tone) -> Activity:
+        """Create a member from its row."""
+        member = str.__new__(cls, value)
+        member._value_, member.tone = value, tone
+        return member
+
+    @classmethod
+    def of(cls, value: str) -> Activity:
+        """Return the activity of this name. Raises ValueError."""
+        return cls(value)  # type: ignore[call-arg]
+
+
+class Status(str, Enum):
+    """Status of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
+
+    _value_: str
+    tone: Tone
+
+    #: Not started.
+    PENDING = "PENDING", Tone.WAIT
+    #: The step's task is being stopped, to be launched again.
+    PREPARED = "PREPARED", Tone.BUSY
+    #: Launched or being stopped, without confirmation yet.
+    STARTING = "STARTING", Tone.BUSY
+    #: The step's task runs and is not ready yet.
+    STARTED = "STARTED", Tone.BUSY
+    COMPLETE = "COMPLETE", Tone.GOOD
+    #: Waits for an operator's `continue`.
+    WAITING = "WAITING", Tone.WAIT
+    #: Retried after a back-off.
+    DELAYED = "DELAYED", Tone.WAIT
+    #: A plan or phase that is partly complete.
+    IN_PROGRESS = "IN_PROGRESS", Tone.BUSY
+    ERROR = "ERROR", Tone.BAD
+
+    def __new__(cls, value: str, tone: Tone) -> Status:
+        """Create a member from its row."""
+        member = str.__new__(cls, value)
+        member._value_, member.tone = value, tone
+        return member
+
+
+class Override(str, Enum):
+    """Status of a paused task, shown for its step (dcos-commons, GoalStateOverride)."""
+
+    #: The program is being stopped, or a placeholder is being launched.
+    PAUSING = "PAUSING"
+    #: A placeholder keeps the task's resources.
+    PAUSED = "PAUSED"
+
+
+#: Upper-case word of each state -> tone. `REFUSED`: Mesos refuses the framework.
+TONES = {
+    **{state.word: state.tone for state in TaskState},
+    **{state.value.upper(): state.tone for state in Activity},
+    **{state.value: state.tone for state in Status},
+    **{state.value: Tone.WAIT for state in Override},
+    "REFUSED": Tone.BAD,
+    "UNHEALTHY": Tone.BAD,
+}
+#: Activities that need attention, the most urgent first.
+URGENT = (
+    *(Activity.FAILED, Activity.FROZEN, Activity.UNREACHABLE, Activity.RESTARTING, Activity.STALLED),
+    *(Activity.QUEUED, Activity.PAUSED, Activity.FETCHING, Activity.IMPORTING, Activity.CONNECTING, Activity.STOPPING),
+)
+
+
+def tone_of(word: str) -> Tone:
+    """Return the tone of a state's word or label; neutral if unknown."""
+    return TONES.get(word.upper().replace(" ", "_"), Tone.NEUTRAL)
+
+
+def assert_never(value: NoReturn) -> NoReturn:
+    """Let mypy prove exhaustive handling; typing.assert_never needs Python 3.11."""
+    raise AssertionError(f"unhandled: {value!r}")
