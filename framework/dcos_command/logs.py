@@ -155,7 +155,7 @@ def _times(service: ServiceClient, task: str, file: str) -> list[tuple[int, floa
     """Offsets of a file, and when they were written; empty: unknown."""
     try:
         index = service.get(api_path("tasks", task, "logs"), file=file + _TIMES_SUFFIX, length=str(_LOG_BYTES))
-    except RefusedError:  # not an output file, or an executor of an earlier version
+    except RefusedError:  # not an output file
         return []
     lines = index["data"].split("\n")[1 if index["offset"] else 0 :]
     times: list[tuple[int, float]] = []

@@ -205,7 +205,7 @@ def _configuration_row(configuration: Mapping[str, Any], older: Options | None, 
 def _changes(configuration: Mapping[str, Any], older: Options | None) -> list[str] | None:
     """Options that differ from the previous target; None: unknown.
 
-    Schedulers of earlier versions stored no changes; `older` are the options of the previous configuration for them.
+    No changes are stored if the previous options had become invalid; then `older`, these options, are compared.
     """
     if "changed" in configuration:
         changed = configuration["changed"]

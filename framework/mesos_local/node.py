@@ -357,12 +357,7 @@ def write_executor_key(directory: Path) -> None:
 
 
 def _authentication(directory: Path) -> dict[str, str]:
-    """Return flags that let no other process subscribe as an executor.
-
-    Clusters that an earlier version started have no key.
-    """
-    if not (directory / _KEY).exists():
-        return {}
+    """Return flags that let no other process subscribe as an executor."""
     key = str(directory / _KEY)
     return {"authenticate_http_executors": "true", "http_authenticators": "jwt", "jwt_secret_key": key}
 

@@ -75,7 +75,7 @@ def test_message_without_code_of_launch_is_refused(message: bytes) -> None:
 
 
 def test_empty_key_refuses_every_message() -> None:
-    """A launch of an older scheduler has no key, and an empty one can be guessed."""
+    """A launch that runs no commands has no key, and an empty one can be guessed."""
     with pytest.raises(PayloadError, match="code is wrong"):
         ExecRequest.decode(a_request("true").encode(""), "", LAUNCH)
 

@@ -116,7 +116,7 @@ def test_invalid_length_is_refused(header: str, status: int, capfd: pytest.Captu
 
 
 def test_only_hosts_of_the_cluster_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names count, too; without hosts, as of older schedulers, all are served."""
+    """Names count, too; without hosts all are served."""
     monkeypatch.setattr(rendezvous, "_LOOKUP_SECONDS", 0.2)
     for hosts in (["127.0.0.2"], ["no-such-host.invalid", "localhost"]):
         with RendezvousServer(0, hosts, "127.0.0.1") as served:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from builders import a_job, a_spec
@@ -15,7 +14,6 @@ from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen
 from tf_scheduler.model.state import Verdict
-from tf_scheduler.store import records
 
 FAILED = TaskState.FAILED
 
@@ -74,14 +72,3 @@ def test_collateral_failure_that_ends_job_names_its_cause() -> None:
 
     reason = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 has failed: killed by signal 9 (SIGKILL))"
     assert f"{reason}; its restart_policy is never" == world.state.stored.result.reason
-
-
-def test_result_of_older_scheduler_is_read() -> None:
-    """The result lists no consequences."""
-    world = play(without_tolerance(), failed("worker-1"))
-    old = {**json.loads(world.stored()["result"]), "schema": 1}
-    del old["collateral"], old["crc32"]
-
-    (change,) = records.changes({"result": json.dumps(old).encode()})
-
-    assert world.state.stored.result == change.result

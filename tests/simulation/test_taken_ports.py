@@ -89,7 +89,7 @@ def test_failed_port_is_used_as_last_resort() -> None:
 
 @pytest.mark.parametrize("end", [{"signal": 9}, {"signal": 6}, {"exit_code": 143}, {"exit_code": 1}])
 def test_port_without_listener_is_used_again(end: Any) -> None:
-    """An older executor reports no listener, so it blames no port either."""
+    """The report of the end names no other process, so no port is blamed."""
     world = on_one_agent()
     first = address(world)
     for _ in range(3):

@@ -45,7 +45,7 @@ class RendezvousServer:
     def __init__(self, port: int, hosts: Sequence[str] = (), host: str = "") -> None:
         """Listen at `port`. Raises OSError if the port is in use.
 
-        `hosts`: names or addresses of the ClusterSpec; empty, as of older schedulers: any host is served.
+        `hosts`: names or addresses of the ClusterSpec; empty: any host is served.
         """
         self._server = _Server((host, port), hosts)
         self._thread = threading.Thread(target=self._server.serve_forever, name="rendezvous", daemon=True)

@@ -111,12 +111,12 @@ class Result:
     def with_collateral(self, name: TaskName) -> Result:
         """Return the result after another task has failed as a consequence."""
         names = (*self.collateral, name)
-        return replace(self, collateral=names[:_NAMED], collateral_count=max(self.collateral_count + 1, len(names)))
+        return replace(self, collateral=names[:_NAMED], collateral_count=self.collateral_count + 1)
 
     @property
     def sentence(self) -> str:
         """The reason and the tasks that failed as a consequence."""
-        count = max(self.collateral_count, len(self.collateral))  # results of earlier versions have no count
+        count = self.collateral_count
         if not count:
             return self.reason
         names = ", ".join(self.collateral[:_NAMED]) + (" ..." if count > _NAMED else "")

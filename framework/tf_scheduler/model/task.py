@@ -258,7 +258,7 @@ RESTARTS_WITH = "restarts with "
 
 def is_own_cause(why: str) -> bool:
     """Return whether a launch is replaced for its own cause: a restart."""
-    return bool(why) and not why.startswith((RESTARTS_WITH, "starts again with "))  # the latter in older records
+    return bool(why) and not why.startswith(RESTARTS_WITH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ wait for the next transaction, or up to a second for a background thread. A publ
 and published entries survive a killed scheduler.
 
 Stored values: `journal/id`, the journal's id, and `journal/<first number>`, the entries of one transaction. They are
-not part of the state; a corrupt value loses only its own entries. Earlier schedulers wrote `journal/00` to
-`journal/50`, twenty entries each.
+not part of the state; a corrupt value loses only its own entries.
 """
 
 from __future__ import annotations

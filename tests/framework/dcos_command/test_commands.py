@@ -308,7 +308,7 @@ def test_logs_of_all_tasks_are_merged_by_time(ask, api) -> None:
 
 
 def test_logs_without_times_are_grouped_by_task(ask, api) -> None:
-    """Executors of earlier versions record none."""
+    """A program that has just started has none."""
     api.deploy()
     api.sandboxes.files = {name: {"stdout": b"1\n2\n"} for name in ("worker-1", "worker-0")}
 
@@ -662,7 +662,7 @@ def test_result_of_an_ended_run(own, api, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_describe_without_dcos_shows_the_options(own, api) -> None:
-    """As with DC/OS; a service of an earlier version stored none."""
+    """As with DC/OS; without stored options, the whole target."""
     api.deploy()
     assert "goal" in own("describe").json
     target = target_id(api.world.state)

@@ -47,7 +47,7 @@ def test_run_results_are_those_of_the_leader() -> None:
 
 def test_only_relaunches_for_an_own_cause_are_restarts() -> None:
     """Not peers, in the words of any version, nor a launch that was the last."""
-    reasons = ("worker-0: killed", "restarts with worker-1", "starts again with worker-1", "", "worker-0: killed")
+    reasons = ("worker-0: killed", "restarts with worker-1", "", "worker-0: killed")
     launches = tuple(a_launch(launched=float(at), replaced=why) for at, why in enumerate(reasons))
 
     assert (launches[0],) == tuple(a_run(launches=launches).restarted)

@@ -1,6 +1,5 @@
 """Event journal: entries survive restarts, and never stop the loop."""
 
-import json
 import threading
 from dataclasses import replace
 
@@ -101,21 +100,6 @@ def test_refused_entries_are_not_visible(disk):
         )
 
     assert () == journal.after(0)
-
-
-def test_journal_of_earlier_version_is_read(disk):
-    """Earlier versions stored twenty entries in a value, and reused the keys."""
-    old = [{"number": n, "at": 1.0, "kind": "Tick", "message": str(n)} for n in range(1001, 1041)]
-    parts = {"journal/50": old[:20], "journal/00": old[20:]}
-    opened(disk).apply(
-        [Put(key, json.dumps({"schema": 1, "entries": entries}).encode()) for key, entries in parts.items()]
-    )
-
-    with EventJournal(opened(disk)) as journal:
-        add(journal, a_decision(*map(str, range(MAX_ENTRIES - 20))))
-
-    assert [str(n) for n in range(1021, 1041)] == [entry.message for entry in journal.after(0)][:20]
-    assert ("journal/50" in opened(disk).load(), "journal/00" in opened(disk).load()) == (False, True)
 
 
 def test_another_installation_has_another_journal():

@@ -521,7 +521,7 @@ def test_earlier_runs_fit_and_have_contrast(with_runs, visit, tmp_path, scheme, 
 
 
 def test_service_without_records_says_so(live, home, visit) -> None:
-    """An older scheduler, or one without a sandbox."""
+    """Without a sandbox nothing is recorded."""
     live.deploy()
     page = visit(home)
     region = page.get_by_role("region", name="Earlier runs")

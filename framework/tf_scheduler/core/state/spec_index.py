@@ -224,9 +224,7 @@ def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
 
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:
-    # Without these the digest is that of schedulers without their options, so an upgrade restarts no task.
-    new = ("volumes", "digests", "storage")
-    return _digest({k: _data(v) for k, v in launch_settings(spec, job).items() if v or k not in new})
+    return _digest({name: _data(value) for name, value in launch_settings(spec, job).items()})
 
 
 def _data(value: Any) -> Any:
@@ -237,9 +235,8 @@ def _data(value: Any) -> Any:
         case Needs():
             return {"cpus": value.cpus, "mem": value.mem, "disk": value.disk, "gpus": value.gpus, "ports": value.ports}
         case Uri(value=url, extract=extract, executable=executable, cache=cache, output_file=file, link=link):
-            # Without `link` the digest is that of schedulers without links.
             names = {"value": url, "extract": extract, "executable": executable, "cache": cache, "output_file": file}
-            return {**names, "link": True} if link else names
+            return {**names, "link": link}
         case Program(name=name, path=path, context=context):
             return {"name": name, "path": path, "context": context}
         case Volume(host_path=host_path, container_path=container_path, read_only=read_only):
