@@ -156,7 +156,7 @@ def test_program_alone_is_used_in_a_large_folder(attempt, invoke, folder: Path) 
     options, error = attempt("print(1)")
 
     assert "../mnist/train.py" == options["service"]["job_url"]
-    notice = f"{folder}: 100.0 MB to pack, of at most 64.0 MB; the largest files: data.npz 100.0 MB, train.py 0.0 MB"
+    notice = f"{folder}: 100.0 MB to pack, of at most 64.0 MB; the largest files: data.npz 100.0 MB, train.py 8 bytes"
     assert f"notice: {notice}; move data elsewhere, or name it in .gitignore. The tasks get only train.py\n" in error
     Path("mnist-try.json").unlink()
     (folder / "lib.py").touch()
