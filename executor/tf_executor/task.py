@@ -206,12 +206,12 @@ class TaskProcess:
         oom, message = memory.read_oom_kills().since(self._memory_before)
         messages, port = [message] if message else [], self._payload.port
         own = os.getpid()
-        taken = port > 0 and is_port_still_held_by_others(port, lambda: [own, *descendants(own)])
-        if taken:
+        is_taken = port > 0 and is_port_still_held_by_others(port, lambda: [own, *descendants(own)])
+        if is_taken:
             messages.append(f"another process listens on the task's port {port}")
         stopped = [item.pid for item in sample_processes(own) if item.is_stopped]
         messages += [f"process {pid} is stopped by a signal (SIGSTOP)" for pid in stopped[:1]]
-        ending = replace(event.ending, oom=oom or None, port_taken=taken or None, frozen=bool(stopped) or None)
+        ending = replace(event.ending, oom=oom or None, port_taken=is_taken or None, frozen=bool(stopped) or None)
         return events.Exited(ending, "; ".join(messages))
 
     def settle(self, ending: EndReport) -> tuple[str, ProgramError]:

@@ -42,8 +42,8 @@ class ProcessSample:
 
 def sample_processes(root: int) -> list[ProcessSample]:
     """Return the live processes below `root`."""
-    found = (_sample(pid) for pid in descendants(root))
-    return [sample for sample in found if sample is not None and sample.state not in _EXITED]
+    samples = (_sample(pid) for pid in descendants(root))
+    return [sample for sample in samples if sample is not None and sample.state not in _EXITED]
 
 
 def _sample(pid: int) -> ProcessSample | None:

@@ -69,7 +69,7 @@ def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) ->
     text = redact(data.decode("utf-8", "replace"), secrets)
     if is_truncated:
         text = _drop_first_line(text, secrets)
-    return [shown for line in text.split("\n") if (shown := _as_displayed(line))]
+    return [visible for line in text.split("\n") if (visible := _as_displayed(line))]
 
 
 def redact(text: str, secrets: Sequence[str]) -> str:
@@ -97,10 +97,10 @@ def _last_bytes(text: str, size: int) -> str:
     data = text.encode()
     if len(data) <= size:
         return text
-    kept = data[len(data) + 3 - size :].decode("utf-8", "ignore")
+    end = data[len(data) + 3 - size :].decode("utf-8", "ignore")
     # Begin with a complete line if that keeps more than half.
-    _part, separator, rest = kept.partition(_SEPARATOR)
-    return "..." + (rest if separator and len(rest) > len(kept) // 2 else kept)
+    _part, separator, rest = end.partition(_SEPARATOR)
+    return "..." + (rest if separator and len(rest) > len(end) // 2 else end)
 
 
 def storage_reason(stderr: bytes) -> bytes:
@@ -180,14 +180,14 @@ def program_error(
     lines = [_RANK.sub("", line, 1) for line in _displayed_lines(output, values, len(output) >= TAIL_BYTES)]
     if not lines:
         return ProgramError(_NO_OUTPUT, cannot_start=exit_code in _NO_COMMAND)
-    if exit_code in _NO_COMMAND and (said := _SHELL.search(lines[-1])):
-        return _missing_command(said[1], said[2], variables)
+    if exit_code in _NO_COMMAND and (message := _SHELL.search(lines[-1])):
+        return _missing_command(message[1], message[2], variables)
     first, end, frame = _exception(lines)
     last = next((line for line in reversed(lines[first:end]) if not _LOGGED.match(line)), lines[-1])
     folder = _inside(sandbox)
-    shown = [_middle_cut(_folded(folder.sub("", text.strip()))) for text in dict.fromkeys((lines[first], last))]
+    texts = [_middle_cut(_folded(folder.sub("", text.strip()))) for text in dict.fromkeys((lines[first], last))]
     place = f"{folder.sub('', frame[1])[-_PATH_CHARACTERS:]}:{frame[2]}" if frame else ""
-    text = " ... ".join(shown) + (f" ({place})" if place else "")
+    text = " ... ".join(texts) + (f" ({place})" if place else "")
     text = "".join(character if character.isprintable() else " " for character in text)
     if exit_code == _EXCEPTION_CODE and (_HEADER in lines or frame):
         if sentence := _keras_sentence(lines, lines[first:end], frame, variables):
@@ -214,7 +214,7 @@ def _keras_sentence(
     text = "\n".join(exception)
     if _NO_KERAS not in text and not _PER_REPLICA.search(text):
         return ""
-    folder = next((found[1] for line in lines if (found := _PACKAGES.search(line))), "")
+    folder = next((match[1] for line in lines if (match := _PACKAGES.search(line))), "")
     versions = {name: _version(folder, name) for name in ("keras", "tf_keras", "tensorflow")}
     versions["tensorflow"] = versions["tensorflow"] or "2.16"
     value = variables.get(KERAS_2, "")
@@ -236,10 +236,10 @@ def _strategy_in(path: str) -> str:
     """Return the class of the strategy that a program names."""
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
-            found = _STRATEGIES.search(file.read(_MAX_SOURCE))
+            match = _STRATEGIES.search(file.read(_MAX_SOURCE))
     except OSError:
         return ""
-    return found[0] if found else ""
+    return match[0] if match else ""
 
 
 def _is_usage(lines: Sequence[str]) -> bool:

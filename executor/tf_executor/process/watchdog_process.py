@@ -81,12 +81,12 @@ def _find(marks: set[bytes], sessions: dict[bytes, bytes]) -> list[int]:
             return True
         return bool(marks) and marks <= _environment(pid)  # no marks would match all
 
-    found = set(filter(is_own, stats))
-    below = found
+    own = set(filter(is_own, stats))
+    below = own
     while below:
-        below = {pid for pid, stat in stats.items() if int(stat[1]) in found} - found
-        found |= below
-    return [pid for pid in found if stats[pid][0] not in (b"Z", b"X")]
+        below = {pid for pid, stat in stats.items() if int(stat[1]) in own} - own
+        own |= below
+    return [pid for pid in own if stats[pid][0] not in (b"Z", b"X")]
 
 
 def _stat(pid: int) -> tuple[bytes, bytes, bytes, bytes]:

@@ -73,8 +73,8 @@ def with_volumes(box: Mapping[str, Any], volumes: Any) -> Mapping[str, Any]:
     mounts = box.get("volumeMounts")
     if not isinstance(mounts, list) or not isinstance(volumes, list):
         return box
-    named = {volume["name"]: volume for volume in volumes if isinstance(volume, Mapping) and _has_name(volume)}
-    return {**box, "volumeMounts": [_joined(mount, named) if isinstance(mount, Mapping) else mount for mount in mounts]}
+    by_name = {volume["name"]: volume for volume in volumes if isinstance(volume, Mapping) and _has_name(volume)}
+    return {**box, "volumeMounts": [_joined(each, by_name) if isinstance(each, Mapping) else each for each in mounts]}
 
 
 def _has_name(entry: Mapping[str, Any]) -> bool:
@@ -189,8 +189,8 @@ def _command(box: Mapping[str, Any], location: Location) -> Iterator[Action]:
     else:
         line = command_line(words)
     if re.search("--rdzv[-_]endpoint", line):
-        kept = "PET_RDZV_ENDPOINT has the address of the first task, for static and c10d"
-        yield Note(location.path, f"{ENDPOINT}: {kept}")
+        why = "PET_RDZV_ENDPOINT has the address of the first task, for static and c10d"
+        yield Note(location.path, f"{ENDPOINT}: {why}")
     folder = require_text(box["workingDir"]) if box.get("workingDir") else ""
     yield SetOption((location.section, "command"), f"cd {command_line([folder])} && {line}" if folder else line)
 
@@ -276,8 +276,8 @@ def main_container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _main(containers: Sequence[Mapping[str, Any]]) -> int:
     """Return the index of the training container."""
-    named = [place for place, box in enumerate(containers) if box.get("name") in MAIN]
-    return (named or [place for place, box in enumerate(containers) if box] or [0])[0]
+    mains = [place for place, box in enumerate(containers) if box.get("name") in MAIN]
+    return (mains or [place for place, box in enumerate(containers) if box] or [0])[0]
 
 
 def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:

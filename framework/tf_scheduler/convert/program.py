@@ -98,14 +98,14 @@ class _Names:
 
 def scan(sources: Mapping[str, str]) -> ProgramFacts:
     """Return the facts of a program: file name -> source, the started file first."""
-    read = {file: _names(source) for file, source in sources.items()}
-    names = set[str]().union(*(each.names for each in read.values()))
-    texts = set[str]().union(*(each.texts for each in read.values()))
-    imports = frozenset(name.split(".")[0] for each in read.values() for name in each.imports)
+    names_of = {file: _names(source) for file, source in sources.items()}
+    names = set[str]().union(*(each.names for each in names_of.values()))
+    texts = set[str]().union(*(each.texts for each in names_of.values()))
+    imports = frozenset(name.split(".")[0] for each in names_of.values() for name in each.imports)
     strategy, evidence = _evidence(names, imports, sources.values())
     selects = "tf_keras" in imports or KERAS_2 in texts
-    fits = (f"{file}:{each.fit}" for file, each in read.items() if each.fit and not selects)
-    required = frozenset(name.split(".")[0] for each in read.values() for name in each.imports - each.optional)
+    fits = (f"{file}:{each.fit}" for file, each in names_of.items() if each.fit and not selects)
+    required = frozenset(name.split(".")[0] for each in names_of.values() for name in each.imports - each.optional)
     return ProgramFacts(strategy, evidence, next(fits, ""), imports, required, "DATA_SERVICE_ADDRESS" in texts)
 
 
@@ -141,21 +141,21 @@ def _names(source: str) -> _Names:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # such as a program of Python 2
         return _names_of_text(source)
-    found = _Names(set(), set(), set(), always=set[str]().union(*map(_imports, tree.body)))
+    result = _Names(set(), set(), set(), always=set[str]().union(*map(_imports, tree.body)))
     for node in ast.walk(tree):
         match node:
             case ast.Attribute() | ast.Name():
-                found.names.add(_dotted(node))
+                result.names.add(_dotted(node))
             case ast.Constant(value=str(text)):
-                found.texts.add(text)
+                result.texts.add(text)
             case ast.Import() | ast.ImportFrom():
-                found.imports |= _imports(node)
-                found.names |= _imports(node) if isinstance(node, ast.ImportFrom) else set()
+                result.imports |= _imports(node)
+                result.names |= _imports(node) if isinstance(node, ast.ImportFrom) else set()
             case ast.Call(func=ast.Attribute(attr="fit")):
-                found.fit = min(found.fit or node.lineno, node.lineno)
+                result.fit = min(result.fit or node.lineno, node.lineno)
             case ast.Try(body=body, handlers=[_, *_]):
-                found.optional |= set[str]().union(*(_imports(each) for part in body for each in ast.walk(part)))
-    return found
+                result.optional |= set[str]().union(*(_imports(each) for part in body for each in ast.walk(part)))
+    return result
 
 
 def _imports(node: ast.AST) -> set[str]:
@@ -248,24 +248,24 @@ def start_problem(
     `files`: of the working directory. `exists`: a file with an absolute path. `missing`: modules of these that the
     interpreter lacks.
     """
-    change, known = FOLDER.match(command), {*files, *(str(path) for name in files for path in PurePath(name).parents)}
+    change, paths = FOLDER.match(command), {*files, *(str(path) for name in files for path in PurePath(name).parents)}
     folder = posixpath.normpath(change[1]) if change else "."
     if folder.startswith(("/", "~", "$", "'", '"')):
         return ""
-    if folder not in {".", *known}:
-        return _not_in_program(folder, known)
+    if folder not in {".", *paths}:
+        return _not_in_program(folder, paths)
     started = _STARTED.match(command[change.end() :] if change else command)
     if started is None:
         return ""
     if module := started["module"]:
         top = module.partition(".")[0]
         base, first = (posixpath.normpath(f"{folder}/{name}") for name in (module.replace(".", "/"), top))
-        is_there = {base, f"{base}.py"} & known or (not {first, f"{first}.py"} & known and not missing([top]))
-        return "" if is_there else _not_in_program(f"{base}.py", known)
+        is_there = {base, f"{base}.py"} & paths or (not {first, f"{first}.py"} & paths and not missing([top]))
+        return "" if is_there else _not_in_program(f"{base}.py", paths)
     name = posixpath.normpath(posixpath.join(folder, started["script"] or started["ddp"] or started["file"]))
     if name.startswith("/"):
         return "" if exists(name) else f"{name}: does not exist on this machine"
-    return "" if name in known else _not_in_program(name, known)
+    return "" if name in paths else _not_in_program(name, paths)
 
 
 def _not_in_program(name: str, files: Collection[str]) -> str:
@@ -281,8 +281,8 @@ def strategy_named(text: str) -> Strategy:
     """Return the strategy of an option value or a class name. Raises JobError."""
     word = text.rpartition(".")[2]
     aliases = {alias: Strategy(value) for alias, value in ALIASES.items()}
-    known = {**{one.value: one for one in Strategy}, **_NAMES, **aliases}
-    plain = {_plain(name): strategy for name, strategy in known.items()}
+    strategies = {**{one.value: one for one in Strategy}, **_NAMES, **aliases}
+    plain = {_plain(name): strategy for name, strategy in strategies.items()}
     if strategy := plain.get(_plain(word)):
         return strategy
     near = get_close_matches(_plain(word), plain, n=1, cutoff=0.5)

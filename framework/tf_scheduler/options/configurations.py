@@ -64,8 +64,8 @@ def select_configuration(
             return SelectedConfiguration(old, (), tuple(rejected))
     if before and before[0].id == candidate.id:
         return SelectedConfiguration(options)
-    dropped = [item for item in before if item.id != candidate.id][MAX_CONFIGURATIONS - 1 :]
-    forgotten = (ConfigurationForgotten(item.id) for item in dropped)
+    oldest = [item for item in before if item.id != candidate.id][MAX_CONFIGURATIONS - 1 :]
+    forgotten = (ConfigurationForgotten(item.id) for item in oldest)
     return SelectedConfiguration(options, (ConfigurationStored(candidate), *forgotten))
 
 

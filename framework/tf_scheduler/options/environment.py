@@ -87,8 +87,8 @@ def _entry(field: fields.Field[Any], text: str) -> Any:
 
 def _record_of(field: RecordList, parts: list[str]) -> dict[str, str]:
     """Omit empty optional fields."""
-    named = zip(field.schema.fields.items(), parts, strict=False)
-    return {name: part for (name, kind), part in named if part or kind.required}
+    pairs = zip(field.schema.fields.items(), parts, strict=False)
+    return {name: part for (name, kind), part in pairs if part or kind.required}
 
 
 def _json(text: str) -> Any:

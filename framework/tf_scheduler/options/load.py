@@ -361,8 +361,8 @@ def _drop(document: dict[str, Any], problem: Problem) -> None:
 def _required_options(document: Document) -> dict[str, Any]:
     """Return the required options and the access control of the API."""
     service = document.get("service", {})
-    kept = {name: document[name] for name in (*_SECTIONS, "api", "secret_delivery") if name in document}
-    return {**kept, "service": {name: service[name] for name in _IDENTITY if name in service}}
+    sections = {name: document[name] for name in (*_SECTIONS, "api", "secret_delivery") if name in document}
+    return {**sections, "service": {name: service[name] for name in _IDENTITY if name in service}}
 
 
 #: Name of the option with environment variables, in every section.

@@ -108,10 +108,10 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
 def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
     """Return restarted tasks of both specs with their first reason, in `new` order."""
     before = {task.name: task.job for task in old.tasks()}
-    kept = {task.name: task.job for task in new.tasks() if task.name in before}
+    remaining = {task.name: task.job for task in new.tasks() if task.name in before}
     reasons: dict[TaskName, str] = {}
     first_of_job: dict[JobKind, TaskName] = {}
-    for name, job in kept.items():
+    for name, job in remaining.items():
         was, now = launch_settings(old, before[name]), launch_settings(new, job)
         changed = dict.fromkeys(_WORDS.get(part, part) for part in now if was[part] != now[part])
         if changed:
@@ -121,7 +121,7 @@ def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
     for name in first_of_job.values():
         for other in index_of(new).restarts([name], moved=False):
             reasons.setdefault(other, f"{name} restarts")
-    return {name: reasons[name] for name in kept if name in reasons}
+    return {name: reasons[name] for name in remaining if name in reasons}
 
 
 def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping[TaskName, str]) -> dict[TaskName, str]:

@@ -51,8 +51,8 @@ def task_indexes_exist(options: Document) -> Iterator[Problem]:
 def tasks_occur_once_per_plan(options: Document) -> Iterator[Problem]:
     seen: dict[tuple[str, str, str], str] = {}
     for path, phase in _phases(options):
-        named = split_names(phase["tasks"]) or ("",)
-        for index in named:
+        indexes = split_names(phase["tasks"]) or ("",)
+        for index in indexes:
             keys = {(phase["plan"], phase["job"], index), (phase["plan"], phase["job"], "")}
             clash = [seen[key] for key in keys if key in seen]
             whole = [where for (plan, job, _), where in seen.items() if (plan, job) == (phase["plan"], phase["job"])]
@@ -61,7 +61,7 @@ def tasks_occur_once_per_plan(options: Document) -> Iterator[Problem]:
                 task = f"{phase['job']} {index}".strip()
                 yield Problem(f"{path}.tasks", f"duplicate task {task}: already in {clash[0]}")
                 break
-        seen.update({(phase["plan"], phase["job"], index): path for index in named})
+        seen.update({(phase["plan"], phase["job"], index): path for index in indexes})
 
 
 def phase_dependencies_exist(options: Document) -> Iterator[Problem]:

@@ -317,22 +317,22 @@ class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
     def _entry(self, value: object) -> Mapping[str, Any]:
         if not isinstance(value, dict):
             raise mismatch("an object", value)
-        loaded = self._loaded(value)
-        wrong = {name: [_ENDS] for name, item in loaded.items() if any(mark in str(item) for mark in CONTROL)}
+        record = self._loaded(value)
+        wrong = {name: [_ENDS] for name, item in record.items() if any(mark in str(item) for mark in CONTROL)}
         if wrong:
             raise ValidationError(wrong)
-        return loaded
+        return record
 
     def _loaded(self, value: dict[str, Any]) -> Mapping[str, Any]:
         """Load an entry; an error carries the entry with defaults for invalid fields."""
         try:
-            loaded: Mapping[str, Any] = self.schema.load(value)
+            record: Mapping[str, Any] = self.schema.load(value)
         except ValidationError as error:
             defaults = {name: field.load_default for name, field in self.schema.fields.items() if not field.required}
             valid = {**defaults, **cast("dict[str, Any]", error.valid_data or {})}
             complete = valid.keys() == self.schema.fields.keys()
             raise ValidationError(error.messages, valid_data=[valid] if complete else None) from error
-        return loaded
+        return record
 
 
 def _each(value: object, expected: str, read: Callable[[object], Any]) -> list[Any]:
