@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import shlex
-import socket
 import sys
 import urllib.parse
 import urllib.request
@@ -179,11 +178,6 @@ class TaskLauncher:
 
     def executor_environment(self, name: str) -> str:
         return "\n".join(environment(self.executor_pid(name)))
-
-    @staticmethod
-    def free_port() -> int:
-        with socket.create_server(("127.0.0.1", 0)) as held:
-            return int(held.getsockname()[1])
 
     def sandbox(self, name: str) -> Path:
         return self.cluster.sandbox(self.agent_id, self.id["value"], name)

@@ -1,4 +1,4 @@
-"""The executor on a real agent: restarts, tokens, health, limits, progress."""
+"""The bundle on a real Mesos master and agent: ends, restarts, users and tokens."""
 
 from __future__ import annotations
 
@@ -23,67 +23,85 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.node import agent_directory
 from task_launcher import CPUS, TaskLauncher, processes, subscribed
-from tf_executor.contract.reports import EndReport, Progress, decode_message
+from tf_executor.contract.reports import EndReport
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
 
-CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
+
+def test_successful_program_finishes(scheduler: TaskLauncher) -> None:
+    scheduler.launch("ok", 'echo "hello from $TASK_NAME"; echo trouble >&2; env > environment')
+    status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+    assert ("exit code 0", EndReport(exit_code=0)) == (
+        status["message"],
+        EndReport.decode(base64.b64decode(status["data"])),
+    )
+    assert 0 == scheduler.executor_exit()
+    sandbox = scheduler.sandbox("ok")
+    assert "hello from worker-0\n" == (sandbox / "stdout").read_text()
+    assert (sandbox / "stderr").read_text().endswith("trouble\n")
+    assert "TASK_FINISHED" in (sandbox / "executor.log").read_text()
+    variables = dict(line.split("=", 1) for line in (sandbox / "environment").read_text().splitlines() if "=" in line)
+    assert not {"MESOS_AGENT_ENDPOINT", "LIBPROCESS_PORT"} & set(variables)
+    assert (sandbox.resolve(), "") == (Path(variables["HOME"]).resolve(), variables["CUDA_VISIBLE_DEVICES"])
+    assert variables["TMPDIR"].startswith("/tmp/tf-task-")
+    assert gone(Path(variables["TMPDIR"]))
 
 
-def python(program: str) -> str:
-    return f"exec python -c {shlex.quote(program)}"
-
-
-def test_readiness_reaches_scheduler(scheduler: TaskLauncher, ready: Path) -> None:
-    port = scheduler.free_port()
-    program = f"""
-import socket
-with socket.create_server(("127.0.0.1", {port})) as listener:
-    connection, _ = listener.accept()
-    connection.recv(100)
-    connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-    open({str(ready)!r}).read()
+STUBBORN = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("daemon", flush=True)
+        os.mkfifo("never")
+        open("never").read()
+    os._exit(0)
+os.wait()
+open(os.environ["READY"], "w").write("ready")
+while True: signal.pause()
 """
-    scheduler.launch("ready", python(program), readiness=f"127.0.0.1:{port}")
-    running = scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
-    healthy = scheduler.statuses("TASK_RUNNING")
-    ready.open("w").close()
-    assert [None, True] == [status.get("healthy") for status in (running, healthy)]
-    assert CHANGED == healthy["reason"]
-    scheduler.statuses("TASK_FINISHED")
-    assert 0 == scheduler.executor_exit()
 
 
-def test_progress_reaches_scheduler(scheduler: TaskLauncher) -> None:
-    program = "import tf_executor\nfor n in range(1, 1001): tf_executor.report(step=n, total=1000, loss=1 / n)\n"
-    scheduler.launch("progress", python(program))
-    scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
-    # The memory that the program used is reported in between.
-    decoded = [(decode_message(base64.b64decode(each["data"])), each) for each in scheduler.messages]
-    reports = [(each.report, message) for each, message in decoded if each and each.task_id == "progress"]
-    last, message = [(report, message) for report, message in reports if isinstance(report, Progress)][-1]
-    assert (1000, 1000, 0.001) == (last.step, last.total, last.loss)
-    assert {"value": "progress"} == message["executor_id"]
-    assert 0 == scheduler.executor_exit()
+def stubborn(ready: Path) -> str:
+    return f"READY={ready} exec python -c {shlex.quote(STUBBORN)}"
 
 
-def test_max_completion_time_ends_task(scheduler: TaskLauncher) -> None:
-    limit = {"max_completion_time": {"nanoseconds": int(0.3e9)}}
-    scheduler.launch("slow", "exec sleep 3600", info=limit, kill_grace=60.0)
-    status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_FAILED")
-    assert "REASON_MAX_COMPLETION_TIME_REACHED" == status["reason"]
-    assert 0 == scheduler.executor_exit()
-
-
-def test_kill_policy_of_task_is_used(scheduler: TaskLauncher, ready: Path) -> None:
-    policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.2e9)}}}
-    command = f"trap '' TERM; echo ready > {ready}; sleep 3600 & wait; wait"
-    scheduler.launch("stubborn", command, info=policy, kill_grace=3600.0)
+def test_kill_reaches_stubborn_tree(scheduler: TaskLauncher, ready: Path) -> None:
+    scheduler.launch("stubborn", stubborn(ready), kill_grace=3600.0)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
-    assert "ready\n" == ready.read_text()
-    scheduler.call("KILL", task_id={"value": "stubborn"}, agent_id={"value": scheduler.agent_id})
-    assert "did not stop in time" in scheduler.statuses("TASK_KILLING", "TASK_KILLED")["message"]
+    assert "ready" == ready.read_text()
+    policy = {"grace_period": {"nanoseconds": int(0.2e9)}}
+    agent_id = {"value": scheduler.agent_id}
+    scheduler.call("KILL", task_id={"value": "stubborn"}, agent_id=agent_id, kill_policy=policy)
+    status = scheduler.statuses("TASK_KILLING", "TASK_KILLED")
+    assert "stopped on request; it did not stop in time and was killed" == status["message"]
+    assert [] == processes("stubborn")
     assert 0 == scheduler.executor_exit()
+
+
+def test_executor_shutdown_ends_task(scheduler: TaskLauncher, ready: Path) -> None:
+    scheduler.launch("shut", stubborn(ready), kill_grace=3600.0)
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+    assert "ready" == ready.read_text()
+    scheduler.call("SHUTDOWN", executor_id={"value": "shut"}, agent_id={"value": scheduler.agent_id})
+    status = scheduler.statuses("TASK_KILLING", "TASK_KILLED")
+    assert "the executor was shut down; it did not stop in time and was killed" == status["message"]
+    assert [] == processes("shut")
+    assert 0 == scheduler.executor_exit()
+
+
+def test_restarted_agent_recovers_task(bundle: Path, ready: Path) -> None:
+    """The program outlives a SIGKILLed agent; its updates arrive later."""
+    with subscribed(bundle) as scheduler:
+        scheduler.launch("survivor", f"echo ready > {ready}; read line < {ready}; exit 3")
+        scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+        assert "ready\n" == ready.read_text()
+        agent = scheduler.cluster.agents["agent-1"]
+        agent.kill()
+        ready.write_text("go\n")
+        agent.restart()
+        assert "exit code 3" == scheduler.statuses("TASK_FAILED")["message"]
 
 
 def test_hooks_limits_output_and_secrets(scheduler: TaskLauncher) -> None:
@@ -117,30 +135,25 @@ def test_hooks_limits_output_and_secrets(scheduler: TaskLauncher) -> None:
 JOB = "def main(server, log_dir, context): print(server, context)"
 
 
-@pytest.mark.parametrize("kind", ["py", "zip", "tgz"])
-def test_job_of_original_package_runs(scheduler: TaskLauncher, tmp_path: Path, kind: str) -> None:
+def test_job_of_original_package_runs(scheduler: TaskLauncher, tmp_path: Path) -> None:
     source = tmp_path / "src" / "job"
     source.mkdir(parents=True)
-    (source / f"mnist_{kind}.py").write_text(JOB)
-    path = source / f"mnist_{kind}.py"
-    if kind != "py":
-        packed = shutil.make_archive(str(tmp_path / "job"), {"zip": "zip", "tgz": "gztar"}[kind], tmp_path / "src")
-        path = Path(packed).rename(tmp_path / f"job.{kind}")
+    (source / "mnist.py").write_text(JOB)
+    path = Path(shutil.make_archive(str(tmp_path / "job"), "gztar", tmp_path / "src")).rename(tmp_path / "job.tgz")
     scheduler.launch(
-        f"job-{kind}",
+        "job",
         "",
         uris=[path.as_uri()],
         unpack=[path.name],
-        job_name=f"mnist_{kind}",
-        job_path="" if kind == "py" else "job",
+        job_name="mnist",
+        job_path="job",
         job_context='{"rate": 0.5}',
         strategy="multi_worker_mirrored",
         tf_config={"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}},
     )
-    fetching = [] if kind == "py" else ["TASK_STARTING"]
-    scheduler.statuses("TASK_STARTING", *fetching, "TASK_RUNNING", "TASK_FINISHED")
+    scheduler.statuses("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert 0 == scheduler.executor_exit()
-    assert "None {'rate': 0.5}\n" == (scheduler.sandbox(f"job-{kind}") / "stdout").read_text()
+    assert "None {'rate': 0.5}\n" == (scheduler.sandbox("job") / "stdout").read_text()
 
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
