@@ -18,15 +18,16 @@ from tf_scheduler.model.effects import Change, ConfigurationForgotten, Configura
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.state import Configuration, newest_first
 
-from .load import as_lists, merge, resolve
+from .load import as_lists, resolve
 from .schema.document import OPTIONS, mask_options, mask_value
-from .schema.jobs import STORED_DEFAULTS
 from .schema.values import Document
 from .spec import to_spec
 from .update import changed_options, find_refusals
 
 #: Number of stored configurations.
 MAX_CONFIGURATIONS = 10
+#: Section and name of the options whose default depends on other options; always stored.
+_KEPT = (("service", "strategy"), ("parameter_server", "count"), ("chief", "count"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def rollback_options(
 ) -> Document | None:
     """Resolve stored options and unmask them from `present`; None if now invalid."""
     try:
-        old = resolve(with_stored_defaults(configuration.options), defaults(configuration.options))
+        old = resolve(configuration.options, defaults(configuration.options))
     except OptionsError:
         return None
     for option in OPTIONS:
@@ -90,19 +91,13 @@ def rollback_options(
     return old
 
 
-def with_stored_defaults(stored: Document) -> dict[str, Any]:
-    """Add the values that are omitted in stored options, but have no default."""
-    return merge(STORED_DEFAULTS, stored)
-
-
 def kept_options(target: Document) -> dict[str, dict[str, Any]]:
     """Return the options that a running service keeps if an update omits them.
 
     Otherwise an update of the package could change a number of tasks that was a default at the time of the
     installation. `target`: stored or resolved options.
     """
-    present = with_stored_defaults(target)
-    return {section: {name: present[section][name] for name in names} for section, names in STORED_DEFAULTS.items()}
+    return {section: {name: target[section][name]} for section, name in _KEPT}
 
 
 def without_defaults(options: Document, provided: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -111,7 +106,8 @@ def without_defaults(options: Document, provided: Mapping[str, Mapping[str, Any]
     for option in OPTIONS:
         value = option.value(options)
         default = provided.get(option.path[0], {}).get(option.path[-1]) if len(option.path) == 2 else None
-        if value in (option.default, default):
+        is_fixed = option.default is not None  # else it depends on other options, and another one may follow
+        if value == option.default or (value == default and is_fixed):
             continue
         option.put(document, value)
     result: dict[str, Any] = json.loads(json.dumps(document))
@@ -121,7 +117,7 @@ def without_defaults(options: Document, provided: Mapping[str, Mapping[str, Any]
 def _configuration(
     options: Document, provided: Mapping[str, Mapping[str, Any]], number: int, now: float
 ) -> Configuration:
-    stored = as_lists(without_defaults(mask_options(options), merge(STORED_DEFAULTS, provided)))
+    stored = as_lists(without_defaults(mask_options(options), provided))
     spec = to_spec(options)
     content = json.dumps([spec.name, index_of(spec).target, stored], sort_keys=True)
     return Configuration(str(uuid.uuid5(uuid.NAMESPACE_OID, content)), number, now, index_of(spec).target, stored)

@@ -39,7 +39,7 @@ from tf_scheduler.options.load import (
     resolve,
 )
 from tf_scheduler.options.schema.document import changed_options, mask_options
-from tf_scheduler.options.schema.jobs import STORED_DEFAULTS, names_program
+from tf_scheduler.options.schema.jobs import names_program
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
 from tf_scheduler.options.warnings import find_warnings, security_is_weakened
@@ -187,7 +187,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
         access, missing = uninstall_api_settings(options, environment, closed=closed)
         problems = [*invalid, *missing]
     else:
-        options = _resolve_installed(document, defaults)
+        options = resolve(document, defaults, _RULES)
         access = api_settings(options, environment)
     service, secrets = options["service"], known_secrets(options, environment, access.policy)
     level = _LEVELS.get(service["log_level"], service["log_level"])
@@ -195,19 +195,6 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
     for problem in problems:
         log.error("option ignored during uninstall: %s", problem)
     return options, access
-
-
-def _resolve_installed(document: Document, defaults: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Resolve options; plans may name tasks that version 0.1 had by default.
-
-    `OptionsHistory` selects the defaults of a service that is installed.
-    """
-    try:
-        return resolve(document, defaults, _RULES)
-    except OptionsError:
-        with suppress(OptionsError):
-            return resolve(document, merge(STORED_DEFAULTS, defaults), _RULES)
-        raise
 
 
 def spec_of(

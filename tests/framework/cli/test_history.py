@@ -19,7 +19,6 @@ from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.history.database import RunDatabase
 from tf_scheduler.history.model import ProgressPoint, encode_line
-from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import mask_options
 
@@ -194,9 +193,9 @@ def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> No
 
 
 def test_compare_uses_default_options(run, kept) -> None:
-    """Older records hold changed options only; `reproduce` warns of changed defaults."""
+    """Added records hold changed options only; `reproduce` warns of changed defaults."""
     command = {"service": {"name": "mnist", "command": "true"}}
-    full = mask_options(resolve(with_stored_defaults(command)))
+    full = mask_options(resolve(command))
     then = {**full, "worker": {**full["worker"], "count": 7, "no_more": 1}}
     kept.save(a_run(id="old", options=command, environment={}))
     kept.save(a_run(id="new", options=command, environment={}, resolved=then))

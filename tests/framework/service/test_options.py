@@ -11,11 +11,9 @@ from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.effects import TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
-from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import merge, resolve
 from tf_scheduler.options.spec import to_spec
-from tf_scheduler.runner import restore
-from tf_scheduler.service.options import OptionsHistory, load_settings, package_defaults
+from tf_scheduler.service.options import OptionsHistory, package_defaults
 from tf_scheduler.store.records import writes
 
 
@@ -104,58 +102,15 @@ def test_rejected_options_are_reported_at_each_start() -> None:
     assert warning
 
 
-@pytest.mark.parametrize(
-    ("installed", "jobs"),
-    [
-        ({"strategy": "parameter_server"}, {"ps": 2, "chief": 1, "worker": 3}),
-        ({"strategy": "between_graph"}, {"ps": 2, "worker": 3}),
-    ],
-)
-def test_package_update_keeps_former_default_counts(installed: dict[str, str], jobs: dict[str, int]) -> None:
-    """Version 0.1 had 2 parameter servers and no chief by default, and stored neither."""
-    store, document = MemoryStore("tensorflow"), {"service": {"command": "x", **installed}}
-    chief = {"chief": {"count": 1}} if "chief" in jobs else {}
-    first = resolve(with_stored_defaults({**document, **chief}))
-    outcomes(store, first)
-    (stored,) = restore(to_spec(first), store).stored.configurations.values()
-    assert "parameter_server" not in stored.options
+def test_strategy_of_example_is_kept_by_update() -> None:
+    """A service that was installed without a program gets one."""
+    store, environment = MemoryStore("tensorflow"), {"EXAMPLES_URI": "h"}
+    OptionsHistory(resolve({}, package_defaults({}, environment)), environment, to_spec).activate(store)
+    update = {"service": {"command": "x"}, "parameter_server": {"count": 0}, "worker": {"count": 1}}
 
-    history = OptionsHistory(resolve({**document, **chief}), {}, to_spec, document={**document, **chief})
-    state = history.activate(store)
+    state = OptionsHistory(resolve(update), environment, to_spec, document=update).activate(store)
 
-    assert jobs == {job.kind.value: job.count for job in state.spec.jobs}
-    assert [] == history.outcomes
-
-
-PHASES = [
-    {"plan": "deploy", "phase": "servers", "job": "parameter_server", "tasks": "0,1"},
-    {"plan": "deploy", "phase": "workers", "job": "worker"},
-]
-
-
-@pytest.mark.parametrize(
-    ("more", "jobs"),
-    [
-        ({"service": {"command": "x"}}, {"ps": 2, "worker": 3}),
-        ({"service": {"command": "x", "strategy": "parameter_server"}, "chief": {"count": 1}}, {"ps": 2, "worker": 3}),
-    ],
-)
-def test_phases_of_former_default_tasks_still_start(more, jobs: dict[str, int]) -> None:
-    """Their file is valid before the store names the defaults of its installation."""
-    chief = [{"plan": "deploy", "phase": "chief", "job": "chief"}] if "chief" in more else []
-    document = {**more, "plans": {"phases": [*PHASES, *chief]}, "api": {"authentication": "none"}}
-    store, environment = MemoryStore("tensorflow"), {"PORT0": "1000", "EXECUTOR_URI": "http://h/e.pyz"}
-    history = load_settings(document, environment).options
-    assert history is not None
-    installed = resolve(with_stored_defaults(document), package_defaults(document, environment))
-    OptionsHistory(installed, environment, history.spec_of).activate(store)
-
-    state = history.activate(store)
-
-    assert jobs == {job.kind.value: job.count for job in state.spec.jobs if job.kind.value != "chief"}
-    assert [] == history.outcomes
-    with pytest.raises(OptionsError, match="unknown phase x"):
-        load_settings({**document, "plans": {"phases": [{**PHASES[0], "after": "x"}]}}, environment)
+    assert ("between_graph", ()) == (state.spec.strategy.value, state.process.rejected)
 
 
 def test_omitted_strategy_is_kept_by_update() -> None:

@@ -32,7 +32,6 @@ from tf_scheduler.doctor.checks import Check, Finding, Level, judge
 from tf_scheduler.doctor.facts import Unknown
 from tf_scheduler.doctor.files import TIMEOUT
 from tf_scheduler.doctor.gather import Document, Subject, attempt, gather
-from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import resolve
 
 from .local import MASTER_PORT
@@ -148,7 +147,7 @@ def _installed_options(service: ServiceClient | Unknown) -> Document:
     if isinstance(service, Unknown):
         raise CommandError("no options: pass --options, or --url of a service")
     name = service.get("v1/configurations/targetId")[0]
-    return resolve(with_stored_defaults(service.get(f"v1/configurations/{name}")["options"]))
+    return resolve(service.get(f"v1/configurations/{name}")["options"])
 
 
 def _trainings() -> Document:

@@ -38,7 +38,6 @@ from tf_scheduler.history.database import NO_RUNS, SharedRuns, find_run
 from tf_scheduler.history.model import Run, from_json, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
-from tf_scheduler.options.configurations import with_stored_defaults
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.report.charts import format_time
@@ -221,11 +220,10 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
     """
     match = find_run(_all_runs(), run)
     missing, changed, defaults = hidden_options(match, MASK), _changed_environment(match), _changed_defaults(match)
-    options = with_stored_defaults(match.options)
-    print_or_write(options, output, force, quiet=as_json)
+    print_or_write(match.options, output, force, quiet=as_json)
     if as_json:
         changes = {"changed": [asdict(item) for item in changed], "defaults": [asdict(item) for item in defaults]}
-        echo_json({"options": options, "secrets": missing, **changes})
+        echo_json({"options": match.options, "secrets": missing, **changes})
         return
     for item in changed:
         now = "missing, and no copy was kept" if item.new == "" else _text(item.new)
@@ -280,7 +278,7 @@ def _comparable(*runs: Run) -> list[Mapping[str, Any]]:
 
 def _changed_defaults(run: Run) -> list[ValueDifference]:
     """Return the options that were not given and whose default has changed."""
-    if not run.resolved:  # an older record
+    if not run.resolved:  # added from a recording
         return []
     return [item for item in compare_options(run.resolved, _all_options(run)) if None not in (item.old, item.new)]
 
@@ -292,7 +290,7 @@ def _all_options(run: Run) -> Mapping[str, Any]:
 
 
 def _resolved(run: Run) -> dict[str, Any]:
-    return resolve(with_stored_defaults(run.options))
+    return resolve(run.options)
 
 
 def _changed_environment(run: Run) -> list[ValueDifference]:

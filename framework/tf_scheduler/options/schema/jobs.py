@@ -66,13 +66,6 @@ JOBS: Mapping[str, JobKind] = {
     "evaluator": JobKind.EVALUATOR,
 }
 
-#: Omitted values in stored options: the defaults of version 0.1, whatever the defaults of today are.
-STORED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "service": {"strategy": Strategy.BETWEEN_GRAPH.value},
-    "parameter_server": {"count": 2},
-    "chief": {"count": 0},
-}
-
 
 def default_strategy(options: Mapping[str, Any]) -> tuple[Strategy, str]:
     """Return the strategy of options without one, and the reason."""
