@@ -269,7 +269,7 @@ RUN_BY = {
     "framework/cli/test_options.py::test_show_prints_list_that_dcos_accepts": "options show",
     "framework/cli/test_options.py::test_schema_prints_schema_and_template": "options schema",
     "framework/cli/test_package.py::test_validate_prints_problems": "package validate --sources",
-    "framework/cli/test_run_trouble.py::test_result_has_reasons_of_pending_tasks": "local run --json --timeout",
+    "framework/cli/test_run.py::test_timeout_stops_the_job": "local run --json --timeout",
     "framework/cli/test_runtime.py::test_runtime_is_created_once_and_completely": (
         "runtime create --package --tensorflow; runtime list; runtime remove"
     ),

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from chaos.faults import CATALOGUE
-from mesos_local.network import missing_requirements
 
 #: The most valuable ones; `scripts/chaos` without --faults does them all.
 FAULTS = ("worker", "scheduler", "agent")
@@ -54,37 +53,6 @@ def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None
         assert costs["worker"]["noticed"] is not None
         assert all([] == costs[name]["hit"] for name in ("scheduler", "agent"))
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
-
-
-@pytest.mark.usefixtures("real_tensorflow")
-@pytest.mark.timeout(600)
-def test_partitions_need_containers_and_are_healed(run, tmp_path: Path) -> None:
-    """A machine without them names what it lacks, and nothing fails."""
-    out = tmp_path / "reliability.md"
-    names = ("agent-containers", "master-cut-to")
-    code, answer, err = run("--seed", 1, "--faults", ",".join(names), "--json", "--out", out)
-
-    assert 0 == code, err
-    trainings = json.loads(answer)["trainings"]
-    if missing := missing_requirements():
-        assert ([], True) == (trainings, f"agent-containers: skipped: containers need {missing[0]}" in err)
-        return
-    assert [("containers", "succeeded", [])] == [
-        (each["store"], each["verdict"], each["findings"]) for each in trainings
-    ]
-    assert {(name, ()) for name in names} == {(cost["fault"], tuple(cost["others"])) for cost in trainings[0]["costs"]}
-    assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in names)
-
-
-@pytest.mark.usefixtures("real_mesos")
-@pytest.mark.timeout(300)
-def test_job_that_must_end_does_and_leaves_nothing(run) -> None:
-    code, answer, err = run("--faults", "kill-loop", "--json")
-
-    assert 0 == code, err
-    found = json.loads(answer)
-    assert [] == found["trainings"]
-    assert [("failed", 5, [])] * 2 == [(job["verdict"], job["launches"], job["findings"]) for job in found["jobs"]]
 
 
 def test_invalid_faults_and_options_are_reported_first(run, tmp_path: Path) -> None:

@@ -47,9 +47,13 @@ def service(dcos: Dcos, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     wait_until(lambda: NAME not in dcos("marathon", "app", "list").stdout)
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+#: Also with the older versions; the other tests need only the newest.
+EACH_VERSION = pytest.mark.parametrize("version", VERSIONS, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def version(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    return str(getattr(request, "param", VERSIONS[0]))
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +77,14 @@ def refusal(command: Dcos, *arguments: object, **variables: str) -> str:
     return done.stderr
 
 
+@EACH_VERSION
 def test_log_of_the_scheduler_needs_no_file_name(command: Dcos) -> None:
     for words in (("service", "log", "--lines=100", NAME), ("task", "log", "--lines=100", "dev_job")):
         assert "subscribed as framework" in output(command, *words)
     assert "No marathon apps found for service" in refusal(command, "service", "log", "none")
 
 
+@EACH_VERSION
 def test_files_of_tasks_are_listed_and_read(command: Dcos) -> None:
     """Of tasks of Mesos and of Marathon."""
     assert {"stdout", "stderr", "executor.log"} <= set(output(command, "task", "ls", "worker-0").split())
@@ -101,6 +107,7 @@ def test_failed_task_of_marathon_keeps_its_log(command: Dcos, version: str, serv
         output(command, "marathon", "app", "remove", name)
 
 
+@EACH_VERSION
 def test_nodes_are_listed(command: Dcos, version: str) -> None:
     """Until 0.4.17 without masters."""
     nodes = output(command, "node")
@@ -141,6 +148,7 @@ def test_missing_parts_of_marathon_are_named(command: Dcos) -> None:
     assert "Error: the local DC/OS does not have DELETE /v2/deployments/none" in message
 
 
+@EACH_VERSION
 def test_errors_of_cosmos_are_shown(command: Dcos, version: str, service: Service) -> None:
     """0.4.17 repeats a refused `describe` in a form that Cosmos no longer has."""
     expected = "Package [none] not found" if version != "0.4.17" else "Item header 'Accept' deemed invalid by rule: "
@@ -154,6 +162,7 @@ def test_installed_command_has_help(command: Dcos) -> None:
         assert output(command, "tensorflow", *words, "--help") == output(command, "tensorflow", "help", *words)
 
 
+@EACH_VERSION
 def test_api_token_from_option_variable_and_settings(command: Dcos) -> None:
     """For reads and writes. The option wins over the variable, and that over settings."""
     named, write = ("tensorflow", f"--name={NAME}"), ("plan", "pause", "deploy")

@@ -131,17 +131,6 @@ def test_lost_dispatcher_restarts_alone(start: Callable[..., Run], tmp_path: Pat
     assert 1 == len(list((tmp_path / "shared" / ".dcos-tensorflow" / "fed.journals").iterdir()))
 
 
-def test_lost_dispatcher_without_path_restarts_readers(start: Callable[..., Run], tmp_path: Path) -> None:
-    """It has no journal, so the reader begins again."""
-    run = start("run", (tmp_path / "shared").as_uri())
-    run.kill_at(1000, "data-dispatcher-0")
-    run.go()
-    lines, launches = run.end()
-
-    assert f"read {COUNT} {COUNT}" == lines[-1]
-    assert {"worker-0": 2, "data-worker-0": 2, "data-dispatcher-0": 2} == launches
-
-
 def test_lost_data_worker_costs_only_what_it_had(start: Callable[..., Run]) -> None:
     """TensorFlow delivers each element at most once: some were in its memory."""
     run = start("run")
@@ -153,14 +142,3 @@ def test_lost_data_worker_costs_only_what_it_had(start: Callable[..., Run]) -> N
     assert read == distinct
     assert COUNT - 100 <= int(read) <= COUNT
     assert {"worker-0": 1, "data-worker-0": 2, "data-dispatcher-0": 1} == launches
-
-
-def test_moved_data_worker_restarts_readers(start: Callable[..., Run]) -> None:
-    """A reader would wait forever for the worker at the old address."""
-    run = start("run", workers=2)
-    run.move_at(1000, "data-worker-0")
-    run.go()
-    lines, launches = run.end()
-
-    assert f"read {COUNT} {COUNT}" == lines[-1]
-    assert (2, 2) == (launches["worker-0"], launches["data-dispatcher-0"])

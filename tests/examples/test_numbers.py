@@ -158,11 +158,8 @@ all_reduce = lambda value: hvd.allreduce(tf.constant(value))
 #: Name -> strategy, program, whether Keras is tf_keras, runtime.
 TRAININGS = {
     "mirrored-keras-2": ("multi_worker_mirrored", FIT, True, ""),
-    "mirrored-keras-3": ("multi_worker_mirrored", LOOP, False, ""),
-    "ps-keras-2": ("parameter_server", FIT, True, ""),
     "ps-keras-3": ("parameter_server", LOOP, False, ""),
     "between-graph": ("between_graph", BETWEEN_GRAPH, False, ""),
-    "independent": ("independent", FIT, False, ""),
     "pytorch-ddp": ("pytorch_ddp", TORCH_RANKS, False, "torch"),
     "horovod": ("horovod", HOROVOD_RANKS, False, "horovod"),
 }

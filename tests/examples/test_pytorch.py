@@ -50,13 +50,8 @@ distributed.destroy_process_group()
 @pytest.mark.parametrize(
     ("tasks", "arguments", "variables", "processes"),
     [
-        (1, "", {}, 1),
         (2, "--rdzv-backend=c10d", {"PET_NPROC_PER_NODE": "2"}, 4),
-        (3, "", {}, 3),
-        (1, "--rdzv-backend=c10d", {}, 1),
-        (3, "--rdzv-backend=c10d", {}, 3),
         (2, "", {"KILLED_ONCE": "1"}, 2),
-        (2, "--rdzv-backend=c10d", {"KILLED_ONCE": "1"}, 2),
     ],
 )
 def test_torchrun_joins_the_processes_of_all_tasks(

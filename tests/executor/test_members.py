@@ -117,8 +117,7 @@ def threads(cluster: Cluster) -> tuple[int, int]:
 
 @pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("cluster", ["2.15", "2.20", "2.21"], indirect=True)
-@pytest.mark.parametrize("train", ["loop", "fit"])
+@pytest.mark.parametrize(("cluster", "train"), [("2.15", "fit"), ("2.21", "loop")], indirect=["cluster"])
 def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
     """2 -> 5 -> 1 -> 3 workers, and moves: no step is lost or done twice."""
     launch(cluster, train)

@@ -117,35 +117,10 @@ def test_service_without_gpus_gets_no_gpu_offers(start) -> None:
     assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.session.pending["worker-0"][:3])
 
 
-def test_constraints_limit_tasks_per_rack(start) -> None:
-    """Up to one task in a rack, and each on a host of its own."""
-    one_per_rack = (Constraint("rack", Operator.MAX_PER, "1"), Constraint("hostname", Operator.UNIQUE))
-    service = start(a_service(workers(2, constraints=one_per_rack)))
-
-    hosts = service.until_running()
-
-    assert {"a", "b"} == {host[0] for host in hosts.values()}
-
-
-def test_unplaced_task_has_reason_for_every_agent(start) -> None:
-    """Three workers, two racks, one per rack."""
-    service = start(a_service(workers(3, constraints=(Constraint("rack", Operator.UNIQUE),))))
-
-    state = service.until(lambda state: len(state.session.pending.get("worker-2", ())) >= 3)
-
-    reasons = [str(reason) for reason in state.session.pending["worker-2"]]
-    assert "agent a-1: rack a already has 1 of 1 allowed tasks" in reasons
-    assert "agent b-1: rack b already has 1 of 1 allowed tasks" in reasons
-    assert not state.stored.tasks
-
-
 @pytest.mark.parametrize(
     ("constraint", "offered"),
     [
         (Constraint("rack", Operator.IS, "b"), {"b-1"}),
-        (Constraint("rack", Operator.IS_NOT, "b"), {"a-1", "a-2"}),
-        (Constraint("weight", Operator.UNIQUE), {"a-1", "a-2"}),
-        (Constraint("hostname", Operator.IS, "a-2"), {"a-2"}),
         (Constraint("weight", Operator.IS, "2"), {"a-1", "a-2"}),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from kit.commands import kill_scheduler, request, run_command
 from kit.waiting import wait_until
 from mesos_local.cluster import LocalCluster
-from own_runtimes import need_horovod, need_torch
+from own_runtimes import need_torch
 from tf_scheduler.cli.local_run.installed import InstalledService
 
 pytestmark = [pytest.mark.usefixtures("real_mesos"), pytest.mark.timeout(400)]
@@ -111,11 +111,9 @@ def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService,
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-@pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "horovod", "pytorch_ddp"])
+@pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "pytorch_ddp"])
 def test_real_training_resumes_with_another_size(cluster: LocalCluster, tmp_path: Path, strategy: str) -> None:
     """These save after each epoch, more often than the executor looks."""
-    if strategy == "horovod":
-        need_horovod()
     if strategy == "pytorch_ddp":
         need_torch()
     options = json.loads((EXAMPLES / strategy / "options.json").read_text())

@@ -54,22 +54,6 @@ spec:
             resources: {limits: {nvidia.com/gpu: 1}}
     Worker: *replica
 """
-ELASTIC = """
-apiVersion: kubeflow.org/v1
-kind: PyTorchJob
-metadata: {name: elastic}
-spec:
-  elasticPolicy: {rdzvBackend: c10d, minReplicas: 1, maxReplicas: 2, maxRestarts: 100}
-  pytorchReplicaSpecs:
-    Worker:
-      replicas: 2
-      template:
-        spec:
-          containers:
-          - name: pytorch
-            image: example/elastic:1.0.0
-            command: [python, -m, torch.distributed.run, --rdzv_backend=c10d, ./elastic.py]
-"""
 TONY = """<configuration>
   <property><name>tony.application.name</name><value>mnist</value></property>
   <property><name>tony.ps.instances</name><value>1</value></property>
@@ -109,7 +93,6 @@ distributed.destroy_process_group()
     [
         ("tfjob.yaml", TFJOB, TENSORFLOW, "mnist.py", ()),
         ("pytorchjob.yaml", PYTORCHJOB, TORCH, "code", ()),
-        ("elastic.yaml", ELASTIC, TORCH, "mnist.py", ()),
         ("tony.xml", TONY, TENSORFLOW, "code", ("--python", sys.executable)),
     ],
 )

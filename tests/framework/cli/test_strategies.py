@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import PATIENCE, agents, options
+from jobs import PATIENCE, options
 from kit.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
@@ -55,30 +55,6 @@ def test_horovod_processes_meet_at_rank_0(start, tmp_path: Path) -> None:
     assert {"finished"} == {task["state"] for task in json.loads(out)["tasks"]}
     logs = list((tmp_path / "state").glob("dcos-tensorflow/runs/*/logs/worker-*/stdout"))
     assert ["all are there\n"] * 2 == [path.read_text() for path in logs]
-
-
-@pytest.mark.parametrize(
-    ("strategy", "tasks"),
-    [
-        ("parameter_server", ["chief-0", "ps-0", "worker-0", "worker-1"]),
-        ("between_graph", ["ps-0", "ps-1", "worker-0", "worker-1"]),
-        *((name, ["worker-0", "worker-1"]) for name in ("multi_worker_mirrored", "independent")),
-        *((name, ["worker-0", "worker-1"]) for name in ("pytorch_ddp", "horovod")),
-    ],
-)
-def test_smallest_file_of_a_strategy_runs(run, tmp_path: Path, strategy: str, tasks: list[str]) -> None:
-    """Only the strategy, a command and the number of workers."""
-    path = tmp_path / "options.json"
-    command = 'case "$TASK_NAME" in ps-*) exec sleep 1000;; esac'
-    path.write_text(json.dumps({"service": {"strategy": strategy, "command": command}, "worker": {"count": 2}}))
-
-    code, out, err = run(
-        *("local", "run", "--json", path),
-        *("--agents", agents(tmp_path, ("a", "cpus:16;mem:65536;disk:65536"))),
-    )
-
-    assert 0 == code, out + err
-    assert tasks == sorted(task["name"] for task in json.loads(out)["tasks"])
 
 
 @pytest.mark.usefixtures("real_tensorflow")
