@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -29,7 +30,8 @@ def _common(sections: Iterable[str]) -> Iterator[str]:
     for name in COMMON_OPTIONS:
         option = options[name]
         yield f"| `{name}` | {option_type(option)} | {_default(option)} | {_meaning(option)} |"
-    yield f"\nAll others: {', '.join(f'[{name}](#{name})' for name in sections)}."
+    links = f"All others: {', '.join(f'[{name}](#{name})' for name in sections)}."
+    yield f"\n{textwrap.fill(links, 120, break_on_hyphens=False)}"
 
 
 def _section(name: str, field: fields.Field[Any]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tf_executor.contract.states import Activity
 from tf_scheduler.cli.main import cli
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import Options
@@ -46,6 +47,20 @@ def pages() -> list[Path]:
 def test_every_link_leads_somewhere(page: Path) -> None:
     targets = _LINK.findall(_CODE.sub("", page.read_text()))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(HOME)))
+def test_lines_of_pages_are_short(page: Path) -> None:
+    """A long line hides a change in a diff; tables and code cannot be broken."""
+    text = re.sub(r"^ {4,}[^\n]*$|^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert [] == [line for line in text.splitlines() if len(line) > 150 and not line.lstrip().startswith(("|", "["))]
+
+
+def test_page_of_local_runs_has_the_word_of_every_activity() -> None:
+    page = (HOME / "docs" / "how-to" / "local.md").read_text()
+    words = re.findall(r"^\| ([A-Z]+(?:, [A-Z]+)*) \|", page, re.MULTILINE)
+
+    assert {activity.value.upper() for activity in Activity} == {word for row in words for word in row.split(", ")}
 
 
 def heading_ids(page: Path) -> set[str]:
