@@ -184,4 +184,4 @@ def tone_of(word: str) -> Tone:
 
 def assert_never(value: NoReturn) -> NoReturn:
     """Let mypy prove exhaustive handling; typing.assert_never needs Python 3.11."""
-    raise AssertionError(f"unhandled: {value!r}")
+    raise TypeError(value)
