@@ -74,7 +74,7 @@ ALLOWED = {
         "tf_scheduler.model",
         "tf_scheduler.errors",
     },
-    "tf_scheduler.logging_setup": {"tf_scheduler.model", "tf_executor.around.secret_encodings"},
+    "tf_scheduler.logging_setup": {"tf_scheduler.model", "tf_executor.secrets.encodings"},
     "tf_scheduler.metrics": {"tf_scheduler.model", "tf_scheduler.core", "tf_scheduler.store"},
     "tf_scheduler.runner": {
         "tf_scheduler.model",

@@ -16,17 +16,16 @@ from typing import Any, Callable, ClassVar, Mapping, Union
 
 from mesos_client.http import encode_data
 from mesos_client.results import DriverAborted, DriverDisconnected, DriverState
-from tf_executor.lifecycle import step
-
-from . import wire
-from .around import environment
-from .contract import events
-from .contract.events import LifecycleState
-from .contract.payload import EXEC, MEMBERS, RENEW_SECRETS, Payload, PayloadError
-from .contract.reports import NO_END
-from .process.last_output import ProgramError
-from .process.temporary import TemporaryFolder
-from .task import TaskProcess
+from tf_executor import wire
+from tf_executor.contract.payload import EXEC, MEMBERS, RENEW_SECRETS, Payload, PayloadError
+from tf_executor.contract.reports import NO_END
+from tf_executor.launch import environment
+from tf_executor.lifecycle import events
+from tf_executor.lifecycle.events import LifecycleState
+from tf_executor.lifecycle.steps import step
+from tf_executor.process.last_output import ProgramError
+from tf_executor.process.temporary import TemporaryFolder
+from tf_executor.task import TaskProcess
 
 log = logging.getLogger(__name__)
 

@@ -13,31 +13,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
-from .around import environment as around_environment
-from .around.commands import UserCommands, make_folder
-from .around.environment import DEFAULT_PATH, TMPDIR, InterpreterError, TaskPaths, find_interpreter, program_environment
-from .around.fencing import fence_of
-from .around.gpus import TaskGpus
-from .around.health import HealthChecks, http_problem
-from .around.progress import ProgressReader
-from .around.secrets import TaskSecrets
-from .contract import events
-from .contract.events import Stage, describe_end
-from .contract.payload import CHECKPOINT_DIR, Payload, PayloadError, WantedMembers
-from .contract.reports import EVENT_FILES, OUTPUT, EndReport
-from .contract.settings import COMMAND, HTTP, Liveness
-from .process import memory, supervisor
-from .process.freezing import ProcessSample, sample_processes
-from .process.last_output import ProgramError, output_excerpt, program_error, storage_reason
-from .process.memory import is_port_held_by_others, is_port_still_held_by_others
-from .process.output import TAIL_BYTES, Output
-from .process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
-from .process.temporary import TemporaryFolder
-from .process.tree import descendants
-from .process.watchdog import WatchedProcesses
-from .process.watchdog_process import session_entry
-from .user import storage
-from .user.fetch import redacted
+from tf_executor.contract.payload import CHECKPOINT_DIR, Payload, PayloadError, WantedMembers
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, EndReport
+from tf_executor.contract.settings import COMMAND, HTTP, Liveness
+from tf_executor.launch import environment as around_environment
+from tf_executor.launch.environment import (
+    DEFAULT_PATH,
+    TMPDIR,
+    InterpreterError,
+    TaskPaths,
+    find_interpreter,
+    program_environment,
+)
+from tf_executor.launch.fencing import fence_of
+from tf_executor.launch.gpus import TaskGpus
+from tf_executor.lifecycle import events
+from tf_executor.lifecycle.events import Stage, describe_end
+from tf_executor.process import memory, supervisor
+from tf_executor.process.freezing import ProcessSample, sample_processes
+from tf_executor.process.health import HealthChecks, http_problem
+from tf_executor.process.last_output import ProgramError, output_excerpt, program_error, storage_reason
+from tf_executor.process.memory import is_port_held_by_others, is_port_still_held_by_others
+from tf_executor.process.output import TAIL_BYTES, Output
+from tf_executor.process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
+from tf_executor.process.temporary import TemporaryFolder
+from tf_executor.process.tree import descendants
+from tf_executor.process.user_commands import UserCommands, make_folder
+from tf_executor.process.watchdog import WatchedProcesses
+from tf_executor.process.watchdog_process import session_entry
+from tf_executor.progress.tracking import ProgressReader
+from tf_executor.secrets.task_secrets import TaskSecrets
+from tf_executor.user import storage
+from tf_executor.user.fetch import redacted
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
@@ -251,7 +258,7 @@ class TaskProcess:
         payload = self._payload
         self._limits = supervisor.resolve_limits(payload.user, payload.settings)
         if payload.rendezvous:
-            from .around.rendezvous import RendezvousServer  # a web server, which few tasks need
+            from tf_executor.launch.rendezvous import RendezvousServer  # a web server, which few tasks need
 
             self._rendezvous.enter_context(RendezvousServer(payload.port, payload.rendezvous_hosts))
         user_package = around_environment.write_user_package(self._sandbox)
@@ -363,7 +370,10 @@ class TaskProcess:
 
     def _detect_progress(self, reader: ProgressReader) -> None:
         """Find progress that the program does not report by itself."""
-        from .around import event_files, output_lines  # the program has started already
+        from tf_executor.progress import (
+            event_files,  # the program has started already
+            output_lines,  # the program has started already
+        )
 
         payload, settings, me, own = self._payload, self._payload.settings, os.getpid(), Path(self._sandbox)
         folders = [own / folder for folder in payload.event_folders]

@@ -8,9 +8,8 @@ from typing import Any, Mapping
 
 from mesos_client.executor import AgentEnvironment, parse_duration
 from mesos_client.http import MALFORMED, decode_data, encode_data
-
-from .contract.events import SendReport
-from .contract.reports import NO_END
+from tf_executor.contract.reports import NO_END
+from tf_executor.lifecycle.events import SendReport
 
 #: Seconds of MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD reserved for the last update, as in Mesos' command executor. After
 #: the period the agent destroys the container.

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TextIO
 
-from tf_executor.around.secret_encodings import encodings_of
+from tf_executor.secrets.encodings import encodings_of
 
 from .model.effects import Accept, Decision, Outcome
 from .model.events import (

@@ -23,7 +23,7 @@ import pytest
 
 from kit.shared import SharedServers
 from task_launcher import TaskLauncher, shared
-from tf_executor.around import environment as around_environment
+from tf_executor.launch import environment as around_environment
 from tf_scheduler.zipapp_builder import build_bundle
 
 ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "2"))

@@ -17,9 +17,9 @@ import pytest
 from kit.payloads import a_payload
 from kit.waiting import PATIENCE, wait_until
 from task_launcher import TaskLauncher, processes
-from tf_executor.around import commands
 from tf_executor.contract.payload import EXEC, EXEC_FOLDER, ExecRequest, PayloadError
 from tf_executor.contract.reports import MAX_EXEC_OUTPUT, ExecReport
+from tf_executor.process import user_commands as commands
 
 KEY, LAUNCH = "key-of-the-launch", "t1"
 

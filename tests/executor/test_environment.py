@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tf_executor.around.environment import Interpreter, TaskPaths, program_environment
 from tf_executor.contract.payload import Payload
+from tf_executor.launch.environment import Interpreter, TaskPaths, program_environment
 
 CLUSTER = {"chief": ["h0:1"], "ps": ["h1:1", "h1:2"], "worker": {"1": "h3:1", "0": "h2:1"}}
 PYTHON = Interpreter("/opt/tf/bin/python", ("/opt/tf/bin",), "/opt/tf")

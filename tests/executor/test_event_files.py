@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.around import event_files
-from tf_executor.around.event_files import EventFile, EventFileError, ProgressDetector, Scalar, scalars
+from tf_executor.progress import event_files
+from tf_executor.progress.event_files import EventFile, EventFileError, ProgressDetector, Scalar, scalars
 
 STARTED = 1_700_000_000
 NAME = f"events.out.tfevents.{STARTED + 5}.{socket.gethostname()}"
@@ -225,7 +225,7 @@ def test_detector_skips_broken_file(tmp_path: Path) -> None:
 
 
 def test_detector_limits_scanned_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tf_executor.around.event_files.MAX_ENTRIES", 10)
+    monkeypatch.setattr("tf_executor.progress.event_files.MAX_ENTRIES", 10)
     for number in range(20):
         write(tmp_path / f"{NAME}.{number}", [event(number, "loss", 1.0)])
     detector = a_detector(tmp_path)

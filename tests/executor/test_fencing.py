@@ -20,9 +20,9 @@ import pytest
 
 from kit.payloads import a_payload
 from kit.waiting import wait_until
-from tf_executor.around import fencing
-from tf_executor.around.fencing import FOLDER, FolderClaim, FolderFence, fence_of
-from tf_executor.contract.events import Superseded
+from tf_executor.launch import fencing
+from tf_executor.launch.fencing import FOLDER, FolderClaim, FolderFence, fence_of
+from tf_executor.lifecycle.events import Superseded
 
 Start = Callable[..., Any]
 

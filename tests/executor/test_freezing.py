@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from tf_executor.around import health
-from tf_executor.around.health import HealthChecks
-from tf_executor.contract.events import FreezeChanged, FrozenTooLong
 from tf_executor.contract.reports import EndReport
 from tf_executor.contract.settings import Liveness
+from tf_executor.lifecycle.events import FreezeChanged, FrozenTooLong
+from tf_executor.process import health
 from tf_executor.process.freezing import FreezeDetector, ProcessSample, sample_processes
+from tf_executor.process.health import HealthChecks
 
 STOPPED = "is stopped by a signal (SIGSTOP) and uses no CPU time"
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from kit.payloads import a_payload
-from tf_executor.around import gpus
-from tf_executor.around.environment import stage_command
-from tf_executor.around.gpus import GpuError
-from tf_executor.contract.events import Stage
+from tf_executor.launch import gpus
+from tf_executor.launch.environment import stage_command
+from tf_executor.launch.gpus import GpuError
+from tf_executor.lifecycle.events import Stage
 from tf_executor.user import devices
 
 UUIDS = ("GPU-aaaa", "GPU-bbbb", "GPU-cccc")

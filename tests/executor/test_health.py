@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from kit.http_server import HttpServer, QuietHandler
-from tf_executor.around import health
-from tf_executor.around.health import HealthChecks, http_problem
-from tf_executor.contract.events import Ready, Unhealthy
 from tf_executor.contract.settings import Liveness
+from tf_executor.lifecycle.events import Ready, Unhealthy
+from tf_executor.process import health
+from tf_executor.process.health import HealthChecks, http_problem
 from tf_executor.process.memory import is_port_held_by_others
 
 SETTINGS = bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100])

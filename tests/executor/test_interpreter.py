@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_executor.around.environment import InterpreterError, find_interpreter
+from tf_executor.launch.environment import InterpreterError, find_interpreter
 
 
 def fake_python(folder: Path, name: str) -> Path:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.contract.events import (
+from tf_executor.contract.reports import NO_END, EndReport
+from tf_executor.lifecycle.events import (
     Acknowledged,
     Action,
     AgentConnected,
@@ -35,8 +36,7 @@ from tf_executor.contract.events import (
     Terminate,
     TreeGone,
 )
-from tf_executor.contract.reports import NO_END, EndReport
-from tf_executor.lifecycle import ACKNOWLEDGE_LIMIT, SWEEP_LIMIT, IllegalTaskTransitionError, step
+from tf_executor.lifecycle.steps import ACKNOWLEDGE_LIMIT, SWEEP_LIMIT, IllegalTaskTransitionError, step
 
 OK, FAILED = EndReport(exit_code=0), EndReport(exit_code=3)
 STOP = TaskStopRequested("stopped on request", 10.0)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tf_executor.contract.events import (
+from tf_executor.contract.reports import EndReport
+from tf_executor.lifecycle.events import (
     Exited,
     LaunchRequested,
     LifecycleState,
@@ -13,8 +14,7 @@ from tf_executor.contract.events import (
     StopReason,
     final_report,
 )
-from tf_executor.contract.reports import EndReport
-from tf_executor.lifecycle import step
+from tf_executor.lifecycle.steps import step
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.around import output_lines
-from tf_executor.around.output_lines import MAX_LINE, OutputProgress
 from tf_executor.process.output import TAIL_BYTES
+from tf_executor.progress import output_lines
+from tf_executor.progress.output_lines import MAX_LINE, OutputProgress
 from tf_scheduler.options.schema.values import parse_line_pattern
 
 

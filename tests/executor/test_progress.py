@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.around.progress import (
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Message, Progress, decode_message
+from tf_executor.progress.tracking import (
     MAX_ENTRIES,
     MESSAGE_INTERVAL,
     WINDOW,
@@ -23,7 +24,6 @@ from tf_executor.around.progress import (
     lacks_index,
     last_change,
 )
-from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Message, Progress, decode_message
 
 DEEP = b"[" * 60_000
 losses = st.none() | st.floats(allow_nan=False)

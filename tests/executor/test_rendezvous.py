@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tf_executor.around import rendezvous
-from tf_executor.around.rendezvous import RendezvousServer
+from tf_executor.launch import rendezvous
+from tf_executor.launch.rendezvous import RendezvousServer
 
 #: A simulated Horovod process: publish its address, wait for the others', unregister.
 MEMBER = """
@@ -184,7 +184,7 @@ def test_client_on_the_host_of_the_server_is_served() -> None:
 #: Server in a process of its own. Prints its port, and ends with stdin.
 SERVER = """
 import sys
-from tf_executor.around.rendezvous import RendezvousServer
+from tf_executor.launch.rendezvous import RendezvousServer
 with RendezvousServer(0, ["127.0.0.1"], "127.0.0.1") as served:
     print(served.port, flush=True)
     sys.stdin.read()

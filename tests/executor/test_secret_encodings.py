@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.around.secret_encodings import encodings_of
 from tf_executor.process.last_output import redact
+from tf_executor.secrets.encodings import encodings_of
 
 VALUE = 'CanarySEC-7731/ab+cd ef"q\\z'
 SHOWN: dict[str, Callable[[str], str]] = {

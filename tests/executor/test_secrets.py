@@ -16,10 +16,10 @@ import pytest
 from jobs import gone
 from kit.certificates import Certificates
 from kit.http_server import HttpServer, QuietHandler
-from tf_executor.around.secrets import Secret, SecretFetchError, SecretRequest, decode, fetch_secrets
 from tf_executor.contract.payload import RENEW_SECRETS
 from tf_executor.process import temporary
 from tf_executor.process.temporary import PREFIX, SHARED_MEMORY, MemoryFiles, remove_orphans
+from tf_executor.secrets.task_secrets import Secret, SecretFetchError, SecretRequest, decode, fetch_secrets
 
 CANARY = "canary-7f3a9c51"
 AUTHORITIES = ("ca.pem", "stranger.pem")

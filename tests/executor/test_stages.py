@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from kit import payloads
-from tf_executor.around.environment import stage_command, stages_of
-from tf_executor.contract.events import (
+from tf_executor.contract.payload import Payload
+from tf_executor.contract.reports import EndReport
+from tf_executor.launch.environment import stage_command, stages_of
+from tf_executor.lifecycle.events import (
     Exited,
     KillTree,
     LaunchRequested,
@@ -26,9 +28,7 @@ from tf_executor.contract.events import (
     TaskStopRequested,
     TreeGone,
 )
-from tf_executor.contract.payload import Payload
-from tf_executor.contract.reports import EndReport
-from tf_executor.lifecycle import step
+from tf_executor.lifecycle.steps import step
 
 CLUSTER = {"ps": ["h1:1", "h1:2"], "worker": {"1": "h3:1", "0": "h2:1"}}
 

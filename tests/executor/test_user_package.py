@@ -12,7 +12,7 @@ import pytest
 
 from kit.interpreters import interpreters, output_of
 from tf_executor import user
-from tf_executor.around import environment as around_environment
+from tf_executor.launch import environment as around_environment
 
 #: TensorFlow 1.15 needs 3.6 or 3.7.
 PYTHONS = interpreters(6, 13)

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from tf_executor import wire
-from tf_executor.contract.events import SendReport
 from tf_executor.contract.reports import EndReport
+from tf_executor.lifecycle.events import SendReport
 
 
 @pytest.mark.parametrize(("period", "expected"), [("5secs", 3.0), ("90secs", 88.0), ("1secs", 0.5), ("soon", 3.0)])

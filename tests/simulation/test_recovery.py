@@ -15,7 +15,7 @@ from simulation.world import Step, World, play
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
-from tf_executor.lifecycle import FENCED
+from tf_executor.lifecycle.steps import FENCED
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, ServiceSpec

@@ -54,7 +54,7 @@ class Payload:
     tf_config: Mapping[str, Any]
     #: Generation of the ClusterSpec in `tf_config`.
     generation: int = 0
-    #: Name of the service; empty: launches are not compared (`around.fencing`).
+    #: Name of the service; empty: launches are not compared (`launch.fencing`).
     service: str = ""
     #: Serial number and Unix time of the launch, by the scheduler's state and clock.
     serial: int = 0

@@ -55,7 +55,7 @@ class Traits:
     chief_coordinates: bool = False
     #: Whether each task trains a replica and does the same steps, in Keras, too.
     is_mirrored: bool = False
-    #: Whether the executor of rank 0 runs the rendezvous server (`around.rendezvous`).
+    #: Whether the executor of rank 0 runs the rendezvous server (`launch.rendezvous`).
     has_rendezvous: bool = False
     #: Sections that need a task; empty: a chief or a worker.
     needed_sections: tuple[str, ...] = ()

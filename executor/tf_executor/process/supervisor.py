@@ -18,11 +18,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Callable, Mapping, Sequence, Union
 
-from tf_executor.contract.events import Exited, TreeGone
 from tf_executor.contract.reports import EndReport
 from tf_executor.contract.settings import RunSettings
-
-from .tree import descendants, die_with_parent, forbid_new_privileges, signal_descendants, signal_process
+from tf_executor.lifecycle.events import Exited, TreeGone
+from tf_executor.process.tree import (
+    descendants,
+    die_with_parent,
+    forbid_new_privileges,
+    signal_descendants,
+    signal_process,
+)
 
 # User, resource limits and niceness: checked before the fork, set between fork and exec.
 

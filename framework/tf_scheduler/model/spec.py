@@ -325,7 +325,7 @@ class ServiceSpec:
     @property
     def journals(self) -> str:
         """Folder for journals of the tf.data dispatcher; empty without a shared path."""
-        # Hidden, and not searched for new checkpoints (tf_executor.around.fencing).
+        # Hidden, and not searched for new checkpoints (tf_executor.launch.fencing).
         name = f".dcos-tensorflow/{quote(self.name, safe='')}.journals"
         return f"{self.checkpoint_dir.rstrip('/')}/{name}" if self.checkpoint_dir.startswith("/") else ""
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.options import load_spec
-from tf_executor.around.environment import fill_placeholders, placeholders
 from tf_executor.contract.payload import Payload
+from tf_executor.launch.environment import fill_placeholders, placeholders
 from tf_scheduler.convert import tfjob, tony
 from tf_scheduler.convert.conversion import InvalidConversionError, convert_job_file
 from tf_scheduler.convert.tables import Note

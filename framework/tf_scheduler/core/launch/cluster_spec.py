@@ -113,7 +113,7 @@ def rank_of(spec: ServiceSpec, job: JobKind, index: int) -> int | None:
 
 
 def hosts_rendezvous(spec: ServiceSpec, job: JobKind, index: int) -> bool:
-    """Return whether the task runs `tf_executor.around.rendezvous`."""
+    """Return whether the task runs `tf_executor.launch.rendezvous`."""
     return spec.strategy.traits.has_rendezvous and rank_of(spec, job, index) == 0
 
 

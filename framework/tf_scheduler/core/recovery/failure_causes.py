@@ -28,7 +28,7 @@ _LIMITS = frozenset(
     }
 )
 _NO_CONTAINER = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
-#: Stages of the executor that run what the user has configured (`tf_executor.contract.events.Stage`).
+#: Stages of the executor that run what the user has configured (`tf_executor.lifecycle.events.Stage`).
 _STORAGE, _FETCH, _PRE = "storage", "fetch", "pre"
 DRAIN_REASONS = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "REASON_CONTAINER_PREEMPTED"})
 

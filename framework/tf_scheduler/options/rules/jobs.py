@@ -12,7 +12,7 @@ from tf_scheduler.model.spec import SuccessPolicy
 from tf_scheduler.options.schema.jobs import JOBS, names_program
 from tf_scheduler.options.schema.values import Document, split_names
 
-#: Placeholder of a further port (tf_executor.around.environment).
+#: Placeholder of a further port (tf_executor.launch.environment).
 _FURTHER_PORT = re.compile(r"(?<!\$)\{port_([1-9])\}")
 
 

@@ -8,8 +8,8 @@ import threading
 import time
 from typing import Callable, Sequence, Union
 
-from tf_executor.contract.events import FreezeChanged, FrozenTooLong, Ready, Unhealthy
 from tf_executor.contract.settings import Liveness
+from tf_executor.lifecycle.events import FreezeChanged, FrozenTooLong, Ready, Unhealthy
 from tf_executor.process.freezing import FreezeDetector, ProcessSample
 
 # Readiness: a gRPC server is an HTTP/2 server, which sends a SETTINGS frame (RFC 9113, 3.4 and 4.1).

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Callable, Mapping, Sequence
 
-from tf_executor.contract.events import Stage
 from tf_executor.contract.http import HttpClient, NoReplyError
 from tf_executor.contract.payload import Payload
+from tf_executor.lifecycle.events import Stage
 from tf_executor.process.temporary import MemoryFiles, Owner
 from tf_executor.process.tree import descendants, has_signal_handler, signal_descendants
-
-from .secret_encodings import encodings_of
+from tf_executor.secrets.encodings import encodings_of
 
 # Secrets and the request for them.
 

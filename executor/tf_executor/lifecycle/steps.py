@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Tuple
 
-from .contract import events
-from .contract.events import LifecycleState, SendReport, Stage, TaskPhase
-from .contract.reports import EndReport
-from .user.fetch import NO_PACKAGE, WRONG_DIGEST
+from tf_executor.contract.reports import EndReport
+from tf_executor.lifecycle import events
+from tf_executor.lifecycle.events import LifecycleState, SendReport, Stage, TaskPhase
+from tf_executor.user.fetch import NO_PACKAGE, WRONG_DIGEST
 
 # Stages, while no stop is requested.
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Tuple
 
-from tf_executor.around.fencing import FOLDER
 from tf_executor.contract import reports
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Progress
+from tf_executor.launch.fencing import FOLDER
 from tf_executor.user import reporting
 
 #: Seconds between two messages to the scheduler, and averaging window of the speeds.

@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Callable, Mapping
 from urllib.parse import quote
 
-from tf_executor.contract.events import Event, Superseded
 from tf_executor.contract.payload import Payload
+from tf_executor.lifecycle.events import Event, Superseded
 from tf_executor.process.tree import access_files_as
 
 #: Folder in CHECKPOINT_DIR. TensorFlow and TensorBoard ignore hidden folders without their files.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from tf_executor import user
-from tf_executor.contract.events import Stage
 from tf_executor.contract.payload import CHECKPOINT_DIR, Payload
+from tf_executor.lifecycle.events import Stage
 from tf_executor.user import devices, fetch, members, reporting, storage
 
 # Interpreter.

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
-from tf_executor.contract.events import describe_end
 from tf_executor.contract.payload import Payload
+from tf_executor.launch.environment import public_variables
+from tf_executor.lifecycle.events import describe_end
 from tf_executor.process.supervisor import CommandContext, ProcessLimits, SpawnError, Supervisor
-
-from .environment import public_variables
 
 #: Variable with the lock folder, which an operator sets for all executors (`--executor_environment_variables`).
 FOLDER_VARIABLE = "TF_EXECUTOR_GPU_FOLDER"

@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .reports import NO_END, EndReport
+from tf_executor.contract.reports import NO_END, EndReport
 
 
 class Stage(Enum):

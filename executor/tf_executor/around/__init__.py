@@ -1,1 +1,0 @@
-"""Services around the program: environment, GPUs, secrets, health, progress."""

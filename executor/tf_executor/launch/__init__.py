@@ -1,0 +1,1 @@
+"""What a launch prepares for the program: environment, GPUs, folder, rendezvous."""

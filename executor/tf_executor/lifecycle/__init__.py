@@ -1,0 +1,1 @@
+"""Life cycle of the task, as a pure state machine."""

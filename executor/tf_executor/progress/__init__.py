@@ -1,0 +1,1 @@
+"""Progress of the training, as the program reports, prints or records it."""

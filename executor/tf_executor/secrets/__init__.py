@@ -1,0 +1,1 @@
+"""Secrets of the task: fetched, delivered and redacted."""
