@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tf_executor.contract.strategies import Strategy
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.schema.fields import (
     Boolean,
@@ -32,14 +33,7 @@ CONSTRAINT = st.sampled_from(
 )
 
 #: Required jobs of a strategy.
-NEEDED = {
-    "parameter_server": {"chief": 1, "parameter_server": 1, "worker": 1},
-    "multi_worker_mirrored": {"worker": 1},
-    "between_graph": {"worker": 1},
-    "independent": {"worker": 1},
-    "pytorch_ddp": {"worker": 1},
-    "horovod": {"worker": 1},
-}
+NEEDED = {strategy.value: dict.fromkeys(strategy.traits.needed_sections or ("worker",), 1) for strategy in Strategy}
 
 
 def value_of(field: Any) -> st.SearchStrategy[Any]:

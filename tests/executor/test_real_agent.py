@@ -63,31 +63,19 @@ while True: signal.pause()
 """
 
 
-def stubborn(ready: Path) -> str:
-    return f"READY={ready} exec python -c {shlex.quote(STUBBORN)}"
-
-
-def test_kill_reaches_stubborn_tree(scheduler: TaskLauncher, ready: Path) -> None:
-    scheduler.launch("stubborn", stubborn(ready), kill_grace=3600.0)
+@pytest.mark.parametrize(
+    ("call", "reason"), [("KILL", "stopped on request"), ("SHUTDOWN", "the executor was shut down")]
+)
+def test_stop_reaches_stubborn_tree(scheduler: TaskLauncher, ready: Path, call: str, reason: str) -> None:
+    name, policy = f"stubborn-{call}", {"grace_period": {"nanoseconds": int(0.2e9)}}
+    scheduler.launch(name, f"READY={ready} exec python -c {shlex.quote(STUBBORN)}", kill_grace=3600.0)
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
     assert "ready" == ready.read_text()
-    policy = {"grace_period": {"nanoseconds": int(0.2e9)}}
-    agent_id = {"value": scheduler.agent_id}
-    scheduler.call("KILL", task_id={"value": "stubborn"}, agent_id=agent_id, kill_policy=policy)
+    body = {"task_id": {"value": name}, "kill_policy": policy} if call == "KILL" else {"executor_id": {"value": name}}
+    scheduler.call(call, agent_id={"value": scheduler.agent_id}, **body)
     status = scheduler.statuses("TASK_KILLING", "TASK_KILLED")
-    assert "stopped on request; it did not stop in time and was killed" == status["message"]
-    assert [] == processes("stubborn")
-    assert 0 == scheduler.executor_exit()
-
-
-def test_executor_shutdown_ends_task(scheduler: TaskLauncher, ready: Path) -> None:
-    scheduler.launch("shut", stubborn(ready), kill_grace=3600.0)
-    scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
-    assert "ready" == ready.read_text()
-    scheduler.call("SHUTDOWN", executor_id={"value": "shut"}, agent_id={"value": scheduler.agent_id})
-    status = scheduler.statuses("TASK_KILLING", "TASK_KILLED")
-    assert "the executor was shut down; it did not stop in time and was killed" == status["message"]
-    assert [] == processes("shut")
+    assert f"{reason}; it did not stop in time and was killed" == status["message"]
+    assert [] == processes(name)
     assert 0 == scheduler.executor_exit()
 
 

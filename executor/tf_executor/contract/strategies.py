@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Callable, Mapping
 
+from .text import join_words
+
 
 class RestartScope(Enum):
     """Tasks that restart, the lost task included; the documentation shows the value."""
@@ -237,7 +239,6 @@ def strategies_with(has: Callable[[Traits], bool]) -> tuple[str, ...]:
     return tuple(strategy.value for strategy in Strategy if has(strategy.traits))
 
 
-def named(has: Callable[[Traits], bool], word: str) -> str:
+def named(has: Callable[[Traits], bool], conjunction: str) -> str:
     """Return a text such as `a, b or c` with the strategies that have a property."""
-    *others, last = strategies_with(has)
-    return f"{', '.join(others)} {word} {last}" if others else last
+    return join_words(strategies_with(has), conjunction)

@@ -83,6 +83,12 @@ def pluralize(count: float, word: str) -> str:
     return f"{format_number(count)} {word}{'' if count == 1 or word.endswith('s') else 's'}"
 
 
+def join_words(words: Sequence[str], conjunction: str = "and") -> str:
+    """Return a list as text, such as `a, b and c`; empty without words."""
+    *others, last = words or ("",)
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
+
+
 def downsample(items: Sequence[Item], limit: int) -> list[Item]:
     """Return up to `limit` evenly spaced items, with both ends (limit 1: the last)."""
     if len(items) <= limit:

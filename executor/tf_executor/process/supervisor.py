@@ -217,7 +217,7 @@ class Supervisor:
         with self._changed:
             # The id of a process that is not collected, and so of its group, belongs to no other one.
             leader = self._leader if self._leader in self._waiting else None
-            others = [pid for pid in descendants(os.getpid()) if _group_of(pid) != leader]
+            others = [pid for pid in descendants(os.getpid()) if _leader_of(pid, os.getpgid) != leader]
             if leader is not None:
                 signal_process(-leader, signal.SIGTERM)
         signal_descendants(os.getpid(), others, signal.SIGTERM)
@@ -322,21 +322,15 @@ def _kill_session(leader: int) -> None:
     """Kill the processes of a session, and those that they have forked since a scan."""
     own = os.getpid()
     for _ in range(_SCANS):
-        pids = [pid for pid in descendants(own) if _session_of(pid) == leader]
+        pids = [pid for pid in descendants(own) if _leader_of(pid, os.getsid) == leader]
         if not pids:
             return
-        signal_descendants(own, pids, signal.SIGKILL, lambda pid: _session_of(pid) == leader)
+        signal_descendants(own, pids, signal.SIGKILL, lambda pid: _leader_of(pid, os.getsid) == leader)
 
 
-def _session_of(pid: int) -> int:
+def _leader_of(pid: int, lookup: Callable[[int], int]) -> int:
+    """Return the id that os.getsid or os.getpgid gives; 0 for an exited process."""
     try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
-
-
-def _group_of(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
+        return lookup(pid)
     except ProcessLookupError:
         return 0

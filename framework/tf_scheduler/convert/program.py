@@ -18,6 +18,7 @@ from typing import Any
 
 from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
+from tf_executor.contract.text import pluralize
 from tf_scheduler.errors import JobError
 from tf_scheduler.options.schema.fields import ALIASES
 from tf_scheduler.options.schema.jobs import JOBS
@@ -355,6 +356,5 @@ def _tasks(options: Options) -> Iterator[str]:
     for section in reversed(tuple(JOBS)):
         values = options.get(section, {})
         if count := values.get("count", 0):
-            name = section.replace("_", " ")
-            amounts = f"{values['cpus']:g} cpus and {values['mem']} MB"
-            yield f"{count} {name}{'s' if count > 1 else ''} of {amounts}"
+            tasks = pluralize(count, section.replace("_", " "))
+            yield f"{tasks} of {values['cpus']:g} cpus and {values['mem']} MB"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tf_executor.contract.text import join_words
 from tf_scheduler.core.elastic.cluster_size import keep_size
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.spec_index import config_digest, index_of, launch_settings, wanted_spec
@@ -115,7 +116,7 @@ def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
         was, now = launch_settings(old, before[name]), launch_settings(new, job)
         changed = dict.fromkeys(_WORDS.get(part, part) for part in now if was[part] != now[part])
         if changed:
-            reasons[name] = f"{_listed([*changed])} changed"
+            reasons[name] = f"{join_words([*changed])} changed"
             first_of_job.setdefault(job.kind, name)
     # The recovery rules treat all tasks of a job alike, so one task per job is enough.
     for name in first_of_job.values():
@@ -151,10 +152,6 @@ def _steps(state: SchedulerState | None, name: TaskName) -> tuple[int | None, in
 
 def _runs(state: SchedulerState, name: TaskName) -> bool:
     return name in state.stored.tasks and state.is_live(state.stored.tasks[name])
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def changed_options(old: Document, new: Document) -> Iterator[OptionChange]:

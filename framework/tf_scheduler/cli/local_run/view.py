@@ -25,6 +25,7 @@ from tf_executor.contract.text import (
     format_number,
     format_percent,
     format_rate,
+    join_words,
     pluralize,
     sparkline,
 )
@@ -346,8 +347,7 @@ def _cut(text: str, style: str = "") -> Text:
 
 def names_of(names: Sequence[str], limit: int = _NAMED) -> str:
     """Return such as `worker-0, worker-1 and 4 others`."""
-    *first, last = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} others"]
-    return f"{', '.join(first)} and {last}" if first else last
+    return join_words(names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} others"])
 
 
 def activity_of(overview: Overview) -> str:

@@ -236,20 +236,12 @@ def _constraint(row: Sequence[str]) -> Constraint:
     return Constraint(field, operator, "" if ignored else row[2])
 
 
-def _anything(_: str) -> str:
-    return ""
-
-
 def _needs_value(value: str) -> str:
     return "" if value else "needs a value"
 
 
 def _needs_number(value: str) -> str:
     return "" if re.fullmatch(r"[0-9]{1,9}", value) and int(value) else f"needs a positive whole number, not {value!r}"
-
-
-def _number_if_any(value: str) -> str:
-    return _needs_number(value) if value else ""
 
 
 def _needs_pattern(value: str) -> str:
@@ -261,14 +253,14 @@ def _needs_pattern(value: str) -> str:
 
 
 _VALUE_PROBLEMS: Mapping[Operator, Callable[[str], str]] = {
-    Operator.UNIQUE: _anything,
+    Operator.UNIQUE: lambda _: "",
     Operator.MAX_PER: _needs_number,
     Operator.CLUSTER: _needs_value,
     Operator.IS: _needs_value,
     Operator.IS_NOT: _needs_value,
     Operator.LIKE: _needs_pattern,
     Operator.UNLIKE: _needs_pattern,
-    Operator.GROUP_BY: _number_if_any,
+    Operator.GROUP_BY: lambda value: _needs_number(value) if value else "",
 }
 
 
