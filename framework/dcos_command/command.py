@@ -1,214 +1,489 @@
-"""Classes that describe commands, and the requests and displays they share.
+"""Click classes of both programs, and decorators that declare service commands.
 
-The one table of commands (`execute.COMMANDS`) becomes the command lines of `dcos tensorflow` and `dcos-tensorflow`.
+A command of a service is a function with the decorator `command` and those of its arguments and options. It is added
+to COMMANDS, whose commands become those of `dcos tensorflow` and `dcos-tensorflow`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Callable, Collection, Iterable, Mapping, Sequence
 
-from .client import ServiceClient, api_path
-from .errors import CommandError
-from .output import Renderable
+import click
+from click.shell_completion import CompletionItem
 
-#: Name of an argument or option -> its value: a text, None, a tuple of texts, True, a number.
+from . import JSON_VARIABLE
+from .client import ServiceClient, ServiceOptions
+from .errors import CommandError, RefusedError, UnreachableError, report_as_json, wants_json
+from .output import Renderable, Screen, confirm, remove_controls
+
+INTERRUPTED = 130
+_COMPLETION_TIMEOUT = 2.0  # seconds
+_MAX_NAMES = 12  # names in a hint
+#: Statuses of the answer to a wrong name.
+_NAME_ERROR_CODES = (400, 404)
+#: Sections of the top-level help.
+HELP_SECTIONS: Mapping[str, Collection[str]] = {
+    "Train": ("try", "submit", "list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
+    "Change": ("scale", "update", "pod", "plan", "uninstall"),
+    "Inspect": (
+        "tasks",
+        "why",
+        "events",
+        "health",
+        "endpoints",
+        "cluster",
+        "describe",
+        "config",
+        "cp",
+        "exec",
+        "debug",
+    ),
+    "Build": (
+        *("options", "convert", "runtime", "local", "package", "executor", "scheduler", "state", "secrets", "doctor"),
+    ),
+}
+#: Commands of other programs -> what does the same here.
+_HABITS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("ps", "jobs", "ls"), ("list", "tasks")),
+    "get": ("list", "status"),
+    **dict.fromkeys(("stop", "kill", "delete", "rm"), ("cancel", "uninstall")),
+    **dict.fromkeys(("run", "start", "create", "apply", "train"), ("try", "submit", "local run")),
+    **dict.fromkeys(("top", "info", "show"), ("status", "progress")),
+    "log": ("logs",),
+    "watch": ("progress", "wait"),
+    **dict.fromkeys(("set", "rollback"), ("update",)),
+    "resize": ("scale",),
+}
+_SHORT_HELP = 60  # characters
+
+
+#: Name of an argument or option -> its value.
 Params = Mapping[str, Any]
-Fetch = Callable[[ServiceClient, Params], Any]
-FetchAll = Callable[[Sequence[ServiceClient]], Any]
-Show = Callable[[Any, Params], Renderable]
-Follow = Callable[[ServiceClient, Params], Iterator[Any]]
 
 
 @dataclass(frozen=True)
-class CommandArgument:
-    """A positional argument. `kind`: key of `execute.LIST_COMMANDS`; empty: any text."""
+class CliProgram:
+    """Differences between `dcos tensorflow` and `dcos-tensorflow`."""
 
-    name: str
-    kind: str = ""
-    required: bool = True
-    help: str = ""
-    #: Its value in the help's examples.
-    example: str = ""
-    #: Whether it may be repeated; its value is a tuple then.
-    many: bool = False
-
-
-@dataclass(frozen=True)
-class CommandOption:
-    """Option `--name`. `type`: "flag", "text", "texts" (may be repeated) or "number"."""
-
-    name: str
-    help: str
-    type: str = "text"
-    short: str = ""
-    metavar: str = ""
-    default: Any = None
-    #: What its value names, see CommandArgument.
-    kind: str = ""
-    #: Allowed values of a text; empty: any.
-    choices: Sequence[str] = ()
-    #: Bounds of a number; `maximum` None: unbounded.
-    minimum: int = 1
-    maximum: int | None = None
-    #: Whether `dcos tensorflow`, which has no local runs, refuses it and does not show it.
-    local: bool = False
-
-    @property
-    def key(self) -> str:
-        return self.name.replace("-", "_")
-
-
-@dataclass(frozen=True)
-class Command:
-    """One verb, such as `plan status`."""
-
-    words: str
-    help: str
-    fetch: Fetch
-    show: Show
-    arguments: Sequence[CommandArgument] = ()
-    options: Sequence[CommandOption] = ()
-    #: Alternative words: those of the DC/OS SDK.
-    aliases: Sequence[str] = ()
-    #: Yields items until interrupted when `--follow` is given; each is shown by `show_item`.
-    follow: Follow | None = None
-    show_item: Show | None = None
-    #: Replaces `fetch` where `show` prints the answer; `fetch` returns the JSON of the SDK then.
-    fetch_for_humans: Fetch | None = None
-    #: On a terminal the answer is redrawn until this function returns the last answer, which `show_last` shows.
-    poll_until: Callable[[ServiceClient], Any] | None = None
-    show_last: Show | None = None
-    #: Exit code after an answer.
-    exit_code: Callable[[Any], int] = lambda _answer: 0
-    #: Paragraph of the help.
-    details: str = ""
-    #: Text of the help about exit codes that the root's help does not describe.
-    exit_codes: str = ""
-    #: If no service runs, shows the stored result of the last local run.
-    show_ended: Show | None = None
-    #: Replaces `fetch` of a command that asks all services.
-    fetch_all: FetchAll | None = None
-    #: Whether the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
+    #: Select the service by the options. Raise CommandError.
+    find: Callable[[ServiceOptions, Mapping[str, str]], ServiceClient]
+    #: Yield all services that the options allow; raise CommandError after those that can be found.
+    find_all: Callable[[ServiceOptions, Mapping[str, str]], Iterable[ServiceClient]]
+    screen: Callable[[], Screen]
+    environment: Mapping[str, str]
+    #: Return the result of the last ended run on this machine of a service; empty name: of any.
+    ended: Callable[[str], Mapping[str, Any] | None] = lambda _name: None
+    #: Print JSON where the DC/OS SDK's command does.
     sdk_json: bool = False
-    #: Returns the effects to show before the confirmation, and additional parameters of `fetch`.
-    preview: Callable[[ServiceClient, Params], tuple[Renderable, Params]] | None = None
-    #: Question before the command runs, with {the arguments}; empty: it runs without one.
-    confirm: str = ""
-    #: Arguments in the help's examples; empty: derived from `arguments`.
+    #: Text before an error message.
+    prefix: str = ""
+    #: Name in the help's examples.
+    name: str = "dcos-tensorflow"
+
+
+def program_of(context: click.Context) -> CliProgram:
+    """The running program."""
+    root = context.find_root().command
+    program = root.program if isinstance(root, Group) else None
+    assert program is not None, "set by main.add_commands"
+    return program
+
+
+# --- groups
+
+
+class _WithExamples(click.Command):
+    """A command with examples after its help; each follows the program's name."""
+
     examples: Sequence[str] = ()
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        if lines := self.visible_examples(ctx):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(example_block(program_of(ctx).name, lines))
+
+    def visible_examples(self, _ctx: click.Context) -> Sequence[str]:
+        """The examples that the running program can run."""
+        return self.examples
+
+
+class Group(_WithExamples, click.Group):
+    """A group that prints its help and exits with 2 when no command is given."""
+
+    #: Of a root.
+    program: CliProgram | None = None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not self.invoke_without_command and not ctx.resilient_parsing:
+            raise _MissingCommand(ctx.get_help(), ctx)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Suggest commands after an unknown one."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            habits = {} if ctx.parent else _HABITS
+            near = [args[0]] if args[0] in habits else get_close_matches(args[0], [*habits, *known])
+            words = (each for name in near for each in ([name] if name in known else habits[name]))
+            close = list(dict.fromkeys(each for each in words if each.split()[0] in known))[:3]
+            hint = f" Did you mean {' or '.join(f'`{words}`' for words in close)}?" if close else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Treat a closed pipe as success: click itself would exit with 1."""
+        if ctx.parent is not None:
+            return super().invoke(ctx)
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command whose short help, and that of its commands, is never cut off."""
+        for each in (cmd, *getattr(cmd, "commands", {}).values()):
+            each.short_help = each.get_short_help_str(_SHORT_HELP)
+        super().add_command(cmd, name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands of the top level in sections."""
+        if ctx.parent is not None:
+            return super().format_commands(ctx, formatter)
+        for title, names in HELP_SECTIONS.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            rows = [(name, command.get_short_help_str(_SHORT_HELP)) for name, command in commands if command]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        return None
+
+
+def example_block(name: str, lines: Sequence[str]) -> str:
+    """Examples of a help text; each line follows the name of the program."""
+    return "\n".join(["\b", "Examples:", *(f"  {name} {line}" for line in lines)]) if lines else ""
+
+
+# --- parameters
+
+
+class _PlainRange:
+    """Number range described in help as `1 to 1000`, `1 or more` or `more than 0`."""
+
+    def _describe_range(self: Any) -> str:
+        if self.max is not None:
+            return f"{self.min} to {self.max}"
+        return f"more than {self.min}" if self.min_open else f"{self.min} or more"
+
+
+class IntRange(_PlainRange, click.IntRange):
+    """A range of whole numbers."""
+
+
+class FloatRange(_PlainRange, click.FloatRange):
+    """A range of numbers."""
+
+
+class _MissingCommand(click.UsageError):
+    def show(self, file: Any = None) -> None:
+        click.echo(self.format_message(), file=file, err=True)
+
+
+class Name(click.ParamType):
+    """Names of one kind that a service has.
+
+    They are completed, and suggested after a wrong one. `listing`: the command that lists them.
+    """
+
+    def __init__(self, name: str, listing: str, fetch: Callable[[ServiceClient, Params], Sequence[str]]) -> None:
+        self.name, self.listing, self.fetch = name, listing, fetch
+
+    def listing_of(self, _params: Params) -> str:
+        """The command that lists the names, with its arguments."""
+        return self.listing
+
+    def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        program = program_of(ctx)
+        try:
+            service = program.find(service_options(ctx.ensure_object(dict), ctx.params), program.environment)
+            names = self.fetch(replace(service, timeout=_COMPLETION_TIMEOUT), ctx.params)
+        except (CommandError, OSError):
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+    def hint(self, service: ServiceClient, value: str, params: Params, *, listed: bool) -> str:
+        """Return valid names and the command that lists them; empty: the value is valid.
+
+        `listed`: the scheduler's message lists the names, so they are not repeated.
+        """
+        try:
+            names = self.fetch(service, params)
+        except CommandError:
+            return ""
+        if value in names:
+            return ""
+        suggestion = self._suggestion(value, names, listed)
+        return f"\n{suggestion}See: {service.program} {self.listing_of(params)}"
+
+    def _suggestion(self, value: str, names: Sequence[str], listed: bool) -> str:
+        close = get_close_matches(value, names, n=_MAX_NAMES)
+        if close:
+            *others, last = [name for name in names if name in close]
+            return f"Did you mean {', '.join(others)}{' or ' if others else ''}{last}? "
+        if listed:
+            return ""
+        if not names:
+            return f"No {self.name} exists. "
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        return f"Valid names: {', '.join(names[:_MAX_NAMES])}{more}. "
+
+
+class Argument(click.Argument):
+    """A positional argument with its help and an example."""
+
+    def __init__(self, *arguments: Any, help: str = "", example: str = "", **settings: Any) -> None:  # noqa: A002
+        super().__init__(*arguments, **settings)
+        self.help, self.example = help, example
+
+
+class LocalOption(click.Option):
+    """An option that `dcos tensorflow`, without local runs, refuses and hides."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        return None if program_of(ctx).sdk_json else super().get_help_record(ctx)
+
+
+def argument(name: str, kind: Name | None = None, **settings: Any) -> Callable[[Any], Any]:
+    """Add an argument, see Argument; its names are of this kind."""
+    return click.argument(name, cls=Argument, type=kind, **settings)
+
+
+def common_options() -> list[click.Option]:
+    """Options of every command that asks a service; also accepted before the command."""
+    return [
+        click.Option(["--name"], metavar="NAME", help="Name of the service."),
+        click.Option(["--url"], metavar="URL", help="Scheduler URL, or DC/OS URL plus /service/NAME."),
+        click.Option(["--token"], metavar="TOKEN", help="API token, if the service requires one."),
+        click.Option(["--json", "as_json"], is_flag=True, envvar=JSON_VARIABLE, help="Print the answer as JSON."),
+    ]
+
+
+def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
+    """The options after the command win over those before it."""
+    options = {**before, **{name: value for name, value in params.items() if value is not None}}
+    options["name"] = options.get("service") or options.get("name")
+    return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token", "run")})
+
+
+# --- commands
+
+
+@dataclass
+class CommandCall:
+    """A call of a command: the service that it asks, and how it shows the answer."""
+
+    program: CliProgram
+    options: ServiceOptions
+    as_json: bool = False
+    #: None until it is found.
+    client: ServiceClient | None = None
+
     @property
-    def spellings(self) -> tuple[tuple[str, ...], ...]:
-        """All words that name it; the first ones are documented."""
-        return tuple(tuple(text.split()) for text in (self.words, *self.aliases))
+    def service(self) -> ServiceClient:
+        """The service of the options, see `find`."""
+        return self.find()
 
-    def example_lines(self) -> list[str]:
-        """Command lines for the help, without the program's name."""
-        required = [argument.example for argument in self.arguments if argument.required]
-        every = [argument.example for argument in self.arguments]
-        lines = self.examples or dict.fromkeys((" ".join(required), " ".join(every)))
-        return [f"{self.words} {line}".rstrip() for line in lines]
+    def find(self) -> ServiceClient:
+        """Find the service of the options, once. Raise CommandError without one."""
+        if self.client is None:
+            self.client = self.program.find(self.options, self.program.environment)
+        return self.client
+
+    def ended_run(self) -> Any:
+        """Return the result of the last local run if no service runs, else None."""
+        try:
+            self.find()
+        except UnreachableError:
+            ended = None if self.options.url else self.program.ended(self.options.name)
+            if ended is None:
+                raise
+            return ended
+        return None
+
+    def confirm(self, question: str, *, yes: bool, effects: Renderable = ()) -> None:
+        """Show the effects, and ask unless `yes`.
+
+        Raise UsageError if the user declines. Raise CommandError first without a service.
+        """
+        self.find()
+        Screen(sys.stderr).show(effects)  # standard output is for the answer
+        if not yes:
+            confirm(question, sys.stdin, sys.stderr)
+
+    def show(self, answer: Any, show: Callable[[Any], Renderable], code: int = 0) -> int:
+        """Print the answer, as JSON or as `show` renders it; return the exit code."""
+        self.program.screen().show((json.dumps(answer, indent=2),) if self.as_json else show(answer))
+        return code
+
+    def follow(self, items: Iterable[Any], show: Callable[[Any], Renderable]) -> int:
+        """Print each item as it arrives, until the reader closes the output."""
+        screen = self.program.screen()
+        with screen.quit_on_close():
+            for item in items:
+                screen.show((json.dumps(item),) if self.as_json else show(item))
+        return 0
 
 
-#: Same as the option `--name`.
-SERVICE = CommandArgument("service", required=False, help="Name of the service.", example="mnist")
+class ServiceCommand(_WithExamples):
+    """A command that asks a service.
+
+    Its function gets the CommandCall and its own parameters. `sdk_json`: the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        also: Sequence[str] = (),
+        exit_codes: str = "",
+        examples: Sequence[str] = (),
+        sdk_json: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self.params += common_options()
+        self.arguments = [each for each in self.params if isinstance(each, Argument)]
+        self.examples, self.sdk_json, self.also = examples, sdk_json, also
+        width = max((len(str(each.name)) for each in self.arguments), default=0)
+        texts = [f"{str(each.name).upper():<{width}}  {each.help}" for each in self.arguments if each.help]
+        parts = [
+            self.help,
+            "\n".join(["\b", *texts]) if texts else "",
+            f"Also: {', '.join(also)}." if also else "",
+            f"Exit code: {exit_codes}." if exit_codes else "",
+        ]
+        self.help = "\n\n".join(filter(None, parts))
+
+    def visible_examples(self, ctx: click.Context) -> Sequence[str]:
+        local = [f"--{each.name}" for each in self.params if isinstance(each, LocalOption)]
+        is_local = program_of(ctx).sdk_json and local
+        return [line for line in self.examples if not (is_local and set(local) & set(line.split()))]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Find out which service is meant, and run the function; return the exit code."""
+        program, before = program_of(ctx), ctx.ensure_object(dict)
+        as_json = ctx.params["as_json"] or before.get("as_json") or wants_json((), program.environment)
+        as_json = as_json or (program.sdk_json and self.sdk_json)
+        call = CommandCall(program, service_options(before, ctx.params), as_json)
+        try:
+            with report_as_json(as_json, sys.stdout, one_line=ctx.params.get("follow", False)):
+                return self._run(call, {n: v for n, v in ctx.params.items() if n not in _REQUEST_OPTIONS})
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+    def _run(self, call: CommandCall, params: Params) -> Any:
+        assert self.callback is not None, "the decorated function"
+        try:
+            return self.callback(call, **params)
+        except RefusedError as error:
+            is_wrong_name = call.client is not None and error.http_status in _NAME_ERROR_CODES
+            hint = self._name_hint(call.service, params, listed=error.lists_names) if is_wrong_name else ""
+            raise RefusedError(f"{error}{hint}", error.http_status, error.kind) from error
+        except UnreachableError as error:  # the scheduler of a local run exits with its job
+            service = call.client
+            if service is None or service.run is None:
+                raise
+            result = service.run.result()
+            why = f"has ended: {result['verdict']}: {result['reason']}" if result else "is ending"
+            see = f"{call.program.name} history show {service.name}"
+            raise UnreachableError(f"{service.name} {why}; see: {see}") from error
+
+    def _name_hint(self, service: ServiceClient, params: Params, *, listed: bool) -> str:
+        for each in self.arguments:
+            value = params.get(str(each.name)) or ()
+            for name in (value,) if isinstance(value, str) else value:
+                if isinstance(each.type, Name) and (hint := each.type.hint(service, name, params, listed=listed)):
+                    return hint
+        return ""
 
 
-def get(path: str, **query: str) -> Fetch:
-    """Fetch `/v1/PATH` as JSON; `{plan}` is that argument, omitted without a value."""
-
-    def fetch(service: ServiceClient, params: Params) -> Any:
-        parts = (params[part[1:-1]] if part.startswith("{") else part for part in path.split("/"))
-        return service.get(api_path(*filter(None, parts)), (), **query)
-
-    return fetch
+#: Parameters that select the service and the output.
+_REQUEST_OPTIONS = ("service", "name", "url", "token", "as_json")
+#: All commands of a service, with their groups.
+COMMANDS = Group()
 
 
-def show_names(names: Sequence[str], _params: Params) -> Renderable:
+def group(words: str, help_text: str, *examples: str, hidden: bool = False) -> None:
+    """Add a group, such as `plan`; it must be declared before its commands."""
+    *above, name = words.split()
+    made = Group(name, help=help_text, hidden=hidden)
+    made.examples = examples
+    _group_of(above).add_command(made)
+
+
+def _group_of(words: Sequence[str]) -> click.Group:
+    found: Any = COMMANDS
+    for word in words:
+        found = found.commands[word]
+    assert isinstance(found, click.Group), f"{words} is a group"
+    return found
+
+
+def command(words: str, *also: str, examples: Sequence[str] = (), **settings: Any) -> Callable[[Any], ServiceCommand]:
+    """Declare a command, such as `plan status`, which has hidden other spellings.
+
+    `examples`: arguments in the help's examples; without them, those of the arguments.
+    """
+
+    def decorate(function: Callable[..., int | None]) -> ServiceCommand:
+        *above, name = words.split()
+        made = click.command(name, cls=ServiceCommand, also=also, **settings)(function)
+        required = " ".join(each.example for each in made.arguments if each.required)
+        every = " ".join(each.example for each in made.arguments)
+        made.examples = [f"{words} {line}".rstrip() for line in examples or dict.fromkeys((required, every))]
+        _group_of(above).add_command(made)
+        for spelling in also:
+            *above, name = spelling.split()
+            alias = copy(made)
+            alias.name, alias.hidden = name, True
+            _group_of(above).add_command(alias)
+        return made
+
+    return decorate
+
+
+def show_names(names: Sequence[str]) -> Renderable:
     """One name a line."""
     return names
 
 
-def show_json(document: Any, _params: Params) -> Renderable:
+def show_json(document: Any) -> Renderable:
     """A document as indented JSON."""
     return (json.dumps(document, indent=2),)
 
 
-def show_message(answer: Any, _params: Params) -> Renderable:
+def show_message(answer: Any) -> Renderable:
     """The scheduler's answer to a command."""
     return (str(answer.get("message", "done")),)
 
 
-def merge_options(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge nested options as DC/OS does; other values of `above` win."""
-    merged = dict(below)
-    for name, value in above.items():
-        old = merged.get(name)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[name] = merge_options(old, value) if both else value  # type: ignore[arg-type]
-    return merged
+#: Same as the option `--name`.
+service_argument = argument("service", required=False, help="Name of the service.", example="mnist")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Skip the confirmation.")
 
 
-def relative_job_url(options: Mapping[str, Any]) -> str:
-    """`service.job_url` if it is a relative path, which only local runs can use."""
-    section = options.get("service")
-    url = section.get("job_url") if isinstance(section, Mapping) else None
-    return url if isinstance(url, str) and "://" not in url and not url.startswith("/") else ""
-
-
-def read_document(file: str, label: str = "") -> Any:
-    """Read a JSON object; `-`: from standard input. Raise CommandError."""
-    name = f"{label}`-` (standard input)" if file == "-" else f"{label}{file}"
-    try:
-        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CommandError(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{name}: invalid UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise CommandError(f"{name}: nested too deeply") from error
-    except ValueError as error:
-        raise CommandError(f"{name}: invalid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise CommandError(f"{name}: must be a JSON object")
-    return document
-
-
-def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Apply each SECTION.OPTION=VALUE; return the options, and (setting, problem).
-
-    VALUE is JSON, else a text. A path may name an environment variable: service.environment.LR=0.1.
-    """
-    changed, wrong = json.loads(json.dumps(document)), []
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        *sections, name = path.split(".")
-        if not (equals and sections and name and all(sections)):
-            wrong.append((f"--set {setting}", "expected SECTION.OPTION=VALUE, such as worker.count=4"))
-            continue
-        level = changed
-        for section in sections:
-            below = level.setdefault(section, {})
-            if section == _ENVIRONMENT and isinstance(below, list):  # the form of Cosmos
-                below = level[section] = {entry["name"]: entry["value"] for entry in below}
-            if not isinstance(below, dict):
-                wrong.append((f"--set {setting}", f"`{section}` is not an object in the options file"))
-                break
-            level = below
-        else:
-            level[name] = text if sections[-1] == _ENVIRONMENT else _json_or_text(text)
-    return changed, wrong
-
-
-_ENVIRONMENT = "environment"
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def print_error(text: str) -> None:
+    """Print to standard error, which may be closed, or on a full disk."""
+    with suppress(OSError):
+        click.echo(remove_controls(text), err=True)

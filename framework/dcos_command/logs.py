@@ -11,10 +11,13 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
+import click
+
 from .client import ServiceClient, api_path
-from .command import Command, CommandArgument, CommandOption, Params
+from .command import CommandCall, IntRange, LocalOption, argument, command
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Raw, Renderable, Screen, Table, Word, dim, local_time, remove_controls
+from .plans import TASK
 from .transport import ServerSentEvent
 
 _RETRY_SECONDS = 1.0
@@ -57,17 +60,18 @@ def follow_stream(
 
 # --- logs
 
-_TASKS = CommandArgument(
-    "task", "task", required=False, help="Names of tasks. Default: all tasks.", example="worker-0", many=True
-)
 #: A log: the API's answer, with the selected part of the data.
 Log = Mapping[str, Any]
 
 
-def _file(params: Params) -> str:
-    if params.get("file") and params.get("stderr"):
-        raise UsageError("--stderr and --file: cannot be combined; --stderr is the same as --file stderr")
-    return params.get("file") or ("stderr" if params.get("stderr") else "stdout")
+@dataclass(frozen=True)
+class LogQuery:
+    """What `logs` shows. `since`: seconds, None: all; `tail`: lines, None: all."""
+
+    tasks: Sequence[str] = ()
+    file: str = "stdout"
+    since: float | None = None
+    tail: int | None = None
 
 
 def _seconds(text: str | None) -> float | None:
@@ -80,32 +84,26 @@ def _seconds(text: str | None) -> float | None:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _logs(service: ServiceClient, params: Params) -> Any:
+def _logs(service: ServiceClient, query: LogQuery) -> Any:
     """The log of a single task, else `logs`, and reasons for those `missing`."""
-    file, since = _file(params), _seconds(params.get("since"))
-    named = params["task"]
-    if len(named) == 1:
-        return _log(service, named[0], file, since, params.get("tail"))
+    if len(query.tasks) == 1:
+        return _log(service, query.tasks[0], query)
     logs, missing = [], {}
-    for task in named or _task_names(service):
+    for task in query.tasks or TASK.fetch(service, {}):
         try:
-            log = _log(service, task, file, since, params.get("tail"))
+            log = _log(service, task, query)
         except RefusedError as error:
-            if named:
+            if query.tasks:
                 raise
             missing[task] = {"status": error.http_status, "message": str(error)}
         else:
-            logs.append({**log, "times": _times(service, task, file)})
+            logs.append({**log, "times": _times(service, task, query.file)})
     return {"logs": logs, "missing": missing}
 
 
-def _task_names(service: ServiceClient) -> list[str]:
-    return [task["name"] for task in service.get(api_path("tasks"))["tasks"]]
-
-
-def _log(service: ServiceClient, task: str, file: str, since: float | None, tail: int | None) -> Log:
+def _log(service: ServiceClient, task: str, query: LogQuery) -> Log:
     """The last bytes of a task's file, or what --since and --tail select."""
-    path = api_path("tasks", task, "logs")
+    path, file, since, tail = api_path("tasks", task, "logs"), query.file, query.since, query.tail
     log: Log = service.get(path, file=file, length=str(_LOG_BYTES))
     if since is not None:
         times = _times(service, task, file)
@@ -184,11 +182,9 @@ def prefixed(task: str, text: str) -> str:
     return f"{task} | {remove_controls(text.rstrip(chr(13)).rpartition(chr(13))[2])}"
 
 
-def _show_log(answer: Mapping[str, Any], params: Params) -> Renderable:
-    if len(params["task"]) == 1:
-        text = answer["data"]
-        return (Raw(text if text.endswith("\n") else text + "\n"),) if text else ()
-    return _show_logs(answer)
+def _show_log(answer: Mapping[str, Any]) -> Renderable:
+    text = answer["data"]
+    return (Raw(text if text.endswith("\n") else text + "\n"),) if text else ()
 
 
 def _show_logs(answer: Mapping[str, Any]) -> Iterator[Any]:
@@ -198,23 +194,21 @@ def _show_logs(answer: Mapping[str, Any]) -> Iterator[Any]:
             yield Line((dim(f"--- {task}: {problem['message']} ---"),))
 
 
-def _follow_log(service: ServiceClient, params: Params) -> Iterator[Any]:
-    if params.get("run"):
-        raise UsageError("--follow and --run: cannot be combined")
-    if len(params["task"]) == 1:
-        yield from _follow_one(service, params)
+def _follow_log(service: ServiceClient, query: LogQuery) -> Iterator[Any]:
+    if len(query.tasks) == 1:
+        yield from _follow_one(service, query)
         return
-    answer, file = _logs(service, params), _file(params)
+    answer = _logs(service, query)
     for task, text in _merged(answer["logs"]):
         yield {"event": "log", "task": task, "data": text + "\n"}
     starts = {log["task"]: log["next"] for log in answer["logs"]}
-    yield from _follow_all(service, {**dict.fromkeys(answer["missing"], None), **starts}, file)
+    yield from _follow_all(service, {**dict.fromkeys(answer["missing"], None), **starts}, query.file)
 
 
-def _follow_one(service: ServiceClient, params: Params) -> Iterator[Any]:
-    (task,), start = params["task"], 0
+def _follow_one(service: ServiceClient, query: LogQuery) -> Iterator[Any]:
+    (task,), start = query.tasks, 0
     try:
-        log = _logs(service, params)
+        log = _logs(service, query)
     except RefusedError as error:
         if error.http_status != _NOT_FOUND:
             raise
@@ -223,7 +217,7 @@ def _follow_one(service: ServiceClient, params: Params) -> Iterator[Any]:
         start = log["next"]
         if log["data"]:
             yield {**log, "task": task, "event": "log"}
-    for item in _stream(service, task, _file(params), start):
+    for item in _stream(service, task, query.file, start):
         if item["event"] == "error":
             raise CommandError(item["error"]["message"])
         yield item
@@ -292,8 +286,8 @@ def _follow_all(service: ServiceClient, starts: Mapping[str, int | None], file: 
         raise CommandError(failures)
 
 
-def _show_log_item(item: Mapping[str, Any], params: Params) -> Renderable:
-    if item["event"] == "log" and len(params["task"]) == 1:
+def _show_log_item(item: Mapping[str, Any], *, prefix: bool) -> Renderable:
+    if item["event"] == "log" and not prefix:
         yield Raw(item["data"])
     elif item["event"] == "log":
         yield from (Raw(prefixed(item["task"], text) + "\n") for text in item["data"][:-1].split("\n"))
@@ -305,18 +299,58 @@ def _show_log_item(item: Mapping[str, Any], params: Params) -> Renderable:
         yield Line((dim(f"--- {item['task']}: {item['error']['message']} ---"),))
 
 
+@command(
+    "logs",
+    exit_codes="0 also for output of a failed task, 1 unknown task or file",
+    examples=("worker-0 -f", "--since 10m", "worker-0 worker-1 --tail 20 --stderr", "--run last"),
+)
+@argument("task", TASK, required=False, nargs=-1, help="Names of tasks. Default: all tasks.", example="worker-0")
+@click.option("--follow", "-f", is_flag=True, help="Print new output until the tasks have ended.")
+@click.option(
+    "--tail",
+    "-n",
+    type=IntRange(0, _MAX_TAIL),
+    metavar="N",
+    show_default=True,
+    help="Show the last N lines of each task.",
+)
+@click.option("--since", metavar="TIME", help="Show output of this time, such as 30s, 10m, 2h.")
+@click.option("--run", cls=LocalOption, metavar="RUN", help="Show output of a past local run: an id, name or `last`.")
+@click.option("--stderr", is_flag=True, help="Show standard error instead of standard output.")
+@click.option("--file", metavar="NAME", help="Show this file of the task's working directory.")
+def logs(
+    call: CommandCall,
+    task: Sequence[str],
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    run: str | None,
+    stderr: bool,
+    file: str | None,
+) -> int:
+    """Show the output of tasks, of all tasks by time."""
+    service = call.service
+    if follow and run:
+        raise UsageError("--follow and --run: cannot be combined")
+    if file and stderr:
+        raise UsageError("--stderr and --file: cannot be combined; --stderr is the same as --file stderr")
+    query = LogQuery(task, file or ("stderr" if stderr else "stdout"), _seconds(since), tail)
+    if follow:
+        return call.follow(_follow_log(service, query), lambda item: _show_log_item(item, prefix=len(query.tasks) != 1))
+    return call.show(_logs(service, query), _show_log if len(task) == 1 else _show_logs)
+
+
 # --- events
 
 
-def _events(service: ServiceClient, params: Params) -> Any:
-    task = params.get("task")
-    answer = service.get(api_path("events"), limit=str(params.get("limit") or _DEFAULT_EVENTS), task=task)
+def _events(service: ServiceClient, task: str | None, limit: int) -> Any:
+    answer = service.get(api_path("events"), limit=str(limit), task=task)
     if task and not answer["events"]:
         service.get(api_path("tasks", task))  # raises, with the valid names, if the task does not exist
     return answer
 
 
-def _show_events(answer: Mapping[str, Any], _params: Params) -> Renderable:
+def _show_events(answer: Mapping[str, Any]) -> Renderable:
     yield Table(("when", "task", "what"), [_row(event) for event in answer["events"]], empty="No events yet.")
 
 
@@ -325,19 +359,38 @@ def _row(event: Mapping[str, Any]) -> Sequence[Any]:
     return local_time(event["time"]), event["task"] or "-", Word(message, "wait") if event["warning"] else message
 
 
-def _follow_events(service: ServiceClient, params: Params) -> Iterator[Any]:
+def follow_events(service: ServiceClient, task: str | None = None, limit: int = _DEFAULT_EVENTS) -> Iterator[Any]:
     """The newest events first, then each event as it happens."""
-    newest = _events(service, params)
+    newest = _events(service, task, limit)
     yield from newest["events"]
-    start = {"after": str(newest["next"]), "journal": newest.get("journal"), "task": params.get("task")}
+    start = {"after": str(newest["next"]), "journal": newest.get("journal"), "task": task}
     path = api_path("events")
     for event in follow_stream(service, path, (), follow="true", **start):
         yield service.event_content(path, event)
 
 
-def _show_event(event: Mapping[str, Any], _params: Params) -> Renderable:
+def _show_event(event: Mapping[str, Any]) -> Renderable:
     when, task, message = _row(event)
     yield Line((dim(when), "  ", f"{task:<12}  ", message))
+
+
+@command("events", examples=("-f", "--task worker-0 -n 200"))
+@click.option("--follow", "-f", is_flag=True, help="Print new events until Ctrl-C.")
+@click.option("--task", "-t", type=TASK, metavar="TASK", help="Show events of TASK only.")
+@click.option(
+    "--limit",
+    "-n",
+    type=IntRange(1, _MAX_EVENTS),
+    metavar="N",
+    default=_DEFAULT_EVENTS,
+    show_default=True,
+    help="Number of events to show.",
+)
+def events(call: CommandCall, follow: bool, task: str | None, limit: int) -> int:
+    """Show the events of the service with their reasons."""
+    if follow:
+        return call.follow(follow_events(call.service, task, limit), _show_event)
+    return call.show(_events(call.service, task, limit), _show_events)
 
 
 # --- exec
@@ -348,11 +401,9 @@ _FIRST_POLL, _MAX_POLL = 0.1, 1.0
 _TIMED_OUT, _SIGNAL_BASE = 124, 128  # exit codes, as of timeout(1) and of a shell
 
 
-def _exec(service: ServiceClient, params: Params) -> Any:
+def _run_in_task(service: ServiceClient, task: str, words: Sequence[str], timeout: int) -> Any:
     """Start the command, and wait for its result."""
-    task, timeout = params["task"], params["timeout"]
-    body = {"command": list(params["command"]), "timeout": timeout}
-    started = service.post(api_path("tasks", task, "exec"), body)
+    started = service.post(api_path("tasks", task, "exec"), {"command": list(words), "timeout": timeout})
     path, end, delay = api_path("tasks", task, "exec", started["id"]), time.monotonic() + timeout, _FIRST_POLL
     while True:
         answer = service.get(path, launch=started["launch"])
@@ -367,10 +418,10 @@ def _exec(service: ServiceClient, params: Params) -> Any:
     return answer
 
 
-def _show_exec(answer: Mapping[str, Any], params: Params) -> Renderable:
+def _show_exec(answer: Mapping[str, Any], timeout: int) -> Renderable:
     """Write the output to the streams that the command has written to."""
     notes = ["The output is longer: only its first part is shown."] if answer["cut"] else []
-    notes += [f"The command was killed after {params['timeout']} s (--timeout)."] if answer["timed_out"] else []
+    notes += [f"The command was killed after {timeout} s (--timeout)."] if answer["timed_out"] else []
     yield Raw(answer["stdout"])
     Screen(sys.stderr).show([Raw(answer["stderr"]), *notes])
 
@@ -381,67 +432,23 @@ def _exec_code(answer: Mapping[str, Any]) -> int:
     return int(answer["exit_code"] if answer["signal"] is None else _SIGNAL_BASE + answer["signal"])
 
 
-_TASK = CommandArgument("task", "task", help="Name of the task.", example="worker-0")
-_COMMAND = CommandArgument("command", many=True, help="Program and its arguments.", example="-- nvidia-smi")
-_EXEC_TIMEOUT = CommandOption(
-    *("timeout", "Seconds until the command is killed.", "number"), metavar="SECONDS", default=60, maximum=3600
+@command(
+    "exec",
+    exit_codes="that of the command; 128 + N killed by signal N, 124 after --timeout, 1 refused",
+    examples=("worker-0 -- nvidia-smi", "worker-0 -- sh -c 'ls -l checkpoints | tail'"),
 )
-
-
-COMMANDS = (
-    Command(
-        "logs",
-        "Show the output of tasks, of all tasks by time.",
-        _logs,
-        _show_log,
-        (_TASKS,),
-        (
-            CommandOption("follow", "Print new output until the tasks have ended.", "flag", short="f"),
-            CommandOption(
-                "tail", "Show the last N lines of each task.", "number", "n", "N", minimum=0, maximum=_MAX_TAIL
-            ),
-            CommandOption("since", "Show output of this time, such as 30s, 10m, 2h.", metavar="TIME"),
-            CommandOption("run", "Show output of a past local run: an id, name or `last`.", metavar="RUN", local=True),
-            CommandOption("stderr", "Show standard error instead of standard output.", "flag"),
-            CommandOption("file", "Show this file of the task's working directory.", metavar="NAME"),
-        ),
-        follow=_follow_log,
-        show_item=_show_log_item,
-        exit_codes="0 also for output of a failed task, 1 unknown task or file",
-        examples=("worker-0 -f", "--since 10m", "worker-0 worker-1 --tail 20 --stderr", "--run last"),
-    ),
-    Command(
-        "events",
-        "Show the events of the service with their reasons.",
-        _events,
-        _show_events,
-        (),
-        (
-            CommandOption("follow", "Print new events until Ctrl-C.", "flag", short="f"),
-            CommandOption("task", "Show events of TASK only.", short="t", kind="task", metavar="TASK"),
-            CommandOption(
-                "limit",
-                "Number of events to show.",
-                "number",
-                short="n",
-                metavar="N",
-                default=_DEFAULT_EVENTS,
-                maximum=_MAX_EVENTS,
-            ),
-        ),
-        follow=_follow_events,
-        show_item=_show_event,
-        examples=("-f", "--task worker-0 -n 200"),
-    ),
-    Command(
-        "exec",
-        "Run a command in a task, without a terminal.",
-        _exec,
-        _show_exec,
-        (_TASK, _COMMAND),
-        (_EXEC_TIMEOUT,),
-        exit_code=_exec_code,
-        exit_codes="that of the command; 128 + N killed by signal N, 124 after --timeout, 1 refused",
-        examples=("worker-0 -- nvidia-smi", "worker-0 -- sh -c 'ls -l checkpoints | tail'"),
-    ),
+@argument("task", TASK, help="Name of the task.", example="worker-0")
+@argument("command", nargs=-1, required=True, help="Program and its arguments.", example="-- nvidia-smi")
+@click.option(
+    "--timeout",
+    type=IntRange(1, 3600),
+    metavar="SECONDS",
+    default=60,
+    show_default=True,
+    help="Seconds until the command is killed.",
 )
+def exec_(call: CommandCall, task: str, command: Sequence[str], timeout: int) -> int:
+    """Run a command in a task, without a terminal."""
+    answer = _run_in_task(call.service, task, command, timeout)
+    call.show(answer, lambda answer: _show_exec(answer, timeout))
+    return _exec_code(answer)

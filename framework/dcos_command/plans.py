@@ -5,10 +5,23 @@ from __future__ import annotations
 import re
 from typing import Any, Iterator, Mapping, Sequence
 
+import click
+
 from tf_executor.contract.text import format_number, pluralize
 
 from .client import ServiceClient, api_path
-from .command import Command, CommandArgument, CommandOption, Fetch, Params, get, show_json, show_message, show_names
+from .command import (
+    CommandCall,
+    Name,
+    Params,
+    argument,
+    command,
+    group,
+    show_json,
+    show_message,
+    show_names,
+    yes_option,
+)
 from .errors import UsageError
 from .output import Line, Renderable, Table, Word, dim, status_word
 
@@ -28,16 +41,6 @@ def fetch_plan(service: ServiceClient, name: str) -> Any:
 def rollout_plan(service: ServiceClient) -> str:
     """Plan that rolls out options: `update`, or `deploy` before the first update."""
     return _UPDATE if _UPDATE in service.get(api_path("plans")) else _DEPLOY
-
-
-def _fetch_plans(service: ServiceClient, params: Params) -> Any:
-    if params.get("plan"):
-        return fetch_plan(service, params["plan"])
-    return {name: fetch_plan(service, name) for name in service.get(api_path("plans"))}
-
-
-def _show_plans(answer: Any, params: Params) -> Renderable:
-    return plan_tree(params["plan"], answer) if params.get("plan") else _overview(answer)
 
 
 def restart_loss(restart: Mapping[str, Any]) -> str:
@@ -88,122 +91,187 @@ def _overview(plans: Mapping[str, Plan]) -> Iterator[Any]:
     yield Table(("plan", "status", "steps", "strategy", "errors"), rows, empty="There are no plans.")
 
 
-def _start(service: ServiceClient, params: Params) -> Any:
-    for text in params["parameter"]:
-        if not _VARIABLE.fullmatch(text):
-            raise UsageError(f"--parameter: `{text}`: must be NAME=VALUE, where NAME is an environment variable")
-    variables = dict(text.split("=", 1) for text in params["parameter"])
-    return service.post(api_path("plans", params["plan"], "start"), variables)
-
-
-def plan_command(verb: str) -> Fetch:
+def control_plan(service: ServiceClient, verb: str, plan: str | None, phase: str | None, step: str | None) -> Any:
     """Send the verb to the named plan, by default to the one that rolls out options."""
-
-    def send(service: ServiceClient, params: Params) -> Any:
-        path = api_path("plans", params.get("plan") or rollout_plan(service), verb)
-        return service.post(path, phase=params.get("phase"), step=params.get("step"))
-
-    return send
+    return service.post(api_path("plans", plan or rollout_plan(service), verb), phase=phase, step=step)
 
 
-PHASE = CommandArgument("phase", "phase", required=False, help="Name or id of a phase.", example="worker")
-STEP = CommandArgument("step", "step", required=False, help="Name or id of a step of the phase.", example="worker-0")
-_PLAN = CommandArgument("plan", "plan", help="Name of the plan.", example="deploy")
-_ANY_PLAN = CommandArgument("plan", "plan", required=False, help="Name of the plan.", example="deploy")
-_PARAMETER = CommandOption(
-    "parameter", "Environment variable for the tasks of the plan.", "texts", short="p", metavar="NAME=VALUE", default=()
+def _phase_names(service: ServiceClient, params: Params) -> Sequence[str]:
+    phases = fetch_plan(service, params.get("plan") or rollout_plan(service))["phases"]
+    return [phase["name"] for phase in phases]
+
+
+def _step_names(service: ServiceClient, params: Params) -> Sequence[str]:
+    phases = fetch_plan(service, params.get("plan") or rollout_plan(service))["phases"]
+    return [step["name"] for phase in phases if phase["name"] == params.get("phase") for step in phase["steps"]]
+
+
+class _PlanPart(Name):
+    """Names of parts of the named plan, or of the one that rolls out options."""
+
+    def listing_of(self, params: Params) -> str:
+        return f"plan status {params['plan']}" if params.get("plan") else "update status"
+
+
+_PLAN = Name("plan", "plan list", lambda service, _: service.get(api_path("plans")))
+_plan = argument("plan", _PLAN, help="Name of the plan.", example="deploy")
+_any_plan = argument("plan", _PLAN, required=False, help="Name of the plan.", example="deploy")
+phase_argument = argument(
+    "phase", _PlanPart("phase", "", _phase_names), required=False, help="Name or id of a phase.", example="worker"
+)
+step_argument = argument(
+    "step",
+    _PlanPart("step", "", _step_names),
+    required=False,
+    help="Name or id of a step of the phase.",
+    example="worker-0",
 )
 
+group("plan", "Show and control the plans of the service.", "plan status", "plan pause deploy worker")
 
-def _control(words: str, help_text: str, verb: str, *aliases: str) -> Command:
-    return Command(words, help_text, plan_command(verb), show_message, (_PLAN, PHASE, STEP), aliases=aliases)
+
+@command("plan list", sdk_json=True)
+def list_plans(call: CommandCall) -> int:
+    """List the plans."""
+    return call.show(call.service.get(api_path("plans")), show_names)
+
+
+@command("plan status", "plan show")
+@_any_plan
+def plan_status(call: CommandCall, plan: str | None) -> int:
+    """Show a plan with its steps, or all plans."""
+    service = call.service
+    if plan:
+        return call.show(fetch_plan(service, plan), lambda answer: plan_tree(plan, answer))
+    plans = {name: fetch_plan(service, name) for name in service.get(api_path("plans"))}
+    return call.show(plans, _overview)
+
+
+@command("plan start", examples=("deploy", "deploy -p EPOCHS=10"))
+@_plan
+@click.option(
+    "--parameter", "-p", multiple=True, metavar="NAME=VALUE", help="Environment variable for the tasks of the plan."
+)
+def start_plan(call: CommandCall, plan: str, parameter: Sequence[str]) -> int:
+    """Start a plan, or restart a completed plan."""
+    service = call.service
+    for text in parameter:
+        if not _VARIABLE.fullmatch(text):
+            raise UsageError(f"--parameter: `{text}`: must be NAME=VALUE, where NAME is an environment variable")
+    variables = dict(text.split("=", 1) for text in parameter)
+    return call.show(service.post(api_path("plans", plan, "start"), variables), show_message)
+
+
+@command("plan stop")
+@_plan
+def stop_plan(call: CommandCall, plan: str) -> int:
+    """Interrupt a plan; a later start begins at the first step."""
+    return call.show(control_plan(call.service, "stop", plan, None, None), show_message)
+
+
+def _control(words: str, help_text: str, verb: str, *also: str) -> None:
+    @command(words, *also, help=help_text)
+    @_plan
+    @phase_argument
+    @step_argument
+    def control(call: CommandCall, plan: str, phase: str | None, step: str | None) -> int:
+        return call.show(control_plan(call.service, verb, plan, phase, step), show_message)
+
+
+_control("plan pause", "Stop starting new steps; running steps continue.", "interrupt", "plan interrupt")
+_control("plan resume", "Resume after a pause, or start the next canary.", "continue", "plan continue")
+_control("plan restart", "Restart a plan, phase or step with its tasks.", "restart", "plan force-restart")
+_control("plan force-complete", "Mark a plan, phase or step as complete.", "forceComplete", "plan force")
 
 
 # --- pod
 
 
-def _show_pod_status(answer: Mapping[str, Any], params: Params) -> Renderable:
-    pods = [answer] if params.get("pod") else [pod for kind in answer["pods"] for pod in kind["instances"]]
+def _show_pods(pods: Sequence[Mapping[str, Any]]) -> Renderable:
     rows = [
         (pod["name"], task["name"], status_word(task["status"]), task["id"]) for pod in pods for task in pod["tasks"]
     ]
     yield Table(("pod", "task", "status", "id"), rows, empty="There are no pods yet.")
 
 
-def _pod_command(verb: str) -> Fetch:
-    def send(service: ServiceClient, params: Params) -> Any:
-        return service.post(api_path("pod", params["pod"], verb), list(params.get("task") or ()) or None)
-
-    return send
-
-
-_POD = CommandArgument("pod", "pod", help="Name of the pod.", example="worker-0")
-_ANY_POD = CommandArgument("pod", "pod", required=False, help="Name of the pod.", example="worker-0")
-_POD_TASKS = CommandOption("task", "Select only this task of the pod.", "texts", short="t", metavar="TASK", kind="task")
-
-
-def _pod_control(verb: str, help_text: str, done: str, **more: Any) -> Command:
-    def show(answer: Mapping[str, Any], _params: Params) -> Renderable:
-        if "pod" not in answer:  # it was done before; the message is the scheduler's
-            yield Line((answer["message"],))
-            return
-        tasks = "" if answer["tasks"] == [answer["pod"]] else f": {', '.join(answer['tasks']) or 'no task'}"
-        yield Line((f"{answer['pod']} {done}{tasks}",))
-
-    return Command(f"pod {verb}", help_text, _pod_command(verb), show, (_POD,), **more)
-
-
-COMMANDS = (
-    Command("plan list", "List the plans.", get("plans"), show_names, sdk_json=True),
-    Command(
-        "plan status",
-        "Show a plan with its steps, or all plans.",
-        _fetch_plans,
-        _show_plans,
-        (_ANY_PLAN,),
-        aliases=("plan show",),
-    ),
-    Command(
-        "plan start",
-        "Start a plan, or restart a completed plan.",
-        _start,
-        show_message,
-        (_PLAN,),
-        (_PARAMETER,),
-        examples=("deploy", "deploy -p EPOCHS=10"),
-    ),
-    Command(
-        "plan stop",
-        "Interrupt a plan; a later start begins at the first step.",
-        plan_command("stop"),
-        show_message,
-        (_PLAN,),
-    ),
-    _control("plan pause", "Stop starting new steps; running steps continue.", "interrupt", "plan interrupt"),
-    _control("plan resume", "Resume after a pause, or start the next canary.", "continue", "plan continue"),
-    _control("plan restart", "Restart a plan, phase or step with its tasks.", "restart", "plan force-restart"),
-    _control("plan force-complete", "Mark a plan, phase or step as complete.", "forceComplete", "plan force"),
-    Command("pod list", "List the pods.", get("pod"), show_names, sdk_json=True),
-    Command(
-        "pod status", "List the tasks of a pod, or of all pods.", get("pod/{pod}/status"), _show_pod_status, (_ANY_POD,)
-    ),
-    Command("pod info", "Show TaskInfo and TaskStatus of the pod's tasks.", get("pod/{pod}/info"), show_json, (_POD,)),
-    _pod_control("restart", "Relaunch a pod on its reserved resources.", "is restarted"),
-    _pod_control(
-        "replace",
-        "Release a pod's resources and launch the pod elsewhere.",
-        "is replaced",
-        confirm="Release the resources of {pod}?",
-        examples=("worker-0 --yes",),
-    ),
-    _pod_control(
-        "pause", "Stop a pod, but keep its resources.", "is paused", options=(_POD_TASKS,), aliases=("debug pod pause",)
-    ),
-    _pod_control(
-        "resume",
-        "Launch a paused pod's program again.",
-        "is resumed",
-        options=(_POD_TASKS,),
-        aliases=("debug pod resume",),
-    ),
+_POD = Name("pod", "pod list", lambda service, _: service.get(api_path("pod")))
+TASK = Name("task", "tasks", lambda service, _: [task["name"] for task in service.get(api_path("tasks"))["tasks"]])
+_pod = argument("pod", _POD, help="Name of the pod.", example="worker-0")
+_pod_tasks = click.option(
+    "--task", "-t", type=TASK, multiple=True, metavar="TASK", help="Select only this task of the pod."
 )
+
+group("pod", "Show, restart, replace and pause pods.", "pod status worker-0", "pod restart worker-0")
+group("debug", "Show offer decisions.", "debug offers")
+group("debug pod", "Same as `pod`.", hidden=True)
+
+
+@command("pod list", sdk_json=True)
+def list_pods(call: CommandCall) -> int:
+    """List the pods."""
+    return call.show(call.service.get(api_path("pod")), show_names)
+
+
+@command("pod status")
+@argument("pod", _POD, required=False, help="Name of the pod.", example="worker-0")
+def pod_status(call: CommandCall, pod: str | None) -> int:
+    """List the tasks of a pod, or of all pods."""
+    if pod:
+        return call.show(call.service.get(api_path("pod", pod, "status")), lambda answer: _show_pods([answer]))
+    return call.show(
+        call.service.get(api_path("pod", "status")),
+        lambda answer: _show_pods([instance for kind in answer["pods"] for instance in kind["instances"]]),
+    )
+
+
+@command("pod info")
+@_pod
+def pod_info(call: CommandCall, pod: str) -> int:
+    """Show TaskInfo and TaskStatus of the pod's tasks."""
+    return call.show(call.service.get(api_path("pod", pod, "info")), show_json)
+
+
+def _control_pod(call: CommandCall, pod: str, verb: str, done: str, tasks: Sequence[str] = ()) -> int:
+    answer = call.service.post(api_path("pod", pod, verb), list(tasks) or None)
+    return call.show(answer, lambda answer: show_pod_control(answer, done))
+
+
+def show_pod_control(answer: Mapping[str, Any], done: str) -> Renderable:
+    """The pod and what was done, with its tasks if there are others."""
+    if "pod" not in answer:  # it was done before; the message is the scheduler's
+        yield Line((answer["message"],))
+        return
+    tasks = "" if answer["tasks"] == [answer["pod"]] else f": {', '.join(answer['tasks']) or 'no task'}"
+    yield Line((f"{answer['pod']} {done}{tasks}",))
+
+
+@command("pod restart")
+@_pod
+def restart_pod(call: CommandCall, pod: str) -> int:
+    """Relaunch a pod on its reserved resources."""
+    return _control_pod(call, pod, "restart", "is restarted")
+
+
+@command("pod replace", examples=("worker-0 --yes",))
+@_pod
+@yes_option
+def replace_pod(call: CommandCall, pod: str, yes: bool) -> int:
+    """Release a pod's resources and launch the pod elsewhere."""
+    call.confirm(f"Release the resources of {pod}?", yes=yes)
+    return _control_pod(call, pod, "replace", "is replaced")
+
+
+@command("pod pause", "debug pod pause")
+@_pod
+@_pod_tasks
+def pause_pod(call: CommandCall, pod: str, task: Sequence[str]) -> int:
+    """Stop a pod, but keep its resources."""
+    return _control_pod(call, pod, "pause", "is paused", task)
+
+
+@command("pod resume", "debug pod resume")
+@_pod
+@_pod_tasks
+def resume_pod(call: CommandCall, pod: str, task: Sequence[str]) -> int:
+    """Launch a paused pod's program again."""
+    return _control_pod(call, pod, "resume", "is resumed", task)

@@ -6,25 +6,26 @@ import json
 import time
 from typing import Any, Iterator, Mapping, Sequence
 
+import click
+
 from tf_executor.contract.http import is_loopback
 from tf_executor.contract.text import format_duration, format_number, sparkline
 
 from .client import ServiceClient, api_path, installation_of
 from .command import (
-    SERVICE,
-    Command,
-    CommandArgument,
-    CommandOption,
-    Fetch,
-    Params,
-    Show,
-    get,
+    CommandCall,
+    IntRange,
+    Name,
+    argument,
+    command,
+    group,
+    service_argument,
     show_json,
     show_message,
     show_names,
 )
 from .errors import CommandError, RefusedError, UnreachableError
-from .output import Line, Renderable, Table, Word, dim, local_time, status_word
+from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 
 _NOT_FOUND = 404
 
@@ -42,7 +43,7 @@ def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
     return "━" * (halves // 2) + half + "─" * (width - halves // 2 - len(half))
 
 
-def show_progress(answer: Mapping[str, Any], _params: Params) -> Renderable:
+def show_progress(answer: Mapping[str, Any]) -> Renderable:
     """A row per job that reports training progress."""
     jobs = answer["jobs"].items()
     rows = [_progress_row(name, job, _representative(name, answer)) for name, job in jobs if job["reporting"]]
@@ -111,11 +112,74 @@ def final_result(service: ServiceClient) -> Any:
     return None if answer["verdict"] is None else answer
 
 
-def show_result(answer: Mapping[str, Any], _params: Params) -> Renderable:
+def show_result(answer: Mapping[str, Any]) -> Renderable:
     """How the job has ended, and why."""
     if answer["verdict"] is None:
         return (Line((Word("no result yet", "wait"),)),)
     return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
+
+
+_REFRESH_SECONDS = 0.5
+_MAX_FAILURES = 20  # polls without an answer, in which a restarted scheduler usually comes back
+
+
+def watch_progress(service: ServiceClient, screen: Screen) -> Any:
+    """Redraw the progress until the job is decided; return its result."""
+    results: list[Any] = []
+    screen.show_live(_progress_frames(service, results))
+    return results[-1]
+
+
+def _progress_frames(service: ServiceClient, results: list[Any]) -> Iterator[Renderable]:
+    """Yield the progress repeatedly until the job is decided or requests fail.
+
+    The result is appended to `results`.
+    """
+    frame: list[Any] = []
+    failures = 0
+    while True:
+        try:
+            last = final_result(service)
+            frame = list(show_progress(fetch_progress(service)))
+            failures = 0
+        except UnreachableError:
+            failures += 1
+            if not frame:
+                raise
+            # The scheduler of a local run exits with its job.
+            last = service.run.result() if service.run else None
+            if failures > _MAX_FAILURES and service.run is None:
+                raise UnreachableError(f"{service.url} stopped answering; the service may have ended") from None
+        if last is not None:
+            results.append(last)
+            yield [*frame, *show_result(last)]
+            return
+        yield [*frame, Line((dim("No answer, retrying."),))] if failures else frame
+        time.sleep(_REFRESH_SECONDS)
+
+
+def fetch_progress(service: ServiceClient) -> Any:
+    """The progress with the points of its curves."""
+    return service.get(api_path("tf", "progress"), points=str(_CURVE_WIDTH))
+
+
+@command(
+    "progress",
+    exit_codes="on a terminal 0 succeeded, 1 failed, 4 stopped; otherwise 0, whatever the job does",
+)
+def progress(call: CommandCall) -> int:
+    """Show the training progress, updated live on a terminal."""
+    screen = call.program.screen()
+    if screen.is_interactive and not call.as_json:
+        return result_code(watch_progress(call.service, screen))
+    return call.show(fetch_progress(call.service), show_progress)
+
+
+@command("result", exit_codes="0 succeeded, 1 failed, 4 stopped, 5 not decided yet")
+def result(call: CommandCall) -> int:
+    """Show how the training ended; the exit code tells it."""
+    answer = call.ended_run() or call.service.get(api_path("tf", "result"))
+    return call.show(answer, show_result, result_code(answer))
 
 
 # --- wait
@@ -132,13 +196,13 @@ class _WaitTimeoutError(CommandError):
     exit_code = 124
 
 
-def _wait(service: ServiceClient, params: Params) -> Any:
-    """The result of the job, or with `--for training` the progress at its first step."""
+def wait_for_result(service: ServiceClient, limit: float | None = None, *, training: bool = False) -> Any:
+    """The result of the job, or with `training` the progress at its first step."""
     started = answered = time.monotonic()
-    has_answered, limit = False, params.get("timeout")
+    has_answered = False
     while True:
         try:
-            answer = final_result(service) or (_first_step(service) if params.get("for") == "training" else None)
+            answer = final_result(service) or (_first_step(service) if training else None)
             has_answered, answered = True, time.monotonic()
         except UnreachableError:
             # The scheduler of a local run exits with its job.
@@ -148,7 +212,7 @@ def _wait(service: ServiceClient, params: Params) -> Any:
         if answer is not None:
             return answer
         if limit is not None and time.monotonic() >= started + limit:
-            raise _WaitTimeoutError(f"not {'decided' if params.get('for') == 'result' else 'training'} after {limit} s")
+            raise _WaitTimeoutError(f"not {'training' if training else 'decided'} after {limit} s")
         time.sleep(_POLL_SECONDS)
 
 
@@ -158,10 +222,37 @@ def _first_step(service: ServiceClient) -> Any:
     return first and {"verdict": None, "reason": None, "task": first["name"], "step": first["step"]}
 
 
-def _show_wait(answer: Mapping[str, Any], params: Params) -> Renderable:
+def _show_wait(answer: Mapping[str, Any]) -> Renderable:
     if "step" not in answer:
-        return show_result(answer, params)
+        return show_result(answer)
     return (Line((Word("training", "good"), f": {answer['task']} is at step {format_number(answer['step'])}")),)
+
+
+@command(
+    "wait",
+    exit_codes="0 succeeded, or training with --for training; 1 failed, 4 stopped, 124 after --timeout",
+    examples=("", "mnist --timeout 3600", "--for training"),
+)
+@service_argument
+@click.option(
+    "--timeout",
+    type=IntRange(0),
+    metavar="SECONDS",
+    show_default=True,
+    help="Maximum time to wait; then exit with 124.",
+)
+@click.option(
+    "--for",
+    "event",
+    type=click.Choice(("result", "training")),
+    default="result",
+    show_default=True,
+    help="Wait for this.",
+)
+def wait(call: CommandCall, timeout: int | None, event: str) -> int:
+    """Wait for the result; the exit code tells it."""
+    answer = call.ended_run() or wait_for_result(call.service, timeout, training=event == "training")
+    return call.show(answer, _show_wait, 0 if "step" in answer else result_code(answer))
 
 
 # --- config
@@ -172,7 +263,7 @@ _MAX_VALUE = 24  # characters of a value
 Options = Mapping[str, Any]
 
 
-def _fetch_configurations(service: ServiceClient, _params: Params) -> Any:
+def _fetch_configurations(service: ServiceClient) -> Any:
     """All configurations with their content, newest first."""
     ids = service.get(api_path("configurations"))
     return [configuration for name in ids for configuration in _fetch_configuration(service, name)]
@@ -186,7 +277,7 @@ def _fetch_configuration(service: ServiceClient, name: str) -> Iterator[Mapping[
             raise
 
 
-def _show_configurations(answer: Sequence[Mapping[str, Any]], _params: Params) -> Renderable:
+def _show_configurations(answer: Sequence[Mapping[str, Any]]) -> Renderable:
     older = [each.get("options") for each in answer[1:]]
     rows = [_configuration_row(each, below, not at) for at, (each, below) in enumerate(zip(answer, [*older, None]))]
     yield Table(("id", "made", "target", "what changed"), rows)
@@ -251,17 +342,7 @@ def _short(value: Any) -> str:
 # --- endpoints, state, health, debug
 
 
-def _fetch_endpoints(service: ServiceClient, params: Params) -> Any:
-    """The answer; on this machine without names, which only DC/OS resolves."""
-    answer = get("endpoints/{endpoint}")(service, params)
-    local = service.direct and is_loopback(service.url)
-    return {"address": answer.get("address", [])} if local and isinstance(answer, dict) else answer
-
-
-def _show_endpoints(answer: Any, params: Params) -> Iterator[Any]:
-    if not params.get("endpoint"):
-        yield from answer
-        return
+def _show_endpoint(answer: Mapping[str, Any]) -> Iterator[Any]:
     listed = {kind: places if isinstance(places, list) else [places] for kind, places in answer.items()}
     rows = [(kind, str(place)) for kind, places in listed.items() for place in places]
     yield Table(("", "where"), rows, empty="The endpoint has no address yet.")
@@ -273,25 +354,12 @@ _HEALTH_CODES = (203, 205, 206, 207, 317, 318, 319, 320, 321, 500)
 _HEALTH_WITHOUT_BODY = {204: "deploying: nothing is launched yet", 205: "recovering"}
 
 
-def _describe(service: ServiceClient, params: Params) -> Any:
-    """All options as DC/OS stores them; without DC/OS those that the scheduler got."""
-    if service.direct and service.installation is None:
-        target = get("configurations/target")(service, params)
-        return target.get("options") or target
-    return installation_of(service).describe()["resolvedOptions"]
-
-
-def _health(service: ServiceClient, _params: Params) -> Any:
-    status, answer = service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")
-    return answer or {"value": status, "reasons": [_HEALTH_WITHOUT_BODY.get(status, "")]}
-
-
 def _is_unhealthy(answer: Mapping[str, Any]) -> bool:
     """Whether the scheduler is unhealthy, or the job has failed."""
     return bool(answer["value"] >= 400 or answer.get("verdict") == "failed")
 
 
-def _show_health(answer: Any, _params: Params) -> Iterator[Any]:
+def _show_health(answer: Any) -> Iterator[Any]:
     yield Line(
         (
             Word(str(answer["value"]), "bad" if _is_unhealthy(answer) else "good"),
@@ -304,7 +372,7 @@ def _show_health(answer: Any, _params: Params) -> Iterator[Any]:
 _MAX_OFFERS = 20
 
 
-def _show_offers(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
+def _show_offers(answer: Mapping[str, Any]) -> Iterator[Any]:
     yield Line((f"accepted {answer['acceptedCount']}, rejected {answer['rejectedCount']}",))
     rows = [_offer_row(evaluation) for evaluation in answer["offers"][:_MAX_OFFERS]]
     yield Table(("when", "pod", "outcome", "why"), rows, empty="No offer has been evaluated yet.")
@@ -321,125 +389,113 @@ def _offer_row(evaluation: Mapping[str, Any]) -> Sequence[Any]:
     )
 
 
-_ENDPOINT = CommandArgument("endpoint", "endpoint", required=False, help="Name of an endpoint.", example="worker")
-_ID = CommandArgument("id", "config", help="Id of a configuration, see `config list`.", example="ID")
-_PROPERTY = CommandArgument("property", "property", help="Name of a property.", example="worker-0:task-status")
+_ENDPOINT = Name("endpoint", "endpoints", lambda service, _: service.get(api_path("endpoints")))
+CONFIGURATION = Name("config", "config list", lambda service, _: service.get(api_path("configurations")))
+_PROPERTY = Name("property", "state properties", lambda service, _: service.get(api_path("state", "properties")))
+
+group("config", "Show configurations.", "config list", "config show ID")
+group("state", "Show the scheduler's stored state.", "state properties", "state property worker-0:task-status")
+group("secrets", "Manage secrets of tasks.", "secrets refresh")
+group("debug config", "Same as `config`.", hidden=True)
+group("debug state", "Same as `state`.", hidden=True)
 
 
-def _sdk(
-    words: str, help_text: str, fetch: Fetch, show: Show, *arguments: CommandArgument, aliases: Any = (), **more: Any
-) -> Command:
-    """A command that is also available below `debug`, as in the SDK."""
-    below_debug = f"debug {aliases[-1] if aliases else words}"
-    return Command(words, help_text, fetch, show, arguments, aliases=(*aliases, below_debug), **more)
+@command("endpoints", "endpoint", sdk_json=True)
+@argument("endpoint", _ENDPOINT, required=False, help="Name of an endpoint.", example="worker")
+def endpoints(call: CommandCall, endpoint: str | None) -> int:
+    """List endpoints, or the addresses of one endpoint."""
+    service = call.service
+    if not endpoint:
+        return call.show(service.get(api_path("endpoints")), show_names)
+    answer = service.get(api_path("endpoints", endpoint))
+    if not call.as_json and service.direct and is_loopback(service.url):
+        answer = {"address": answer.get("address", [])}  # only DC/OS resolves the names
+    return call.show(answer, _show_endpoint)
 
 
-_listing: Mapping[str, Any] = {"show": show_names, "sdk_json": True}
-COMMANDS = (
-    Command(
-        "progress",
-        "Show the training progress, updated live on a terminal.",
-        get("tf/progress", points=str(_CURVE_WIDTH)),
-        show_progress,
-        poll_until=final_result,
-        show_last=show_result,
-        exit_code=lambda answer: result_code(answer) if "verdict" in answer else 0,
-        exit_codes="on a terminal 0 succeeded, 1 failed, 4 stopped; otherwise 0, whatever the job does",
-    ),
-    Command(
-        "result",
-        "Show how the training ended; the exit code tells it.",
-        get("tf/result"),
-        show_result,
-        exit_code=result_code,
-        exit_codes="0 succeeded, 1 failed, 4 stopped, 5 not decided yet",
-        show_ended=show_result,
-    ),
-    Command(
-        "wait",
-        "Wait for the result; the exit code tells it.",
-        _wait,
-        _show_wait,
-        (SERVICE,),
-        (
-            CommandOption(
-                "timeout", "Maximum time to wait; then exit with 124.", "number", metavar="SECONDS", minimum=0
-            ),
-            CommandOption("for", "Wait for this.", choices=("result", "training"), default="result"),
-        ),
-        exit_code=lambda answer: 0 if "step" in answer else result_code(answer),
-        exit_codes="0 succeeded, or training with --for training; 1 failed, 4 stopped, 124 after --timeout",
-        show_ended=show_result,
-        examples=("", "mnist --timeout 3600", "--for training"),
-    ),
-    Command(
-        "endpoints",
-        "List endpoints, or the addresses of one endpoint.",
-        get("endpoints/{endpoint}"),
-        _show_endpoints,
-        (_ENDPOINT,),
-        fetch_for_humans=_fetch_endpoints,
-        aliases=("endpoint",),
-        sdk_json=True,
-    ),
-    _sdk(
-        "config list",
-        "List the configurations and what each of them changed.",
-        get("configurations"),
-        _show_configurations,
-        fetch_for_humans=_fetch_configurations,
-        sdk_json=True,
-    ),
-    _sdk("config show", "Show a configuration.", get("configurations/{id}"), show_json, _ID),
-    _sdk("config target", "Show the target configuration.", get("configurations/target"), show_json),
-    _sdk(
-        "config target-id",
-        "Show the id of the target configuration.",
-        get("configurations/targetId"),
-        aliases=("config target_id",),
-        **_listing,
-    ),
-    _sdk(
-        "state framework-id",
-        "Show the id of the framework in Mesos.",
-        get("state/frameworkId"),
-        aliases=("state framework_id",),
-        **_listing,
-    ),
-    _sdk("state properties", "List the stored properties.", get("state/properties"), **_listing),
-    _sdk("state property", "Show a stored property.", get("state/properties/{property}"), show_json, _PROPERTY),
-    _sdk(
-        "state refresh",
-        "Not supported: the scheduler has no cache to refresh.",
-        lambda service, _: service.put(api_path("state", "refresh")),
-        show_message,
-        aliases=("state refresh_cache",),
-    ),
-    Command(
-        "secrets refresh",
-        "Deliver new values of secrets to running tasks.",
-        lambda service, _: service.post(api_path("tf", "secrets", "refresh")),
-        show_message,
-    ),
-    Command(
-        "secrets acknowledge",
-        "Acknowledge that another process may have taken secrets.",
-        lambda service, _: service.post(api_path("tf", "secrets", "acknowledge")),
-        show_message,
-    ),
-    Command("describe", "Show the options of the service.", _describe, show_json),
-    Command(
-        "health",
-        "Show service health.",
-        _health,
-        _show_health,
-        exit_code=lambda answer: int(_is_unhealthy(answer)),
-        exit_codes="0 healthy or starting, 1 the job has failed or the scheduler is unhealthy",
-    ),
-    Command(
-        "debug offers",
-        "Show the last offer decisions with their reasons.",
-        lambda service, _: service.get("v2/debug/offers"),
-        _show_offers,
-    ),
-)
+@command("config list", "debug config list", sdk_json=True)
+def list_configurations(call: CommandCall) -> int:
+    """List the configurations and what each of them changed."""
+    if call.as_json:  # the JSON of the SDK
+        return call.show(call.service.get(api_path("configurations")), show_names)
+    return call.show(_fetch_configurations(call.service), _show_configurations)
+
+
+@command("config show", "debug config show")
+@argument("id", CONFIGURATION, help="Id of a configuration, see `config list`.", example="ID")
+def show_configuration(call: CommandCall, id: str) -> int:  # noqa: A002
+    """Show a configuration."""
+    return call.show(call.service.get(api_path("configurations", id)), show_json)
+
+
+@command("config target", "debug config target")
+def show_target(call: CommandCall) -> int:
+    """Show the target configuration."""
+    return call.show(call.service.get(api_path("configurations", "target")), show_json)
+
+
+@command("config target-id", "config target_id", "debug config target_id", sdk_json=True)
+def show_target_id(call: CommandCall) -> int:
+    """Show the id of the target configuration."""
+    return call.show(call.service.get(api_path("configurations", "targetId")), show_names)
+
+
+@command("state framework-id", "state framework_id", "debug state framework_id", sdk_json=True)
+def show_framework_id(call: CommandCall) -> int:
+    """Show the id of the framework in Mesos."""
+    return call.show(call.service.get(api_path("state", "frameworkId")), show_names)
+
+
+@command("state properties", "debug state properties", sdk_json=True)
+def list_properties(call: CommandCall) -> int:
+    """List the stored properties."""
+    return call.show(call.service.get(api_path("state", "properties")), show_names)
+
+
+@command("state property", "debug state property")
+@argument("property", _PROPERTY, help="Name of a property.", example="worker-0:task-status")
+def show_property(call: CommandCall, property: str) -> int:  # noqa: A002
+    """Show a stored property."""
+    return call.show(call.service.get(api_path("state", "properties", property)), show_json)
+
+
+@command("state refresh", "state refresh_cache", "debug state refresh_cache")
+def refresh_state(call: CommandCall) -> int:
+    """Not supported: the scheduler has no cache to refresh."""
+    return call.show(call.service.put(api_path("state", "refresh")), show_message)
+
+
+@command("secrets refresh")
+def refresh_secrets(call: CommandCall) -> int:
+    """Deliver new values of secrets to running tasks."""
+    return call.show(call.service.post(api_path("tf", "secrets", "refresh")), show_message)
+
+
+@command("secrets acknowledge")
+def acknowledge_secrets(call: CommandCall) -> int:
+    """Acknowledge that another process may have taken secrets."""
+    return call.show(call.service.post(api_path("tf", "secrets", "acknowledge")), show_message)
+
+
+@command("describe")
+def describe(call: CommandCall) -> int:
+    """Show the options of the service."""
+    service = call.service
+    if service.direct and service.installation is None:  # without DC/OS: those that the scheduler got
+        target = service.get(api_path("configurations", "target"))
+        return call.show(target.get("options") or target, show_json)
+    return call.show(installation_of(service).describe()["resolvedOptions"], show_json)
+
+
+@command("health", exit_codes="0 healthy or starting, 1 the job has failed or the scheduler is unhealthy")
+def health(call: CommandCall) -> int:
+    """Show service health."""
+    status, body = call.service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")
+    answer = body or {"value": status, "reasons": [_HEALTH_WITHOUT_BODY.get(status, "")]}
+    return call.show(answer, _show_health, int(_is_unhealthy(answer)))
+
+
+@command("debug offers")
+def show_offers(call: CommandCall) -> int:
+    """Show the last offer decisions with their reasons."""
+    return call.show(call.service.get("v2/debug/offers"), _show_offers)

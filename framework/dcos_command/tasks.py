@@ -16,23 +16,17 @@ from tempfile import mkdtemp
 from typing import Any, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
+import click
+
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.text import format_duration, format_number, format_size, pluralize
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
-from .command import (
-    SERVICE,
-    Command,
-    CommandArgument,
-    CommandOption,
-    Params,
-    get,
-    read_document,
-    relative_job_url,
-    with_settings,
-)
-from .errors import CommandError, RefusedError, UnreachableError, UsageError
+from .command import CommandCall, argument, command, print_error, service_argument, show_json
+from .documents import read_document, relative_job_url, with_settings
+from .errors import CommandError, RefusedError, UnreachableError, UsageError, error_document
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
+from .plans import TASK
 from .service import result_code, show_result
 
 _NOT_FOUND = 404
@@ -65,12 +59,17 @@ def _trainer(overview: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((task for task in tasks if task["name"] == overview["leader"]), tasks[0] if tasks else {})
 
 
-def _status(service: ServiceClient, _params: Params) -> Any:
+@command("status", exit_codes="0 the scheduler answers, whatever the job does; 3 no answer")
+@service_argument
+def status(call: CommandCall) -> int:
+    """Show training, tasks, reasons for waiting and events."""
+    service = call.service
     events = service.get(api_path("events"), limit=str(_EVENTS))
-    return {**_overview(service), "pending": service.get(api_path("pending"))["tasks"], "events": events["events"]}
+    pending = service.get(api_path("pending"))["tasks"]
+    return call.show({**_overview(service), "pending": pending, "events": events["events"]}, _show_status)
 
 
-def _show_status(answer: Mapping[str, Any], _params: Params) -> Iterator[Any]:
+def _show_status(answer: Mapping[str, Any]) -> Iterator[Any]:
     yield Line((Word(answer["service"], "strong"), "  ", _activity(answer["activity"]), "  ", dim(answer["page"])))
     if why := answer["refused"] or answer["reason"] or answer.get("detail"):
         yield Line((f"  {why}",))
@@ -102,9 +101,25 @@ def _training(overview: Mapping[str, Any]) -> str:
     return describe_progress(Progress.from_json(_trainer(overview)), overview.get("examples_per_second"))
 
 
-def _list(services: Sequence[ServiceClient]) -> Any:
-    """State and age (in s) of each service; name and page if it does not answer."""
-    return {"services": [_list_entry(service) for service in services]}
+@command("list", exit_codes="0 also for services that do not answer; 3 the attached DC/OS does not answer")
+def list_services(call: CommandCall) -> int:
+    """List the services with their state and progress."""
+    services: list[ServiceClient] = []
+    problem = None
+    try:
+        for service in call.program.find_all(call.options, call.program.environment):
+            services.append(service)
+    except CommandError as error:
+        if not services:
+            raise
+        problem = error
+    answer = {"services": [_list_entry(service) for service in services]}
+    more = error_document(problem) if problem is not None and call.as_json else {}
+    call.show({**answer, **more}, lambda answer: _show_list(answer, call.options.name))
+    if problem is None:
+        return 0
+    print_error(f"{call.program.prefix}{problem}")
+    return problem.exit_code
 
 
 def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
@@ -119,8 +134,8 @@ def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
     return {"name": overview["service"], **{n: overview[n] for n in ("activity", "page")}, **values, "age": age}
 
 
-def _show_list(answer: Mapping[str, Any], params: Params) -> Renderable:
-    empty = f"No service runs with the name `{params['name']}`." if params.get("name") else "No service runs."
+def _show_list(answer: Mapping[str, Any], name: str) -> Renderable:
+    empty = f"No service runs with the name `{name}`." if name else "No service runs."
     rows = [
         (
             entry["name"] or "-",
@@ -136,9 +151,15 @@ def _show_list(answer: Mapping[str, Any], params: Params) -> Renderable:
     yield Table(("name", "doing", "step", "loss", "age", "page"), rows, empty=empty)
 
 
-def _page(service: ServiceClient, _params: Params) -> Any:
+@command("open", exit_codes="0 the scheduler answers, with or without a browser; 3 no answer")
+@service_argument
+@click.option("--print", "print_only", is_flag=True, help="Print the address only, for scripts.")
+def open_(call: CommandCall, print_only: bool) -> int:
+    """Open the web page in a browser."""
+    service = call.service
     service.get(api_path("tf", "overview"))  # raises UnreachableError if the scheduler does not answer
-    return {"page": page_of(service), "ssh": _tunnel(service.url, os.environ)}
+    answer = {"page": page_of(service), "ssh": _tunnel(service.url, os.environ)}
+    return call.show(answer, lambda answer: _open_page(answer, print_only=print_only))
 
 
 def _tunnel(url: str, environment: Mapping[str, str]) -> str:
@@ -149,11 +170,11 @@ def _tunnel(url: str, environment: Mapping[str, str]) -> str:
     return f"ssh -N -L {address.port}:{address.hostname}:{address.port} {getuser()}@{connection[2]}"
 
 
-def _open_page(answer: Mapping[str, Any], params: Params) -> Renderable:
+def _open_page(answer: Mapping[str, Any], *, print_only: bool) -> Renderable:
     """Show the address, and open it where a window can appear."""
     graphical = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
     tunnel = f"on your own machine, run: {answer['ssh']}"
-    if params.get("print"):
+    if print_only:
         yield answer["page"]
         Screen(sys.stderr).show((tunnel,) if answer["ssh"] else ())
     elif answer["ssh"]:
@@ -170,18 +191,13 @@ def _open_page(answer: Mapping[str, Any], params: Params) -> Renderable:
 _POLL_SECONDS, _LINE_SECONDS = 0.5, 10.0
 
 
-def _submit(service: ServiceClient, params: Params) -> Any:
+def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *, detach: bool) -> int:
     """Install the service through Cosmos; unless detached, follow it to its result."""
-    document = params.get("document")
-    if document is None:
-        names = [f"service.name={json.dumps(params['name'])}"] if params.get("name") else []
-        document, wrong = with_settings(read_document(params["file"]), [*params["set"], *names])
-        if wrong:
-            raise CommandError("\n".join(f"{setting}: {why}" for setting, why in wrong))
+    service = call.service
     if url := relative_job_url(document):
         raise CommandError(
             f"service.job_url: `{url}`: agents cannot read files of this machine; copy it to a web server "
-            f"or a shared folder and use its URL, or run it here: dcos-tensorflow local run {params['file']}"
+            f"or a shared folder and use its URL, or run it here: dcos-tensorflow local run {file}"
         )
     client, body = replace(service, direct=False), {"packageName": PACKAGE, "options": document}
     try:
@@ -189,25 +205,53 @@ def _submit(service: ServiceClient, params: Params) -> Any:
     except RefusedError as error:
         if error.http_status != _NOT_FOUND:
             raise
-        hint = f"a scheduler runs one job, which `{params['program']} update start` changes"
+        hint = f"a scheduler runs one job, which `{service.program} update start` changes"
         raise CommandError(f"{client.cluster.url} is not the address of a DC/OS; {hint}") from error
     client = replace(client, name=installed["appId"].strip("/"))
     answer = {"service": client.name, "page": page_of(client)}
-    if params.get("detach"):
-        return answer
-    Screen(sys.stderr).show(_show_submitted(answer, params))
+    if detach:
+        return call.show(answer, show_submitted)
+    Screen(sys.stderr).show(show_submitted(answer))
     result = _follow(client)
     if client.keep is not None:
         client.keep(client)
-    return {**answer, **result}
+    return call.show(
+        {**answer, **result},
+        lambda answer: (
+            *show_result(answer),
+            f"to remove the service: {service.program} --name {answer['service']} uninstall",
+        ),
+        result_code(result),
+    )
 
 
-def _show_submitted(answer: Mapping[str, Any], params: Params) -> Renderable:
-    """Name and page of a submitted job; its result, unless detached."""
-    if "verdict" in answer:
-        yield from show_result(answer, params)
-        yield f"to remove the service: {params['program']} --name {answer['service']} uninstall"
-        return
+@command(
+    "submit",
+    exit_codes="0 succeeded, or submitted with --detach; 1 failed or refused, 4 stopped",
+    examples=("options.json", "options.json --detach --set worker.count=4"),
+)
+@argument("file", help="Options file.", example="options.json")
+@click.option("--detach", is_flag=True, help="Return when the job is submitted.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change an option, such as worker.count=4."
+)
+def submit(call: CommandCall, file: str, detach: bool, settings: Sequence[str]) -> int:
+    """Submit a job, and follow it to its end.
+
+    FILE is an options file. The job runs on the DC/OS of --url or of `dcos cluster setup`. With --detach, the command
+    prints name and page of the job, which continues. Ctrl-C ends the command, not the job.
+    """
+    call.find()
+    name = call.options.name
+    names = [f"service.name={json.dumps(name)}"] if name else []
+    document, problems = with_settings(read_document(file), [*settings, *names])
+    if problems:
+        raise CommandError("\n".join(f"{setting}: {why}" for setting, why in problems))
+    return submit_document(call, document, file, detach=detach)
+
+
+def show_submitted(answer: Mapping[str, Any]) -> Renderable:
+    """Name and page of a submitted job."""
     yield f"submitted {answer['service']}"
     yield f"page: {answer['page']}"
 
@@ -237,7 +281,13 @@ def _follow(service: ServiceClient) -> Mapping[str, Any]:
 # --- tasks, why, cluster
 
 
-def _show_tasks(answer: Mapping[str, Any], _params: Params) -> Renderable:
+@command("tasks")
+def tasks(call: CommandCall) -> int:
+    """List the tasks with state, agent and last message."""
+    return call.show(call.service.get(api_path("tasks")), _show_tasks)
+
+
+def _show_tasks(answer: Mapping[str, Any]) -> Renderable:
     rows = [_row(task) for task in answer["tasks"]]
     yield Table(("task", "status", "agent", "address", "gpus", "gen", "what"), rows, empty="There are no tasks.")
     yield from (Line((Word(text, "wait"),)) for text in answer.get("may_still_run", ()))
@@ -262,16 +312,22 @@ def _note(task: Mapping[str, Any]) -> str:
     return f"{pending[0]}{more}" if pending else str(task["message"] or "")
 
 
-def _why(service: ServiceClient, params: Params) -> Any:
-    """All pending tasks; with a name only that task, together with the task itself."""
-    pending = service.get(api_path("pending"))
-    if not params.get("task"):
-        return pending
-    entries = [entry for entry in pending["tasks"] if entry["name"] == params["task"]]
-    return {**pending, "tasks": entries, "task": service.get(api_path("tasks", params["task"]))}
+_any_task = argument("task", TASK, required=False, help="Name of a task.", example="worker-0")
 
 
-def _show_why(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
+@command("why")
+@_any_task
+def why(call: CommandCall, task: str | None) -> int:
+    """Show why tasks are pending."""
+    pending = call.service.get(api_path("pending"))
+    if not task:
+        return call.show(pending, _show_why)
+    entries = [entry for entry in pending["tasks"] if entry["name"] == task]
+    answer = {**pending, "tasks": entries, "task": call.service.get(api_path("tasks", task))}
+    return call.show(answer, _show_why)
+
+
+def _show_why(answer: Mapping[str, Any]) -> Iterator[Any]:
     for entry in answer["tasks"]:
         step = f" in plan {entry['plan']}" if entry["plan"] else ""
         yield Line((Word(entry["name"], "strong"), " is ", status_word(entry["status"]), step))
@@ -279,8 +335,7 @@ def _show_why(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
     if answer["tasks"]:
         if answer["evaluated_at"] is not None:
             yield Line((dim(f"Last evaluation: {answer['offers']} offers of {answer['agents']} agents."),))
-    elif params.get("task"):
-        task = answer["task"]
+    elif task := answer.get("task"):
         place = f" on {task['hostname']} at {task['address']}" if task["hostname"] else ""
         yield Line((Word(task["name"], "strong"), " is not pending: it is ", _state(task), place))
         if task["message"]:
@@ -289,20 +344,20 @@ def _show_why(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
         yield "No task is pending."
 
 
-def _cluster(service: ServiceClient, params: Params) -> Any:
-    answer = service.get(api_path("tf", "cluster"))
-    if not params.get("task"):
-        return answer
-    for task in answer["tasks"]:
-        if task["name"] == params["task"]:
-            return task["tf_config"]
-    raise RefusedError(f"task `{params['task']}` is not in the ClusterSpec", _NOT_FOUND)
+@command("cluster")
+@_any_task
+def cluster(call: CommandCall, task: str | None) -> int:
+    """Show the ClusterSpec, or the TF_CONFIG of a task."""
+    answer = call.service.get(api_path("tf", "cluster"))
+    if not task:
+        return call.show(answer, _show_cluster)
+    for entry in answer["tasks"]:
+        if entry["name"] == task:
+            return call.show(entry["tf_config"], show_json)
+    raise RefusedError(f"task `{task}` is not in the ClusterSpec", _NOT_FOUND)
 
 
-def _show_cluster(answer: Mapping[str, Any], params: Params) -> Iterator[Any]:
-    if params.get("task"):
-        yield json.dumps(answer, indent=2)
-        return
+def _show_cluster(answer: Mapping[str, Any]) -> Iterator[Any]:
     yield Line((f"generation {answer['generation']}, {answer['strategy']}",))
     rows = [
         (task["name"], task["address"] or "-", task["hostname"] or "-", str(task["generation"] or "-"))
@@ -371,12 +426,20 @@ class _SandboxCopy:
             raise CommandError(f"{self.task} was relaunched while it was copied; try again")
 
 
-def _copy(service: ServiceClient, params: Params) -> Any:
+@command("cp", exit_codes="1 unknown task or file, or the task was relaunched meanwhile")
+@argument("source", help="TASK:PATH, in the task's working directory.", example="worker-0:model")
+@argument("here", help="New file or folder, or folder to copy into.", example=".")
+def cp(call: CommandCall, source: str, here: str) -> int:
+    """Copy a file or folder of a task to this machine."""
+    return call.show(_copy(call.service, source, here), _show_copy)
+
+
+def _copy(service: ServiceClient, source: str, here: str) -> Any:
     """Copy to a folder next to the target, and rename the complete copy."""
-    task, colon, path = params["source"].partition(":")
+    task, colon, path = source.partition(":")
     if not colon or not task or path.startswith("/"):
         expected = "expected TASK:PATH, with a path relative to the task's working directory"
-        raise UsageError(f"`{params['source']}`: {expected}, such as worker-0:checkpoints")
+        raise UsageError(f"`{source}`: {expected}, such as worker-0:checkpoints")
     path = path[2:] if path.startswith("./") else path
     path = path.rstrip("/")
     is_all = path in _WORKING_DIRECTORY
@@ -385,7 +448,7 @@ def _copy(service: ServiceClient, params: Params) -> Any:
     entry = {"mode": "d", "size": 0} if is_all else dict(copy.entries(folder)).get(path)
     if entry is None:
         raise CommandError(f"{task}:{path}: no such file or folder")
-    target = Path(params["here"])
+    target = Path(here)
     if target.is_dir():
         target /= task if is_all else path.rpartition("/")[2]
     if target.is_dir():
@@ -411,69 +474,5 @@ def _copy_whole(copy: _SandboxCopy, path: str, entry: Mapping[str, Any], target:
         shutil.rmtree(str(draft), ignore_errors=True)
 
 
-def _show_copy(answer: Mapping[str, Any], _params: Params) -> Renderable:
+def _show_copy(answer: Mapping[str, Any]) -> Renderable:
     yield f"{answer['path']}: {pluralize(answer['files'], 'file')}, {format_size(answer['bytes'])}"
-
-
-_ANY_TASK = CommandArgument("task", "task", required=False, help="Name of a task.", example="worker-0")
-_SOURCE = CommandArgument("source", help="TASK:PATH, in the task's working directory.", example="worker-0:model")
-_HERE = CommandArgument("here", help="New file or folder, or folder to copy into.", example=".")
-
-
-_FILE = CommandArgument("file", help="Options file.", example="options.json")
-#: Submits to DC/OS.
-SUBMIT = Command(
-    "submit",
-    "Submit a job, and follow it to its end.",
-    _submit,
-    _show_submitted,
-    (_FILE,),
-    (
-        CommandOption("detach", "Return when the job is submitted.", "flag"),
-        CommandOption("set", "Change an option, such as worker.count=4.", "texts", metavar="PATH=VALUE"),
-    ),
-    exit_code=lambda answer: result_code(answer) if "verdict" in answer else 0,
-    details="FILE is an options file. The job runs on the DC/OS of --url or of `dcos cluster setup`. With --detach, "
-    "the command prints name and page of the job, which continues. Ctrl-C ends the command, not the job.",
-    exit_codes="0 succeeded, or submitted with --detach; 1 failed or refused, 4 stopped",
-    examples=("options.json", "options.json --detach --set worker.count=4"),
-)
-COMMANDS = (
-    SUBMIT,
-    Command(
-        "status",
-        "Show training, tasks, reasons for waiting and events.",
-        _status,
-        _show_status,
-        (SERVICE,),
-        exit_codes="0 the scheduler answers, whatever the job does; 3 no answer",
-    ),
-    Command(
-        "list",
-        "List the services with their state and progress.",
-        lambda service, _: _list([service]),
-        _show_list,
-        fetch_all=_list,
-        exit_codes="0 also for services that do not answer; 3 the attached DC/OS does not answer",
-    ),
-    Command(
-        "open",
-        "Open the web page in a browser.",
-        _page,
-        _open_page,
-        (SERVICE,),
-        (CommandOption("print", "Print the address only, for scripts.", "flag"),),
-        exit_codes="0 the scheduler answers, with or without a browser; 3 no answer",
-    ),
-    Command("tasks", "List the tasks with state, agent and last message.", get("tasks"), _show_tasks),
-    Command("why", "Show why tasks are pending.", _why, _show_why, (_ANY_TASK,)),
-    Command("cluster", "Show the ClusterSpec, or the TF_CONFIG of a task.", _cluster, _show_cluster, (_ANY_TASK,)),
-    Command(
-        "cp",
-        "Copy a file or folder of a task to this machine.",
-        _copy,
-        _show_copy,
-        (_SOURCE, _HERE),
-        exit_codes="1 unknown task or file, or the task was relaunched meanwhile",
-    ),
-)

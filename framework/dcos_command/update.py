@@ -9,23 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
-from .client import ServiceClient, api_path, app_id, installation_of
+import click
+
+from .client import RunProcess, ServiceClient, api_path, app_id, installation_of
 from .command import (
-    SERVICE,
-    Command,
-    CommandArgument,
-    CommandOption,
-    Params,
-    merge_options,
-    read_document,
-    relative_job_url,
+    CommandCall,
+    IntRange,
+    argument,
+    command,
+    group,
+    service_argument,
     show_json,
     show_message,
+    yes_option,
 )
+from .documents import merge_options, read_document, relative_job_url
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
-from .plans import PHASE, STEP, fetch_plan, plan_command, plan_tree, restart_loss, rollout_plan
-from .service import changed_options, value_text
+from .plans import control_plan, fetch_plan, phase_argument, plan_tree, restart_loss, rollout_plan, step_argument
+from .service import CONFIGURATION, changed_options, value_text
 
 #: Placeholder of a secret in stored options.
 MASK = "********"
@@ -41,7 +43,7 @@ def user_options(service: ServiceClient) -> Options:
     return options
 
 
-def verify_stored(service: ServiceClient, options: Options, params: Params, *, whole: bool) -> None:
+def verify_stored(service: ServiceClient, options: Options, *, whole: bool) -> None:
     """Check that DC/OS still has these options (`whole`: only these) after an update.
 
     Cosmos may lose one of two concurrent updates (ServiceUpdateHandler). Raise CommandError if it is this one.
@@ -55,7 +57,7 @@ def verify_stored(service: ServiceClient, options: Options, params: Params, *, w
         if now != (options if whole else merge_options(now, options)):
             raise CommandError(
                 "update lost: a concurrent update has changed the options; "
-                f"see them with `{params['program']} describe` and update again"
+                f"see them with `{service.program} describe` and update again"
             )
 
 
@@ -114,23 +116,23 @@ def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
         yield Line(("No task restarts.",))
 
 
-def select_earlier(service: ServiceClient, params: Params) -> tuple[str, Options]:
-    """Select the configuration to roll back to: the one with the id, or the previous.
+def select_earlier(service: ServiceClient, name: str | None = None) -> tuple[str, Options]:
+    """Select the configuration to roll back to: the one with this id, or the previous.
 
     If the newest options are refused, the previous ones are in force. Secrets are not stored with configurations:
     the present values are used. Raise CommandError if a secret has none.
     """
     ids = service.get(api_path("configurations"))
-    earlier = ids if not params.get("id") and rejection_reasons(service) else ids[1:]
-    if not params.get("id") and not earlier:
+    earlier = ids if not name and rejection_reasons(service) else ids[1:]
+    if not name and not earlier:
         raise CommandError("no earlier configuration to roll back to")
-    selected = params.get("id") or earlier[0]
+    selected = name or earlier[0]
     configuration = service.get(api_path("configurations", selected))
     if "options" not in configuration:
         raise CommandError(f"configuration `{selected}`: its options are not stored")
     options = restore_secrets(configuration["options"], user_options(service))
     if hidden := list(_hidden(options, "")):
-        program = params["program"]
+        program = service.program
         raise CommandError(
             f"configuration `{selected}`: its secrets are not stored: {', '.join(hidden)}; add them to the options "
             f"of `{program} config show {selected}`, then run: {program} update start --replace --options FILE"
@@ -171,19 +173,19 @@ def _hidden(options: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def check_unstarted(service: ServiceClient, present: Options, params: Params) -> Renderable:
+def check_unstarted(service: ServiceClient, present: Options, *, force: bool) -> Renderable:
     """Warn of unstarted options in DC/OS that the update would overwrite.
 
     Raise CommandError with them, unless `force` is given.
     """
     unstarted = _unstarted_options(service, present)
     rows = [(item["option"], value_text(item["new"]), value_text(item["old"])) for item in unstarted]
-    if rows and not params.get("force"):
+    if rows and not force:
         lines = "\n".join(f"{option}: DC/OS has {stored}, scheduler {running}" for option, stored, running in rows)
         raise CommandError(
             f"DC/OS has options for this service that its scheduler was not started with:\n{lines}\n"
             "This command changed nothing: another update is running, or the Marathon app was edited. Check "
-            f"`{params['program']} update status`, or overwrite these options with --force"
+            f"`{service.program} update status`, or overwrite these options with --force"
         )
     heading = "This update overwrites options in DC/OS that the scheduler was not started with:"
     return (heading, Table(("option", "DC/OS", "scheduler"), rows)) if rows else ()
@@ -200,41 +202,68 @@ def _unstarted_options(service: ServiceClient, present: Options) -> Sequence[Map
     return changed
 
 
-def check_unchanged(service: ServiceClient, present: Options, params: Params) -> None:
+def check_unchanged(service: ServiceClient, present: Options) -> None:
     """Raise CommandError if the service has changed since the user saw `present`."""
     if changes := changed_options(user_options(service), present):
         raise CommandError(
             f"another update meanwhile changed {', '.join(changes)}; this command changed nothing. "
-            f"See the present options with `{params['program']} describe` and repeat the command"
+            f"See the present options with `{service.program} describe` and repeat the command"
         )
 
 
-def _start(service: ServiceClient, params: Params) -> Any:
-    """Send the previewed options; without `replace` only new ones, to keep others."""
-    options, replace_all = params["wanted"], bool(params.get("replace"))
-    if options is None:
-        return service.post(api_path("tf", "scale"), {"worker": int(params["count"])})
-    if replace_all:
-        check_unchanged(service, params["present"], params)
-    answer = installation_of(service).update(options, params.get("package_version"), replace_all=replace_all)
-    verify_stored(service, options, params, whole=replace_all)
-    return {name: value for name, value in answer.items() if name != "package"}  # without the package's files
+@dataclass(frozen=True)
+class Change:
+    """A previewed update. `replace`: `options` are all, else new ones."""
+
+    options: Options
+    #: Options that the preview was computed from.
+    present: Options
+    effects: Renderable
+    replace: bool = False
+    version: str | None = None
 
 
-def _preview_start(service: ServiceClient, params: Params) -> tuple[Renderable, Params]:
-    replaces, folder = bool(params.get("replace")), Path(params.get("options") or "").parent
-    options = installation_of(service).localize(_requested_options(params), folder, replace_all=replaces)
+def preview_start(
+    service: ServiceClient,
+    options: Options,
+    folder: Path = Path(),
+    *,
+    replace: bool = False,
+    version: str | None = None,
+    force: bool = False,
+) -> Change:
+    """Preview an update; paths in the options are relative to `folder`."""
+    options = installation_of(service).localize(options, folder, replace_all=replace)
     present = user_options(service)
-    lost = check_unstarted(service, present, params) if replaces else ()
-    wanted = options if replaces else merge_options(present, options)
-    try:
-        effects = describe_changes(service, wanted, params.get("package_version"), anyway=bool(lost))
-    except NothingToDoError:
-        requested = preview(service, wanted, None).get("requested") if params.get("job") == "worker" else None
-        if requested is None:
-            raise
-        return (f"The request for {requested} workers ends; worker.count stays {params['count']}.",), {"wanted": None}
-    return (*_relative_path_notice(options), *lost, *effects), {"present": present, "wanted": options}
+    lost = check_unstarted(service, present, force=force) if replace else ()
+    wanted = options if replace else merge_options(present, options)
+    effects = describe_changes(service, wanted, version, anyway=bool(lost))
+    return Change(options, present, (*_relative_path_notice(options), *lost, *effects), replace, version)
+
+
+def preview_rollback(service: ServiceClient, name: str | None = None, *, force: bool = False) -> Change:
+    """Preview a rollback to the configuration with this id, or to the previous one."""
+    present = user_options(service)  # read first, so that later changes are detected
+    lost = check_unstarted(service, present, force=force)
+    selected, options = select_earlier(service, name)
+    effects = describe_changes(service, options, None, anyway=bool(lost))
+    return Change(options, present, (*lost, f"Roll back to configuration {selected}:", *effects), replace=True)
+
+
+def start_change(service: ServiceClient, change: Change) -> Any:
+    """Send the previewed options; return the answer without the package's files."""
+    if change.replace:
+        check_unchanged(service, change.present)
+    answer = installation_of(service).update(change.options, change.version, replace_all=change.replace)
+    verify_stored(service, change.options, whole=change.replace)
+    return {name: value for name, value in answer.items() if name != "package"}
+
+
+def _confirm_and_start(call: CommandCall, change: Change, *, yes: bool) -> int:
+    service = call.service
+    call.confirm("Update the service?", yes=yes, effects=change.effects)
+    hint = f"The update has started. Follow it with: {service.program} update status"
+    return call.show(start_change(service, change), lambda _: (hint,))
 
 
 def _relative_path_notice(options: Options) -> Renderable:
@@ -242,44 +271,105 @@ def _relative_path_notice(options: Options) -> Renderable:
         yield f"notice: service.job_url: {url}: agents need an address, such as https://...; only local runs use a path"
 
 
-def _requested_options(params: Params) -> Options:
-    if "job" in params:
-        if not params["count"].isdecimal():
-            raise UsageError(f"COUNT must be a whole number from 0, not `{params['count']}`")
-        return {"parameter_server" if params["job"] == "ps" else params["job"]: {"count": int(params["count"])}}
-    if not params.get("options") and not params.get("package_version"):
+_UPDATE_CODES = "0 started, or nothing to change; 1 refused, 2 not confirmed"
+_force_option = click.option("--force", is_flag=True, help="Overwrite options in DC/OS that are not in effect yet.")
+group(
+    "update",
+    "Change or roll back options of the service.",
+    "update start --options options.json",
+    "update rollback",
+)
+
+
+@command(
+    "update start",
+    exit_codes=_UPDATE_CODES,
+    examples=("--options options.json", "--options options.json --replace --yes"),
+)
+@click.option("--options", "file", metavar="FILE", help="JSON file of options, or `-` for standard input.")
+@click.option("--replace", is_flag=True, help="Replace all options instead of merging.")
+@click.option("--package-version", metavar="VERSION", help="Change to this version of the package.")
+@_force_option
+@yes_option
+def start(
+    call: CommandCall, file: str | None, replace: bool, package_version: str | None, force: bool, yes: bool
+) -> int:
+    """Change options and restart the affected tasks."""
+    service = call.service
+    if not file and not package_version:
         raise UsageError("nothing to update: pass --options FILE or --package-version VERSION")
-    return read_document(params["options"], "--options ") if params.get("options") else {}
+    options, folder = read_document(file, "--options ") if file else {}, Path(file or "").parent
+    change = preview_start(service, options, folder, replace=replace, version=package_version, force=force)
+    return _confirm_and_start(call, change, yes=yes)
 
 
-def _preview_rollback(service: ServiceClient, params: Params) -> tuple[Renderable, Params]:
-    present = user_options(service)  # read first, so that later changes are detected
-    lost = check_unstarted(service, present, params)
-    selected, options = select_earlier(service, params)
-    effects = describe_changes(service, options, None, anyway=bool(lost))
-    more = {"present": present, "wanted": options, "replace": True}
-    return (*lost, f"Roll back to configuration {selected}:", *effects), more
+@command("update rollback", exit_codes=_UPDATE_CODES)
+@argument("id", CONFIGURATION, required=False, help="Id of a configuration, see `config list`.", example="ID")
+@_force_option
+@yes_option
+def rollback(call: CommandCall, id: str | None, force: bool, yes: bool) -> int:  # noqa: A002
+    """Restore the options of an earlier configuration."""
+    return _confirm_and_start(call, preview_rollback(call.service, id, force=force), yes=yes)
 
 
-def _show_start(answer: Any, params: Params) -> Renderable:
-    if params["wanted"] is None:
-        return (answer["message"],)
-    return (f"The update has started. Follow it with: {params['program']} update status",)
+@command("scale", exit_codes=_UPDATE_CODES)
+@argument("job", example="worker")
+@argument("count", help="Number of tasks.", example="6")
+@yes_option
+def scale(call: CommandCall, job: str, count: str, yes: bool) -> int:
+    """Change the number of tasks of a job."""
+    service = call.service
+    if not count.isdecimal():
+        raise UsageError(f"COUNT must be a whole number from 0, not `{count}`")
+    options = {"parameter_server" if job == "ps" else job: {"count": int(count)}}
+    try:
+        change = preview_start(service, options)
+    except NothingToDoError:
+        wanted = merge_options(user_options(service), options)
+        requested = preview(service, wanted, None).get("requested") if job == "worker" else None
+        if requested is None:
+            raise
+        effects = (f"The request for {requested} workers ends; worker.count stays {count}.",)
+        call.confirm("Update the service?", yes=yes, effects=effects)
+        return call.show(service.post(api_path("tf", "scale"), {"worker": int(count)}), show_message)
+    return _confirm_and_start(call, change, yes=yes)
 
 
-def _status(service: ServiceClient, _params: Params) -> Any:
-    name = rollout_plan(service)
-    return {"plan": name, **fetch_plan(service, name)}
+@command("update status", "update show")
+def update_status(call: CommandCall) -> int:
+    """Show the progress of the update."""
+    name = rollout_plan(call.service)
+    plan = fetch_plan(call.service, name)
+    return call.show({"plan": name, **plan}, lambda answer: plan_tree(answer["plan"], answer))
 
 
-def _show_status(answer: Mapping[str, Any], _params: Params) -> Renderable:
-    return plan_tree(answer["plan"], answer)
+def _control(words: str, help_text: str, verb: str) -> None:
+    @command(words, help=help_text)
+    @phase_argument
+    def control(call: CommandCall, phase: str | None) -> int:
+        return call.show(control_plan(call.service, verb, None, phase, None), show_message)
 
 
-def _versions(service: ServiceClient, _params: Params) -> Any:
-    answer = installation_of(service).describe()
+def _control_step(words: str, help_text: str, verb: str) -> None:
+    @command(words, help=help_text)
+    @phase_argument
+    @step_argument
+    def control(call: CommandCall, phase: str | None, step: str | None) -> int:
+        return call.show(control_plan(call.service, verb, None, phase, step), show_message)
+
+
+_control("update pause", "Stop starting new steps; running steps continue.", "interrupt")
+_control("update resume", "Resume a paused update.", "continue")
+_control_step("update force-restart", "Restart the update, a phase or a step.", "restart")
+_control_step("update force-complete", "Mark the update, a phase or a step as complete.", "forceComplete")
+
+
+@command("update package-versions")
+def package_versions(call: CommandCall) -> int:
+    """Show the package version, upgrades and downgrades."""
+    answer = installation_of(call.service).describe()
     more = {"upgrades": answer.get("upgradesTo", []), "downgrades": answer.get("downgradesTo", [])}
-    return {"current": answer["package"]["version"], **more}
+    return call.show({"current": answer["package"]["version"], **more}, show_json)
 
 
 # --- uninstall
@@ -291,22 +381,43 @@ _POLL_SECONDS = 0.5
 TIMEOUT = 900
 
 
-def _uninstall(service: ServiceClient, params: Params) -> Any:
+_timeout_option = click.option(
+    "--timeout", type=IntRange(0), metavar="SECONDS", default=TIMEOUT, show_default=True, help="Maximum time to wait."
+)
+
+
+@command(
+    "uninstall",
+    exit_codes="0 removed, 1 still there after --timeout, 2 not confirmed",
+    examples=("", "--yes --no-wait"),
+)
+@click.option("--no-wait", is_flag=True, help="Do not wait until the service is removed.")
+@_timeout_option
+@yes_option
+def uninstall(call: CommandCall, no_wait: bool, timeout: int, yes: bool) -> int:
+    """Remove the service with its tasks and its state."""
+    call.confirm("Remove the service, its tasks and its stored state?", yes=yes)
+    return _uninstall(call, None if no_wait else timeout)
+
+
+def _uninstall(call: CommandCall, timeout: int | None) -> int:
+    """Remove the service; None: do not wait for the end."""
+    service = call.service
     if service.keep is not None:
         service.keep(service)
     answer = installation_of(service).uninstall()
-    if params.get("no_wait"):
-        return answer
-    message = wait_for_end(service, params["timeout"])
-    return {**answer, "results": [{**result, "message": message} for result in answer["results"]]}
+    if timeout is not None:
+        message = wait_for_end(service, timeout)
+        answer = {**answer, "results": [{**result, "message": message} for result in answer["results"]]}
+    return call.show(answer, lambda answer: _show_uninstall(answer, service.program))
 
 
-def _show_uninstall(answer: Mapping[str, Any], params: Params) -> Renderable:
+def _show_uninstall(answer: Mapping[str, Any], program: str) -> Renderable:
     for result in answer["results"]:
         if "message" in result:
             yield uninstalled_message(result["appId"], result["message"])
         else:
-            yield f"{result['appId']} is being uninstalled. Follow it with: {params['program']} plan status deploy"
+            yield f"{result['appId']} is being uninstalled. Follow it with: {program} plan status deploy"
 
 
 def uninstalled_message(app_id: str, message: str) -> str:
@@ -349,40 +460,56 @@ def wait_for_end(service: ServiceClient, limit: float = TIMEOUT) -> str:
 # --- cancel
 
 
-def _preview_cancel(service: ServiceClient, _params: Params) -> tuple[Renderable, Params]:
+@command(
+    "cancel",
+    exit_codes="0 stopped, or ended before; 1 still running after --timeout, 2 not confirmed",
+    examples=("", "mnist --yes"),
+)
+@service_argument
+@_timeout_option
+@yes_option
+def cancel(call: CommandCall, timeout: int, yes: bool) -> int:
+    """Stop the job as Ctrl-C does, and remove the service."""
+    if ended := call.ended_run():
+        return call.show(ended, lambda answer: (_already_ended(answer),))
+    service = call.service
+    call.confirm("Stop the job?", yes=yes, effects=_preview_cancel(service))
+    if service.run is None:
+        return _uninstall(call, timeout)
+    return call.show(cancel_run(service, service.run, timeout), _show_cancel)
+
+
+def _preview_cancel(service: ServiceClient) -> Renderable:
     """What is stopped. Raise NothingToDoError if the job has already ended."""
     try:
         overview = service.get(api_path("tf", "overview"))
     except UnreachableError:
         if service.run is None:
             raise
-        return (), {}  # the run is ending
+        return ()  # the run is ending
     if overview["verdict"]:
         raise NothingToDoError(_already_ended(overview))
     live = ", ".join(task["name"] for task in overview["tasks"] if task.get("live"))
-    return (f"{overview['service']} {overview.get('activity') or 'runs'}; stops {live or 'before its first task'}",), {}
+    return (f"{overview['service']} {overview.get('activity') or 'runs'}; stops {live or 'before its first task'}",)
 
 
 def _already_ended(answer: Mapping[str, Any]) -> str:
     return f"{answer['service']} has already ended: {answer['verdict']}: {answer['reason']}"
 
 
-def _cancel(service: ServiceClient, params: Params) -> Any:
-    if service.run is None:
-        return _uninstall(service, params)
-    if service.run.result() is None:
-        service.run.cancel()
-    deadline = time.monotonic() + params["timeout"]
-    while (result := service.run.result()) is None:
+def cancel_run(service: ServiceClient, run: RunProcess, timeout: float) -> Any:
+    """Stop a local run, and wait up to `timeout` seconds for its result."""
+    if run.result() is None:
+        run.cancel()
+    deadline = time.monotonic() + timeout
+    while (result := run.result()) is None:
         if time.monotonic() > deadline:
-            raise CommandError(f"{service.name} still runs after {params['timeout']} s; it is being stopped")
+            raise CommandError(f"{service.name} still runs after {timeout} s; it is being stopped")
         time.sleep(_POLL_SECONDS)
     return {"service": service.name, **result}
 
 
-def _show_cancel(answer: Mapping[str, Any], params: Params) -> Renderable:
-    if "results" in answer:
-        return _show_uninstall(answer, params)
+def _show_cancel(answer: Mapping[str, Any]) -> Renderable:
     return (f"{answer['service']}: {answer['verdict']}: {answer['reason']}",)
 
 
@@ -415,86 +542,3 @@ def last_uninstall_step(plan: Mapping[str, Any]) -> LastStep:
     done, left_behind = last["status"] == "COMPLETE", bool(last.get("left_behind"))
     waiting = str(last["message"]) if last.get("waits_for") else ""
     return LastStep(str(last["message"]) if done or left_behind else "", done, left_behind, waiting)
-
-
-def _control(words: str, help_text: str, verb: str, *arguments: CommandArgument) -> Command:
-    return Command(words, help_text, plan_command(verb), show_message, arguments)
-
-
-_TIMEOUT = CommandOption("timeout", "Maximum time to wait.", "number", metavar="SECONDS", default=TIMEOUT, minimum=0)
-_UPDATE_CODES = "0 started, or nothing to change; 1 refused, 2 not confirmed"
-_FORCE = CommandOption("force", "Overwrite options in DC/OS that are not in effect yet.", "flag")
-_ID = CommandArgument("id", "config", required=False, help="Id of a configuration, see `config list`.", example="ID")
-COMMANDS = (
-    Command(
-        "update start",
-        "Change options and restart the affected tasks.",
-        _start,
-        _show_start,
-        (),
-        (
-            CommandOption("options", "JSON file of options, or `-` for standard input.", metavar="FILE"),
-            CommandOption("replace", "Replace all options instead of merging.", "flag"),
-            CommandOption("package-version", "Change to this version of the package.", metavar="VERSION"),
-            _FORCE,
-        ),
-        preview=_preview_start,
-        confirm="Update the service?",
-        exit_codes=_UPDATE_CODES,
-        examples=("--options options.json", "--options options.json --replace --yes"),
-    ),
-    Command(
-        "update rollback",
-        "Restore the options of an earlier configuration.",
-        _start,
-        _show_start,
-        (_ID,),
-        (_FORCE,),
-        preview=_preview_rollback,
-        confirm="Update the service?",
-        exit_codes=_UPDATE_CODES,
-    ),
-    Command(
-        "scale",
-        "Change the number of tasks of a job.",
-        _start,
-        _show_start,
-        (CommandArgument("job", example="worker"), CommandArgument("count", help="Number of tasks.", example="6")),
-        preview=_preview_start,
-        confirm="Update the service?",
-        exit_codes=_UPDATE_CODES,
-    ),
-    Command("update status", "Show the progress of the update.", _status, _show_status, aliases=("update show",)),
-    _control("update pause", "Stop starting new steps; running steps continue.", "interrupt", PHASE),
-    _control("update resume", "Resume a paused update.", "continue", PHASE),
-    _control("update force-restart", "Restart the update, a phase or a step.", "restart", PHASE, STEP),
-    _control("update force-complete", "Mark the update, a phase or a step as complete.", "forceComplete", PHASE, STEP),
-    Command("update package-versions", "Show the package version, upgrades and downgrades.", _versions, show_json),
-    Command(
-        "cancel",
-        "Stop the job as Ctrl-C does, and remove the service.",
-        _cancel,
-        _show_cancel,
-        (SERVICE,),
-        (_TIMEOUT,),
-        preview=_preview_cancel,
-        confirm="Stop the job?",
-        exit_codes="0 stopped, or ended before; 1 still running after --timeout, 2 not confirmed",
-        show_ended=lambda answer, _: (_already_ended(answer),),
-        examples=("", "mnist --yes"),
-    ),
-    Command(
-        "uninstall",
-        "Remove the service with its tasks and its state.",
-        _uninstall,
-        _show_uninstall,
-        (),
-        (
-            CommandOption("no-wait", "Do not wait until the service is removed.", "flag"),
-            _TIMEOUT,
-        ),
-        confirm="Remove the service, its tasks and its stored state?",
-        exit_codes="0 removed, 1 still there after --timeout, 2 not confirmed",
-        examples=("", "--yes --no-wait"),
-    ),
-)

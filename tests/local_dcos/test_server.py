@@ -14,7 +14,7 @@ import pytest
 
 from dcos.folder import Folder, private
 from dcos.server import choose_port, serving
-from dcos_command import execute
+from dcos_command import command
 from dcos_command.client import ServiceClient
 from dcos_command.main import main
 from kit.waiting import wait_until
@@ -208,7 +208,7 @@ def test_update_during_confirmation_is_not_replaced(
     start = ["tensorflow", "--name=dev/one", "update", "start"]
     codes = []
     yes = lambda *_: codes.append(main([*start, f"--options={other}", "--yes"], environment))  # noqa: E731
-    monkeypatch.setattr(execute, "confirm", yes)
+    monkeypatch.setattr(command, "confirm", yes)
 
     codes.append(main([*start, "--replace", f"--options={mine}"], environment))
 

@@ -9,7 +9,8 @@ from typing import TextIO
 
 import click
 
-from dcos_command.main import CONTEXT_SETTINGS, add_commands, print_error, root_help, root_options, run_command
+from dcos_command.command import print_error
+from dcos_command.main import CONTEXT_SETTINGS, add_commands, root_help, root_options, run_command
 from tf_scheduler import __version__
 
 from .common.groups import LazyGroup
@@ -36,7 +37,7 @@ add_commands(cli, SERVICE_PROGRAM, without=LAZY_COMMANDS)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit."""
     try:
-        code = run_command(cli, "dcos-tensorflow", sys.argv[1:] if arguments is None else arguments, SERVICE_PROGRAM)
+        code = run_command(cli, sys.argv[1:] if arguments is None else arguments)
     except OSError as error:
         code, place = 1, error.filename or _failed_output()
         print_error(f"{place}: {error.strerror}" if place else str(error))

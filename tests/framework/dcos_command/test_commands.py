@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from builders import with_fields
-from dcos_command.execute import COMMANDS
 from dcos_command.main import main
 from dcos_command.output import local_time, render_lines
+from dcos_command.plans import show_pod_control
 from simulation import send
 from simulation.world import play
 from tf_executor.contract.reports import Progress
@@ -182,9 +182,7 @@ def test_pod_commands_change_the_pod(ask, api) -> None:
     [(["a-0"], "a-0 is paused"), (["a-0", "b-0"], "a-0 is paused: a-0, b-0"), ([], "a-0 is paused: no task")],
 )
 def test_pod_answer_names_other_tasks_only(tasks, line: str) -> None:
-    (command,) = [command for command in COMMANDS if command.words == "pod pause"]
-
-    (part,) = command.show({"pod": "a-0", "tasks": tasks}, {})
+    (part,) = show_pod_control({"pod": "a-0", "tasks": tasks}, "is paused")
 
     assert [line] == list(render_lines(part))
 

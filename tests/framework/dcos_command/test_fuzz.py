@@ -7,17 +7,19 @@ import os
 import random
 import traceback
 import webbrowser
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import click
 import pytest
 
-from dcos_command import execute, logs, update
+from dcos_command import logs, service, update
 from dcos_command.answers import parse_json
 from dcos_command.client import parse_error_body
-from dcos_command.execute import COMMANDS
+from dcos_command.command import COMMANDS, ServiceCommand
 from dcos_command.main import main
 from kit.fuzzing import ROUNDS
 from kit.http_server import HttpServer, QuietHandler
@@ -190,15 +192,28 @@ class Terminal(io.TextIOWrapper):
         return self._interactive
 
 
-def arguments_of(command: Any, options: Path, chance: random.Random) -> list[str]:
+def all_commands(group: click.Group, above: str = "") -> Iterator[tuple[str, ServiceCommand]]:
+    """Each command with its words, without other spellings."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from all_commands(command, f"{above}{name} ")
+        elif isinstance(command, ServiceCommand) and not command.hidden:
+            yield f"{above}{name}", command
+
+
+def arguments_of(words: str, command: ServiceCommand, options: Path, chance: random.Random) -> list[str]:
     """A command line with arguments, and options by chance."""
-    words = command.words.split()
-    words += [each.example for each in command.arguments if each.required or chance.random() < 0.5]
-    flags = [f"--{each.name}" for each in command.options if each.type == "flag" and chance.random() < 0.4]
-    flags = [flag for flag in flags if flag != "--stderr"]
-    flags += ["--options", str(options)] if command.words == "update start" else []
-    flags += ["--timeout", "0"] if command.words in ("uninstall", "cancel", "wait") else []
-    return [*words, *flags, *(["--yes"] if command.confirm else []), *(["--json"] if chance.random() < 0.2 else [])]
+    arguments = [each.example for each in command.arguments if each.required or chance.random() < 0.5]
+    flags = [
+        each.opts[0]
+        for each in command.params
+        if isinstance(each, click.Option) and each.is_flag and chance.random() < 0.4
+    ]
+    flags = [flag for flag in flags if flag not in ("--stderr", "--json", "-y")]
+    flags += ["--options", str(options)] if words == "update start" else []
+    flags += ["--timeout", "0"] if words in ("uninstall", "cancel", "wait") else []
+    confirmation = ["--yes"] if any("--yes" in each.opts for each in command.params) else []
+    return [*words.split(), *arguments, *flags, *confirmation, *(["--json"] if chance.random() < 0.2 else [])]
 
 
 @pytest.fixture
@@ -206,7 +221,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll without pauses."""
     for module, name in ((logs, "_RETRY_SECONDS"), (update, "_CHECK_SECONDS"), (update, "_POLL_SECONDS")):
         monkeypatch.setattr(module, name, 0.0)
-    monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(service, "_REFRESH_SECONDS", 0.0)
     monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
     monkeypatch.setattr(webbrowser, "open", lambda _url: True)
 
@@ -222,8 +237,8 @@ def test_fuzz_answers_to_commands(tmp_path: Path) -> None:
     problems: dict[str, tuple[list[str], str]] = {}
     with server(answers) as live:
         environment = {"DCOS_URL": f"http://{live.address}", "DCOS_DIR": "/nowhere"}
-        for command in COMMANDS * (3 * ROUNDS):
-            words = arguments_of(command, options, answers.random)
+        for name, command in [*all_commands(COMMANDS)] * (3 * ROUNDS):
+            words = arguments_of(name, command, options, answers.random)
             answers.requests = 0
             terminal = Terminal(interactive=answers.random.random() < 0.3)
             try:

@@ -15,11 +15,12 @@ from starlette.routing import Mount, Route
 from builders import with_fields
 from dcos_command import service as commands
 from dcos_command.client import ServiceClient
+from dcos_command.command import CliProgram
 from dcos_command.errors import UnreachableError
-from dcos_command.main import CliProgram, main, plain_screen, root_group, run_command
+from dcos_command.main import main, plain_screen, root_group, run_command
 from dcos_command.tasks import page_of
 from dcos_command.transport import ClusterConnection
-from dcos_command.update import _cancel, _show_cancel
+from dcos_command.update import cancel_run
 from simulation import send
 from simulation.world import play
 from tf_executor.contract.reports import Progress
@@ -156,7 +157,7 @@ def test_wait_ends_without_answers(ask, monkeypatch: pytest.MonkeyPatch) -> None
         return answers.pop()
 
     with pytest.raises(UnreachableError):
-        commands._wait(SimpleNamespace(get=get, run=None), {"for": "result"})
+        commands.wait_for_result(SimpleNamespace(get=get, run=None))
 
 
 class ARun:
@@ -172,9 +173,10 @@ class ARun:
 
 
 def test_cancel_stops_a_local_run() -> None:
-    service = ServiceClient(ClusterConnection("http://x"), "mnist", direct=True, run=ARun())
+    run = ARun()
+    service = ServiceClient(ClusterConnection("http://x"), "mnist", direct=True, run=run)
 
-    assert ("mnist: stopped: SIGINT received",) == _show_cancel(_cancel(service, {"timeout": 0}), {})
+    assert {"service": "mnist", "verdict": "stopped", "reason": "SIGINT received"} == cancel_run(service, run, 0)
 
 
 @pytest.mark.parametrize("words", ["plan status", "cluster", "endpoints"])
@@ -184,9 +186,9 @@ def test_run_that_ends_meanwhile_is_reported(words: str, capsys) -> None:
     service = ServiceClient(ClusterConnection("http://127.0.0.1:1"), "mnist", direct=True, run=run)
     program = CliProgram(lambda *_: service, lambda *_: [service], plain_screen, {})
 
-    codes = [run_command(root_group(program), "x", words.split(), program)]
+    codes = [run_command(root_group(program), words.split())]
     run.cancel()
-    codes.append(run_command(root_group(program), "x", words.split(), program))
+    codes.append(run_command(root_group(program), words.split()))
 
     advice = "; see: dcos-tensorflow history show mnist"
     ended = f"mnist has ended: stopped: SIGINT received{advice}"

@@ -6,7 +6,6 @@ import pty
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +15,9 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from dcos_command import execute, logs
+from dcos_command import logs
+from dcos_command import service as commands
 from dcos_command.client import ServiceClient
-from dcos_command.command import Command
 from dcos_command.errors import UnreachableError
 from dcos_command.output import render_lines
 from dcos_command.transport import ClusterConnection, ServerSentEvent
@@ -81,9 +80,7 @@ def test_followed_events_name_their_journal(monkeypatch: pytest.MonkeyPatch) -> 
 
     with ApiServer(Starlette(routes=[Route("/v1/events", answer)]), "127.0.0.1", 0) as server:
         service = ServiceClient(ClusterConnection(f"http://127.0.0.1:{server.port}"), "", direct=True)
-        (follow,) = (command.follow for command in logs.COMMANDS if command.words == "events")
-        assert follow
-        events = follow(service, {})
+        events = logs.follow_events(service)
         assert [event, event] == [next(events), next(events)]
     assert [("7", "it", None), ("7", "it", "8-it")] == asked
 
@@ -197,22 +194,24 @@ def read_until(terminal, pattern):
 
 def test_live_output_retries_a_lost_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last frame stays; the first one needs an answer."""
-    monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
-    monkeypatch.setattr(execute, "_MAX_FAILURES", 2)
+    monkeypatch.setattr(commands, "_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "_MAX_FAILURES", 2)
     answers = ["one", "two"]
 
-    def fetch(_service, _given):
+    def fetch(_service):
         if not answers:
             raise UnreachableError("not reachable")
         return answers.pop(0)
 
-    watched = Command("x", "", fetch, lambda answer, _params: (answer,), poll_until=lambda _service: None)
+    monkeypatch.setattr(commands, "final_result", lambda _service: None)
+    monkeypatch.setattr(commands, "fetch_progress", fetch)
+    monkeypatch.setattr(commands, "show_progress", lambda answer: (answer,))
     frames = []
-    screen = SimpleNamespace(is_interactive=True, show_live=lambda live: frames.extend(live))
+    screen = SimpleNamespace(show_live=lambda live: frames.extend(live))
 
     for message in ("stopped answering", "not reachable"):
         with pytest.raises(UnreachableError, match=message):
-            execute.perform(watched, ServiceClient(ClusterConnection("http://x"), ""), {}, screen, as_json=False)
+            commands.watch_progress(ServiceClient(ClusterConnection("http://x"), ""), screen)
     assert [["one"], ["two"]] == frames[:2]
     assert ["two", "two"] == [frame[0] for frame in frames[2:]]
 
@@ -229,20 +228,20 @@ class EndedRun:
 
 def test_live_progress_ends_with_the_result_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler of a local run often exits before the result is polled."""
-    monkeypatch.setattr(execute, "_REFRESH_SECONDS", 0.0)
-    monkeypatch.setattr(execute, "_MAX_FAILURES", 1)
+    monkeypatch.setattr(commands, "_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "_MAX_FAILURES", 1)
     answers: list[Any] = [{"leader": None, "jobs": {}, "tasks": []}]
 
-    def fetch(_service, _given):
+    def fetch(_service):
         if not answers:
             raise UnreachableError("not reachable")
         return answers.pop(0)
 
-    (progress,) = (command for command in execute.COMMANDS if command.words == "progress")
-    watched = replace(progress, fetch=fetch, poll_until=lambda _service: None)
+    monkeypatch.setattr(commands, "final_result", lambda _service: None)
+    monkeypatch.setattr(commands, "fetch_progress", fetch)
     service = ServiceClient(ClusterConnection("http://x"), "", run=EndedRun())
     frames = []
-    screen = SimpleNamespace(is_interactive=True, show_live=lambda live: frames.extend(live))
+    screen = SimpleNamespace(show_live=lambda live: frames.extend(live))
 
-    assert 1 == execute.perform(watched, service, {}, screen, as_json=False)
+    assert "failed" == commands.watch_progress(service, screen)["verdict"]
     assert "failed: worker-0: exit code 1" == "".join(render_lines(frames[-1][-1]))

@@ -57,7 +57,7 @@ def test_leader_represents_its_job() -> None:
         ],
     }
 
-    table, silent = show_progress(answer, {})
+    table, silent = show_progress(answer)
 
     assert isinstance(table, Table)
     assert isinstance(silent, Line)
@@ -84,7 +84,7 @@ def test_workers_that_join_and_leave_are_listed(confirmed: bool, error: str, exp
     members = Members(chief, 2, workers, 0.0, confirmed, error)
     state = apply(state, StatusStored(a_status(chief, healthy=True)), MembersStored(members))
 
-    lines = [*show_progress(progress(Snapshot(state), {}, 0).body, {})]
+    lines = [*show_progress(progress(Snapshot(state), {}, 0).body)]
 
     assert expected in lines
     assert progress(Snapshot(a_running_state(a_spec())), {}, 0).body["members"] is None
@@ -94,9 +94,9 @@ def test_absurd_numbers_keep_the_table_narrow() -> None:
     """A task can report any number; large ones have four digits and an exponent."""
     huge = a_job(step=2**63, total=2**63 - 1, steps_per_second=1e308, examples_per_second=1e308)
     job = a_task("worker-0", step=2**63, loss=1e308, seconds_left=1e308)
-    (table,) = show_progress({"leader": None, "jobs": {"worker": huge}, "tasks": [job]}, {})
+    (table,) = show_progress({"leader": None, "jobs": {"worker": huge}, "tasks": [job]})
     exact = a_job(step=999_999, total=1_000_000)
-    (small,) = show_progress({"leader": None, "jobs": {"worker": exact}, "tasks": []}, {})
+    (small,) = show_progress({"leader": None, "jobs": {"worker": exact}, "tasks": []})
 
     assert isinstance(table, Table)
     assert isinstance(small, Table)
@@ -111,15 +111,13 @@ def test_slowest_task_represents_a_job_without_leader() -> None:
     answer = {"leader": None, "jobs": {"worker": a_job(step=5)}, "tasks": [
         a_task("worker-0", step=9, loss=1.0), a_task("worker-1", step=5, loss=7.0), a_task("worker-2")]}  # fmt: skip
 
-    (table,) = show_progress(answer, {})
+    (table,) = show_progress(answer)
 
     assert ["worker", "╌" * 24, "5", "–", "–", "–", "7", ""] == [cell_text(cell) for cell in table.rows[0]]
 
 
 def test_silent_job_has_no_row() -> None:
-    (table,) = show_progress(
-        {"leader": None, "jobs": {"worker": a_job(reporting=0)}, "tasks": [a_task("worker-0")]}, {}
-    )
+    (table,) = show_progress({"leader": None, "jobs": {"worker": a_job(reporting=0)}, "tasks": [a_task("worker-0")]})
 
     assert "No task has reported" in table.empty
     assert [] == table.rows

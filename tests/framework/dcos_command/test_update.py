@@ -2,27 +2,32 @@
 
 import contextlib
 import json
+from functools import partial
 
 import pytest
 
 from dcos_command import update
-from dcos_command.command import merge_options
+from dcos_command.documents import merge_options, read_document
 from dcos_command.errors import CommandError, NothingToDoError, RefusedError, UnreachableError
 from dcos_command.output import Line
-from dcos_command.update import MASK, restore_secrets, select_earlier
+from dcos_command.update import (
+    MASK,
+    Change,
+    preview_rollback,
+    preview_start,
+    restore_secrets,
+    select_earlier,
+    start_change,
+)
 from tf_scheduler.cli.common.options_file import load_document
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
 from tf_scheduler.model import redaction
-
-START, ROLLBACK = (command for command in update.COMMANDS if command.words in ("update start", "update rollback"))
-assert START.preview
-preview_start = START.preview
 
 
 class Stored:
     """Answers of a service and its cluster: configurations, newest first, and options."""
 
-    name = "tensorflow"
+    name, program = "tensorflow", "x"
     installation: LocalInstallation | None = None
 
     def __init__(self, *options, user=None, rejected=()):
@@ -80,8 +85,8 @@ def test_masked_secrets_get_present_values():
 def test_rollback_selects_previous_or_named_configuration():
     stored = Stored({"a": 1}, {"a": 2}, {"a": 3})
 
-    assert ("id-1", {"a": 2}) == select_earlier(stored, {"program": "x"})
-    assert ("id-2", {"a": 3}) == select_earlier(stored, {"program": "x", "id": "id-2"})
+    assert ("id-1", {"a": 2}) == select_earlier(stored)
+    assert ("id-2", {"a": 3}) == select_earlier(stored, "id-2")
 
 
 def test_rollback_of_refused_options_selects_those_in_force():
@@ -89,7 +94,7 @@ def test_rollback_of_refused_options_selects_those_in_force():
     reason = "service.user: cannot change"
     stored = Stored({"a": 1}, {"a": 2}, rejected=[reason])
 
-    assert ("id-0", {"a": 1}) == select_earlier(stored, {"program": "x"})
+    assert ("id-0", {"a": 1}) == select_earlier(stored)
     assert reason in "".join(map(str, update.describe_changes(stored, {"a": 1}, None)))
     with pytest.raises(NothingToDoError):
         update.describe_changes(Stored({"a": 1}), {"a": 1}, None)
@@ -126,7 +131,7 @@ def test_preview_says_what_restarts_lose(monkeypatch, steps, words):
 )
 def test_impossible_rollback_names_the_reason(stored, words):
     with pytest.raises(CommandError, match=words):
-        select_earlier(stored, {"program": "x"})
+        select_earlier(stored)
 
 
 class Asked:
@@ -154,21 +159,19 @@ class Asked:
 def test_update_lost_to_another_one_fails(monkeypatch, replace, after, lost):
     """DC/OS accepts both. Only changed options are sent, so the other's remain."""
     monkeypatch.setattr(update, "_CHECK_SECONDS", 0.0)
-    asked, wanted = Asked(after), {"worker": {"count": 3}}
-    params = {"program": "x", "replace": replace, "present": after, "wanted": wanted}
+    asked, change = Asked(after), Change({"worker": {"count": 3}}, after, (), replace)
 
     with pytest.raises(CommandError, match="update lost: a concurrent update") if lost else contextlib.nullcontext():
-        START.fetch(asked, params)
+        start_change(asked, change)
 
     assert [{"appId": "/tensorflow", "options": {"worker": {"count": 3}}, "replace": replace}] == asked.bodies
 
 
 def test_options_changed_meanwhile_are_not_replaced():
-    params = {"program": "x"}
-    update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}}, params)
+    update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 3}, "ps": {}})
 
     with pytest.raises(CommandError, match=r"meanwhile changed worker\.count, a; this"):
-        update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1}, params)
+        update.check_unchanged(Asked({"worker": {"count": 3}}), {"worker": {"count": 4}, "a": 1})
 
 
 class Ahead(Stored):
@@ -184,19 +187,17 @@ class Ahead(Stored):
         return {**super().post(), "changed": rows}
 
 
-@pytest.mark.parametrize("preview", [START.preview, ROLLBACK.preview])
-def test_unstarted_update_is_overwritten_only_with_force(tmp_path, preview):
-    (tmp_path / "options.json").write_text('{"a": 1}')
-    params = {"program": "x", "options": str(tmp_path / "options.json"), "replace": True}
+@pytest.mark.parametrize("preview", [partial(preview_start, options={"a": 1}, replace=True), preview_rollback])
+def test_unstarted_update_is_overwritten_only_with_force(preview):
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 2})
 
     with pytest.raises(CommandError, match=r"(?s)not started with:\na: DC/OS has 2, scheduler 1\n.*--force"):
-        preview(service, params)
-    effects, known = preview(service, {**params, "force": True})
+        preview(service)
+    change = preview(service, force=True)
 
-    assert [("a", "2", "1")] == list(effects[1].rows)
-    assert {"a": 2} == known["present"]
-    assert preview(Ahead({"a": 3}, {"a": 2}, user={"a": 3}), params)[0]
+    assert [("a", "2", "1")] == list(change.effects[1].rows)
+    assert {"a": 2} == change.present
+    assert preview(Ahead({"a": 3}, {"a": 2}, user={"a": 3})).effects
 
 
 class InvalidForCosmos(Stored):
@@ -221,25 +222,23 @@ class InvalidForCosmos(Stored):
         (UnreachableError("no scheduler"), "not allowed by the schema"),
     ],
 )
-def test_invalid_options_are_explained_by_the_scheduler(tmp_path, answer, words):
-    (tmp_path / "options.json").write_text('{"worker": {"cont": 4}}')
+def test_invalid_options_are_explained_by_the_scheduler(answer, words):
     service = InvalidForCosmos({}, {}, user={})
     service.answer = answer
 
     with pytest.raises(RefusedError, match=words):
-        preview_start(service, {"program": "x", "options": str(tmp_path / "options.json"), "replace": False})
+        preview_start(service, {"worker": {"cont": 4}})
 
 
 def test_rollback_restores_the_previewed_options():
     """Also if the previous configuration is another one by now."""
     service = Ahead({"a": 1}, {"a": 0}, user={"a": 1})
-    assert ROLLBACK.preview
-    _, known = ROLLBACK.preview(service, {"program": "x"})
+    change = preview_rollback(service)
     service.user = {"a": 5}
 
-    assert {"a": 0} == known["wanted"]
+    assert {"a": 0} == change.options
     with pytest.raises(CommandError, match="another update meanwhile changed a;"):
-        ROLLBACK.fetch(service, {"program": "x", **known})
+        start_change(service, change)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_unchanged_file_of_local_service_updates_nothing(tmp_path, replace):
     local = Local(tmp_path, LONG)
 
     with pytest.raises(NothingToDoError):
-        preview_start(local, {"program": "x", "options": str(local.file), "replace": replace})
+        preview_start(local, read_document(str(local.file)), tmp_path, replace=replace)
 
     assert local.installed.completed(local.installed.options()) == local.previewed
     assert (tmp_path / "long.py").as_uri() == local.previewed["service"]["job_url"]
@@ -310,7 +309,7 @@ def test_update_of_local_service_validates_the_file(tmp_path, service, problem):
     local.write({"service": service})
 
     with pytest.raises(CommandError, match=problem):
-        preview_start(local, {"program": "x", "options": str(local.file)})
+        preview_start(local, read_document(str(local.file)), tmp_path)
 
 
 def test_update_of_local_service_names_misspelt_option(tmp_path):
@@ -319,16 +318,13 @@ def test_update_of_local_service_names_misspelt_option(tmp_path):
     local.file.write_text(json.dumps({**LONG, "worker": {"cont": 4}}))
 
     with pytest.raises(CommandError) as caught:
-        preview_start(local, {"program": "x", "options": str(local.file)})
+        preview_start(local, read_document(str(local.file)), tmp_path)
 
     assert "worker.cont: unknown option; did you mean `count`?" == str(caught.value)
 
 
-def test_update_on_dcos_warns_of_a_relative_path(tmp_path):
-    (tmp_path / "options.json").write_text(json.dumps(LONG))
-    params = {"program": "x", "options": str(tmp_path / "options.json"), "package_version": "2"}
+def test_update_on_dcos_warns_of_a_relative_path():
+    change = preview_start(Stored(), LONG, version="2")
 
-    effects, known = preview_start(Stored(), params)
-
-    assert "service.job_url: long.py: agents need an address" in effects[0]
-    assert LONG == known["wanted"]
+    assert "service.job_url: long.py: agents need an address" in change.effects[0]
+    assert LONG == change.options

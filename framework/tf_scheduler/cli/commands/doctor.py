@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from dcos_command.client import ServiceClient, ServiceOptions
+from dcos_command.command import common_options, service_options
 from dcos_command.errors import CommandError, UsageError
-from dcos_command.main import common_options, service_options
 from dcos_command.output import Table, Word
 from mesos_client.masters import ZooKeeperUrl, parse_masters
 from mesos_local.agents import FIRST_PORT

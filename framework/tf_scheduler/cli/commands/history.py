@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from dcos_command.client import ServiceOptions
-from dcos_command.main import IntRange
+from dcos_command.command import IntRange
 from dcos_command.output import Table
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number
 from tf_scheduler.cli.common.folders import UserPath, read_bytes

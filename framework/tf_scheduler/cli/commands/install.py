@@ -18,11 +18,11 @@ from typing import Any, TextIO
 import click
 
 from dcos_command.client import PACKAGE, URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
-from dcos_command.command import with_settings
+from dcos_command.command import CommandCall, IntRange, common_options, service_options
+from dcos_command.documents import with_settings
 from dcos_command.errors import CommandError, report_as_json
-from dcos_command.execute import perform
-from dcos_command.main import DEFAULT_SERVICE, IntRange, common_options, service_options
-from dcos_command.tasks import SUBMIT, page_of
+from dcos_command.main import DEFAULT_SERVICE
+from dcos_command.tasks import page_of, show_submitted, submit_document
 from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
@@ -30,7 +30,7 @@ from tf_scheduler.cli.common.folders import read_bytes, state_home
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
-from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run
+from tf_scheduler.cli.local_run.discovery import PROGRAM, SERVICE_PROGRAM, background_run, check_name, keep_run
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
@@ -158,8 +158,8 @@ def submit(
         with print_errors(as_json), report_as_json(as_json, sys.stdout):
             document, wrong = with_settings(parse(read_bytes(options), str(options)), settings)
             resolve(document, more_rules=[lambda _: (Problem(*each) for each in wrong), program_is_named])
-            values = {"file": str(options), "document": as_lists(document), "detach": detach}
-            sys.exit(perform(SUBMIT, dcos, values, screen(), as_json=as_json))
+            call = CommandCall(SERVICE_PROGRAM, selected, as_json, dcos)
+            sys.exit(submit_document(call, as_lists(document), str(options), detach=detach))
     elif detach:
         with print_errors(as_json), suppress(OptionsError):  # wrong options, reported by the run
             document = with_settings(parse(read_bytes(options), str(options)), settings)[0]
@@ -223,7 +223,7 @@ def _run_in_background(arguments: Sequence[str], *, as_json: bool) -> None:
     client, run_folder = started
     Path(name).rename(run_folder.logs / "run.log")
     answer = {"service": client.name, "page": page_of(client)}
-    screen().show((json.dumps(answer, indent=2),) if as_json else SUBMIT.show(answer, {}))
+    screen().show((json.dumps(answer, indent=2),) if as_json else show_submitted(answer))
 
 
 def _relay(output: TextIO) -> None:

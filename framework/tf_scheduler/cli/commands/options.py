@@ -15,8 +15,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from dcos_command.command import with_settings
-from dcos_command.main import Group, IntRange
+from dcos_command.command import Group, IntRange
+from dcos_command.documents import with_settings
 from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import UserPath, folder_problem, has_containers, program_sources, read_bytes

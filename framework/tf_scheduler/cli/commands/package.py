@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from dcos_command.main import Group
+from dcos_command.command import Group
 from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch

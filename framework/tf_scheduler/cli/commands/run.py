@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from dcos_command.main import FloatRange
+from dcos_command.command import FloatRange
 from dcos_command.service import EXIT_CODES
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dcos_command.main import Group
+from dcos_command.command import Group
 from mesos_local import images
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option

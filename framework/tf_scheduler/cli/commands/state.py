@@ -15,13 +15,12 @@ from typing import Any
 
 import click
 
-from dcos_command.main import Group, add_group_commands
+from dcos_command.command import COMMANDS, Group
 from dcos_command.output import Table
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import UserPath, write_private
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
-from tf_scheduler.cli.local_run.discovery import SERVICE_PROGRAM
 from tf_scheduler.errors import JobError, NotRunningError
 from tf_scheduler.service.store import acquire_leadership, open_store, state_file
 from tf_scheduler.store.backup import Backup, BackupError, decode, encode, readable
@@ -207,4 +206,8 @@ def _print(summary: Mapping[str, Any]) -> None:
     )
 
 
-add_group_commands(state, SERVICE_PROGRAM)
+#: Commands that ask a running scheduler.
+_OF_A_SERVICE = COMMANDS.commands["state"]
+assert isinstance(_OF_A_SERVICE, Group), "declared by dcos_command.service"
+for _command in _OF_A_SERVICE.commands.values():
+    state.add_command(_command)

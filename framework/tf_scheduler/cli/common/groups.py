@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dcos_command.main import Group, example_block
+from dcos_command.command import Group, example_block
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

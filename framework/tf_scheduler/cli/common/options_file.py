@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 import click
 
-from dcos_command.command import with_settings
+from dcos_command.documents import with_settings
 from mesos_local.images import unknown_image
 from tf_executor.contract.advice import (
     KERAS_2,

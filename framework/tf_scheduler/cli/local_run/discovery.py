@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, api_path, client_at, with_token
+from dcos_command.command import CliProgram, print_error
 from dcos_command.errors import CommandError, RefusedError, UnreachableError, UsageError
-from dcos_command.main import DEFAULT_SERVICE, CliProgram, find_services, print_error
+from dcos_command.main import DEFAULT_SERVICE, find_services
 from dcos_command.output import Screen
 from dcos_command.transport import ClusterConnection, attached_cluster
 from mesos_local.host.errors import MesosLocalError

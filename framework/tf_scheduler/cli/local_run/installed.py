@@ -29,7 +29,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from dcos_command.client import PACKAGE
-from dcos_command.command import merge_options
+from dcos_command.documents import merge_options
 from dcos_command.errors import CommandError
 from dcos_command.update import last_uninstall_step
 from mesos_local.cluster import LocalCluster
