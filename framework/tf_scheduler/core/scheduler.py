@@ -1,4 +1,4 @@
-"""Decide on one event: `handle` runs a table of stages, and returns a decision.
+"""Decide on one event: `handle` runs its stages, and returns a decision.
 
     event -> its own stages -> plans (stop outdated launches) -> suppress or revive offers -> end of the job -> decision
 
@@ -10,8 +10,8 @@ Pure: the time and new ids are arguments, and all effects are in the decision.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import assert_never
@@ -98,29 +98,6 @@ def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]
 # --- Stages
 
 
-@dataclass(slots=True)
-class StageContext:
-    """Arguments of the stages of one decision, in addition to the state."""
-
-    #: The state before the event.
-    before: SchedulerState
-    now: UnixTime
-    new_id: NewId
-    #: The plans of the state that the stage gets.
-    view: PlanView
-
-
-StageFunction = Callable[[SchedulerState, StageContext], Decision]
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionStage:
-    """One part of a decision; skipped unless `when` is true of the current state."""
-
-    function: StageFunction
-    when: Callable[[SchedulerState], object] = lambda _: True
-
-
 #: Events without consequences for plans. An executor's failure is handled with the status of its task.
 _ALONE = (
     events.ProgressReported,
@@ -137,80 +114,29 @@ _ALONE = (
     events.CallsAccepted,
     events.ClockDrifted,
 )
-_MARK_READY = DecisionStage(
-    lambda state, ctx: decide(recover.mark_ready(state, ctx.now)), lambda state: state.derived.delayed_tasks
-)
-_RETAIN = DecisionStage(
-    lambda state, ctx: after_job.announce(state) if ctx.before.stored.result is None else decide(state),
-    lambda state: state.stored.result is not None,
-)
-_DRAIN = DecisionStage(lambda state, ctx: recover.drain(state, ctx.now), lambda state: state.session.windows)
-#: Timeouts. Held offers are matched again because the wait for a previous address may be over, or to update reasons.
-_TICK: tuple[DecisionStage, ...] = (
-    DecisionStage(
-        lambda state, ctx: job_end.check_deadline(state, ctx.now), lambda state: state.spec.finish.deadline is not None
-    ),
-    DecisionStage(
-        lambda state, ctx: startup_timeout.relaunch_late(state, ctx.now, ctx.new_id),
-        lambda state: state.derived.starting_count,
-    ),
-    DecisionStage(
-        lambda state, ctx: status.expire_unreachable(state, ctx.now, ctx.new_id, ctx.view),
-        SchedulerState.has_silent_tasks,
-    ),
-    DecisionStage(
-        lambda state, ctx: status.expire_unstarted(state, ctx.now, ctx.new_id, ctx.view),
-        lambda state: state.unstarted_count(),
-    ),
-    _DRAIN,
-    DecisionStage(
-        lambda state, ctx: live_workers.direct_chief(state, ctx.now, ctx.view), lambda state: state.spec.live
-    ),
-    DecisionStage(
-        lambda state, ctx: cluster_size.resize_at_checkpoint(state, ctx.now),
-        lambda state: state.stored.resized.until is not None,
-    ),
-    DecisionStage(
-        lambda state, ctx: cluster_size.reduce_size(state, ctx.now, ctx.view.gangs), lambda state: state.session.offers
-    ),
-    DecisionStage(
-        lambda state, ctx: rounds.on_offers(state, events.OffersReceived(()), ctx.now, ctx.new_id, ctx.view),
-        lambda state: (state.session.offers and state.stored.recoveries) or _match_due_at(state) < math.inf,
-    ),
-    DecisionStage(
-        lambda state, ctx: rounds.expire_round(state, ctx.now, ctx.new_id, ctx.view.gangs),
-        lambda state: state.session.round_started is not None or state.session.no_offers_since is not None,
-    ),
-    DecisionStage(lambda state, ctx: reconcile.poll(state, ctx.now), lambda state: state.session.connected),
-)
-#: Consequences of the new state, after every event.
-_FOLLOW_UP: tuple[DecisionStage, ...] = (
-    DecisionStage(
-        lambda state, ctx: replacement.restart_readers(state, ctx.before, ctx.now),
-        lambda state: JobKind.DISPATCHER in index_of(state.spec).by_kind,
-    ),
-    DecisionStage(
-        lambda state, ctx: operator_commands.resume_dependents(state, ctx.now), lambda state: state.derived.idle_tasks
-    ),
-    DecisionStage(
-        lambda state, _: cluster_size.restore_full_size(state), lambda state: state.stored.resized.count is not None
-    ),
-    _MARK_READY,
-    DecisionStage(
-        lambda state, ctx: scheduling.advance(state, ctx.now, ctx.view), lambda state: state.session.connected
-    ),
-    DecisionStage(
-        lambda state, ctx: rounds.update_demand(
-            state, ctx.now, ctx.view.pending_tasks or cluster_size.growth(state, ctx.now)
-        ),
-        lambda state: state.session.connected,
-    ),
-    _RETAIN,
-    DecisionStage(
-        lambda state, ctx: job_end.advance(state, ctx.now),
-        lambda state: not state.process.finished and (state.stored.result is not None or state.stored.removed),
-    ),
-)
+
+
+class _Stages:
+    """The decision on one event, stage by stage."""
+
+    def __init__(self, state: SchedulerState, now: UnixTime, new_id: NewId, view: ComputedPlans | None) -> None:
+        self.before, self.now, self.new_id = state, now, new_id
+        self.decision, self._last_view = Decision(state), view
+
+    @property
+    def state(self) -> SchedulerState:
+        """The state that the stages before have left."""
+        return self.decision.state
+
+    @property
+    def view(self) -> PlanView:
+        """The plans of this state."""
+        self._last_view = view = scheduling.view_of(self.state, self.decision.view or self._last_view)
+        return view
+
+    def add(self, decision: Decision) -> None:
+        """Continue with the state of this decision."""
+        self.decision = self.decision.followed_by(decision)
 
 
 def handle(
@@ -225,85 +151,157 @@ def handle(
         new_id: Returns a new unique string at each call.
         view: The view of the last decision, which saves work; the decision is the same without it.
     """
-    decision, ctx = Decision(state), StageContext(state, now, new_id, scheduling.view_of(state, view))
-    for stage in _stages(event):
-        if stage.when(decision.state):
-            ctx.view = scheduling.view_of(decision.state, decision.view or ctx.view)
-            decision = decision.followed_by(stage.function(decision.state, ctx))
-    request_id = event.request_id if isinstance(event, events.Request) else 0
-    return replace(decision, request_id=request_id, view=scheduling.view_of(decision.state, decision.view or ctx.view))
-
-
-def _stages(event: events.Event) -> tuple[DecisionStage, ...]:
-    """Return the stages of one event in order."""
-    if isinstance(event, events.Tick):
-        own: tuple[DecisionStage, ...] = _TICK
-    elif isinstance(event, events.InverseOffersReceived):
-        own = (DecisionStage(_reaction(event)), _DRAIN)
-    elif isinstance(event, events.FrameworksWait):
-        own = (DecisionStage(lambda state, ctx: cluster_size.give_back(state, event.names, ctx.now)),)
-    elif isinstance(event, events.OffersReceived):
-        forget_windows = DecisionStage(
-            lambda state, _: decide(recover.forget_windows(state, event.offers)),
-            lambda state: state.session.windows,
-        )
-        take_idle = DecisionStage(
-            lambda state, ctx: cluster_size.take_idle_agents(state, event.offers, ctx.now, ctx.view),
-            lambda state: state.spec.grows,
-        )
-        own = (forget_windows, take_idle, DecisionStage(_reaction(event)))
+    stages = _Stages(state, now, new_id, view)
+    is_refusal = isinstance(event, events.ExecutorFailed) and (event.has_wrong_digest or event.has_no_interpreter)
+    if isinstance(event, _ALONE) and not is_refusal:
+        stages.add(_react(stages, event))
     else:
-        own = (DecisionStage(_reaction(event)),)
-    if isinstance(event, events.ExecutorFailed) and (event.has_wrong_digest or event.has_no_interpreter):
-        own = (DecisionStage(lambda state, ctx: recover.on_executor_refused(state, event, ctx.now)),)
-    elif isinstance(event, _ALONE):
-        return own
-    if isinstance(event, events.StatusUpdated) and event.more:
-        return (*own, _RETAIN)
-    return (_MARK_READY, *own, *_FOLLOW_UP)
+        _handle_whole(stages, event)
+    request_id = event.request_id if isinstance(event, events.Request) else 0
+    return replace(stages.decision, request_id=request_id, view=stages.view)
 
 
-def _reaction(event: events.Event) -> StageFunction:  # noqa: C901, RET503 - a case per event; no return
-    """Return the function that handles the event itself."""
+def _handle_whole(stages: _Stages, event: events.Event) -> None:
+    """Handle an event that has consequences for plans."""
+    has_more = isinstance(event, events.StatusUpdated) and event.more
+    if not has_more:
+        _mark_ready(stages)
+    if isinstance(event, events.Tick):
+        _check_timeouts(stages)
+    elif isinstance(event, events.OffersReceived):
+        if stages.state.session.windows:
+            stages.add(decide(recover.forget_windows(stages.state, event.offers)))
+        if stages.state.spec.grows:
+            stages.add(cluster_size.take_idle_agents(stages.state, event.offers, stages.now, stages.view))
+        stages.add(_react(stages, event))
+    else:
+        stages.add(_react(stages, event))
+    if isinstance(event, events.InverseOffersReceived):
+        _drain(stages)
+    if has_more:
+        _retain(stages)
+    else:
+        _follow_up(stages)
+
+
+def _mark_ready(stages: _Stages) -> None:
+    if stages.state.derived.delayed_tasks:
+        stages.add(decide(recover.mark_ready(stages.state, stages.now)))
+
+
+def _drain(stages: _Stages) -> None:
+    if stages.state.session.windows:
+        stages.add(recover.drain(stages.state, stages.now))
+
+
+def _retain(stages: _Stages) -> None:
+    if stages.state.stored.result is not None and stages.before.stored.result is None:
+        stages.add(after_job.announce(stages.state))
+
+
+def _check_timeouts(stages: _Stages) -> None:
+    """Handle what is due; a stage is skipped if its part of the state is empty."""
+    now, new_id = stages.now, stages.new_id
+    if stages.state.spec.finish.deadline is not None:
+        stages.add(job_end.check_deadline(stages.state, now))
+    if stages.state.derived.starting_count:
+        stages.add(startup_timeout.relaunch_late(stages.state, now, new_id))
+    if stages.state.has_silent_tasks():
+        stages.add(status.expire_unreachable(stages.state, now, new_id, stages.view))
+    if stages.state.unstarted_count():
+        stages.add(status.expire_unstarted(stages.state, now, new_id, stages.view))
+    _drain(stages)
+    if stages.state.spec.live:
+        stages.add(live_workers.direct_chief(stages.state, now, stages.view))
+    if stages.state.stored.resized.until is not None:
+        stages.add(cluster_size.resize_at_checkpoint(stages.state, now))
+    if stages.state.session.offers:
+        stages.add(cluster_size.reduce_size(stages.state, now, stages.view.gangs))
+    _check_offers(stages)
+    if stages.state.session.connected:
+        stages.add(reconcile.poll(stages.state, now))
+
+
+def _check_offers(stages: _Stages) -> None:
+    """Match held offers again, and end a round that has lasted long enough.
+
+    The wait for a previous address may be over, or the reasons of pending tasks may be old.
+    """
+    state, now, new_id = stages.state, stages.now, stages.new_id
+    if (state.session.offers and state.stored.recoveries) or _match_due_at(state) < math.inf:
+        stages.add(rounds.on_offers(state, events.OffersReceived(()), now, new_id, stages.view))
+    session = stages.state.session
+    if session.round_started is not None or session.no_offers_since is not None:
+        stages.add(rounds.expire_round(stages.state, now, new_id, stages.view.gangs))
+
+
+def _follow_up(stages: _Stages) -> None:
+    """Handle the consequences of the new state, after every event."""
+    now = stages.now
+    if JobKind.DISPATCHER in index_of(stages.state.spec).by_kind:
+        stages.add(replacement.restart_readers(stages.state, stages.before, now))
+    if stages.state.derived.idle_tasks:
+        stages.add(operator_commands.resume_dependents(stages.state, now))
+    if stages.state.stored.resized.count is not None:
+        stages.add(cluster_size.restore_full_size(stages.state))
+    _mark_ready(stages)
+    if stages.state.session.connected:
+        stages.add(scheduling.advance(stages.state, now, stages.view))
+    if stages.state.session.connected:
+        tasks = stages.view.pending_tasks or cluster_size.growth(stages.state, now)
+        stages.add(rounds.update_demand(stages.state, now, tasks))
+    _retain(stages)
+    state = stages.state
+    if not state.process.finished and (state.stored.result is not None or state.stored.removed):
+        stages.add(job_end.advance(state, now))
+
+
+def _react(stages: _Stages, event: events.Event) -> Decision:  # noqa: C901, RET503 - a case per event; no return
+    """Handle the event itself."""
+    state, now, new_id = stages.state, stages.now, stages.new_id
     match event:
         case events.ProgressReported() | events.UsageReported():
-            return lambda state, ctx: record_report(state, event, ctx.now)
+            return record_report(state, event, now)
         case events.SecretsRequested():
-            return lambda state, ctx: _on_secrets_requested(state, event, ctx.now)
+            return _on_secrets_requested(state, event, now)
         case events.ReloadSecrets() | events.AcknowledgeExposures():
-            return lambda state, _: secret_tokens.command(state, event)
-        case events.ExecutorFailed() | events.FrameworksWait() | events.Tick():
-            return lambda state, _: decide(state)
+            return secret_tokens.command(state, event)
+        case events.ExecutorFailed() if event.has_wrong_digest or event.has_no_interpreter:
+            return recover.on_executor_refused(state, event, now)
+        case events.ExecutorFailed() | events.Tick():
+            return decide(state)
+        case events.FrameworksWait():
+            return cluster_size.give_back(state, event.names, now)
         case events.StatusUpdated():
-            return lambda state, ctx: status.on_update(state, event.status, ctx.now, ctx.new_id, ctx.view)
+            return status.on_update(state, event.status, now, new_id, stages.view)
         case events.OffersReceived():
-            return lambda state, ctx: rounds.on_offers(state, event, ctx.now, ctx.new_id, ctx.view)
+            return rounds.on_offers(state, event, now, new_id, stages.view)
         case events.ConnectionProblem():
-            return lambda state, ctx: connection_problems.handle(state, event, ctx.now, ctx.new_id, ctx.view)
+            return connection_problems.handle(state, event, now, new_id, stages.view)
         case events.SharedUserFound():
-            return lambda state, _: secret_tokens.report_shared_user(state, event)
+            return secret_tokens.report_shared_user(state, event)
         case events.OfferRescinded():
-            return lambda state, _: rounds.on_rescinded(state, event.offer_id)
+            return rounds.on_rescinded(state, event.offer_id)
         case events.InverseOffersReceived():
-            return lambda state, _: recover.on_inverse_offers(state, event.offers)
+            return recover.on_inverse_offers(state, event.offers)
         case events.InverseOfferRescinded():
-            return lambda state, _: recover.on_inverse_offer_rescinded(state, event.offer_id)
+            return recover.on_inverse_offer_rescinded(state, event.offer_id)
         case events.PlanCommand():
-            return lambda state, ctx: commands.handle(state, event, ctx.view)
+            return commands.handle(state, event, stages.view)
         case events.PodCommand() | events.ExecRequested() | events.ScaleRequested():
-            return lambda state, ctx: operator_commands.handle(state, event, ctx.now)
+            return operator_commands.handle(state, event, now)
         case events.StopRequested():
-            return lambda state, ctx: job_end.request_stop(state, event.reason, ctx.now)
+            return job_end.request_stop(state, event.reason, now)
         case events.FrameworkAdopted():
-            return lambda state, ctx: framework.adopt(state, event, ctx.now, ctx.new_id, ctx.view)
+            return framework.adopt(state, event, now, new_id, stages.view)
         case events.ResetRequested():
-            return lambda state, _: framework.reset_framework(state)
+            return framework.reset_framework(state)
         case events.AgentFailed():
-            return lambda state, _: rounds.on_agent_failed(state, event.agent_id)
+            return rounds.on_agent_failed(state, event.agent_id)
         case events.Subscribed():
-            return lambda state, ctx: framework.on_subscribed(state, event, ctx.now, ctx.view)
+            return framework.on_subscribed(state, event, now, stages.view)
         case events.Disconnected() | events.SubscriptionRefused() | events.TornDown():
-            return lambda state, _: framework.on_disconnected(state, event)
+            return framework.on_disconnected(state, event)
         case _:
             assert_never(event)
 

@@ -135,18 +135,3 @@ class OfferRound:
     failures: int = 0
     #: Offers are declined until this time, so that other frameworks can use them.
     back_off_until: UnixTime = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBucket:
-    """Rate limit of an expensive Mesos call: a burst first, then a few per hour."""
-
-    tokens: float
-    #: Time at which `tokens` was computed.
-    at: UnixTime = 0.0
-    #: Time at which the last token was taken.
-    taken_at: UnixTime = 0.0
-
-
-#: Capacity as in the DC/OS SDK (dcos-commons, TokenBucket).
-FULL_TOKEN_BUCKET = TokenBucket(256.0)

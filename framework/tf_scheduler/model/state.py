@@ -13,14 +13,12 @@ from tf_executor.contract.states import SILENT_STATES, TaskState
 
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, UnixTime, name_of, task_name
 from .offer import (
-    FULL_TOKEN_BUCKET,
     AgentSnapshot,
     Evaluation,
     FailedMatch,
     InverseOffer,
     Offer,
     OfferRound,
-    TokenBucket,
 )
 from .plan import PlanControl
 from .reasons import Reason
@@ -217,7 +215,7 @@ class SessionState:
     requested_tasks: frozenset[TaskName] = frozenset()
     #: Time since which offers are wanted and none was received; `None` if some were.
     no_offers_since: UnixTime | None = None
-    #: Time of the next token for a pending REVIVE.
+    #: When a pending REVIVE may be sent.
     revive_at: UnixTime | None = None
     #: Maintenance windows of agents that Mesos wants to vacate.
     windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
@@ -253,7 +251,8 @@ class ProcessState:
     """State kept across reconnects, lost with the process; times are Unix times."""
 
     offer_round: OfferRound = field(default_factory=OfferRound)
-    revive_tokens: TokenBucket = FULL_TOKEN_BUCKET
+    #: Time until which the REVIVE calls that were sent use up their rate.
+    revives_used_until: UnixTime = -math.inf
     #: Names of other frameworks that want offers (worker.elastic.grow); None: not known yet.
     waiting_frameworks: tuple[str, ...] | None = None
     #: Time at which this changed last.

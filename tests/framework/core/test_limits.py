@@ -49,8 +49,8 @@ DURATIONS = (
     (after_job, "AGENT_WAIT", 600.0),
     (backoff, "MIN_DELAY", 1.0),
     (backoff, "MAX_WINDOW", 60.0),
-    (backoff, "SECONDS_PER_TOKEN", 256.0),
-    (backoff, "MIN_TOKEN_INTERVAL", 5.0),
+    (rounds, "REVIVE_INTERVAL", 5.0),
+    (rounds, "REVIVE_BURST", 8),
     (reducer, "COLLATERAL_SECONDS", 20.0),
 )
 #: How many are kept, named or allowed.
@@ -69,7 +69,6 @@ NUMBERS = (
     (startup_timeout, "_NAMED", 5),
     (after_job, "_NAMED", 5),
     (backoff, "_FREE_RETRIES", 1),
-    (backoff, "BURST", 8.0),
     (reducer, "MAX_RECENT_LOSSES", 50),
     (spec_index, "_LAST", 8),
 )

@@ -15,7 +15,7 @@ from tf_scheduler.core.launch.launch import accepts, plan_launches
 from tf_scheduler.core.launch.secret_tokens import protected_sections
 from tf_scheduler.core.placement.agents import demands_of
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
-from tf_scheduler.core.state.backoff import jitter_from_id, next_token_at, round_delay, take_token
+from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import (
     Call,
@@ -113,18 +113,24 @@ def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName])
     return _revive(state, names, now) if names else _suppress(state)
 
 
+#: REVIVE costs the master much: up to 8 calls immediately, because each of several losses needs offers while its
+#: previous address may be free, then one in 5 s.
+REVIVE_BURST, REVIVE_INTERVAL = 8, 5.0
+
+
 def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> Decision:
     """Revive if offers are suppressed, or if declined offers may fit new tasks."""
     before = state.session.requested_tasks
     new_names = frozenset() if names is before else names - before  # most often the same set, which may be large
     if not new_names and not state.session.suppressed:
         return decide(state.with_session(requested_tasks=names, revive_at=None))
-    bucket = take_token(state.process.revive_tokens, now)
-    if bucket is None:
-        return decide(state.with_session(revive_at=next_token_at(state.process.revive_tokens, now)))
+    due = state.process.revives_used_until - (REVIVE_BURST - 1) * REVIVE_INTERVAL
+    if now < due:
+        return decide(state.with_session(revive_at=due))
+    used_until = max(now, state.process.revives_used_until) + REVIVE_INTERVAL
     fresh = replace(state.process.offer_round, failures=0, back_off_until=0.0)
     after = state.with_session(requested_tasks=names, suppressed=False, revive_at=None, no_offers_since=now)
-    return decide(after.with_process(revive_tokens=bucket, offer_round=fresh), calls=(Revive(),))
+    return decide(after.with_process(revives_used_until=used_until, offer_round=fresh), calls=(Revive(),))
 
 
 def _suppress(state: SchedulerState) -> Decision:

@@ -1,11 +1,10 @@
-"""Delays of offer rounds, relaunches and REVIVE calls; jitter is an argument."""
+"""Delays of offer rounds and relaunches; jitter is an argument."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
 
-from tf_scheduler.model.offer import FULL_TOKEN_BUCKET, TokenBucket
 from tf_scheduler.model.spec import RestartPolicy
 
 # --- Offer rounds
@@ -59,35 +58,3 @@ def restart_delay(policy: RestartPolicy, failures: int, jitter: float) -> float:
     if doublings < 0:
         return 0.0
     return min(policy.max_backoff, policy.backoff * 2.0 ** min(doublings, 32)) * (0.5 + jitter / 2)
-
-
-# --- Token bucket of REVIVE, which costs the master much
-
-
-#: Limits of the SDK (dcos-commons, TokenBucket): 256 calls immediately, then one per 256 s, 5 s apart.
-CAPACITY = FULL_TOKEN_BUCKET.tokens
-SECONDS_PER_TOKEN = 256.0
-MIN_TOKEN_INTERVAL = 5.0
-#: Number of first tokens without an interval, unlike the SDK: consecutive losses get offers immediately.
-BURST = 8.0
-
-
-def take_token(bucket: TokenBucket, now: float) -> TokenBucket | None:
-    """Return the bucket with one token less; `None` if no token is available yet."""
-    if now < next_token_at(bucket, now):
-        return None
-    return TokenBucket(_tokens(bucket, now) - 1.0, now, now)
-
-
-def next_token_at(bucket: TokenBucket, now: float) -> float:
-    """Return the Unix time of the next available token."""
-    missing = max(0.0, 1.0 - bucket.tokens)
-    hurried = bucket.taken_at and _tokens(bucket, now) < CAPACITY - BURST + 1.0
-    earliest = bucket.taken_at + MIN_TOKEN_INTERVAL if hurried else 0.0
-    return max(earliest, bucket.at + missing * SECONDS_PER_TOKEN if missing else 0.0)
-
-
-def _tokens(bucket: TokenBucket, now: float) -> float:
-    if not bucket.at:
-        return bucket.tokens
-    return min(CAPACITY, bucket.tokens + max(0.0, now - bucket.at) / SECONDS_PER_TOKEN)

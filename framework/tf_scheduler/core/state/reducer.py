@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Generic, TypeVar
 
 from tf_executor.contract.states import SILENT_STATES, TaskState, assert_never
 from tf_scheduler.core.state.spec_index import held_spec, wanted_spec, with_workers
 from tf_scheduler.model import effects
-from tf_scheduler.model.ids import TaskName, name_of
+from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName, UnixTime, name_of
+from tf_scheduler.model.plan import PlanControl
+from tf_scheduler.model.secrets import SecretExposure
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import DerivedState, SchedulerState, StoredState
-from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskStatus
+from tf_scheduler.model.state import Configuration, DerivedState, Result, SchedulerState, StoredState
+from tf_scheduler.model.task import (
+    AbandonedLaunch,
+    AgentFailures,
+    Cause,
+    Members,
+    Recovery,
+    Resized,
+    TaskRecord,
+    TaskStatus,
+)
 
 #: Seconds within which survivors of a lost peer exit with an error (measured with collective training).
 COLLATERAL_SECONDS = 20.0
@@ -153,91 +164,76 @@ def _awaits_server(status: TaskStatus) -> bool:
     return status.state is TaskState.RUNNING and status.healthy is None
 
 
+_STORED, _DERIVED = (frozenset(item.name for item in fields(part)) for part in (StoredState, DerivedState))
+_NAMES = _STORED | _DERIVED
+#: Fields that are void without the framework.
+_OF_FRAMEWORK = _STORED - frozenset(
+    ("controls", "full_spec", "resized", "agent_failures", "paused", "exposures", "configurations")
+)
+_MAPPINGS = frozenset(
+    item.name for item in (*fields(StoredState), *fields(DerivedState)) if item.default_factory is dict
+)
+
+
 class _Draft:
-    """A mutable state. Each mapping is copied at most once."""
+    """A mutable state: the fields of both parts, each mapping as a table."""
+
+    framework_id: FrameworkId | None
+    removed: bool
+    tasks: _Table[TaskName, TaskRecord]
+    statuses: _Table[TaskId, TaskStatus]
+    result: Result | None
+    retired: _Table[TaskId, str]
+    controls: _Table[str, PlanControl]
+    recoveries: _Table[TaskName, Recovery]
+    full_spec: ServiceSpec | None
+    resized: Resized
+    agent_failures: _Table[AgentId, AgentFailures]
+    paused: _Table[TaskName, UnixTime]
+    redeemed_tokens: _Table[TaskId, str]
+    exposures: _Table[AgentId, SecretExposure]
+    configurations: _Table[str, Configuration]
+    abandoned: _Table[TaskId, AbandonedLaunch]
+    members: Members | None
+    state_counts: _Table[TaskState, int]
+    unhealthy_count: int
+    starting_count: int
+    oldest_start: UnixTime
+    newest_start: UnixTime
+    oldest_unstarted_launch: UnixTime
+    oldest_silent_launch: UnixTime
+    next_lost_at: UnixTime
+    launches_to_replace: _Table[TaskName, TaskId]
+    delayed_tasks: _Table[TaskName, UnixTime]
+    next_ready_at: float
+    recent_losses: _Table[TaskName, UnixTime]
+    first_launch_at: UnixTime | None
+    idle_tasks: _Table[TaskName, TaskId]
 
     def __init__(self, state: SchedulerState) -> None:
         self.spec = state.spec
         self.next_kill_at = state.session.next_kill_at
         self.progress = _Table(state.process.progress)
-        stored = state.stored
-        self.framework_id, self.removed = stored.framework_id, stored.removed
-        self.tasks, self.statuses = _Table(stored.tasks), _Table(stored.statuses)
-        self.result = stored.result
-        self.retired = _Table(stored.retired)
-        self.abandoned = _Table(stored.abandoned)
-        self.controls = _Table(stored.controls)
-        self.recoveries = _Table(stored.recoveries)
-        self.full_spec, self.resized = stored.full_spec, stored.resized
-        self.agent_failures = _Table(stored.agent_failures)
-        self.paused = _Table(stored.paused)
-        self.redeemed_tokens = _Table(stored.redeemed_tokens)
-        self.exposures = _Table(stored.exposures)
-        self.configurations = _Table(stored.configurations)
-        self.members = stored.members
-        derived = state.derived
-        self.state_counts = _Table(derived.state_counts)
-        self.unhealthy_count = derived.unhealthy_count
-        self.starting_count = derived.starting_count
-        self.oldest_start, self.newest_start = derived.oldest_start, derived.newest_start
-        self.oldest_unstarted_launch = derived.oldest_unstarted_launch
-        self.oldest_silent_launch = derived.oldest_silent_launch
-        self.next_lost_at = derived.next_lost_at
-        self.launches_to_replace = _Table(derived.launches_to_replace)
-        self.delayed_tasks, self.next_ready_at = _Table(derived.delayed_tasks), derived.next_ready_at
-        self.recent_losses = _Table(derived.recent_losses)
-        self.first_launch_at = derived.first_launch_at
-        self.idle_tasks = _Table(derived.idle_tasks)
+        self._take(state.stored, _STORED)
+        self._take(state.derived, _DERIVED)
+
+    def _take(self, part: StoredState | DerivedState, names: frozenset[str]) -> None:
+        for name in names:
+            value = getattr(part, name)
+            setattr(self, name, _Table(value) if name in _MAPPINGS else value)
 
     def state(self, before: SchedulerState) -> SchedulerState:
         """Return `before` with all changes of the draft."""
+        values = {name: getattr(self, name) for name in _NAMES}
+        values |= {name: values[name].value for name in _MAPPINGS}
         same_kill = self.next_kill_at == before.session.next_kill_at
         same_progress = self.progress.value is before.process.progress
         return SchedulerState(
             self.spec,
-            self._stored(),
-            self._derived(),
+            StoredState(**{name: values[name] for name in _STORED}),
+            DerivedState(**{name: values[name] for name in _DERIVED}),
             before.session if same_kill else replace(before.session, next_kill_at=self.next_kill_at),
             before.process if same_progress else replace(before.process, progress=self.progress.value),
-        )
-
-    def _stored(self) -> StoredState:
-        return StoredState(
-            framework_id=self.framework_id,
-            removed=self.removed,
-            tasks=self.tasks.value,
-            statuses=self.statuses.value,
-            result=self.result,
-            retired=self.retired.value,
-            controls=self.controls.value,
-            recoveries=self.recoveries.value,
-            full_spec=self.full_spec,
-            resized=self.resized,
-            agent_failures=self.agent_failures.value,
-            paused=self.paused.value,
-            redeemed_tokens=self.redeemed_tokens.value,
-            exposures=self.exposures.value,
-            configurations=self.configurations.value,
-            abandoned=self.abandoned.value,
-            members=self.members,
-        )
-
-    def _derived(self) -> DerivedState:
-        return DerivedState(
-            state_counts=self.state_counts.value,
-            unhealthy_count=self.unhealthy_count,
-            starting_count=self.starting_count,
-            oldest_start=self.oldest_start,
-            newest_start=self.newest_start,
-            oldest_unstarted_launch=self.oldest_unstarted_launch,
-            oldest_silent_launch=self.oldest_silent_launch,
-            next_lost_at=self.next_lost_at,
-            launches_to_replace=self.launches_to_replace.value,
-            delayed_tasks=self.delayed_tasks.value,
-            next_ready_at=self.next_ready_at,
-            recent_losses=self.recent_losses.value,
-            first_launch_at=self.first_launch_at,
-            idle_tasks=self.idle_tasks.value,
         )
 
     def count_status(self, status: TaskStatus | None, difference: int) -> None:
@@ -276,15 +272,9 @@ class _Draft:
 
     def forget_framework(self) -> None:
         """Erase what existed in Mesos through the framework, and the result."""
-        self.framework_id, self.removed, self.result, self.members = None, False, None, None
-        self.tasks, self.statuses, self.retired = _Table({}), _Table({}), _Table({})
-        self.recoveries, self.redeemed_tokens = _Table({}), _Table({})
-        self.state_counts, self.launches_to_replace, self.delayed_tasks = _Table({}), _Table({}), _Table({})
-        self.unhealthy_count, self.starting_count, self.first_launch_at = 0, 0, None
-        self.oldest_start = self.oldest_unstarted_launch = self.next_lost_at = self.next_ready_at = math.inf
-        self.newest_start = self.oldest_silent_launch = 0.0
-        self.recent_losses = _Table({})
-        self.progress, self.idle_tasks, self.abandoned = _Table({}), _Table({}), _Table({})
+        self._take(StoredState(), _OF_FRAMEWORK)
+        self._take(DerivedState(), _DERIVED)
+        self.progress = _Table({})
 
     def launch(self, record: TaskRecord) -> None:
         before = self.tasks.value.get(record.name)

@@ -1,11 +1,11 @@
 """Offers are suppressed while no task is pending, and revived for new tasks."""
 
 from builders import a_running_state, a_spec, an_offer, with_fields
+from tf_scheduler.core.offers.rounds import REVIVE_BURST, REVIVE_INTERVAL
 from tf_scheduler.core.offers.rounds import update_demand as update
 from tf_scheduler.core.plans.scheduling import view_of
-from tf_scheduler.core.state.backoff import SECONDS_PER_TOKEN
 from tf_scheduler.model.effects import Decline, Revive, Suppress
-from tf_scheduler.model.offer import OfferRound, TokenBucket
+from tf_scheduler.model.offer import OfferRound
 from tf_scheduler.model.state import SchedulerState
 
 PENDING = with_fields(SchedulerState(a_spec()), connected=True)
@@ -36,12 +36,21 @@ def test_pending_task_revives_once() -> None:
     assert () == update(decision.state, 2.0, NAMES).calls
 
 
-def test_revive_waits_for_token() -> None:
-    state = with_fields(PENDING, revive_tokens=TokenBucket(0.0, 1.0, 1.0))
+def test_revives_after_a_burst_are_five_seconds_apart() -> None:
+    """Each costs the master an allocation for all agents."""
+    state = PENDING
+    for _ in range(REVIVE_BURST):
+        decision = update(with_fields(state, requested_tasks=frozenset()), 1.0, NAMES)
+        assert (Revive(),) == decision.calls
+        state = decision.state
+    state, due = with_fields(state, requested_tasks=frozenset()), 1.0 + REVIVE_INTERVAL
 
-    decision = update(state, 2.0, NAMES)
+    early = update(state, due - 0.1, NAMES)
+    later = update(early.state, due, NAMES)
 
-    assert ((), 1.0 + SECONDS_PER_TOKEN) == (decision.calls, decision.state.session.revive_at)
+    assert ((), due) == (early.calls, early.state.session.revive_at)
+    assert ((Revive(),), None) == (later.calls, later.state.session.revive_at)
+    assert () == update(with_fields(later.state, requested_tasks=frozenset()), due + 0.1, NAMES).calls
 
 
 def test_revive_starts_the_rounds_afresh() -> None:
