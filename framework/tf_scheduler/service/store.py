@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tf_scheduler.store.interface import Leadership, StateStore, StoreAddressError
+from tf_scheduler.store.interface import Leadership, SharedStateStore, StateStore, StoreAddressError
 from tf_scheduler.store.sqlite import SqliteStore
 
 _ALLOWED = "a path, file:///FOLDER/state.db, or zk://HOST:PORT,HOST:PORT/CHROOT"
@@ -55,8 +55,7 @@ def state_weakness(store: StateStore) -> str:
 
     Raises StoreUnavailableError if ZooKeeper does not answer.
     """
-    is_open: Callable[[], bool] | None = getattr(store, "is_open", None)
-    if is_open is None or not is_open():
+    if not isinstance(store, SharedStateStore) or not store.is_open():
         return ""
     return (
         f"every client of ZooKeeper can read and change the state at {store.place} (ACL world:anyone); "
@@ -73,8 +72,9 @@ def acquire_leadership(
     A file has no standbys: two schedulers detect each other at their first write.
     Raises StoreUnavailableError on timeout, or if ZooKeeper does not answer.
     """
-    lead: Callable[..., Leadership] | None = getattr(store, "lead", None)
-    return SoleLeadership() if lead is None else lead(timeout=timeout, waiting=waiting)
+    if isinstance(store, SharedStateStore):
+        return store.lead(timeout=timeout, waiting=waiting)
+    return SoleLeadership()
 
 
 class SoleLeadership:

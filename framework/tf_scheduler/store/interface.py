@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from tf_scheduler import __version__
 from tf_scheduler.errors import SchedulerError
@@ -203,6 +203,21 @@ class Leadership(Protocol):
 
         The call may come from any thread and must not block.
         """
+
+
+@runtime_checkable
+class SharedStateStore(StateStore, Protocol):
+    """A store of several clients: one scheduler leads, others are standbys."""
+
+    def lead(self, *, timeout: float | None = None, waiting: Callable[[str], None] | None = None) -> Leadership:
+        """Become the service's one live scheduler; all writes require the leadership.
+
+        Waits as a standby, up to `timeout` seconds (None: unlimited), and calls `waiting` with a description of the
+        leader. Raises StoreUnavailableError after the timeout. Call `load` afterwards, not before.
+        """
+
+    def is_open(self) -> bool:
+        """Whether every client may access the state, stored or to be stored."""
 
 
 #: Stores the changes of decisions and further records of them in one transaction; raises as `apply` does.

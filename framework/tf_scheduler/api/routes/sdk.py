@@ -109,6 +109,7 @@ def _state() -> Iterator[Endpoint]:
     yield _get(f"{root}/zone/tasks/{{task}}", "Zone of a task.", service.zone_of_task, str, 404)
     path, example = f"{root}/zone/{{job}}/{{ip}}", {"job": {"examples": ["worker"]}, "ip": {"examples": ["127.0.0.1"]}}
     yield _get(path, "Zone of the task at an address.", service.zone_of_address, str, 404, path_schemas=example)
+    # `state refresh_cache` of the SDK's command line asks for it.
     summary = "Not supported: the scheduler has no cache to refresh."
     yield Endpoint("PUT", f"{root}/refresh", summary, {409: str}, service.refresh, access=EndpointAccess.WRITE)
 

@@ -101,7 +101,7 @@ _MIN_LOG_COST = 256 * 1024
 
 
 class ZooKeeperStore:
-    """StateStore in the ZooKeeper at `address`, with leader election.
+    """SharedStateStore in the ZooKeeper at `address`, with leader election.
 
     The first change creates its nodes. Raises InvalidKeyError for an invalid service name, StoreUnavailableError if no
     server answers within `address.request_timeout`, StoreError for unusable TLS files.
@@ -124,7 +124,6 @@ class ZooKeeperStore:
         return self._tree.describe(self._tree.path)
 
     def is_open(self) -> bool:
-        """Whether every client may access the nodes, or the nodes to be created."""
         session, deadline = self._open()
         try:
             acls, _ = session.ask(methodcaller("get_acls_async", self._tree.path), deadline)
@@ -183,11 +182,6 @@ class ZooKeeperStore:
     def lead(
         self, *, timeout: float | None = None, waiting: Callable[[str], None] | None = None
     ) -> ZooKeeperLeadership:
-        """Become the service's one live scheduler; all writes require the leadership.
-
-        Waits as a standby, up to `timeout` seconds (default: unlimited), and calls `waiting` with a description of the
-        leader. Raises StoreUnavailableError after the timeout. Call `load` afterwards, not before.
-        """
         session, deadline = self._open()
         leadership = ZooKeeperLeadership(session, self._tree.path)
         with session.translate_errors():
