@@ -26,8 +26,8 @@ PAGE = HOME / "docs" / "tutorials" / "first-job.md"
 _BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PATIENCE = 240
 #: Begin of the second epoch, in the file of the worker's output or in the lines of `local run`.
-_SECOND_EPOCH = re.compile(r"training: step (?:7[1-9]|[89]\d|\d{3,}) of 2100")
-_LATE = re.compile(r"training: step 1[2-9]\d\d of 2100")
+_SECOND_EPOCH = re.compile(r"training: step (?:7[1-9]|[89]\d|\d{3}|\d,\d{3}) of 2,100")
+_LATE = re.compile(r"training: step 1,[2-9]\d\d of 2,100")
 CACHE = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
 
 
@@ -199,7 +199,7 @@ def test_readme_trains_a_model(account: Account) -> None:
 
     assert ["dcos-tensorflow open", "dcos-tensorflow try train.py --workers 2"] == list(outputs)
     assert re.match(r"page: http://127\.0\.0\.1:\d+/", outputs["dcos-tensorflow open"])
-    assert "2100 of 2100" in outputs["dcos-tensorflow try train.py --workers 2"]
+    assert "2,100 of 2,100" in outputs["dcos-tensorflow try train.py --workers 2"]
     account.run("dcos-tensorflow options validate *-try.json")  # for the next run
 
 
@@ -258,7 +258,7 @@ def check_first_job(account: Account, omitted: str = "") -> None:
     job = output_of("local run")
     assert "restart" in job
     assert "worker-0.keras" in job
-    assert "2100 of 2100" in job
+    assert "2,100 of 2,100" in job
 
 
 #: Two files in the style of TensorFlow's multi-worker tutorial.
