@@ -79,6 +79,22 @@ def test_every_anchor_exists(page: Path) -> None:
     assert [] == wrong
 
 
+def test_pages_that_code_names_exist() -> None:
+    """Messages, help and comments send readers to a page, whose folder is its kind."""
+    folders = "|".join(path.name for path in (HOME / "docs").iterdir() if path.is_dir())
+    suffixes = {".py", ".js", ".json", ".cfg", ".mustache"}
+    files = [path for name in ("framework", "executor", "package", "scripts") for path in (HOME / name).rglob("*")]
+    named = [
+        (path.name, page)
+        for path in [*files, HOME / "setup.cfg"]
+        if path.suffix in suffixes and "_vendor" not in path.parts
+        for page in re.findall(rf"docs/(?:{folders})/[\w/-]+(?:\.\w+)?", path.read_text())
+    ]
+
+    assert len(named) > 30
+    assert [] == [(name, page) for name, page in named if not (HOME / page).exists()]
+
+
 def test_tour_names_code_that_exists() -> None:
     """The tour stays true when code moves: each `path: name` is defined in that file."""
     text = (HOME / "docs" / "develop" / "tour.md").read_text()
