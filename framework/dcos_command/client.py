@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from . import transport
-from .answers import check_answer, has_shape, parse_answer, parse_json
+from .answers import MismatchBody, RejectionBody, check_answer, has_type, parse_answer, parse_json
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .transport import ClusterConnection, tls_verification
 
@@ -50,9 +50,9 @@ def _problems(data: Any) -> Iterator[str]:
     """Problems that Cosmos lists in an error (dcos/cosmos, rpc/v1/model)."""
     errors = data.get("errors") if isinstance(data, dict) else None
     for error in errors if isinstance(errors, list) else ():
-        if has_shape(error, {"instance": {"pointer": str}, "message": str}):
+        if has_type(error, MismatchBody):
             yield f"{error['instance']['pointer'].strip('/').replace('/', '.')}: {error['message']}"
-        elif has_shape(error, {"errors?": [str]}):
+        elif has_type(error, RejectionBody):
             yield f"{error.get('path', '')}: {'; '.join(error.get('errors', ()))}"
 
 

@@ -45,7 +45,10 @@ def dim(text: str) -> Word:
 
 def local_time(seconds: float) -> str:
     """Unix time as local date and time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):  # no calendar reaches so far
+        return "unknown time"
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mesos_client.credentials import Tls
+from tf_executor.contract.bodies import PreviewBody
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.http.server import listen_address
 from tf_scheduler.errors import JobError, OptionsError, Problem
@@ -282,7 +283,7 @@ class OptionsHistory:
                     effects = describe_difference(difference(old, chosen.options, before))
                 yield Outcome("TargetChanged", f"new target configuration {change.configuration.id}: {effects}")
 
-    def preview(self, update: Document, state: SchedulerState) -> dict[str, Any]:
+    def preview(self, update: Document, state: SchedulerState) -> PreviewBody:
         """Return an update's effects, with `options` or the Marathon app's `environment`.
 
         Raises OptionsError with all problems.
@@ -299,11 +300,14 @@ class OptionsHistory:
         return _as_json(difference(self.options, new, state))
 
 
-def _as_json(change: Difference) -> dict[str, Any]:
+def _as_json(change: Difference) -> PreviewBody:
     return {
         "changed": [{"option": item.path, "old": item.old, "new": item.new} for item in change.changed],
         "refused": [{"option": item.path, "reason": item.message} for item in change.refused],
-        "restarted": [asdict(item) for item in change.restarted],
+        "restarted": [
+            {"task": item.task, "reason": item.reason, "step": item.step, "saved_step": item.saved_step}
+            for item in change.restarted
+        ],
         "added": list(change.added),
         "removed": list(change.removed),
         "requested": change.requested,

@@ -50,7 +50,8 @@ def a_preview(document):
     """Accept all options of the right type."""
     if not isinstance(document.get("options", {}), dict) or not isinstance(document.get("environment"), dict | None):
         raise OptionsError("expected a JSON object")
-    return {"changed": []}
+    names = ("changed", "refused", "restarted", "added", "removed")
+    return {**{name: [] for name in names}, "requested": None}
 
 
 METRICS = tuple(metric_routes(lambda: b"up 1\n", lambda: {"gauges": {}}))

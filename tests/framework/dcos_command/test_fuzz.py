@@ -1,23 +1,24 @@
 """All commands against a server whose answers are random JSON."""
 
-import copy
 import io
 import json
 import os
 import random
+import re
 import traceback
 import webbrowser
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
 from urllib.parse import urlsplit
 
 import click
 import pytest
 
 from dcos_command import logs, service, update
-from dcos_command.answers import parse_json
+from dcos_command.answers import parse_json, type_of
 from dcos_command.client import parse_error_body
 from dcos_command.command import COMMANDS, ServiceCommand
 from dcos_command.main import main
@@ -25,91 +26,8 @@ from kit.fuzzing import ROUNDS
 from kit.http_server import HttpServer, QuietHandler
 
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 124}
-_STEP = {"name": "worker-0", "status": "STARTING", "message": "m"}
-_PHASE = {"name": "worker", "status": "STARTING", "strategy": "serial", "steps": [_STEP]}
-_TASK = {
-    "name": "worker-0",
-    "job": "worker",
-    "status": "RUNNING",
-    "hostname": "a",
-    "address": None,
-    "message": "m",
-    "generation": 1,
-    "healthy": None,
-    "pending": ["no offer"],
-    "resources": {"gpus": 1.0},
-    "tf_config": {},
-    "step": 3,
-    "seconds_left": 4.0,
-    "loss": 0.1,
-    "points": [{"loss": 0.1}, {"loss": None}],
-    "plan": "deploy",
-    "reasons": ["no offer"],
-    "id": "worker-0__1",
-}
-_EVENT = {"message": "m", "time": 1000.0, "task": "worker-0", "warning": True}
-_CHANGE = {"option": "worker.count", "old": 1, "new": 2}
-#: One object with the fields of every answer; a mutation spoils some of them.
-VALID = {
-    "apps": [{"id": "/x", "labels": {"DCOS_PACKAGE_NAME": "tensorflow"}}],
-    "phases": [_PHASE],
-    "errors": ["e"],
-    "strategy": "serial",
-    "status": "STARTING",
-    "name": "worker-0",
-    "tasks": [_TASK],
-    "pods": [{"instances": [{"name": "worker-0", "tasks": [_TASK]}]}],
-    "may_still_run": ["x"],
-    "data": "text",
-    "state": "FINISHED",
-    "id": "worker-0__1",
-    "error": {"message": "m"},
-    "events": [_EVENT],
-    "next": 3,
-    "journal": "j",
-    **_EVENT,
-    "value": 200,
-    "reasons": ["r"],
-    "evaluated_at": 1.0,
-    "offers": 1,
-    "agents": 2,
-    "generation": 1,
-    "verdict": None,
-    "reason": None,
-    "leader": "worker-0",
-    "jobs": {"worker": {"reporting": 1, "step": 3, "total": 9, "steps_per_second": 1.0, "examples_per_second": None}},
-    "refused": [],
-    "changed": [_CHANGE],
-    "restarted": [{"task": "ps-0", "reason": "r"}],
-    "added": ["a"],
-    "removed": [],
-    "options": {"worker": {"count": 1}},
-    "at": 1000.0,
-    "rejected": [],
-    "address": None,
-    "package": {"name": "tensorflow", "version": "1"},
-    "userProvidedOptions": {},
-    "resolvedOptions": {"a": {}},
-    "marathonJson": {"env": {}},
-    "results": [{"appId": "/x"}],
-    "app": {"version": "1", "lastTaskFailure": {}},
-    "acceptedCount": 1,
-    "rejectedCount": 2,
-    "healthy": None,
-    "hostname": "a",
-    "pending": [],
-    "resources": {"gpus": 0},
-}
-_OVERVIEW = {
-    **dict.fromkeys(("service", "verdict", "reason", "refused", "detail", "last_restart"), "w"),
-    "restarts": 1,
-    "activity": "training",
-    "leader": "worker-0",
-    "tasks": [{**_TASK, "hostname": "a", "state": "running", "total": 9, "activity": "training"}],
-    "notices": ["n"],
-}
-_OFFER = {"timestamp": 1000, "explanation": ["no cpus"], "pod-instance-name": "ps-0", "outcome": "fail"}
-_NAMES = ["deploy", "worker-0", "update"]
+_WORDS = ("worker-0", "deploy", "RUNNING", "COMPLETE", "tensorflow")
+_MEMBERS = ("name", "status", "tasks", "message", "error", "phases", "app")
 _ODD = ("1e999", "NaN", "-1", "1" * 400, "1e308", '"\\ud800"', '"\\u001b]0;x"', "[" * 400 + "]" * 400, "null", "")
 
 
@@ -119,21 +37,29 @@ class Answers:
     def __init__(self, seed: int) -> None:
         self.random, self.requests = random.Random(seed), 0
 
-    def valid(self, path: str) -> Any:
-        if path.endswith(("/plans", "/pod", "/configurations", "/properties", "Id", "/endpoints")):
-            return list(_NAMES)
-        if path.endswith("/overview"):
-            return copy.deepcopy(_OVERVIEW)
-        if path.endswith("/offers"):
-            return {**VALID, "offers": [copy.deepcopy(_OFFER)]}
-        return {"agent": ["ps-0"]} if path.endswith("/reservations") else copy.deepcopy(VALID)
+    def valid(self, kind: Any) -> Any:
+        """A value of a body's type."""
+        origin, inner = get_origin(kind), get_args(kind)
+        if is_typeddict(kind):
+            return {name: self.valid(part) for name, part in get_type_hints(kind).items()}
+        if origin is list:
+            return [self.valid(inner[0]) for _ in range(2)]
+        if origin is dict:
+            return {} if inner[1] is NoReturn else {"worker": self.valid(inner[1])}
+        if origin is Union:
+            return self.valid(self.random.choice(inner))
+        if origin is Literal or (isinstance(kind, type) and issubclass(kind, Enum)):
+            return self.random.choice(inner or list(kind))
+        if kind is str:
+            return self.random.choice(_WORDS)
+        return {int: 3, float: 1000.5, bool: True}.get(kind)
 
-    def text(self, path: str) -> str:
+    def text(self, request: str) -> str:
         """A valid answer, one with up to three odd places, or random JSON."""
         kind = self.random.random()
         if kind < 0.2:
             return self.random.choice((self.odd(), json.dumps(self.value(0))))
-        document = [self.valid(path)]
+        document = [self.valid(type_of(request))]
         for _ in range(self.random.randrange(4)):
             self.spoil(document)
         return json.dumps(document[0]).replace('"ODD"', self.odd())
@@ -158,7 +84,7 @@ class Answers:
     def value(self, depth: int) -> Any:
         choices: list[Any] = [None, True, 0, -5, 2.5, 10**30, "", "x\ny", [], {}, "\ud800"]
         if depth < 3:
-            choices += [[self.value(depth + 1)], {self.random.choice(list(VALID)): self.value(depth + 1)}] * 4
+            choices += [[self.value(depth + 1)], {self.random.choice(_MEMBERS): self.value(depth + 1)}] * 4
         return self.random.choice(choices)
 
 
@@ -167,16 +93,18 @@ def server(answers: Answers) -> HttpServer:
         def respond(self) -> None:
             self.body()
             answers.requests += 1
-            path = urlsplit(self.path).path
+            path = re.sub(r"^/(service/[^/]+/)?", "", urlsplit(self.path).path)
             if answers.requests > 25:
                 self.answer(503, b"")
             elif "text/event-stream" in self.headers["Accept"] and answers.random.random() < 0.8:
                 kind = answers.random.choice(("log", "launch", "end", "error", "event", "", "GET"))
-                text = f"id: 1\nevent: {kind}\ndata: {answers.text(path)}\n\n" * 2
+                text = f"id: 1\nevent: {kind}\ndata: {answers.text(f'event {kind} {path}')}\n\n" * 2
                 self.answer(200, text.encode(errors="replace"), Content_Type="text/event-stream")
             else:
                 codes = [200] * 8 + [202, 205, 206, 208, 400, 404, 500, 777]
-                self.answer(answers.random.choice(codes), answers.text(path).encode(errors="replace"))
+                self.answer(
+                    answers.random.choice(codes), answers.text(f"{self.command} {path}").encode(errors="replace")
+                )
 
     return HttpServer(Handler)
 

@@ -66,11 +66,11 @@ def test_followed_events_name_their_journal(monkeypatch: pytest.MonkeyPatch) -> 
     """A reinstalled service counts from 1 again."""
     monkeypatch.setattr(logs, "_RETRY_SECONDS", 0.0)
     asked = []
-    event = {"number": 8, "time": 1.0, "task": None, "message": "", "warning": False}
+    event = {"number": 8, "time": 1.0, "kind": "Subscribed", "task": None, "message": "", "warning": False}
 
     async def answer(request):
         if "follow" not in request.query_params:
-            return JSONResponse({"events": [], "next": 7, "journal": "it"})
+            return JSONResponse({"events": [], "first": 0, "last": 6, "next": 7, "journal": "it"})
         asked.append(
             (request.query_params["after"], request.query_params["journal"], request.headers.get("last-event-id"))
         )

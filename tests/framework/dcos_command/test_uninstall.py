@@ -20,11 +20,11 @@ LOST = "left behind: worker-1 on agent-2"
 
 
 def a_plan(status, message):
-    last = {"name": LAST_STEP, "status": status, "message": message}
+    last = {"id": "2", "name": LAST_STEP, "status": status, "message": message}
     if message == LOST:
         last["left_behind"] = ["worker-1 on agent-2"]
-    part = {"name": "x", "status": "COMPLETE", "strategy": "serial"}
-    steps = [{"name": "x", "status": "COMPLETE", "message": ""}], [last]
+    part = {"id": "0", "name": "x", "status": "COMPLETE", "strategy": "serial"}
+    steps = [{"id": "1", "name": "x", "status": "COMPLETE", "message": ""}], [last]
     return {**part, "errors": [], "phases": [{**part, "steps": each} for each in steps]}
 
 

@@ -10,10 +10,31 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from tf_scheduler.api.views.types import ErrorBody, MessageBody
+from tf_executor.contract.bodies import ErrorBody, MessageBody, required_names
 
 from .auth import HEALTH_PATH, TOKEN_HEADER
 from .endpoint import NO_MAXIMUM, TOO_MANY_REQUESTS, UNAVAILABLE, Endpoint, EndpointAccess, QueryParameter
+
+#: Request bodies, with JSON Schema for the OpenAPI document; handlers validate the values themselves.
+Update = Annotated[
+    dict[str, Any], '{"properties": {"options": {"type": "object"}, "environment": {"type": ["object", "null"]}}}'
+]
+ExecCommand = Annotated[
+    dict[str, Any],
+    '{"required": ["command"], "properties": {"command": {"type": "array", "minItems": 1, "items": {"type": "string", '
+    r'"minLength": 1, "pattern": "^[^\\u0000]*$"}}, "timeout": {"type": "number", "minimum": 1, "maximum": 3600}}, '
+    '"additionalProperties": false}',
+]
+Scale = Annotated[
+    dict[str, Any],
+    '{"required": ["worker"], "properties": {"worker": {"type": "integer", "minimum": 1}}, '
+    '"additionalProperties": false}',
+]
+TaskNames = Annotated[list[Annotated[str, '{"minLength": 1}']], '{"maxItems": 1}']
+Variables = Annotated[
+    dict[str, Annotated[str, r'{"pattern": "^[^\\u0000]*$"}']],
+    '{"propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}',
+]
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
@@ -60,7 +81,7 @@ class Schemas:
             self.named[name] = {
                 "type": "object",
                 "properties": {key: self.of(part) for key, part in hints.items()},
-                "required": sorted(kind.__required_keys__),
+                "required": sorted(required_names(kind)),
                 "additionalProperties": False,
             }
         return {"$ref": f"#/components/schemas/{name}"}

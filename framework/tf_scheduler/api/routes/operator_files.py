@@ -11,10 +11,10 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
+from tf_executor.contract.bodies import MessageBody
 from tf_scheduler.api.http.endpoint import TEXT, ApiRequest, BadRequestError, Endpoint, EndpointAccess
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
 from tf_scheduler.api.views.service import properties
-from tf_scheduler.api.views.types import MessageBody
 from tf_scheduler.model.ids import OPERATOR_FILE
 
 _FILES, _PROPERTIES = "/v1/state/files", "/v1/state/properties"

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tf_executor.contract import bodies
+from tf_scheduler.api.http import openapi
 from tf_scheduler.api.http.backend import Command
 from tf_scheduler.api.http.endpoint import (
     ApiRequest,
@@ -17,7 +19,7 @@ from tf_scheduler.api.http.endpoint import (
     PureHandler,
     QueryParameter,
 )
-from tf_scheduler.api.views import configurations, debug, plans, pods, service, types
+from tf_scheduler.api.views import configurations, debug, plans, pods, service
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
 from tf_scheduler.model.events import AcknowledgeExposures, PodCommand, ReloadSecrets, ScaleRequested
 from tf_scheduler.model.ids import TaskName
@@ -66,19 +68,19 @@ def sdk_routes() -> Iterator[Endpoint]:
 def _plans_and_pods() -> Iterator[Endpoint]:
     yield _get("/v1/plans", "Names of the plans.", plans.names, list[str], links=_first("/v1/plans/{plan}"))
     for path, missing in (("/v1/plan", {}), ("/v1/plans/{plan}", {404: str})):
-        bodies = {**dict.fromkeys(_PLAN_CODES, types.PlanBody), **missing}
-        yield Endpoint("GET", path, "Plan: status 200 complete, 202 in progress, 417 error.", bodies, plans.plan)
+        responses = {**dict.fromkeys(_PLAN_CODES, bodies.PlanBody), **missing}
+        yield Endpoint("GET", path, "Plan: status 200 complete, 202 in progress, 417 error.", responses, plans.plan)
     yield _get("/v1/pod", "Names of the launched pods.", pods.names, list[str], links=_first("/v1/pod/{pod}"))
-    yield _get("/v1/pod/status", "State of all tasks.", pods.statuses, types.PodsBody)
-    yield _get("/v1/pod/{pod}/status", "State of a task.", pods.status, types.PodBody, 404)
-    yield _get("/v1/pod/{pod}/info", "TaskInfo and TaskStatus of a task.", pods.info, list[types.LaunchBody], 404)
+    yield _get("/v1/pod/status", "State of all tasks.", pods.statuses, bodies.PodsBody)
+    yield _get("/v1/pod/{pod}/status", "State of a task.", pods.status, bodies.PodBody, 404)
+    yield _get("/v1/pod/{pod}/info", "TaskInfo and TaskStatus of a task.", pods.info, list[bodies.LaunchBody], 404)
     links, summary = _first("/v1/endpoints/{name}"), "Names of the jobs that have addresses."
     yield _get("/v1/endpoints", summary, service.endpoint_names, list[str], links=links)
-    yield _get("/v1/endpoints/{name}", "Addresses of the tasks of a job.", service.endpoint, types.EndpointBody, 404)
+    yield _get("/v1/endpoints/{name}", "Addresses of the tasks of a job.", service.endpoint, bodies.EndpointBody, 404)
 
 
 def _health() -> Iterator[Endpoint]:
-    healths: dict[int, Any] = {**dict.fromkeys(_HEALTH_CODES, types.HealthBody), 204: None, 205: None}
+    healths: dict[int, Any] = {**dict.fromkeys(_HEALTH_CODES, bodies.HealthBody), 204: None, 205: None}
     summary = "Health of the service; the HTTP status is the value."
     yield Endpoint("GET", "/v1/health", summary, healths, service.health, query=_VERBOSE, access=EndpointAccess.OPEN)
 
@@ -117,35 +119,35 @@ def _state() -> Iterator[Endpoint]:
 def _debug() -> Iterator[Endpoint]:
     for version in ("v2", "v1"):
         yield _get(
-            f"/{version}/debug/offers", "Recent offer evaluations, with reasons.", debug.offers, types.OffersBody
+            f"/{version}/debug/offers", "Recent offer evaluations, with reasons.", debug.offers, bodies.OffersBody
         )
     yield _get("/v1/debug/plans", "Plans, filtered.", debug.plans, dict[str, Any], query=_FILTER)
     for name in ("statuses", "taskStatuses"):
         yield _get(f"/v1/debug/{name}", "Mesos state of each step's task.", debug.statuses, list[dict[str, Any]])
-    yield _get("/v1/debug/mesos", "Problems between the scheduler and Mesos.", debug.mesos, types.MesosBody)
+    yield _get("/v1/debug/mesos", "Problems between the scheduler and Mesos.", debug.mesos, bodies.MesosBody)
     yield Endpoint("GET", "/v1/debug/threads", "Stack trace of each thread.", {200: str}, handler=debug.threads)
 
 
 def _commands() -> Iterator[Endpoint]:
     for verb, summary in _VERBS.items():
-        handler, body = partial(_plan_command, verb), types.Variables if verb is Verb.START else None
+        handler, body = partial(_plan_command, verb), openapi.Variables if verb is Verb.START else None
         query = () if verb in (Verb.START, Verb.STOP) else (_PHASE, _STEP)
         for path in ("/v1/plans/{plan}", "/v1/plan") if verb in _OLD_VERBS else ("/v1/plans/{plan}",):
             yield _post(f"{path}/{verb.value}", summary, handler, query=query, body_type=body)
     for pod_verb, summary in _POD_VERBS.items():
         path, handler = f"/v1/pod/{{pod}}/{pod_verb.value}", partial(_pod_command, pod_verb)
-        yield _post(path, summary, handler, types.PodCommandBody, body_type=types.TaskNames, body_optional=True)
+        yield _post(path, summary, handler, bodies.PodCommandBody, body_type=openapi.TaskNames, body_optional=True)
     summary = "Change the number of workers, from worker.elastic.min to max."
-    yield _post("/v1/tf/scale", summary, _scale, body_type=types.Scale)
+    yield _post("/v1/tf/scale", summary, _scale, body_type=openapi.Scale)
     summary = "Send the current values of secrets with `reload` to running programs."
     yield _post("/v1/tf/secrets/refresh", summary, _reload_secrets)
     summary = "Acknowledge that another process may have taken secrets."
     yield _post("/v1/tf/secrets/acknowledge", summary, _acknowledge_exposures)
 
 
-def _post(path: str, summary: str, handler: AsyncHandler, body: Any = types.MessageBody, **more: Any) -> Endpoint:
-    bodies = {200: body, **dict.fromkeys((208, 400, 404, 409, 503), str)}
-    return Endpoint("POST", path, summary, bodies, handler=handler, access=EndpointAccess.WRITE, **more)
+def _post(path: str, summary: str, handler: AsyncHandler, body: Any = bodies.MessageBody, **more: Any) -> Endpoint:
+    responses = {200: body, **dict.fromkeys((208, 400, 404, 409, 503), str)}
+    return Endpoint("POST", path, summary, responses, handler=handler, access=EndpointAccess.WRITE, **more)
 
 
 async def _plan_command(verb: Verb, request: ApiRequest) -> ApiAnswer:
@@ -176,7 +178,7 @@ async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
     answer = await _run(request, PodCommand(verb, TaskName(name)))
     if answer.code == 404:
         return pods.pod_not_found(name)
-    body: types.PodCommandBody = {"pod": name, "tasks": [name]}
+    body: bodies.PodCommandBody = {"pod": name, "tasks": [name]}
     return answer if isinstance(answer, ApiProblem) else View(body)
 
 
@@ -207,6 +209,6 @@ async def _acknowledge_exposures(request: ApiRequest) -> ApiAnswer:
 async def _run(request: ApiRequest, command: Command) -> ApiAnswer:
     """Return the loop's answer with the SDK's status. Raises SchedulerTimeoutError."""
     answer = await request.backend.ask(command) or SERVICE_ENDED
-    body: types.MessageBody = {"message": answer.message}
+    body: bodies.MessageBody = {"message": answer.message}
     code = int(answer.reply.value)
     return View(body) if code == 200 else ApiProblem(code, answer.message)

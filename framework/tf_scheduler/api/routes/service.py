@@ -11,6 +11,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tf_executor.contract import bodies
+from tf_scheduler.api.http import openapi
 from tf_scheduler.api.http.backend import MAX_POINTS, JournalReader
 from tf_scheduler.api.http.endpoint import (
     ApiRequest,
@@ -20,7 +22,7 @@ from tf_scheduler.api.http.endpoint import (
     EndpointAccess,
     QueryParameter,
 )
-from tf_scheduler.api.views import service, tasks, training, types
+from tf_scheduler.api.views import service, tasks, training
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.errors import JobError, OptionsError
@@ -58,7 +60,12 @@ _FOLDER = (
         pattern=f"^$|{PATH_PATTERN}",
     ),
 )
-_LOG_EVENTS = {"log": types.LogEventBody, "launch": types.LaunchedBody, "end": types.EndBody, "error": types.ErrorBody}
+_LOG_EVENTS = {
+    "log": bodies.LogEventBody,
+    "launch": bodies.LaunchedBody,
+    "end": bodies.EndBody,
+    "error": bodies.ErrorBody,
+}
 _PROGRESS = (
     QueryParameter("points", "Maximum number of points of each task's curve.", int, 0, 0, MAX_POINTS),
     QueryParameter("tasks", "Names of the listed tasks, separated by commas. Default: all tasks.", str, ""),
@@ -74,13 +81,13 @@ def service_routes() -> Iterator[Endpoint]:
 def _views() -> Iterator[Endpoint]:
     first = "/tasks/0/name"
     links = {"/v1/tasks/{name}": {"name": first}, "/v1/state/zone/tasks/{task}": {"task": first}}
-    yield Endpoint("GET", "/v1/tasks", "All tasks.", {200: types.TasksBody}, tasks.tasks, links=links)
-    yield Endpoint("GET", "/v1/tasks/{name}", "One task.", {200: types.TaskBody, 404: types.ErrorBody}, tasks.task)
+    yield Endpoint("GET", "/v1/tasks", "All tasks.", {200: bodies.TasksBody}, tasks.tasks, links=links)
+    yield Endpoint("GET", "/v1/tasks/{name}", "One task.", {200: bodies.TaskBody, 404: bodies.ErrorBody}, tasks.task)
     summary = "Generation, ClusterSpec, and TF_CONFIG of each task."
-    yield Endpoint("GET", "/v1/tf/cluster", summary, {200: types.ClusterBody}, training.cluster)
-    yield Endpoint("GET", "/v1/tf/result", "Result of the job.", {200: types.ResultBody}, training.result)
+    yield Endpoint("GET", "/v1/tf/cluster", summary, {200: bodies.ClusterBody}, training.cluster)
+    yield Endpoint("GET", "/v1/tf/result", "Result of the job.", {200: bodies.ResultBody}, training.result)
     yield Endpoint("GET", "/v1/tf/overview", "Overview of the service.", {200: dict[str, Any]}, _overview)
-    yield Endpoint("GET", "/v1/pending", "Reasons why tasks are pending.", {200: types.PendingBody}, tasks.pending)
+    yield Endpoint("GET", "/v1/pending", "Reasons why tasks are pending.", {200: bodies.PendingBody}, tasks.pending)
 
 
 def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
@@ -88,35 +95,37 @@ def _overview(snapshot: Snapshot, _params: object) -> ApiAnswer:
 
 
 def _handlers(streams: EventStreams) -> Iterator[Endpoint]:
-    path, bodies = "/v1/tf/progress", _bodies(types.TrainingBody)
-    yield Endpoint("GET", path, "Training progress.", bodies, handler=_progress, query=_PROGRESS)
-    path, bodies = "/v1/tf/run", _bodies(dict[str, Any], 404)
-    yield Endpoint("GET", path, "Record of the run for the history, secrets masked.", bodies, handler=_run)
-    path, bodies = "/v1/tf/runs", _bodies(dict[str, Any], 404, 503)
-    yield Endpoint("GET", path, "This run and earlier runs of the service.", bodies, handler=_runs)
+    path, responses = "/v1/tf/progress", _bodies(bodies.TrainingBody)
+    yield Endpoint("GET", path, "Training progress.", responses, handler=_progress, query=_PROGRESS)
+    path, responses = "/v1/tf/run", _bodies(dict[str, Any], 404)
+    yield Endpoint("GET", path, "Record of the run for the history, secrets masked.", responses, handler=_run)
+    path, responses = "/v1/tf/runs", _bodies(dict[str, Any], 404, 503)
+    yield Endpoint("GET", path, "This run and earlier runs of the service.", responses, handler=_runs)
     path, summary = "/v1/tf/runs/{name}", "One run, with its options and the curve of its leading task."
-    yield Endpoint("GET", path, summary, bodies, handler=_past_run, query=_PROGRESS[:1])
-    path, bodies = "/v1/tf/update/preview", _bodies(dict[str, Any], 404, 409, 503)
-    yield Endpoint("POST", path, "Effects of an update.", bodies, handler=_preview_update, body_type=types.Update)
+    yield Endpoint("GET", path, summary, responses, handler=_past_run, query=_PROGRESS[:1])
+    path, responses = "/v1/tf/update/preview", _bodies(bodies.PreviewBody, 404, 409, 503)
+    yield Endpoint("POST", path, "Effects of an update.", responses, handler=_preview_update, body_type=openapi.Update)
     handler: AsyncHandler = partial(_events, streams)
-    path, bodies = "/v1/events", _bodies(types.EventsBody, 503)
-    kinds, summary = {"event": types.EventBody}, "Events of the service."
-    yield Endpoint("GET", path, summary, bodies, handler=handler, query=_EVENTS, events=kinds)
-    path, bodies, reader = "/v1/tasks/{name}/logs", _bodies(types.LogBody, 404, 502, 503), TaskFileHandler(streams)
+    path, responses = "/v1/events", _bodies(bodies.EventsBody, 503)
+    kinds, summary = {"event": bodies.EventBody}, "Events of the service."
+    yield Endpoint("GET", path, summary, responses, handler=handler, query=_EVENTS, events=kinds)
+    path, responses, reader = "/v1/tasks/{name}/logs", _bodies(bodies.LogBody, 404, 502, 503), TaskFileHandler(streams)
     summary = "File of a task, read from its agent."
-    yield Endpoint("GET", path, summary, bodies, handler=reader, query=_LOG, events=_LOG_EVENTS)
-    path, bodies = "/v1/tasks/{name}/files", _bodies(types.FilesBody, 404, 502, 503)
+    yield Endpoint("GET", path, summary, responses, handler=reader, query=_LOG, events=_LOG_EVENTS)
+    path, responses = "/v1/tasks/{name}/files", _bodies(bodies.FilesBody, 404, 502, 503)
     summary = "Entries of a folder of a task, listed by its agent."
-    yield Endpoint("GET", path, summary, bodies, handler=reader.files, query=_FOLDER)
-    path, bodies = "/v1/tasks/{name}/exec", _bodies(types.StartedBody, 400, 403, 404, 409, 413, 503)
-    summary, body_type = "Run a command in a task, as its program runs.", types.ExecCommand
-    yield Endpoint("POST", path, summary, bodies, handler=execute, body_type=body_type, access=EndpointAccess.WRITE)
-    path, bodies = "/v1/tasks/{name}/exec/{id}", _bodies(types.ExecutedBody, 404, 409, 501, 502, 503)
-    yield Endpoint("GET", path, "State, output and end of a command.", bodies, handler=reader.executed, query=_LAUNCH)
+    yield Endpoint("GET", path, summary, responses, handler=reader.files, query=_FOLDER)
+    path, responses = "/v1/tasks/{name}/exec", _bodies(bodies.StartedBody, 400, 403, 404, 409, 413, 503)
+    summary, body_type = "Run a command in a task, as its program runs.", openapi.ExecCommand
+    yield Endpoint("POST", path, summary, responses, handler=execute, body_type=body_type, access=EndpointAccess.WRITE)
+    path, responses = "/v1/tasks/{name}/exec/{id}", _bodies(bodies.ExecutedBody, 404, 409, 501, 502, 503)
+    yield Endpoint(
+        "GET", path, "State, output and end of a command.", responses, handler=reader.executed, query=_LAUNCH
+    )
 
 
 def _bodies(body: Any, *errors: int) -> dict[int, Any]:
-    return {200: body, **dict.fromkeys(errors, types.ErrorBody)}
+    return {200: body, **dict.fromkeys(errors, bodies.ErrorBody)}
 
 
 async def _progress(request: ApiRequest) -> ApiAnswer:

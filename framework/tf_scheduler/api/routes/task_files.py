@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 from starlette.responses import Response
 
+from tf_executor.contract.bodies import ExecutedBody, FileBody, FilesBody, LogBody, StartedBody
 from tf_executor.contract.payload import EXEC_FOLDER, MAX_EXEC_BYTES, MAX_EXEC_TIMEOUT
 from tf_executor.contract.reports import MAX_EXEC_FILE, ExecReport
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.endpoint import ApiRequest, BadRequestError
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
 from tf_scheduler.api.views.tasks import unknown_task
-from tf_scheduler.api.views.types import ExecutedBody, FileBody, FilesBody, LogBody, StartedBody
 from tf_scheduler.errors import FileError
 from tf_scheduler.interfaces import FileChunk, TaskFiles
 from tf_scheduler.model.events import ExecRequested

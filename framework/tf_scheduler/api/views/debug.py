@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tf_executor.contract.bodies import MesosBody, OfferOutcomeBody, OffersBody
 from tf_executor.contract.states import Status
 from tf_scheduler.model.offer import Evaluation
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, Phase, Plan, Step
 from tf_scheduler.model.reasons import AgentRejected, Reason
 
 from .base import ApiAnswer, Snapshot, View
-from .types import MesosBody, OfferOutcomeBody, OffersBody
 
 
 def offers(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:

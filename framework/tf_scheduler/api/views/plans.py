@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from tf_executor.contract.bodies import PhaseBody, PlanBody, StepBody
 from tf_executor.contract.states import Status
 from tf_scheduler.model.events import PlanCommand
 from tf_scheduler.model.plan import DEPLOY, UNINSTALL, Phase, Plan, Step, Verb
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
-from .types import PhaseBody, PlanBody, StepBody
 
 _CODES: Mapping[Status, int] = {Status.COMPLETE: 200, Status.ERROR: 417}
 _IN_PROGRESS = 202

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+from tf_executor.contract.bodies import LaunchBody, PodBody, PodsBody
 from tf_scheduler.core.launch import cluster_spec
 from tf_scheduler.core.launch.launch import payload_of, plan_parameters
 from tf_scheduler.core.state import spec_index
@@ -19,7 +20,6 @@ from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .configurations import target_id
-from .types import LaunchBody, PodBody, PodsBody
 
 
 def names(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:

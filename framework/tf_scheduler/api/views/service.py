@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tf_executor.contract.bodies import EndpointBody, EventBody, EventsBody, HealthBody
 from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core import connection_problems
@@ -20,7 +21,6 @@ from tf_scheduler.model.state import JournalEntry
 from tf_scheduler.model.task import Cause, TaskRecord, TaskStatus
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
-from .types import EndpointBody, EventBody, EventsBody, HealthBody
 
 _DEPLOYING: Mapping[Status, tuple[int, str]] = {
     Status.PENDING: (204, "deploying: no task has been launched"),

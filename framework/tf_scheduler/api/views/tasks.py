@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tf_executor.contract.bodies import EarlierLaunchBody, PendingBody, PendingTaskBody, TaskBody, TasksBody
 from tf_executor.contract.states import Status
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.ids import TaskName
@@ -16,7 +17,6 @@ from tf_scheduler.model.task import EarlierLaunch, TaskRecord
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .pods import display_status
-from .types import EarlierLaunchBody, PendingBody, PendingTaskBody, TaskBody, TasksBody
 
 #: What a launch uses, null until it reports it.
 _USAGE = ("memory_used_mb", "memory_peak_mb", "cpus_used")

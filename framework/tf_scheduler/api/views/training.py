@@ -6,6 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from tf_executor.contract.bodies import (
+    ClusterBody,
+    JobProgressBody,
+    MembersBody,
+    PointBody,
+    ProgressBody,
+    ResultBody,
+    TrainingBody,
+)
 from tf_executor.contract.reports import CURVE_FIELDS, PROGRESS_FIELDS, Progress
 from tf_executor.contract.text import downsample
 from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, tf_config
@@ -17,7 +26,6 @@ from tf_scheduler.model.task import TrainingCurve
 from .base import ApiAnswer, Snapshot, View, finite_or_none
 from .pods import display_status
 from .tasks import job_speed
-from .types import ClusterBody, JobProgressBody, MembersBody, PointBody, ProgressBody, ResultBody, TrainingBody
 
 #: Fields of a progress report, null without one.
 _REPORTED = ("time", *(each.name for each in PROGRESS_FIELDS if each.name in ProgressBody.__annotations__))
@@ -62,7 +70,7 @@ def result(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     end = snapshot.state.stored.result
     body: ResultBody = {
         "over": snapshot.state.process.finished,
-        "verdict": None if end is None else end.verdict,
+        "verdict": None if end is None else end.verdict.value,
         "reason": None if end is None else end.sentence,
         "decided_at": None if end is None else end.decided_at,
     }

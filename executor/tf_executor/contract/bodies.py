@@ -1,0 +1,506 @@
+"""Types of the JSON bodies that the API returns.
+
+The OpenAPI document and the checks of answers in the commands are made from them. A body with optional members is a
+class with total=False on a base of the same name with an underscore, which has the required members: Python 3.8 knows
+no other mark.
+"""
+
+import sys
+from typing import Any, Dict, FrozenSet, List, Literal, Optional, TypedDict, Union
+
+from .states import Override, Status
+
+JobVerdict = Literal["succeeded", "failed", "stopped"]
+
+
+def required_names(body: Any) -> FrozenSet[str]:
+    """Return the names of the members that a body must have."""
+    base = body if body.__total__ else vars(sys.modules[body.__module__]).get(f"_{body.__name__}")
+    return frozenset(base.__annotations__ if base else ())
+
+
+class _ErrorDetail(TypedDict):
+    status: int
+    code: str
+    message: str
+
+
+class ErrorDetail(_ErrorDetail, total=False):
+    #: The valid names, if the message lists them.
+    names: List[str]
+
+
+class ErrorBody(TypedDict):
+    error: ErrorDetail
+
+
+class ResourcesBody(TypedDict):
+    cpus: float
+    mem: float
+    disk: float
+    gpus: float
+
+
+class _Member(TypedDict):
+    name: str
+    job: str
+    index: int
+
+
+class EarlierLaunchBody(TypedDict):
+    id: str
+    hostname: str
+    launched_at: float
+
+
+class _TaskBody(_Member):
+    state: Optional[str]
+    status: str
+    healthy: Optional[bool]
+    reason: str
+    message: str
+    exit_code: Optional[int]
+    signal: Optional[int]
+    id: Optional[str]
+    agent_id: Optional[str]
+    hostname: Optional[str]
+    zone: str
+    region: str
+    address: Optional[str]
+    generation: Optional[int]
+    launched_at: Optional[float]
+    plan: Optional[str]
+    resources: ResourcesBody
+    pending: List[str]
+
+
+class TaskBody(_TaskBody, total=False):
+    #: What the processes of the task use; null until the executor reports it, and after the end but for the peak.
+    memory_used_mb: Optional[float]
+    memory_peak_mb: Optional[float]
+    cpus_used: Optional[float]
+    #: Ports without that of `address`.
+    more_ports: List[int]
+    #: Number of restarts for its own cause, and the last three earlier launches, oldest first.
+    restarts: int
+    earlier: List[EarlierLaunchBody]
+
+
+class _TasksBody(TypedDict):
+    tasks: List[TaskBody]
+
+
+class TasksBody(_TasksBody, total=False):
+    #: Earlier launches that were given up while their agents did not answer, such as "ps-0 may still run on agent-1".
+    may_still_run: List[str]
+
+
+class LogEventBody(TypedDict):
+    """Data of event `log`: new bytes of the file."""
+
+    offset: int
+    data: str
+    size: int
+    next: int
+
+
+class LogBody(LogEventBody):
+    task: str
+    id: str
+    file: str
+
+
+class FileBody(TypedDict):
+    """Entry of a folder; `mode` as `ls -l` prints it."""
+
+    name: str
+    mode: str
+    size: int
+
+
+class FilesBody(TypedDict):
+    task: str
+    id: str
+    folder: str
+    files: List[FileBody]
+
+
+class StartedBody(TypedDict):
+    """A command was sent to a launch of a task; `id` names its result."""
+
+    task: str
+    launch: str
+    id: str
+
+
+class ExecutedBody(TypedDict):
+    """State of a command: `running` or `ended`, then with its end and output."""
+
+    task: str
+    launch: str
+    id: str
+    state: str
+    exit_code: Optional[int]
+    signal: Optional[int]
+    timed_out: bool
+    #: Whether only the first output is kept.
+    cut: bool
+    #: Why it did not run; empty if it did.
+    error: str
+    stdout: str
+    stderr: str
+
+
+class LaunchedBody(TypedDict):
+    """Data of event `launch`: the following data is of this launch."""
+
+    id: str
+
+
+class EndBody(TypedDict):
+    """Data of event `end`: the stream is complete."""
+
+    state: Optional[str]
+
+
+class ClusterTaskBody(_Member):
+    address: str
+    hostname: str
+    generation: int
+    tf_config: Dict[str, Any]
+
+
+class MembersBody(TypedDict):
+    """Workers that the running chief is to use."""
+
+    workers: List[str]
+    version: int
+    #: Whether it uses them.
+    confirmed: bool
+    #: Why it cannot change its workers; empty if it can.
+    error: str
+
+
+class _ClusterBody(TypedDict):
+    generation: int
+    strategy: str
+    cluster: Dict[str, List[str]]
+    tasks: List[ClusterTaskBody]
+
+
+class ClusterBody(_ClusterBody, total=False):
+    #: Null unless workers may join and leave.
+    members: Optional[MembersBody]
+
+
+class _PointBody(TypedDict):
+    time: float
+    step: Optional[int]
+    loss: Optional[float]
+    steps_per_second: Optional[float]
+
+
+class PointBody(_PointBody, total=False):
+    metrics: Dict[str, Optional[float]]
+    #: Number of workers that trained then; null unless the task leads the training.
+    workers: Optional[int]
+
+
+class _ProgressBody(_Member):
+    status: str
+    time: Optional[float]
+    step: Optional[int]
+    total: Optional[int]
+    loss: Optional[float]
+    examples: Optional[int]
+    steps_per_second: Optional[float]
+    examples_per_second: Optional[float]
+    seconds_left: Optional[float]
+    points: List[PointBody]
+
+
+class ProgressBody(_ProgressBody, total=False):
+    epoch: Optional[int]
+    epochs: Optional[int]
+    saved_step: Optional[int]
+    of: Optional[str]
+    source: Optional[str]
+    metrics: Dict[str, Optional[float]]
+
+
+class JobProgressBody(TypedDict):
+    tasks: int
+    reporting: int
+    step: Optional[int]
+    total: Optional[int]
+    steps_per_second: Optional[float]
+    examples_per_second: Optional[float]
+
+
+class _TrainingBody(TypedDict):
+    leader: Optional[str]
+    tasks: List[ProgressBody]
+    jobs: Dict[str, JobProgressBody]
+
+
+class TrainingBody(_TrainingBody, total=False):
+    examples_per_second: Optional[float]
+    #: Null unless workers may join and leave.
+    members: Optional[MembersBody]
+
+
+class BoardBody(TypedDict):
+    running: bool
+    reason: str
+    task: Optional[str]
+    address: Optional[str]
+    path: Optional[str]
+
+
+class ResultBody(TypedDict):
+    over: bool
+    verdict: Optional[JobVerdict]
+    reason: Optional[str]
+    decided_at: Optional[float]
+
+
+class PendingTaskBody(TypedDict):
+    name: str
+    plan: str
+    phase: str
+    step: str
+    status: Union[Status, Override]
+    reasons: List[str]
+
+
+class PendingBody(TypedDict):
+    evaluated_at: Optional[float]
+    offers: int
+    agents: int
+    tasks: List[PendingTaskBody]
+
+
+class EventBody(TypedDict):
+    number: int
+    time: float
+    kind: str
+    task: Optional[str]
+    message: str
+    warning: bool
+
+
+class EventsBody(TypedDict):
+    events: List[EventBody]
+    first: int
+    last: int
+    next: int
+    journal: str
+
+
+# Bodies of the SDK (dcos-commons, PlanInfo and related classes).
+
+
+class _StepBody(TypedDict):
+    id: str
+    #: Display status.
+    status: Union[Status, Override]
+    name: str
+    message: str
+
+
+class StepBody(_StepBody, total=False):
+    #: Last step of uninstall: what remains in Mesos; absent if nothing does.
+    left_behind: List[str]
+    #: The same step: launches whose agents the removal of the framework waits for.
+    waits_for: List[str]
+
+
+class PhaseBody(TypedDict):
+    id: str
+    name: str
+    steps: List[StepBody]
+    status: Status
+    strategy: str
+
+
+class PlanBody(TypedDict):
+    phases: List[PhaseBody]
+    errors: List[str]
+    status: Status
+    strategy: str
+
+
+class MessageBody(TypedDict):
+    message: str
+
+
+class PodCommandBody(TypedDict):
+    pod: str
+    tasks: List[str]
+
+
+class PodTaskBody(TypedDict):
+    id: str
+    name: str
+    status: str
+
+
+class PodBody(TypedDict):
+    name: str
+    tasks: List[PodTaskBody]
+
+
+class PodTypeBody(TypedDict):
+    name: str
+    instances: List[PodBody]
+
+
+class PodsBody(TypedDict):
+    service: str
+    pods: List[PodTypeBody]
+
+
+class _LaunchBody(TypedDict):
+    #: TaskInfo in protobuf's JSON format.
+    info: Dict[str, Any]
+
+
+class LaunchBody(_LaunchBody, total=False):
+    #: TaskStatus; missing before the first status update.
+    status: Dict[str, Any]
+
+
+class EndpointBody(TypedDict):
+    address: List[str]
+    dns: List[str]
+
+
+class _HealthBody(TypedDict):
+    value: int
+
+
+class HealthBody(_HealthBody, total=False):
+    reasons: List[str]
+    verdict: Optional[JobVerdict]
+
+
+OfferOutcomeBody = TypedDict(
+    "OfferOutcomeBody",
+    {
+        "timestamp": int,
+        "pod-instance-name": str,
+        "outcome": Literal["pass", "fail"],
+        "explanation": List[str],
+        "offer": str,
+    },
+)
+
+
+class RefusedCallsBody(TypedDict):
+    cause: str
+    since: float
+    count: int
+
+
+class FailingAgentBody(TypedDict):
+    agent_id: str
+    hostname: str
+    failures: List[float]
+    avoided_until: float
+
+
+class MesosBody(TypedDict):
+    """Problems between the scheduler and Mesos; times are Unix times."""
+
+    connected: bool
+    #: Null while Mesos accepts the scheduler's calls.
+    refused_calls: Optional[RefusedCallsBody]
+    #: Seconds by which the master's clock is ahead; 0 if tolerable.
+    clock_drift: float
+    may_still_run: List[str]
+    failing_agents: List[FailingAgentBody]
+
+
+class OffersBody(TypedDict):
+    acceptedCount: int
+    rejectedCount: int
+    failureReasons: Dict[str, int]
+    rejectedAgents: Dict[str, int]
+    offers: List[OfferOutcomeBody]
+
+
+class ChangeBody(TypedDict):
+    """An option with its old and new value; secrets are masked."""
+
+    option: str
+    old: Any
+    new: Any
+
+
+class RefusalBody(TypedDict):
+    option: str
+    reason: str
+
+
+class RestartBody(TypedDict):
+    task: str
+    reason: str
+    step: Optional[int]
+    saved_step: Optional[int]
+
+
+class PreviewBody(TypedDict):
+    """Effects of an update."""
+
+    changed: List[ChangeBody]
+    refused: List[RefusalBody]
+    restarted: List[RestartBody]
+    added: List[str]
+    removed: List[str]
+    #: Number of workers that was requested in place of `worker.count`.
+    requested: Optional[int]
+
+
+# What the commands read of bodies that have more members.
+
+
+class ConfigurationBody(TypedDict, total=False):
+    #: Options of an update that the scheduler refused.
+    rejected: Optional[List[str]]
+    options: Dict[str, Any]
+    at: float
+    changed: List[ChangeBody]
+
+
+class _OverviewTaskBody(TypedDict):
+    name: str
+    hostname: str
+    state: str
+    message: str
+
+
+class OverviewTaskBody(_OverviewTaskBody, total=False):
+    activity: str
+    step: Optional[int]
+    total: Optional[int]
+    loss: Optional[float]
+    steps_per_second: Optional[float]
+    examples_per_second: Optional[float]
+    seconds_left: Optional[float]
+
+
+class _OverviewBody(TypedDict):
+    service: str
+    verdict: str
+    reason: str
+    refused: str
+    leader: Optional[str]
+    tasks: List[OverviewTaskBody]
+    notices: List[str]
+
+
+class OverviewBody(_OverviewBody, total=False):
+    activity: str
+    detail: str
+    last_restart: str
+    restarts: int
