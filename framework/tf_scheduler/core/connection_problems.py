@@ -55,7 +55,9 @@ def handle(
 
 def _on_failed(state: SchedulerState, event: CallFailed, now: float, new_id: NewId, view: PlanView) -> Decision:
     """Report the failure; end the launches of an ACCEPT that was certainly not done."""
-    decision, call = _refused(state, event, now) if event.status else _unanswered(state, event), event.call
+    unanswered = Outcome("CallFailed", describe(event), warning=event.may_be_done)
+    decision = _refused(state, event, now) if event.status else decide(state, outcomes=(unanswered,))
+    call = event.call
     if not isinstance(call, Accept):
         return decision
     silent = [launch for launch in call.launches if _is_silent(state, launch)]
@@ -159,10 +161,6 @@ def _refused(state: SchedulerState, event: CallFailed, now: float) -> Decision:
     after = state.with_process(refused_calls=refused, reported_refusals=causes)
     message = f"{describe(event)}; further refusals are counted in tensorflow_failed_calls_total"
     return decide(after, outcomes=(Outcome("CallRefused", message, warning=True),) if is_new else ())
-
-
-def _unanswered(state: SchedulerState, event: CallFailed) -> Decision:
-    return decide(state, outcomes=(Outcome("CallFailed", describe(event), warning=event.may_be_done),))
 
 
 def _cause(event: CallFailed) -> str:

@@ -87,7 +87,9 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
     }
     outcomes = tuple(Outcome("LeftBehind", f"left behind: {text}", name, warning=True) for name, text in texts.items())
     after = state.with_process(left_behind=(*state.process.left_behind, *texts.values()))
-    return decide(after, *(StatusStored(_lost(record)) for record in late), *abandoned, outcomes=outcomes)
+    reason = "the task did not end in time; Mesos ends it when its agent returns"
+    lost = (TaskStatus(record.id, TaskState.LOST, record.agent_id, message=reason) for record in late)
+    return decide(after, *map(StatusStored, lost), *abandoned, outcomes=outcomes)
 
 
 def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
@@ -95,11 +97,6 @@ def _stop_deadline(state: SchedulerState, record: TaskRecord) -> float:
     if state.is_silent(record):
         return requested_at + UNREACHABLE_STOP_TIMEOUT
     return requested_at + STOP_TIMEOUT + max((job.settings.kill_grace for job in state.spec.jobs), default=0.0)
-
-
-def _lost(record: TaskRecord) -> TaskStatus:
-    message = "the task did not end in time; Mesos ends it when its agent returns"
-    return TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message)
 
 
 def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
@@ -114,19 +111,15 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
     shut: tuple[Call, ...] = tuple(
         ShutdownExecutor(executor_of(record.id), record.agent_id) for record in state.stored.tasks.values()
     )
-    forced = tuple(text for text in _forced(state) if text not in state.process.left_behind)
+    why = "an operator forced its step to complete; Mesos ends the task if the agent answers"
+    forced = [f"{record.name} on {record.hostname}: {why}" for record in state.live()]
+    forced = [text for text in forced if text not in state.process.left_behind]
     texts = (*forced, *after_job.left_to_mesos(state))
     outcomes = [Outcome("LeftBehind", f"left behind: {text}", warning=True) for text in texts]
     outcomes.append(Outcome("JobEnded", f"{result.verdict.value}: {result.sentence}"))
     after = state.with_session(teardown_at=now, next_kill_at=0.0)
     after = after.with_process(left_behind=(*state.process.left_behind, *forced))
     return decide(after, calls=(*shut, Teardown()), outcomes=tuple(outcomes))
-
-
-def _forced(state: SchedulerState) -> Iterator[str]:
-    """Yield tasks left by steps that an operator forced to complete."""
-    why = "an operator forced its step to complete; Mesos ends the task if the agent answers"
-    yield from (f"{record.name} on {record.hostname}: {why}" for record in state.live())
 
 
 # --- Deadline of the job, since its first launch (Kubeflow's activeDeadlineSeconds)

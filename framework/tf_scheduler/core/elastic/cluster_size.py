@@ -73,7 +73,7 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     since = [item.ready_at for item in _pending_relaunches(state)] or _ends(state, job)
     if not since or now < max(since) + state.spec.recovery.shrink_after:
         return decide(state)
-    count = _maximum(state, job, now, gangs)
+    count = _largest(job.min_count, job.count - 1, lambda count: _fits(state, count, now, gangs))
     if count is None:
         return decide(state)
     outcome = Outcome(
@@ -209,11 +209,6 @@ def _pending_relaunches(state: SchedulerState) -> Iterator[Recovery]:
         record = state.stored.tasks.get(item.task)
         if record is not None and record.id == item.launch:
             yield item
-
-
-def _maximum(state: SchedulerState, job: JobSpec, now: float, gangs: Sequence[Gang]) -> int | None:
-    """Return how many workers, fewer than all, fit; `None` if fewer than `min_count`."""
-    return _largest(job.min_count, job.count - 1, lambda count: _fits(state, count, now, gangs))
 
 
 def _largest(low: int, high: int, fits: Callable[[int], bool]) -> int | None:

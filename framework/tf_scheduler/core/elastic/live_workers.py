@@ -50,7 +50,7 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
     if chief is None or state.stored.result is not None or not state.session.connected:
         return decide(state)
     current = state.members_in_service() or Members(chief.id, 0, {}, now, confirmed=True)
-    stopping = _stopping(state, view)
+    stopping = frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
     target = _wanted(state, current, stopping)
     if problem := _why_restart(state, current, target, now):
         return _restart(state, view, chief, problem)
@@ -84,11 +84,6 @@ def record_members(state: SchedulerState, launch: str, progress: Progress) -> tu
     if (confirmed, error) == (current.confirmed, current.error):
         return ()
     return (MembersStored(replace(current, confirmed=confirmed, error=error)),)
-
-
-def _stopping(state: SchedulerState, view: PlanView) -> frozenset[TaskName]:
-    """Return tasks that a plan is about to stop."""
-    return frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
 
 
 def _left_but_wanted(state: SchedulerState, current: Members, stopping: frozenset[TaskName]) -> list[TaskId]:

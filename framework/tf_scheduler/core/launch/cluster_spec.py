@@ -77,7 +77,9 @@ MAX_WORKERS = "MAX_WORKERS"
 
 def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Variables:
     """Return the variables of a task's rank; `cluster` has every address."""
-    variables = {"TASK_ADDRESS": record.address, **_data_service(cluster)}
+    variables = {"TASK_ADDRESS": record.address}
+    if dispatchers := cluster.get(JobKind.DISPATCHER.value):
+        variables[DATA_SERVICE] = f"grpc://{dispatchers[0]}"
     if spec.live:
         variables[MAX_WORKERS] = str(spec.max_workers)
     rank = rank_of(spec, record.job, record.index)
@@ -86,7 +88,8 @@ def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) ->
     size = _size(spec, cluster)
     variables |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
     host, port = _first(spec, cluster, record)
-    processes = max(1, _gpus(spec, record))
+    job = spec.job_of(record.job, record.index)
+    processes = 1 if job is None else max(1, job.needs.gpus // UNIT)
     values = {"rank": rank, "size": size, "host": host, "port": port, "task": record.name, "processes": processes}
     return variables | {name: text.format(**values) for name, text in spec.strategy.traits.variables.items()}
 
@@ -123,21 +126,11 @@ def training_hosts(spec: ServiceSpec, cluster: Cluster) -> tuple[str, ...]:
     return tuple(sorted({address.rpartition(":")[0] for address in addresses}))
 
 
-def _data_service(cluster: Cluster) -> Variables:
-    addresses = cluster.get(JobKind.DISPATCHER.value)
-    return {DATA_SERVICE: f"grpc://{addresses[0]}"} if addresses else {}
-
-
 def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str, str]:
     """Return host and port of rank 0, or of the first task if rank 0 launches later."""
     present = (addresses[0] for kind in training_jobs(spec) if (addresses := cluster.get(kind.value)))
     host, _, port = next(present, record.address).rpartition(":")
     return host, port
-
-
-def _gpus(spec: ServiceSpec, record: TaskRecord) -> int:
-    job = spec.job_of(record.job, record.index)
-    return 0 if job is None else job.needs.gpus // UNIT
 
 
 # --- Addresses

@@ -47,11 +47,7 @@ def merge_offers(offers: Iterable[Offer]) -> tuple[Agent, ...]:
     together: dict[tuple[AgentId, str], list[Offer]] = {}
     for offer in offers:
         together.setdefault((offer.agent_id, offer.role), []).append(offer)
-    return tuple(sorted(map(_agent, together.values()), key=_order))
-
-
-def _order(agent: Agent) -> tuple[str, str]:
-    return (agent.location.hostname, agent.id)
+    return tuple(sorted(map(_agent, together.values()), key=lambda agent: (agent.hostname, agent.id)))
 
 
 def _agent(offers: list[Offer]) -> Agent:

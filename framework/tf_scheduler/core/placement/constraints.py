@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from tf_scheduler.model import reasons
-from tf_scheduler.model.offer import ExecutorLogin
 from tf_scheduler.model.placement import REGION, AgentLocation, Constraint, GpuScheduling, Operator
 from tf_scheduler.model.spec import ServiceSpec
 
@@ -63,10 +62,6 @@ def seconds_to_maintenance(agent: Agent, draining_seconds: float, now: float) ->
     return seconds if seconds <= draining_seconds else None
 
 
-def _no_login(login: ExecutorLogin) -> reasons.NoExecutorLogin:
-    return reasons.NoExecutorLogin(login.problem if login.is_required is None else "")
-
-
 class DemandRules:
     """Constraints of one demand, and the mutable task counts of its section."""
 
@@ -96,12 +91,13 @@ class DemandRules:
     def objections(self, agent: Agent, gpus: int) -> tuple[reasons.AgentReason, ...]:
         """Return every reason why `admits` is false."""
         down, avoided = self._down_in(agent), self._circumstances.avoided.get(agent.id)
+        problem = agent.login.problem if agent.login.is_required is None else ""
         return (
             *([reasons.KeptForGpus(gpus)] if self._kept_for_gpus(gpus) else ()),
             *([reasons.OtherRegion(agent.location.region, self._home)] if self._elsewhere(agent.location) else ()),
             *([reasons.MaintenanceScheduled(down)] if down is not None else ()),
             *([avoided] if avoided is not None else ()),
-            *([_no_login(agent.login)] if self.is_unsafe(agent) else ()),
+            *([reasons.NoExecutorLogin(problem)] if self.is_unsafe(agent) else ()),
             *(
                 reasons.Excluded(rule, agent.location.value(rule.field))
                 for rule in self._constraints

@@ -35,7 +35,7 @@ from tf_scheduler.model.plan import (
     StepDef,
     Work,
 )
-from tf_scheduler.model.spec import JobKind, ServiceSpec, TaskSpec
+from tf_scheduler.model.spec import JobKind, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
@@ -71,7 +71,8 @@ def eligible(children: Children) -> tuple[str, ...]:
     if children.strategy.is_canary and not children.all_released:
         return tuple(name for name in children.names if name in children.open and name in children.released)
     if children.strategy is PlanStrategy.DEPENDENCY:
-        return tuple(name for name in children.names if name in children.open and _ready(children, name))
+        names = (name for name in children.names if name in children.open)
+        return tuple(name for name in names if all(map(children.complete, children.after.get(name, ()))))
     if children.strategy in (PlanStrategy.PARALLEL, PlanStrategy.PARALLEL_CANARY):
         return tuple(name for name in children.names if name in children.open)
     return _first(children)
@@ -84,10 +85,6 @@ def held_back(children: Children) -> tuple[str, ...]:
     count = CANARIES - len(children.released)
     waiting = (name for name in children.names if name not in children.released and not children.complete(name))
     return tuple(name for name, _ in zip(waiting, range(max(count, 0)), strict=False))
-
-
-def _ready(children: Children, name: str) -> bool:
-    return all(children.complete(other) for other in children.after.get(name, ()))
 
 
 def _first(children: Children) -> tuple[str, ...]:
@@ -256,23 +253,15 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
 def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
     """Return a plan's launchable tasks; a gang waits until all its tasks have ended."""
     names = list(_launches(runnable))
-    free = [name for name in names if not _lives(base.state, name) and base.state.is_ready(name)]
-    tasks = index_of(base.state.spec).tasks
-    alone = {name for name in names if not runnable.plan.gang or _goes_alone(base.state.spec, tasks[name])}
+    state, tasks = base.state, index_of(base.state.spec).tasks
+    records = state.stored.tasks
+    free = [name for name in names if not (name in records and state.is_live(records[name])) and state.is_ready(name)]
+    all_alone = not runnable.plan.gang or not state.spec.strategy.traits.has_peers
+    alone = {name for name in names if all_alone or tasks[name].job.kind.is_side_job}
     together = [name for name in names if name not in alone]
     singles = [Gang(runnable.plan.name, (tasks[name],)) for name in free if name in alone]
     complete = together and len(free) - len(singles) == len(together)
     return [*([Gang(runnable.plan.name, tuple(tasks[name] for name in together))] if complete else []), *singles]
-
-
-def _goes_alone(spec: ServiceSpec, task: TaskSpec) -> bool:
-    """Return whether the task is launched without a gang in every plan."""
-    return task.job.kind.is_side_job or not spec.strategy.traits.has_peers
-
-
-def _lives(state: SchedulerState, name: TaskName) -> bool:
-    record = state.stored.tasks.get(name)
-    return record is not None and state.is_live(record)
 
 
 def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
@@ -424,7 +413,9 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
             outcomes.append(action[1])
     for progress in view.progress.values():
         if _is_newly_complete(state, progress):
-            for plan in _with_update(state, progress.plan):
+            # Deploy also completes update, which is idle until the options change.
+            is_deploy = progress.plan.name == DEPLOY
+            for plan in index_of(state.spec).launch_plans[:2] if is_deploy else (progress.plan,):
                 control = replace(view.records.control_of(plan), completed=completion_target(state.spec, plan))
                 changes.append(PlanControlled(plan.name, control))
             outcomes.append(Outcome("PlanComplete", f"plan {progress.plan.name} is complete"))
@@ -464,8 +455,3 @@ def _is_newly_complete(state: SchedulerState, progress: PlanProgress) -> bool:
     if not progress.control.forced and state.at_goal_count() < sum(len(phase.steps) for phase in plan.phases):
         return False
     return all(progress.complete(node, step) for node, step in plan.steps())
-
-
-def _with_update(state: SchedulerState, plan: PlanDef) -> tuple[PlanDef, ...]:
-    """Return the plan; deploy also completes update, idle until the options change."""
-    return index_of(state.spec).launch_plans[:2] if plan.name == DEPLOY else (plan,)

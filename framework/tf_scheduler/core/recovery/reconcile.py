@@ -92,7 +92,8 @@ def _poll_current(state: SchedulerState, now: float) -> Decision:
         return request(state, now)
     if not _must_repeat(state) or now < pending.asked_at + pending.retry_after:
         return poll_silent_launches(state, now)
-    missing = _agents(record for record in state.live() if pending.awaits(record.id) or _is_unknown(state, record))
+    unknown = {status.id for status in state.stored.statuses.values() if status.state is TaskState.UNKNOWN}
+    missing = _agents(record for record in state.live() if pending.awaits(record.id) or record.id in unknown)
     retry_after = min(2 * pending.retry_after, LONGEST_WAIT)
     missing_only = replace(pending, unanswered=frozenset(missing), answered=frozenset())
     pending = replace(missing_only, asked_at=now, retry_after=retry_after)
@@ -130,11 +131,6 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 def _must_repeat(state: SchedulerState) -> bool:
     """Return whether a launch has no answer, or its agent is unknown to the master."""
     return bool(state.session.reconciliation.unanswered) or TaskState.UNKNOWN in state.derived.state_counts
-
-
-def _is_unknown(state: SchedulerState, record: TaskRecord) -> bool:
-    status = state.stored.statuses.get(record.id)
-    return status is not None and status.state is TaskState.UNKNOWN
 
 
 def _agents(records: Iterable[TaskRecord]) -> dict[TaskId, AgentId]:

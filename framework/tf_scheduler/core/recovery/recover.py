@@ -180,7 +180,8 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
     if final := replacement.no_retry_reason(policy, cause, status):
         failed += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
         return f"{failed}; {final}"
-    if policy.fail_fast and counts and not _has_trained(state):
+    # Without any progress of the job, the program may be unable to run.
+    if policy.fail_fast and counts and state.process.last_progress is None:
         if status.cannot_start and (_is_repeated(state, change) or not _has_other_machine(state, record)):
             return f"{failed}; each launch would fail in this way (restart.fail_fast)"
         if _is_broken(state, change, recovery):
@@ -214,11 +215,6 @@ def _is_first_rejection(state: SchedulerState, change: StatusChange, cause: Caus
 
 def _is_rejected(change: StatusChange) -> bool:
     return change.status.state is TaskState.ERROR and change.status.reason != "REASON_TASK_UNAUTHORIZED"
-
-
-def _has_trained(state: SchedulerState) -> bool:
-    """Return whether a task of the job has reported progress: the program can run."""
-    return state.process.last_progress is not None
 
 
 def _has_other_machine(state: SchedulerState, record: TaskRecord) -> bool:
@@ -472,7 +468,8 @@ def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> 
     """Accept the windows; tasks are moved before they start."""
     offers = tuple(offers)
     hosts = {record.agent_id: record.hostname for record in state.live()}
-    new = [offer for offer in offers if _is_new(state, offer) and offer.agent_id in hosts]
+    windows = {key: window.unavailability for key, window in state.session.windows.items()}
+    new = [offer for offer in offers if offer.agent_id in hosts and windows.get(offer.agent_id) != offer.unavailability]
     return decide(
         state.with_session(windows={**state.session.windows, **{offer.agent_id: offer for offer in offers}}),
         calls=(AcceptInverseOffers(tuple(offer.id for offer in offers), ASK_INTERVAL),) if offers else (),
@@ -481,11 +478,6 @@ def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> 
             for offer in new
         ),
     )
-
-
-def _is_new(state: SchedulerState, offer: InverseOffer) -> bool:
-    window = state.session.windows.get(offer.agent_id)
-    return window is None or window.unavailability != offer.unavailability
 
 
 def on_inverse_offer_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:

@@ -236,20 +236,13 @@ def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
         return True
     if record.job not in TRAINERS or success_policy(state.spec) is not SuccessPolicy.ANY_WORKER:
         return False
-    return any(_may_finish(state, name) for name in index_of(state.spec).trainers if name != record.name)
-
-
-def _is_leader(state: SchedulerState, record: TaskRecord) -> bool:
-    return state.spec.is_leader(record.job, record.index)
-
-
-def _is_worker_0(_state: SchedulerState, record: TaskRecord) -> bool:
-    return record.job is JobKind.WORKER and record.index == 0
+    others = (state.stored.tasks.get(name) for name in index_of(state.spec).trainers if name != record.name)
+    return any(other is None or state.is_live(other) or state.is_replaced(other) for other in others)
 
 
 _DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] = {
-    SuccessPolicy.CHIEF: _is_leader,
-    SuccessPolicy.WORKER_0: _is_worker_0,
+    SuccessPolicy.CHIEF: lambda state, record: state.spec.is_leader(record.job, record.index),
+    SuccessPolicy.WORKER_0: lambda _, record: record.job is JobKind.WORKER and record.index == 0,
     SuccessPolicy.ALL_WORKERS: lambda state, _: _have_finished(state, index_of(state.spec).trainers),
     SuccessPolicy.ANY_WORKER: lambda *_: True,
 }
@@ -261,8 +254,3 @@ def _have_finished(state: SchedulerState, names: Collection[TaskName]) -> bool:
         return False
     records = map(state.stored.tasks.get, names)
     return all(record is not None and state.is_finished(record) for record in records)
-
-
-def _may_finish(state: SchedulerState, name: TaskName) -> bool:
-    record = state.stored.tasks.get(name)
-    return record is None or state.is_live(record) or state.is_replaced(record)

@@ -215,12 +215,9 @@ def _storage(storage: StoragePolicy) -> Mapping[str, Any]:
 
 
 def _depends_on_size(spec: ServiceSpec, job: JobSpec) -> bool:
-    return job.kind in ADDRESS_DEPENDENTS[spec.strategy] or _is_shard(spec, job)
-
-
-def _is_shard(spec: ServiceSpec, job: JobSpec) -> bool:
-    """Return whether NUM_SHARDS is all that the job's tasks know about each other."""
-    return not spec.strategy.traits.has_peers and job.kind is JobKind.WORKER
+    # NUM_SHARDS is all that independent workers know about each other.
+    is_shard = not spec.strategy.traits.has_peers and job.kind is JobKind.WORKER
+    return is_shard or job.kind in ADDRESS_DEPENDENTS[spec.strategy]
 
 
 def _config(spec: ServiceSpec, job: JobSpec) -> str:
