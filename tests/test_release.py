@@ -45,6 +45,15 @@ def test_readme_links_work_on_an_index() -> None:
     assert [] == [part.content for part in parts if part.type == "text" and re.search(r"\[[\w .-]+\]", part.content)]
 
 
+def test_readme_has_two_commands_for_a_checkout() -> None:
+    """A reader who has cloned the repository starts with these."""
+    section = (HOME / "README.md").read_text().partition("## From a checkout\n")[2].partition("\n![")[0]
+    commands = re.findall(r"^ {4}(\S+)", section, re.MULTILINE)
+
+    assert ["scripts/demo", "scripts/test"] == commands
+    assert all((HOME / command).exists() for command in commands)
+
+
 def test_metadata_links_lead_to_files() -> None:
     assert {"Documentation", "Source", "Changelog", "Issues"} == URLS.keys()
     assert (HOME / "docs", HOME / "CHANGELOG.md") == (file_of(URLS["Documentation"]), file_of(URLS["Changelog"]))
