@@ -21,7 +21,7 @@ from tf_scheduler.api.views.base import SILENCE
 from tf_scheduler.cli.main import cli
 from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
-from tf_scheduler.core.plans.tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS
+from tf_scheduler.core.plans.status_tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS
 from tf_scheduler.core.recovery import failure_causes, reconcile, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.status import REACTIONS, Report
 from tf_scheduler.core.state import reducer, spec_index

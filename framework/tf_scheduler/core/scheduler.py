@@ -28,7 +28,7 @@ from .launch import secret_tokens
 from .offers import rounds
 from .offers.matcher import MATCH_INTERVAL
 from .offers.rounds import NO_OFFER_WARNING_SECONDS
-from .plans import commands, scheduling
+from .plans import plan_commands, scheduling
 from .plans.scheduling import KILL_INTERVAL, PlanView
 from .recovery import (
     operator_commands,
@@ -287,7 +287,7 @@ def _react(stages: _Stages, event: events.Event) -> Decision:  # noqa: C901, RET
         case events.InverseOfferRescinded():
             return recover.on_inverse_offer_rescinded(state, event.offer_id)
         case events.PlanCommand():
-            return commands.handle(state, event, stages.view)
+            return plan_commands.handle(state, event, stages.view)
         case events.PodCommand() | events.ExecRequested() | events.ScaleRequested():
             return operator_commands.handle(state, event, now)
         case events.StopRequested():

@@ -69,7 +69,8 @@ class MesosDriver:
         self._registers = False
         #: Number of the subscription handled last. Used by the runner's thread only.
         self._subscription = 0
-        self._gate = OfferGate(put, self._read_flags) if _has_secrets(spec) else None
+        delivers_secrets = any(secret.reference is None for secret in spec.secrets)
+        self._gate = OfferGate(put, self._read_flags) if delivers_secrets else None
         self._credentials, self._tls = credentials, tls
         self._driver = SchedulerDriver(
             encode.framework_info(spec, framework_id, socket.gethostname(), webui_url),
@@ -193,11 +194,6 @@ class MesosDriver:
             self._put(partial(events.SubscriptionRefused, reason, state.by_master))
         else:
             self._put(partial(events.Disconnected, state.reason))
-
-
-def _has_secrets(spec: ServiceSpec) -> bool:
-    """Return whether the scheduler delivers secrets to any task."""
-    return any(secret.reference is None for secret in spec.secrets)
 
 
 def _no_check() -> None:

@@ -264,15 +264,11 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
 
 def _references(references: Mapping[str, SecretSource]) -> Json:
     """Return secret references for the agent; the master's state would show values."""
-    variables = [
-        {"name": name, "type": "SECRET", "secret": {"type": "REFERENCE", "reference": _reference(source)}}
-        for name, source in references.items()
-    ]
+    variables = []
+    for name, source in references.items():
+        reference = {"name": source.path, **({"key": source.key} if source.key else {})}
+        variables.append({"name": name, "type": "SECRET", "secret": {"type": "REFERENCE", "reference": reference}})
     return {"environment": {"variables": variables}} if variables else {}
-
-
-def _reference(source: SecretSource) -> Json:
-    return {"name": source.path, **({"key": source.key} if source.key else {})}
 
 
 def _uri(uri: Uri, agents_extract: bool) -> Json:

@@ -305,15 +305,12 @@ def _memory(state: SchedulerState) -> GaugeMetricFamily:
     amounts: list[tuple[tuple[str, ...], float]] = []
     for record in state.live():
         (launch, usage), own = state.process.usage.get(record.name, (None, None)), (record.name, record.job.value)
-        amounts.append(((*own, "limit"), sum(_scalars(record, "mem")) / UNIT * 2**20))
+        mem = (item.value for item in record.resources if item.name == "mem" and isinstance(item.value, int))
+        amounts.append(((*own, "limit"), sum(mem) / UNIT * 2**20))
         if usage is not None and launch == record.id and usage.memory_used_mb is not None:
             amounts.append(((*own, "used"), usage.memory_used_mb * 2**20))
     text = "Memory that a task uses, and that it and its executor may use, if agents enforce limits."
     return _labelled("task_memory_bytes", text, ("task", "job_name", "kind"), amounts)
-
-
-def _scalars(record: TaskRecord, name: str) -> Iterator[int]:
-    return (each.value for each in record.resources if each.name == name and isinstance(each.value, int))
 
 
 def _training(state: SchedulerState) -> Iterator[GaugeMetricFamily]:

@@ -49,16 +49,13 @@ def statsd_target(option: str, service: str, environment: Mapping[str, str]) -> 
 
     Option (`host:port`): names start with the service's name, because the server may receive several services' metrics.
     """
-    every = _seconds(environment.get("STATSD_POLL_INTERVAL_S", ""))
+    interval = environment.get("STATSD_POLL_INTERVAL_S", "")
+    every = max(1.0, float(interval)) if interval.isdecimal() and int(interval) else DEFAULT_INTERVAL
     if option:
         host, _, port = option.rpartition(":")
         return StatsdTarget(host.strip("[]"), int(port), every, f"{_clean(service.strip('/').replace('/', '.'))}.")
     host, port = environment.get("STATSD_UDP_HOST", ""), environment.get("STATSD_UDP_PORT", "")
     return StatsdTarget(host, int(port), every) if host and port.isdecimal() and 0 < int(port) < 65_536 else None
-
-
-def _seconds(text: str) -> float:
-    return max(1.0, float(text)) if text.isdecimal() and int(text) else DEFAULT_INTERVAL
 
 
 def packets(values: Iterable[tuple[str, float]], prefix: str = "") -> Iterator[bytes]:

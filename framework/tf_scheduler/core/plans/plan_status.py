@@ -11,8 +11,8 @@ from tf_scheduler.model.state import SchedulerState
 
 from . import scheduling
 from .definitions import uninstall_plan
+from .status_tables import ChildStatuses, aggregate
 from .step_status import PlanProgress, plan_progress
-from .tables import ChildStatuses, aggregate
 
 #: Statuses of a step that waits, or has nothing to wait for, before its task is launched.
 NOT_BEGUN = (Status.PENDING, Status.PREPARED)

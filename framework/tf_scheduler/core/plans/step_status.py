@@ -12,7 +12,7 @@ from tf_scheduler.model.state import SchedulerState
 
 from .definitions import PlanBase
 from .rollout import was_completed
-from .tables import ENDINGS, LAUNCHED, SITUATIONS, EndSituation, LaunchSituation
+from .status_tables import ENDINGS, LAUNCHED, SITUATIONS, EndSituation, LaunchSituation
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 import pytest
 
 from tf_executor.contract.states import Status, TaskState
-from tf_scheduler.core.plans import tables
-from tf_scheduler.core.plans.tables import ChildStatuses, aggregate
+from tf_scheduler.core.plans import status_tables
+from tf_scheduler.core.plans.status_tables import ChildStatuses, aggregate
 from tf_scheduler.model.plan import Verb
 
 
 def test_every_situation_has_a_status() -> None:
-    assert set(TaskState) == set(tables.LAUNCHED)
-    assert set(tables.LaunchSituation) == set(tables.SITUATIONS)
-    assert set(tables.EndSituation) == set(tables.ENDINGS)
-    assert set(Verb) == set(tables.ALREADY)
+    assert set(TaskState) == set(status_tables.LAUNCHED)
+    assert set(status_tables.LaunchSituation) == set(status_tables.SITUATIONS)
+    assert set(status_tables.EndSituation) == set(status_tables.ENDINGS)
+    assert set(Verb) == set(status_tables.ALREADY)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_running_state, a_spec, declaring, with_fields
-from tf_scheduler.core.plans.commands import handle
+from tf_scheduler.core.plans.plan_commands import handle
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of

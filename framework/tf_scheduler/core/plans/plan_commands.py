@@ -30,8 +30,8 @@ from tf_scheduler.model.state import SchedulerState
 from .plan_status import plan_definitions, plan_statuses, progress_in, status_at
 from .rollout import ALL, latest_launch_number
 from .scheduling import CANARIES, Children, PlanView, held_back, phase_children, step_children
+from .status_tables import ALREADY
 from .step_status import plan_progress
-from .tables import ALREADY
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Set by the scheduler if `service.hdfs` is configured, not declared in the options.
