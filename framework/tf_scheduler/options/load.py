@@ -22,7 +22,7 @@ from .rules import jobs, plans, secrets, service
 from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
 from .schema.jobs import JOBS, WorkerSection, add_strategy, names_program
-from .schema.placement import GangSection
+from .schema.policies import GangSection
 from .schema.service import DataFiles, ServiceSection
 from .schema.values import Document
 

@@ -15,8 +15,7 @@ from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
 from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, thousandths
 
 from .schema.fields import parse_ulimits
-from .schema.jobs import JOBS
-from .schema.placement import READ_ONLY
+from .schema.jobs import JOBS, READ_ONLY
 from .schema.scheduler import LINK
 from .schema.service import ORIGINAL_IMAGES
 from .schema.values import Document, parse_constraints, parse_storage_options, split_names

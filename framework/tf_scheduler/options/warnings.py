@@ -14,8 +14,7 @@ from tf_scheduler.model.spec import AfterFinish, StorageMode
 from .load import data_has_addresses, job_url_has_address
 from .schema.document import OPTIONS
 from .schema.fields import Environment
-from .schema.jobs import JOBS, default_strategy, names_program
-from .schema.placement import READ_ONLY
+from .schema.jobs import JOBS, READ_ONLY, default_strategy, names_program
 from .schema.scheduler import LINK
 from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX
 from .schema.values import Document, split_names

@@ -16,18 +16,29 @@ from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 
 from . import jobs
 from .fields import Environment, OnUpdate, RecordList, Section, section
-from .placement import GangSection, PlacementSection, VolumeRecord
-from .policies import FinishSection, HealthSection, ProgressSection, RecoverySection, RestartSection, StorageSection
+from .policies import (
+    FinishSection,
+    GangSection,
+    HealthSection,
+    PlacementSection,
+    ProgressSection,
+    RecoverySection,
+    RestartSection,
+    StorageSection,
+)
 from .scheduler import (
     ApiSection,
+    DcosSection,
     ExecutorSection,
     HistorySection,
     MesosSection,
     MetricsSection,
     SchedulerSection,
+    SecretDeliverySection,
+    SecretRecord,
     TlsSection,
+    VaultSection,
 )
-from .secrets import DcosSection, SecretDeliverySection, SecretRecord, VaultSection
 from .service import ServiceSection
 
 
@@ -50,7 +61,7 @@ class Options(Section):
     data_service = section(jobs.DataServiceSection, "tf.data service: tasks that prepare data for the training tasks.")
     secrets = RecordList(SecretRecord, "Confidential values for tasks.")
     volumes = RecordList(
-        VolumeRecord,
+        jobs.VolumeRecord,
         "Folders and files on agents, mounted into tasks. The agents need the Mesos isolator filesystem/linux, which "
         "DC/OS and `local up --containers` enable.",
         update=OnUpdate.RESTART,

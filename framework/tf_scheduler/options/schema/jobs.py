@@ -1,4 +1,4 @@
-"""Schema of training, evaluator, TensorBoard and tf.data jobs, and of `plans`."""
+"""Schema of training and side jobs, and of their `volumes` and `plans`."""
 
 from __future__ import annotations
 
@@ -318,6 +318,33 @@ class DataServiceSection(Section):
     disk = Integer("Disk of each worker.", 0, maximum=1_000_000_000, unit="MB", update=OnUpdate.RESTART)
     dispatcher_cpus = Cores("CPUs of the dispatcher.", 0.5, update=OnUpdate.RESTART)
     dispatcher_mem = Memory("Memory of the dispatcher.", 1024, update=OnUpdate.RESTART)
+
+
+# --- Volumes
+
+#: Volume.Mode in mesos.proto.
+READ_WRITE, READ_ONLY = "RW", "RO"
+
+
+class VolumeRecord(Section):
+    host_path = String(
+        "Absolute path of an existing folder or file on the agents.",
+        required=True,
+        non_empty=True,
+        examples=["/mnt/nfs/mnist"],
+    )
+    container_path = String(
+        "Path in the task, absolute or relative to its working directory. Without an image, an absolute path must "
+        "also exist on the agent.",
+        required=True,
+        non_empty=True,
+        examples=["data", "/data"],
+    )
+    mode = String("Access to the volume: RW, or RO for read-only.", READ_WRITE, choices=(READ_WRITE, READ_ONLY))
+    jobs = String(
+        "Sections whose tasks get the volume, separated by commas; empty: all sections.",
+        examples=["worker,gpu_worker", "evaluator"],
+    )
 
 
 # --- Plans

@@ -1,13 +1,41 @@
-"""Schema of the policies `restart`, `recovery`, `health` and `finish`."""
+"""Schema of `placement`, `gang`, and the policies of running and ended tasks."""
 
 from __future__ import annotations
 
 from tf_executor.contract.settings import LIVENESS_KINDS
 from tf_executor.contract.strategies import named
+from tf_scheduler.model.placement import GpuScheduling, PlacementStrategy
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, StorageMode, SuccessPolicy
 
 from .fields import NEXT_LAUNCH_ONLY, Boolean, Integer, IntegerList, OnUpdate, Seconds, Section, String, choice
 from .values import parse_line_pattern, parse_storage_options
+
+
+class PlacementSection(Section):
+    strategy = choice(
+        "How to distribute tasks. binpack: over as few agents as the constraints allow; spread: over as many agents "
+        "as possible.",
+        PlacementStrategy.BINPACK,
+    )
+    gpu_scheduling_behavior = choice(
+        "Whether tasks without GPUs use agents with GPUs. restricted: never; unrestricted: after all other agents.",
+        GpuScheduling.RESTRICTED,
+    )
+    near = String(
+        "Fields of agents (@region, @zone or attributes), from the largest area to the smallest, separated by commas. "
+        "Workers are placed on agents with equal values of the fields, if possible. Empty: no preference.",
+        "@zone,rack",
+        title="Place near",
+    )
+    draining_seconds = Seconds(
+        "How long before its maintenance an agent stops getting new tasks.", 86_400.0, title="Time before maintenance"
+    )
+
+
+class GangSection(Section):
+    hold_seconds = Seconds(
+        "Maximum time to hold offers until they fit a whole gang.", 5.0, maximum=60.0, title="Hold offers for"
+    )
 
 
 class RestartSection(Section):

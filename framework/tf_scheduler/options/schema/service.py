@@ -22,7 +22,6 @@ from .fields import (
     mismatch,
     section,
 )
-from .placement import NetworkOptions
 
 #: Default images of the original package: without GPUs, with GPUs, and those of its earlier releases. They contain
 #: TensorFlow 1.3 to 1.5, and lack the executor's Python (3.8 or newer).
@@ -297,6 +296,34 @@ class AccountOptions(Section):
         choices=("V0", "V1"),
         variable="MESOS_API_VERSION",
         obsolete="the scheduler speaks version 1 only",
+    )
+
+
+ADDRESSING = ("host", "named")
+
+
+class NetworkOptions(Section):
+    """Network options of `service`."""
+
+    addressing = String(
+        "Addresses of tasks. host: the agent's address and an offered port; named: a DC/OS name and port 2222. Tasks "
+        "on a virtual network always use `named`.",
+        ADDRESSING[0],
+        choices=ADDRESSING,
+        update=OnUpdate.REJECTED,
+    )
+    virtual_network_enabled = Boolean(
+        "Give each task its own address on a virtual network.",
+        update=OnUpdate.REJECTED,
+        variable="ENABLE_VIRTUAL_NETWORK",
+    )
+    virtual_network_name = String(
+        "Name of the virtual network.", "dcos", update=OnUpdate.REJECTED, variable="VIRTUAL_NETWORK_NAME"
+    )
+    virtual_network_plugin_labels = String(
+        "Labels for the plugin of the virtual network, as k_0:v_0,k_1:v_1; empty: no labels.",
+        update=OnUpdate.REJECTED,
+        variable="VIRTUAL_NETWORK_PLUGIN_LABELS",
     )
 
 
