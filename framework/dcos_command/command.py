@@ -349,7 +349,8 @@ class CommandCall:
 class ServiceCommand(_WithExamples):
     """A command that asks a service.
 
-    Its function gets the CommandCall and its own parameters. `sdk_json`: the SDK's command prints JSON; so does `dcos tensorflow`, for scripts that read it.
+    Its function gets the CommandCall and its own parameters. `sdk_json`: the SDK's command prints JSON; so does
+    `dcos tensorflow`, for scripts that read it.
     """
 
     def __init__(
