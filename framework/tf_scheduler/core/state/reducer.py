@@ -377,7 +377,7 @@ def apply(state: SchedulerState, *changes: effects.Change) -> SchedulerState:
     return draft.state(state)
 
 
-def _apply(draft: _Draft, change: effects.Change) -> None:
+def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a case per change
     match change:
         case effects.FrameworkRegistered():
             draft.framework_id, draft.removed = change.framework_id, change.removed
@@ -400,48 +400,20 @@ def _apply(draft: _Draft, change: effects.Change) -> None:
             draft.resize(change)
         case effects.TaskForgotten():
             draft.forget_task(change.name)
-        case effects.SecretTokenRedeemed() | effects.SecretsExposed() | effects.ExposureAcknowledged():
-            _apply_secrets(draft, change)
-        case effects.ConfigurationStored():
-            draft.configurations.put(change.configuration.id, change.configuration)
-        case effects.ConfigurationForgotten():
-            draft.configurations.pop(change.id)
-        case effects.LaunchAbandoned() | effects.AbandonedLaunchEnded():
-            _apply_abandoned(draft, change)
-        case _:
-            _apply_order(draft, change)
-
-
-def _apply_abandoned(draft: _Draft, change: effects.LaunchAbandoned | effects.AbandonedLaunchEnded) -> None:
-    if isinstance(change, effects.LaunchAbandoned):
-        draft.abandoned.put(change.launch.id, change.launch)
-    else:
-        draft.abandoned.pop(change.id)
-
-
-def _apply_secrets(
-    draft: _Draft, change: effects.SecretTokenRedeemed | effects.SecretsExposed | effects.ExposureAcknowledged
-) -> None:
-    match change:
         case effects.SecretTokenRedeemed():
             draft.redeemed_tokens.put(change.task_id, change.nonce)
         case effects.SecretsExposed():
             draft.exposures.put(change.exposure.agent_id, change.exposure)
         case effects.ExposureAcknowledged():
             draft.exposures.pop(change.agent_id)
-        case _:
-            assert_never(change)
-
-
-def _apply_order(
-    draft: _Draft,
-    change: effects.LaunchRetired
-    | effects.PlanControlled
-    | effects.TaskPaused
-    | effects.TaskResumed
-    | effects.MembersStored,
-) -> None:
-    match change:
+        case effects.ConfigurationStored():
+            draft.configurations.put(change.configuration.id, change.configuration)
+        case effects.ConfigurationForgotten():
+            draft.configurations.pop(change.id)
+        case effects.LaunchAbandoned():
+            draft.abandoned.put(change.launch.id, change.launch)
+        case effects.AbandonedLaunchEnded():
+            draft.abandoned.pop(change.id)
         case effects.LaunchRetired():
             draft.retired.put(change.task_id, change.plan)
             draft.next_kill_at = 0.0
