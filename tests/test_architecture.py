@@ -117,6 +117,7 @@ ALLOWED = {
     },
     "tf_scheduler.doctor": {
         "tf_scheduler.errors",
+        "tf_scheduler.mesos",
         "tf_scheduler.model",
         "tf_scheduler.store",
         "dcos_command",

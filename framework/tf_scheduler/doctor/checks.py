@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tf_executor.contract.http import is_loopback
+from tf_scheduler.model.offer import authenticates_executors
 
-from .facts import AgentFacts, CertificateFacts, Facts, Unknown
+from .facts import (
+    AgentFacts,
+    ArtefactFacts,
+    CertificateFacts,
+    Facts,
+    LaptopFacts,
+    ServiceFacts,
+    StoreFacts,
+    Unknown,
+)
 
 # --- Findings
 
@@ -37,8 +47,18 @@ def _green(message: str) -> Finding:
     return Finding(Level.GREEN, message)
 
 
-def _unchecked(unknown: Unknown, remedy: str = "") -> Finding:
-    return Finding(Level.NOT_CHECKED, unknown.reason, remedy)
+def _unchecked(unknown: Unknown) -> Finding:
+    return Finding(Level.NOT_CHECKED, unknown.reason)
+
+
+def _of(fact: str, judge: Callable[[Any], Finding]) -> Callable[[Facts], Finding]:
+    """Judge one of the facts; not checked if it is unknown."""
+
+    def check(facts: Facts) -> Finding:
+        value = getattr(facts, fact)
+        return _unchecked(value) if isinstance(value, Unknown) else judge(value)
+
+    return check
 
 
 _MAX_NAMES = 5
@@ -68,7 +88,7 @@ def executor_login(facts: Facts) -> Finding:
     if isinstance(facts.agents, Unknown):
         return _unchecked(facts.agents)
     remedy = "start the agents with --authenticate_http_executors and --jwt_secret_key=FILE"
-    off = [agent.hostname for agent, flags in _flags(facts.agents) if not _is_on(flags, "authenticate_http_executors")]
+    off = [agent.hostname for agent, flags in _flags(facts.agents) if not authenticates_executors(flags)]
     if off and _has_secrets(facts):
         message = f"any process of these agents can take the secrets of a task that starts there: {_names(off)}"
         return Finding(Level.RED, message, remedy)
@@ -82,10 +102,6 @@ def _flags(agents: Iterable[AgentFacts]) -> Iterator[tuple[AgentFacts, Mapping[s
     for agent in agents:
         if not isinstance(agent.flags, Unknown):
             yield agent, agent.flags
-
-
-def _is_on(flags: Mapping[str, str], name: str) -> bool:
-    return flags.get(name) == "true"
 
 
 def _silent_agents(agents: Iterable[AgentFacts]) -> Finding | None:
@@ -152,11 +168,8 @@ def isolation(facts: Facts) -> Finding:
     return _silent_agents(facts.agents) or _green("the agents run executors as the task's user")
 
 
-def zookeeper_acl(facts: Facts) -> Finding:
+def zookeeper_acl(store: StoreFacts) -> Finding:
     """A client that can write the state can start the job again, or change it."""
-    if isinstance(facts.store, Unknown):
-        return _unchecked(facts.store)
-    store = facts.store
     remedy = "install the service again with zk://HOSTS?credentials=FILE in scheduler.state (docs/how-to/install.md)"
     if store.is_open:
         message = f"every client of {store.address} can read, change and delete the state (ACL world:anyone)"
@@ -279,26 +292,22 @@ def clock(facts: Facts) -> Finding:
     return _green(f"the clocks of {len(offsets)} servers agree with this machine's")
 
 
-def refused_calls(facts: Facts) -> Finding:
+def refused_calls(service: ServiceFacts) -> Finding:
     """Mesos ignores a scheduler whose calls it refuses."""
-    if isinstance(facts.service, Unknown):
-        return _unchecked(facts.service)
-    if facts.service.refused_calls:
+    if service.refused_calls:
         remedy = "grant the scheduler's principal the permissions that the message names (docs/how-to/install.md)"
-        return Finding(Level.RED, f"Mesos refuses calls: {facts.service.refused_calls}", remedy)
-    if facts.service.failed_calls:
-        message = f"calls failed since the subscription: {_joined(facts.service.failed_calls[-_MAX_NAMES:])}"
+        return Finding(Level.RED, f"Mesos refuses calls: {service.refused_calls}", remedy)
+    if service.failed_calls:
+        message = f"calls failed since the subscription: {_joined(service.failed_calls[-_MAX_NAMES:])}"
         return Finding(Level.YELLOW, message, "check the network to the master, and the load of the master")
     return _green("Mesos has answered all calls since the subscription")
 
 
-def leftovers(facts: Facts) -> Finding:
+def leftovers(service: ServiceFacts) -> Finding:
     """A launch that was given up may still run, and write checkpoints."""
-    if isinstance(facts.service, Unknown):
-        return _unchecked(facts.service)
-    if facts.service.may_still_run:
+    if service.may_still_run:
         remedy = "restart these agents or the connection to them, or mark them as gone (docs/how-to/troubleshooting.md)"
-        return Finding(Level.RED, _names(facts.service.may_still_run), remedy)
+        return Finding(Level.RED, _names(service.may_still_run), remedy)
     return _green("no launch that was given up may still run")
 
 
@@ -321,15 +330,13 @@ def failing_agents(facts: Facts) -> Finding:
     return _green("no launch was dropped or lost recently")
 
 
-def artefacts(facts: Facts) -> Finding:
+def artefacts(artefacts: tuple[ArtefactFacts, ...]) -> Finding:
     """Tasks cannot start without the files of the options."""
-    if isinstance(facts.artefacts, Unknown):
-        return _unchecked(facts.artefacts)
-    if wrong := [f"{item.option}: {item.url}: {item.problem}" for item in facts.artefacts if item.problem]:
+    if wrong := [f"{item.option}: {item.url}: {item.problem}" for item in artefacts if item.problem]:
         return Finding(Level.RED, _names(wrong), "upload the file, or correct the option")
-    if skipped := [f"{item.option}: {item.url}" for item in facts.artefacts if not item.is_checked]:
+    if skipped := [f"{item.option}: {item.url}" for item in artefacts if not item.is_checked]:
         return Finding(Level.NOT_CHECKED, f"this machine cannot request {_names(skipped)}")
-    count = len(facts.artefacts)
+    count = len(artefacts)
     return _green(f"{count} URL{'' if count == 1 else 's'} of the options can be fetched from this machine")
 
 
@@ -341,11 +348,9 @@ _GIB = 1 << 30
 _MIN_FREE, _SCARCE = 3 * _GIB, 5 * _GIB
 
 
-def disk(facts: Facts) -> Finding:
+def disk(laptop: LaptopFacts) -> Finding:
     """Local runs write logs, checkpoints and a 123 MB library."""
-    if isinstance(facts.laptop, Unknown):
-        return _unchecked(facts.laptop)
-    free = facts.laptop.free
+    free = laptop.free
     for level, limit in ((Level.RED, _MIN_FREE), (Level.YELLOW, _SCARCE)):
         if low := [f"{folder}: {size / _GIB:.1f} GiB free" for folder, size in free.items() if size < limit]:
             remedy = "free disk space, or set TMPDIR, XDG_STATE_HOME and XDG_CACHE_HOME to another disk"
@@ -357,11 +362,9 @@ def disk(facts: Facts) -> Finding:
 _MIN_MEMORY, _SCARCE_MEMORY = _GIB, 2 * _GIB
 
 
-def memory(facts: Facts) -> Finding:
+def memory(laptop: LaptopFacts) -> Finding:
     """Each task of a local run imports TensorFlow."""
-    if isinstance(facts.laptop, Unknown):
-        return _unchecked(facts.laptop)
-    size = facts.laptop.memory
+    size = laptop.memory
     if size is None:
         return Finding(Level.NOT_CHECKED, "the available memory of this machine is unknown")
     message = f"{size / _GIB:.1f} GiB available"
@@ -375,30 +378,26 @@ def memory(facts: Facts) -> Finding:
 MIN_PYTHON = (3, 10)
 
 
-def python(facts: Facts) -> Finding:
+def python(laptop: LaptopFacts) -> Finding:
     """The interpreters of this program and of local tasks."""
-    if isinstance(facts.laptop, Unknown):
-        return _unchecked(facts.laptop)
-    version = ".".join(map(str, facts.laptop.python))
-    if facts.laptop.python < MIN_PYTHON:
+    version = ".".join(map(str, laptop.python))
+    if laptop.python < MIN_PYTHON:
         return Finding(Level.RED, f"Python {version} is too old", "use Python 3.10 or newer")
-    if facts.laptop.missing_programs:
-        message = f"programs of the options do not exist on this machine: {_names(facts.laptop.missing_programs)}"
+    if laptop.missing_programs:
+        message = f"programs of the options do not exist on this machine: {_names(laptop.missing_programs)}"
         remedy = "correct the option `python`, or run: dcos-tensorflow runtime create NAME"
         return Finding(Level.RED, message, remedy)
     return _green(f"Python {version}")
 
 
-def training(facts: Facts) -> Finding:
+def training(laptop: LaptopFacts) -> Finding:
     """TensorFlow and Keras of this Python and of the runtimes."""
-    if isinstance(facts.laptop, Unknown):
-        return _unchecked(facts.laptop)
-    named = {name: _training_versions(packages) for name, packages in facts.laptop.trainings.items()}
+    named = {name: _training_versions(packages) for name, packages in laptop.trainings.items()}
     if not any(named.values()):
         remedy = 'pip install "tensorflow-cpu~=2.21.0", or: dcos-tensorflow runtime create tf --tensorflow 2.21'
         return Finding(Level.YELLOW, "neither this Python nor a runtime has TensorFlow", remedy)
     message = "; ".join(f"{name}: {text or 'no TensorFlow'}" for name, text in named.items())
-    first = next(packages for name, packages in facts.laptop.trainings.items() if named[name])
+    first = next(packages for name, packages in laptop.trainings.items() if named[name])
     if first.get("keras", "").startswith("3.") and "tf_keras" not in first:
         return Finding(
             Level.YELLOW, message, "for Model.fit of several workers, install tf_keras: docs/tutorials/first-job.md"
@@ -413,19 +412,15 @@ def _training_versions(packages: Mapping[str, str]) -> str:
     return ", ".join([f"TensorFlow {version}", *others]) if version else ""
 
 
-def gpus(facts: Facts) -> Finding:
+def gpus(laptop: LaptopFacts) -> Finding:
     """GPUs that nvidia-smi lists."""
-    if isinstance(facts.laptop, Unknown):
-        return _unchecked(facts.laptop)
-    found = facts.laptop.gpus
+    found = laptop.gpus
     return _green(f"{len(found)}: {_names(found)}" if found else "none: local runs only count the GPUs of tasks")
 
 
-def ports(facts: Facts) -> Finding:
+def ports(laptop: LaptopFacts) -> Finding:
     """`local up` chooses other ports if its default ports are in use."""
-    if isinstance(facts.laptop, Unknown):
-        return _unchecked(facts.laptop)
-    if taken := facts.laptop.taken_ports:
+    if taken := laptop.taken_ports:
         remedy = "nothing: `local up` uses other ports; end these programs if you need port 5050"
         return Finding(Level.YELLOW, f"default ports of `local up` in use: {_names(taken)}", remedy)
     return _green("no other program uses the default ports of `local up`")
@@ -435,15 +430,13 @@ def ports(facts: Facts) -> Finding:
 SYSTEM_PACKAGES = "libsvn1 libapr1 libsasl2-2 libcurl4 libssl3"
 
 
-def libraries(facts: Facts) -> Finding:
+def libraries(laptop: LaptopFacts) -> Finding:
     """The libraries of this program and of the local Mesos."""
-    if isinstance(facts.laptop, Unknown):
-        return _unchecked(facts.laptop)
-    if facts.laptop.missing_libraries:
-        message = f"missing Python packages: {_names(facts.laptop.missing_libraries)}"
+    if laptop.missing_libraries:
+        message = f"missing Python packages: {_names(laptop.missing_libraries)}"
         return Finding(Level.RED, message, "install the program again with pip")
-    if facts.laptop.no_local_mesos:
-        message = f"no local cluster can run here: {facts.laptop.no_local_mesos}"
+    if laptop.no_local_mesos:
+        message = f"no local cluster can run here: {laptop.no_local_mesos}"
         install = f"run: sudo apt-get install {SYSTEM_PACKAGES}; or " if "missing libraries" in message else ""
         return Finding(Level.YELLOW, message, f"{install}use the master of an existing Mesos")
     return _green("all libraries are installed")
@@ -466,22 +459,22 @@ CHECKS = (
     Check("executor_login", "executor authentication", executor_login, is_security=True),
     Check("shared_user", "shared user", shared_user, is_security=True),
     Check("isolation", "root executors, isolation", isolation, is_security=True),
-    Check("zookeeper_acl", "ZooKeeper ACL", zookeeper_acl, is_security=True),
+    Check("zookeeper_acl", "ZooKeeper ACL", _of("store", zookeeper_acl), is_security=True),
     Check("open_api", "open API", open_api, is_security=True),
     Check("tls", "TLS", tls, is_security=True),
     Check("same_name", "frameworks of the same name", same_name),
     Check("clock", "clocks", clock),
-    Check("refused_calls", "refused calls", refused_calls),
-    Check("leftovers", "launches that may still run", leftovers),
+    Check("refused_calls", "refused calls", _of("service", refused_calls)),
+    Check("leftovers", "launches that may still run", _of("service", leftovers)),
     Check("failing_agents", "agents that drop launches", failing_agents),
-    Check("artefacts", "artefacts", artefacts),
-    Check("ports", "ports", ports),
-    Check("memory", "memory", memory),
-    Check("disk", "disk space", disk),
-    Check("python", "Python", python),
-    Check("libraries", "libraries", libraries),
-    Check("training", "TensorFlow", training),
-    Check("gpus", "GPUs", gpus),
+    Check("artefacts", "artefacts", _of("artefacts", artefacts)),
+    Check("ports", "ports", _of("laptop", ports)),
+    Check("memory", "memory", _of("laptop", memory)),
+    Check("disk", "disk space", _of("laptop", disk)),
+    Check("python", "Python", _of("laptop", python)),
+    Check("libraries", "libraries", _of("laptop", libraries)),
+    Check("training", "TensorFlow", _of("laptop", training)),
+    Check("gpus", "GPUs", _of("laptop", gpus)),
 )
 
 

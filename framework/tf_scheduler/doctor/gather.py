@@ -23,6 +23,7 @@ from mesos_client.http import MALFORMED
 from mesos_client.masters import Leader, ZooKeeperUrl, parse_masters
 from tf_executor.contract.http import HttpReply, is_loopback
 from tf_scheduler.errors import SchedulerError
+from tf_scheduler.mesos.offer_gate import parse_flags
 
 from .facts import (
     AgentFacts,
@@ -263,15 +264,9 @@ def _agents(cluster: Cluster, service: ServiceFacts | Unknown, pool: ThreadPoolE
 
 def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
     reply = attempt(lambda: send(access, "/flags"))
-    flags = attempt(lambda: _agent_flags(_known(reply), f"agent {hostname}"))
+    flags = attempt(lambda: parse_flags(f"agent {hostname}", _known(reply)))
     offset = None if isinstance(reply, Unknown) else offset_of(reply)
     return AgentFacts(agent_id, hostname, flags, offset, runs_as_root(access.url))
-
-
-def _agent_flags(reply: HttpReply, agent: str) -> Mapping[str, str]:
-    answer = parse(reply, agent)
-    with reading(agent):
-        return {str(name): str(value) for name, value in answer["flags"].items()}
 
 
 _LISTENS = "0A"  # state of a socket in /proc/net/tcp

@@ -19,10 +19,10 @@ from http import HTTPStatus
 from typing import Any
 
 from mesos_client.credentials import Credentials, Tls
-from tf_executor.contract.http import HttpClient, SocketHandle
+from tf_executor.contract.http import HttpClient, HttpReply, SocketHandle
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.model import events
-from tf_scheduler.model.offer import NOT_ASKED, ExecutorLogin
+from tf_scheduler.model.offer import NOT_ASKED, ExecutorLogin, authenticates_executors
 
 from . import decode
 
@@ -157,9 +157,6 @@ def _part(value: Any, *path: str) -> Any:
 
 # --- Flags of an agent (Mesos documentation, endpoint /flags)
 
-#: Flag of an agent that requires a login from executors. Without it, any process that can connect to the agent may
-#: subscribe as an executor, and gets the tasks with their secret tokens.
-EXECUTOR_AUTHENTICATION = "authenticate_http_executors"
 #: Seconds for one read from the agent, and for the whole answer.
 _SOCKET_TIMEOUT, _ANSWER_TIMEOUT = 2.0, 4.0
 #: Maximum size of an answer in bytes; that of Mesos 1.11 has about 10,000.
@@ -187,17 +184,17 @@ def read_flags(agent: str, credentials: Credentials | None = None, tls: Tls | No
         reply = client.fetch(f"{agent}/flags", {"Authorization": header} if header else {})
     except (OSError, ValueError) as error:
         raise AgentFlagsError(f"{agent}/flags does not answer: {error}") from error
+    return parse_flags(f"{agent}/flags", reply)
+
+
+def parse_flags(server: str, reply: HttpReply) -> Mapping[str, str]:
+    """Return the flags in an agent's reply. Raises AgentFlagsError."""
     if reply.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        raise AgentFlagsError(f"{agent}/flags returned HTTP {reply.status}: no permission to view the agent's flags")
+        raise AgentFlagsError(f"{server} returned HTTP {reply.status}: no permission to view the agent's flags")
     if reply.status != HTTPStatus.OK:
-        raise AgentFlagsError(f"{agent}/flags returned HTTP {reply.status}")
+        raise AgentFlagsError(f"{server} returned HTTP {reply.status}")
     try:
         flags = json.loads(reply.body)["flags"]
         return {str(name): str(value) for name, value in flags.items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise AgentFlagsError(f"{agent}/flags did not return the flags of an agent") from error
-
-
-def authenticates_executors(flags: Mapping[str, str]) -> bool:
-    """Return whether the agent with these flags requires a login from executors."""
-    return flags.get(EXECUTOR_AUTHENTICATION) == "true"
+        raise AgentFlagsError(f"{server} did not return the flags of an agent") from error

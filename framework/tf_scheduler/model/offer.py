@@ -31,6 +31,16 @@ class ExecutorLogin:
     problem: str = ""
 
 
+#: Flag of an agent that requires a login from executors. Without it, any process that can connect to the agent may
+#: subscribe as an executor, and gets the tasks with their secret tokens (Mesos documentation, endpoint /flags).
+_EXECUTOR_AUTHENTICATION = "authenticate_http_executors"
+
+
+def authenticates_executors(flags: Mapping[str, str]) -> bool:
+    """Return whether the agent with these flags requires a login from executors."""
+    return flags.get(_EXECUTOR_AUTHENTICATION) == "true"
+
+
 NOT_ASKED = ExecutorLogin(problem="the agent was not asked for its flags")
 
 

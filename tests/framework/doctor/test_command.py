@@ -394,7 +394,7 @@ class FakeCluster:
             "/flags": flags,
             "/agent/S0/flags": flags,
             "/service/mnist/v1/state/frameworkId": ["id-1"],
-            "/service/mnist/v1/events?limit=1000": {"events": [], "next": 0},
+            "/service/mnist/v1/events?limit=1000": {"events": [], "first": 0, "last": 0, "next": 0, "journal": ""},
             "/service/mnist/v1/debug/mesos": {
                 "connected": True,
                 "refused_calls": None,
@@ -473,7 +473,7 @@ def test_inactive_agents_are_not_green(doctor, monkeypatch: pytest.MonkeyPatch) 
     [
         ("x@h\u0151st:1", {}, "invalid address"),
         ("x@a b:1", {}, "invalid address"),
-        ("", 5, "agent agent-1 returned an invalid answer"),
+        ("", 5, "agent agent-1 did not return the flags"),
         ("", {"isolation": 5}, ""),
     ],
 )

@@ -13,7 +13,8 @@ from kit.certificates import Certificates
 from kit.http_server import HttpServer, QuietHandler
 from mesos_client.credentials import BasicCredentials, Tls
 from tf_scheduler.mesos import offer_gate
-from tf_scheduler.mesos.offer_gate import AgentFlagsError, authenticates_executors, read_flags
+from tf_scheduler.mesos.offer_gate import AgentFlagsError, read_flags
+from tf_scheduler.model.offer import authenticates_executors
 
 CREDENTIALS = BasicCredentials("tf", "password")
 FLAGS = {"authenticate_http_executors": "true", "work_dir": "/var/lib/mesos"}
