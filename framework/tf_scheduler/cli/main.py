@@ -18,7 +18,7 @@ from .local_run.discovery import SERVICE_PROGRAM
 
 _MODULES = ("convert", "doctor", "history", "local", "options", "package", "runtime", "scheduler", "state")
 #: Command -> module that defines it. Imported when called, because each needs much of the program.
-LAZY_COMMANDS = {**{name: name for name in _MODULES}, "executor": "package", "submit": "install", "try": "options"}
+LAZY_COMMANDS = {**{name: name for name in _MODULES}, "executor": "package", "submit": "install", "try": "attempt"}
 
 
 @click.group(cls=LazyGroup, later=LAZY_COMMANDS, context_settings=dict(CONTEXT_SETTINGS))

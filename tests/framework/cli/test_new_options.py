@@ -12,8 +12,8 @@ import pytest
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.cli.commands import convert
 from tf_scheduler.cli.common import options_file
+from tf_scheduler.cli.local_run import new_options
 from tf_scheduler.options.load import resolve
 
 FIT = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\nmodel.fit(data)\n"
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.mkdir()
     (path / "train.py").write_text(FIT)
     monkeypatch.chdir(path)
-    monkeypatch.setattr(convert, "find_spec", lambda _: "present")
+    monkeypatch.setattr(new_options, "find_spec", lambda _: "present")
     return path
 
 
@@ -150,7 +150,7 @@ def test_folder_of_a_program_with_modules_is_used(invoke, folder: Path) -> None:
 def test_runtime_of_a_library_is_used(invoke, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If it does not exist, the command that creates it is printed."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(convert, "find_spec", lambda _: None)
+    monkeypatch.setattr(new_options, "find_spec", lambda _: None)
     (folder / "train.py").write_text("import horovod.tensorflow as hvd\nhvd.init()")
 
     _, _, error = invoke("options", "init", "horovod")
@@ -167,8 +167,8 @@ def test_existing_runtime_with_all_libraries_is_used(
 ) -> None:
     """Its name need not tell its packages."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(convert, "find_spec", lambda _: None)
-    monkeypatch.setattr(convert, "missing_modules", lambda *_: missing)
+    monkeypatch.setattr(new_options, "find_spec", lambda _: None)
+    monkeypatch.setattr(new_options, "missing_modules", lambda *_: missing)
     runtime = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "horovod"
     runtime.mkdir(parents=True)
     content = {"name": "horovod", "python": sys.executable, "version": "3.11.7", "tensorflow": "2.13", "others": []}
@@ -189,7 +189,7 @@ def test_keras_of_a_runtime_to_create_counts(
 ) -> None:
     """This Python has no Keras; the file must train once the runtime exists."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(convert, "find_spec", lambda _: None)
+    monkeypatch.setattr(new_options, "find_spec", lambda _: None)
     (folder / "train.py").write_text(source)
 
     code, _, error = invoke("options", "init", "multi_worker_mirrored")

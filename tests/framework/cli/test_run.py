@@ -8,7 +8,7 @@ import pytest
 
 from jobs import PATIENCE, UNTIL_KILLED, WORKER_0, agents, options, wait_for
 from mesos_local.agents import AgentSpec, with_ports
-from tf_scheduler.cli.commands.run import check_feasible
+from tf_scheduler.cli.local_run.fitting import check_feasible
 from tf_scheduler.errors import JobError
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec

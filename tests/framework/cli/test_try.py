@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from own_runtimes import need_torch
-from tf_scheduler.cli.commands import convert
-from tf_scheduler.cli.commands import run as run_module
+from tf_scheduler.cli.commands import attempt as attempt_module
 from tf_scheduler.cli.common import options_file
+from tf_scheduler.cli.local_run import new_options
 from tf_scheduler.options.load import resolve
 
 MIRRORED = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
@@ -31,8 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def attempt(invoke, folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Try a program; return the options of the run, and the error output."""
     runs: list[Path] = []
-    monkeypatch.setattr(run_module, "run", lambda options, as_json, fit: runs.append(options))
-    monkeypatch.setattr(convert, "find_spec", lambda name: name != "torch")
+    monkeypatch.setattr(attempt_module, "run", lambda options, as_json, fit: runs.append(options))
+    monkeypatch.setattr(new_options, "find_spec", lambda name: name != "torch")
     monkeypatch.setattr(options_file, "keras_versions", lambda _: {"keras": "3.1", "tf_keras": "2.21"})
 
     def call(source: str, *arguments: str) -> tuple[dict[str, Any], str]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +14,33 @@ import click
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import (
     UserPath,
+    file_type,
+    force_option,
     missing_modules,
+    output_option,
+    print_or_write,
     program_files,
     program_folder,
     program_sources,
+    read,
+    source_name,
 )
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import interpreter_path
 from tf_scheduler.cli.common.output import echo_json, json_option
+from tf_scheduler.cli.local_run.fitting import fits_machine
+from tf_scheduler.cli.local_run.new_options import suitable_python
 from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
 from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.pod import ENDPOINT, MADE_UP, NOT_REQUESTED
-from tf_scheduler.convert.program import COMMON_NAMES, PACKAGES, Libraries
+from tf_scheduler.convert.program import PACKAGES, Libraries
 from tf_scheduler.convert.tables import Note
 from tf_scheduler.convert.tfjob import KEPT
 from tf_scheduler.convert.values import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
-from tf_scheduler.runtimes.catalogue import creation_arguments, torch_creation_arguments
-from tf_scheduler.runtimes.runtimes import find_runtime, list_runtimes
+from tf_scheduler.runtimes.runtimes import find_runtime
 
-from .options import file_type, force_option, output_option, print_or_write, read, source_name
-
-#: Name of the runtime with Horovod, and arguments of `runtime create`.
-_HOROVOD = (
-    "horovod",
-    'horovod --tensorflow 2.13 --package "setuptools<70" --package wheel --package packaging --build horovod==0.28.1',
-)
 #: Modules that the executor, TensorFlow, Horovod and PyTorch bring.
 _PROVIDED = (
     *("tf_executor", "tensorflow", "tf_keras", "keras", "tensorboard", "tensorflow_estimator", "torch", "horovod"),
@@ -215,70 +212,3 @@ class _Local:
 def _python_files(program: Path | None) -> list[str]:
     """Return the file of a program, or the Python files of its folder or archive."""
     return sorted(name for name in program_files(program) if name.endswith(".py")) if program else []
-
-
-def suitable_python(needed: Libraries) -> tuple[str, str]:
-    """Return the option `python` for a local run, and the command that creates it.
-
-    Both are empty if this Python suits; the command is empty if the runtime exists.
-    """
-    modules = ["torch"] if needed.torch else ["tensorflow", *(["horovod"] if needed.horovod else [])]
-    modules += [module for module in needed.modules if module in PACKAGES]
-    if needed.tensorflow is None and not needed.torch_version and all(map(find_spec, modules)):
-        return "", ""
-    own = sys.version_info.minor
-    name, arguments = creation_arguments(needed.tensorflow, own)
-    if needed.torch:
-        name, arguments = torch_creation_arguments(needed.torch_version, own)
-    elif needed.horovod:
-        name, arguments = _HOROVOD
-    known = {runtime.name: runtime.python for runtime in list_runtimes()}
-    if needed.packages and (name not in known or missing_modules(known[name], modules)):
-        packages = "".join(f" --package {package}" for package in needed.packages)
-        longer = "-".join([name, *needed.packages])[:60].strip("-")
-        name, arguments = longer, longer + arguments.removeprefix(name) + packages
-    return RUNTIME_PREFIX + name, "" if name in known else f"dcos-tensorflow runtime create {arguments}"
-
-
-def check_program(program: Path) -> None:
-    """Raise UsageError for a folder, and JobError for a file of another language."""
-    if program.is_dir():
-        names = sorted(program.glob("*.py"), key=lambda path: (path.stem not in COMMON_NAMES, path))[:3]
-        tries = " or ".join(f"`dcos-tensorflow try {command_line([name])}`" for name in names)
-        raise click.UsageError(f"{program} is a folder; try takes a program: {tries or 'the folder has none'}")
-    if program.suffix not in ("", ".py"):
-        notebook = "; `jupyter nbconvert --to script` makes one of a notebook" if program.suffix == ".ipynb" else ""
-        raise JobError(f"{program}: not a Python program{notebook}")
-
-
-#: Prints place and text of a syntax error, in the Python of the tasks.
-_COMPILE = """import sys
-try: compile(open(sys.argv[1], "rb").read(), sys.argv[1], "exec")
-except SyntaxError as error: print(error.lineno, "%s: `%s`" % (error.msg, (error.text or "").strip()))
-"""
-
-
-def syntax_problems(program: Path, python: str) -> Iterator[Problem]:
-    """Yield the syntax error that the interpreter of an option `python` reports."""
-    with suppress(OSError):  # no such interpreter, reported by other checks
-        ask = [interpreter_path(python), "-I", "-W", "ignore", "-c", _COMPILE, str(program)]
-        line, _, text = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip().partition(" ")
-        yield from [Problem(f"{program}:{line}", text)] if text else []
-
-
-def fits_machine(options: dict[str, Any]) -> bool:
-    """Return whether the local cluster can run the job; True for invalid options."""
-    from tf_scheduler.options.load import resolve  # slow imports, rarely needed
-    from tf_scheduler.options.spec import to_spec
-
-    from .run import check_feasible, own_agents
-
-    try:
-        spec = to_spec(resolve(options, {"executor": {"url": "file:///executor"}}))
-    except OptionsError:
-        return True  # reported later
-    try:
-        check_feasible(spec, own_agents())
-    except JobError:
-        return False
-    return True

@@ -19,7 +19,7 @@ from dcos_command.client import ServiceOptions
 from dcos_command.command import IntRange
 from dcos_command.output import Table
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number
-from tf_scheduler.cli.common.folders import UserPath, read_bytes
+from tf_scheduler.cli.common.folders import UserPath, force_option, output_option, print_or_write, read_bytes
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
@@ -42,8 +42,6 @@ from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.report.charts import format_time
 from tf_scheduler.report.page import render_comparison, render_page
-
-from .options import force_option, output_option, print_or_write
 
 _DEFAULT_COUNT = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

@@ -31,12 +31,13 @@ from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import PROGRAM, SERVICE_PROGRAM, background_run, check_name, keep_run
+from tf_scheduler.cli.local_run.fitting import adapt_sizes, notice_of_gpus
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
 
 from .local import directory_option, find_cluster, prepare, settings_option
-from .run import adapt_sizes, notice_of_gpus, print_errors, run
+from .run import print_errors, run
 
 
 @click.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import time
@@ -31,10 +30,6 @@ from tf_scheduler.cli.local_run.ports import claim_ports, claimed_port
 from tf_scheduler.cli.local_run.process import advertisements
 from tf_scheduler.errors import NotRunningError
 from tf_scheduler.logging_setup import handle_signals
-from tf_scheduler.model.ids import AgentId, OfferId
-from tf_scheduler.model.offer import Offer
-from tf_scheduler.model.resources import Resource, Value, thousandths
-from tf_scheduler.model.spec import ServiceSpec, TaskSpec
 
 _AMOUNTS = ("cpus", "mem", "gpus")
 MASTER_PORT = 5050  # Mesos' default port, used if it is free
@@ -312,40 +307,3 @@ def _held_resources(framework: FrameworkStatus) -> str:
 
 def _amount(value: float | str | None) -> str:
     return f"{value or 0:g}" if not isinstance(value, str) else value
-
-
-# --- the empty cluster
-
-#: Amount of a resource that an agent's specification omits: the agent detects it itself.
-_UNLIMITED = thousandths(1e12)
-
-
-def gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
-    """Yield tasks that must fit at the same time.
-
-    All tasks; with independent ones, each of these with the tasks that serve it, such as the data service.
-    """
-    tasks = tuple(spec.tasks())
-    if spec.strategy.traits.has_peers:
-        yield tasks
-        return
-    helpers = [task for task in tasks if not task.job.kind.in_cluster]
-    firsts = {task.job.group: task for task in reversed(tasks) if task.job.kind.in_cluster}
-    yield from ((task, *helpers) for task in firsts.values())
-
-
-def full_offer(agent: AgentSpec) -> Offer:
-    """Return the offer of an agent without tasks."""
-    amounts = {name: _value(text) for name, text in agent.resource_pairs().items()}
-    values = {"cpus": _UNLIMITED, "mem": _UNLIMITED, "disk": _UNLIMITED, **amounts}
-    resources = tuple(Resource(name, value) for name, value in values.items())
-    name = agent.hostname
-    return Offer(OfferId(name), AgentId(name), name, name, resources, dict(agent.attribute_pairs()))
-
-
-def _value(text: str) -> Value:
-    if text.startswith("["):
-        return tuple((int(begin), int(end)) for begin, end in re.findall(r"(\d+)\s*-\s*(\d+)", text))
-    if text.startswith("{"):
-        return frozenset(item.strip() for item in text.strip("{}").split(","))
-    return thousandths(float(text))

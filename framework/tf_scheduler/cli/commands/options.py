@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from difflib import get_close_matches
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +14,39 @@ import click
 from click.shell_completion import CompletionItem
 
 from dcos_command.command import Group, IntRange
-from dcos_command.documents import with_settings
-from tf_executor.contract.advice import KERAS_2
-from tf_executor.contract.strategies import Strategy
-from tf_scheduler.cli.common.folders import UserPath, folder_problem, has_containers, program_sources, read_bytes
+from tf_scheduler.cli.common.folders import (
+    UserPath,
+    file_type,
+    force_option,
+    print_or_write,
+    program_sources,
+    read,
+    source_name,
+)
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
-    check_options,
-    has_keras_3,
-    interpreter_path,
-    keras_2_install,
     local_problems,
-    model_fit_problem,
     program_warnings,
 )
-from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, json_switch
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, print_notices
+from tf_scheduler.cli.local_run.new_options import NewOptions, new_options
 from tf_scheduler.convert.program import (
-    Libraries,
-    NewJob,
-    ProgramFacts,
-    job_name,
-    needed_libraries,
     scan,
     strategy_named,
-    summary,
 )
 from tf_scheduler.convert.values import command_line
-from tf_scheduler.errors import JobError, OptionsError, Problem
+from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, changed_options, mask_options
-from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 
-from .local import fit_option, prepare, settings_option
-
-file_type = click.Path(allow_dash=True, readable=False, path_type=Path)
-output_option = click.option(
-    "-o", "--output", type=UserPath(dir_okay=False), help="File to write. Default: standard output."
-)
-force_option = click.option("--force", is_flag=True, help="Replace an existing file.")
 #: For output that is always JSON, so that --json is accepted by every command.
 ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="No effect: output is always JSON.")
 
-#: Modules for which a runtime may be needed.
-_LIBRARIES = {"tensorflow", "tf_keras", "keras", "torch", "horovod"}
 #: Options that most jobs set, in the order of an options file.
 COMMON_OPTIONS = (
     *("service.name", "service.strategy", "service.job_url", "service.command", "service.data", "service.environment"),
@@ -108,7 +91,7 @@ def validate(file: Path, dcos: bool, as_json: bool) -> None:
         *program_warnings(resolved, file.parent),
         *(problem for problem, _ in local),
     ]
-    _print_notices(() if as_json else notices)
+    print_notices(() if as_json else notices)
     if not (dcos or as_json) and len(of_clusters) > len(of_all):
         click.echo(f"for DC/OS also: dcos-tensorflow options validate --dcos {command_line([file])}", err=True)
     echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
@@ -127,7 +110,7 @@ def show(file: Path, changed: bool) -> None:
     document, resolved = _load(file)
     masked = mask_options(resolved)
     echo_json(as_lists(changed_options(masked, resolved) if changed else masked))
-    _print_notices(find_warnings(document, resolved))
+    print_notices(find_warnings(document, resolved))
 
 
 @options.command()
@@ -207,7 +190,7 @@ def init(
     print_or_write(document, output, force, quiet=True)
     run = "dcos package install tensorflow --options=" if dcos else "dcos-tensorflow local run "
     step = f"{run}{command_line([output])}"
-    _print_notices(() if as_json else notices)
+    print_notices(() if as_json else notices)
     value = {"file": str(output), "options": document, "notices": _as_dicts(notices), "next": step}
     echo_result(value, f"wrote {output}: {made.summary}. Run it: {step}", as_json)
 
@@ -267,88 +250,6 @@ def _suggestion(path: str) -> str:
     return f"; did you mean {' or '.join(similar)}?" if similar else "; `options schema` prints all options"
 
 
-@dataclass(frozen=True, slots=True)
-class NewOptions:
-    """Options for a program, and what to say about them."""
-
-    document: dict[str, Any]
-    #: Tasks, and the variable of Keras 2 with the reason.
-    summary: str
-    notices: tuple[Problem, ...]
-    #: Name in the program from which a strategy can be guessed; empty: there is none.
-    evidence: str = ""
-
-
-def new_options(
-    program: Path,
-    folder: Path,
-    strategy: Strategy | None = None,
-    counts: tuple[int | None, int | None] = (None, None),
-    arguments: Sequence[str] = (),
-    *,
-    pack: bool = False,
-    fit: bool = True,
-) -> NewOptions:
-    """Return options for a program, in a file in `folder`. Raises OptionsError.
-
-    Args:
-        program: The program; it may not exist yet.
-        folder: Folder of the options file.
-        strategy: Strategy; `None`: as guessed from the source.
-        counts: Number of workers and of parameter servers; `None`: usual for the strategy.
-        arguments: Arguments of the program; a task replaces `$NAME`.
-        pack: Use the folder of the program, even if no module in it is used.
-        fit: Choose amounts and a runtime for this machine.
-    """
-    from .convert import fits_machine, suitable_python  # imports this module
-
-    sources = program_sources(program) if program.exists() else {}
-    facts, notices = scan(sources), [] if sources else [Problem(str(program), "does not exist yet")]
-    default = Strategy.BETWEEN_GRAPH if counts[1] and not facts.evidence else facts.strategy
-    chosen = strategy or default
-    if facts.evidence and facts.strategy is not chosen:
-        notices.append(Problem(str(program), f"uses {facts.evidence} ({facts.strategy.value}), not {chosen.value}"))
-    python, step, needed = "", "", None
-    if fit and facts.modules & _LIBRARIES:
-        needed = needed_libraries((), "\n".join(sources.values()), is_torch=chosen.traits.library == "torch")
-        python, step = suitable_python(needed)
-    notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
-    keras_2, more = _choose_keras(facts, chosen, interpreter_path(python), needed if step else None)
-    notices += more
-    is_large = pack and len(sources) == 1 and folder_problem(program.parent)
-    if is_large:
-        notices.append(Problem(str(program.absolute().parent), f"{is_large}. The tasks get only {program.name}"))
-    path = program.parent if (pack and not is_large) or len(sources) > 1 else program
-    url = os.path.relpath(path.absolute(), folder.absolute())
-    job = NewJob(
-        *(job_name(program.absolute()), chosen, url, program.name, *counts, arguments, python, keras_2),
-        data_service=facts.data_service,
-    )
-    document = job.options(fits_machine if fit else lambda _: True)
-    resolve(document)
-    reason = f"; {KERAS_2}=1, because {facts.fit.rpartition(':')[0]} uses Model.fit" if keras_2 else ""
-    return NewOptions(document, summary(document) + reason, tuple(notices), facts.evidence)
-
-
-def _choose_keras(
-    facts: ProgramFacts, strategy: Strategy, python: str, planned: Libraries | None
-) -> tuple[bool, list[Problem]]:
-    """Return whether to select Keras 2, and what the user has to do for it.
-
-    `planned`: of a runtime to create, which gets tf_keras.
-    """
-    if not facts.fit or not strategy.traits.fit_needs_keras_2:
-        return False, []
-    if planned is not None:
-        return planned.has_keras_3 and "keras" not in facts.modules, []
-    if not has_keras_3(python):
-        return False, []
-    if "keras" in facts.modules:  # which is Keras 3 in any case
-        return False, [Problem(facts.fit, model_fit_problem(facts.modules, strategy, python))]
-    command = keras_2_install(python)
-    return True, [Problem(KERAS_2, f"needs tf_keras: {command}")] if command else []
-
-
 def _load(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the document of a file, and its options with all defaults."""
     document = parse(read(file), source_name(file))
@@ -369,36 +270,8 @@ def _load_all(*files: Path) -> list[dict[str, Any]]:
     return resolved
 
 
-def read(file: Path) -> bytes:
-    """Read a file, or standard input for `-`. Raises OptionsError that names the file."""
-    return sys.stdin.buffer.read() if str(file) == "-" else read_bytes(file)
-
-
-def source_name(file: Path) -> str:
-    """Name of a file in messages."""
-    return "standard input" if str(file) == "-" else str(file)
-
-
-def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bool) -> None:
-    """Print JSON or write it to a file. Raises JobError if it exists, unless `force`."""
-    text = json.dumps(document, indent=2) + "\n"
-    if output is not None:
-        try:
-            with output.open("w" if force else "x") as stream:
-                stream.write(text)
-        except FileExistsError as error:
-            raise JobError(f"{output}: already exists; replace it with --force") from error
-    if not quiet:
-        click.echo(text if output is None else f"wrote {output}", nl=output is not None)
-
-
 def _as_dicts(problems: Iterable[Problem]) -> list[dict[str, str]]:
     return [asdict(problem) for problem in problems]
-
-
-def _print_notices(notices: Iterable[Problem]) -> None:
-    for notice in notices:
-        click.echo(f"notice: {notice}", err=True)
 
 
 def _diff_lines(change: Difference) -> Iterator[str]:
@@ -415,81 +288,3 @@ def _diff_lines(change: Difference) -> Iterator[str]:
     yield from (f"remove {name}" for name in change.removed)
     if not (change.restarted or change.added or change.removed):
         yield "no task restarts"
-
-
-# --- try
-
-
-@click.command("try")
-@examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
-@click.argument("program", type=UserPath(exists=True))
-@click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
-@click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
-@click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")
-@settings_option
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@json_switch("Print the result as one JSON object.")
-@fit_option
-@click.pass_context
-def try_(
-    context: click.Context,
-    program: Path,
-    settings: tuple[str, ...],
-    workers: int | None,
-    ps: int | None,
-    strategy: str,
-    arguments: tuple[str, ...],
-    as_json: bool,
-    fit: bool,
-) -> None:
-    """Run PROGRAM on this machine, without options.
-
-    The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
-    are stored in NAME-try.json, to run the job again or to change it.
-
-    Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
-    """
-    from .convert import check_program, syntax_problems
-    from .local import clean_up_on_signals  # slow imports
-    from .run import check_feasible, own_agents, print_errors, run
-
-    context.with_resource(clean_up_on_signals(4))
-    check_program(program)
-    prepare(context)
-    chosen = strategy_named(strategy) if strategy else None
-    made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
-    document, wrong = with_settings(made.document, settings)
-    service = document["service"]
-    reason = "as requested" if chosen else f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
-    if ps and not (chosen or made.evidence):
-        reason = f"because of --ps ({program.name} names no strategy)"
-    click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
-    with print_errors(as_json):  # before the file is written
-        own = service.get("python", "") == made.document["service"].get("python", "")
-        if missing := [each for each in made.notices if each.path == "service.python" and own]:
-            raise OptionsError(missing)
-        _print_notices(made.notices)
-        problems = [*(Problem(*each) for each in wrong), *syntax_problems(program, service.get("python", ""))]
-        spec = to_spec(check_options(document, Path(), problems, containers=has_containers()))
-        if not fit:
-            check_feasible(spec, own_agents())
-    if not Strategy(service["strategy"]).traits.has_peers and document["worker"]["count"] > 1:
-        click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
-    path = _save_attempt(document)
-    click.echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)
-    context.invoke(run, options=path, as_json=as_json, fit=fit)
-
-
-def _save_attempt(document: Mapping[str, Any]) -> Path:
-    """Write the options to the first free file, or return a file that has them."""
-    name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
-    for number in count(1):
-        path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
-        try:
-            with path.open("x") as file:
-                file.write(text)
-            break
-        except FileExistsError:
-            if path.read_text(errors="replace") == text:
-                break
-    return path

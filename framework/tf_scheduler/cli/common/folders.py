@@ -1,13 +1,15 @@
-"""XDG folders, the folder of one run, private files, and folders of programs."""
+"""XDG folders, the folder of one run, private files, programs, files of options."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -23,7 +25,7 @@ import click
 
 from tf_executor.contract.text import format_size
 from tf_scheduler.convert.program import imported_modules
-from tf_scheduler.errors import OptionsError, Problem
+from tf_scheduler.errors import JobError, OptionsError, Problem
 
 #: Files of a task's sandbox that a run keeps.
 LOG_FILES = ("stdout", "stderr", "executor.log")
@@ -340,3 +342,35 @@ def has_containers(directory: Path | None = None) -> bool:
         running = LocalCluster.running(directory or state_home() / "local")
         return running is not None and running.has_containers
     return False
+
+
+# --- files of options
+
+file_type = click.Path(allow_dash=True, readable=False, path_type=Path)
+output_option = click.option(
+    "-o", "--output", type=UserPath(dir_okay=False), help="File to write. Default: standard output."
+)
+force_option = click.option("--force", is_flag=True, help="Replace an existing file.")
+
+
+def read(file: Path) -> bytes:
+    """Read a file, or standard input for `-`. Raises OptionsError that names the file."""
+    return sys.stdin.buffer.read() if str(file) == "-" else read_bytes(file)
+
+
+def source_name(file: Path) -> str:
+    """Name of a file in messages."""
+    return "standard input" if str(file) == "-" else str(file)
+
+
+def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bool) -> None:
+    """Print JSON or write it to a file. Raises JobError if it exists, unless `force`."""
+    text = json.dumps(document, indent=2) + "\n"
+    if output is not None:
+        try:
+            with output.open("w" if force else "x") as stream:
+                stream.write(text)
+        except FileExistsError as error:
+            raise JobError(f"{output}: already exists; replace it with --force") from error
+    if not quiet:
+        click.echo(text if output is None else f"wrote {output}", nl=output is not None)

@@ -41,6 +41,7 @@ from dcos_command.output import (
 )
 from tf_executor.contract.states import Tone
 from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.errors import Problem
 from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import resolve
@@ -345,3 +346,9 @@ class _Chart:
 
     def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
         return Measurement(min(4, len(self._text.plain)), len(self._text.plain))
+
+
+def print_notices(notices: Iterable[Problem]) -> None:
+    """Print notices on standard error."""
+    for notice in notices:
+        click.echo(f"notice: {notice}", err=True)

@@ -1,0 +1,127 @@
+"""`dcos-tensorflow try`: run a program on this machine, without options."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dcos_command.command import IntRange
+from dcos_command.documents import with_settings
+from tf_executor.contract.strategies import Strategy
+from tf_scheduler.cli.common.folders import UserPath, has_containers
+from tf_scheduler.cli.common.groups import examples
+from tf_scheduler.cli.common.options_file import check_options, interpreter_path
+from tf_scheduler.cli.common.output import json_switch, print_notices
+from tf_scheduler.cli.local_run.fitting import check_feasible, own_agents
+from tf_scheduler.cli.local_run.new_options import new_options
+from tf_scheduler.convert.program import COMMON_NAMES, strategy_named
+from tf_scheduler.convert.values import command_line
+from tf_scheduler.errors import JobError, OptionsError, Problem
+from tf_scheduler.options.spec import to_spec
+
+from .local import clean_up_on_signals, fit_option, prepare, settings_option
+from .run import print_errors, run
+
+
+@click.command("try")
+@examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
+@click.argument("program", type=UserPath(exists=True))
+@click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
+@click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
+@click.option("--strategy", default="", help="Value of service.strategy, or a class name. Default: from the source.")
+@settings_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@json_switch("Print the result as one JSON object.")
+@fit_option
+@click.pass_context
+def try_(
+    context: click.Context,
+    program: Path,
+    settings: tuple[str, ...],
+    workers: int | None,
+    ps: int | None,
+    strategy: str,
+    arguments: tuple[str, ...],
+    as_json: bool,
+    fit: bool,
+) -> None:
+    """Run PROGRAM on this machine, without options.
+
+    The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
+    are stored in NAME-try.json, to run the job again or to change it.
+
+    Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
+    """
+    context.with_resource(clean_up_on_signals(4))
+    check_program(program)
+    prepare(context)
+    chosen = strategy_named(strategy) if strategy else None
+    made = new_options(program, Path(), chosen, (workers, ps), arguments, pack=True)
+    document, wrong = with_settings(made.document, settings)
+    service = document["service"]
+    reason = "as requested" if chosen else f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
+    if ps and not (chosen or made.evidence):
+        reason = f"because of --ps ({program.name} names no strategy)"
+    click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
+    with print_errors(as_json):  # before the file is written
+        own = service.get("python", "") == made.document["service"].get("python", "")
+        if missing := [each for each in made.notices if each.path == "service.python" and own]:
+            raise OptionsError(missing)
+        print_notices(made.notices)
+        problems = [*(Problem(*each) for each in wrong), *syntax_problems(program, service.get("python", ""))]
+        spec = to_spec(check_options(document, Path(), problems, containers=has_containers()))
+        if not fit:
+            check_feasible(spec, own_agents())
+    if not Strategy(service["strategy"]).traits.has_peers and document["worker"]["count"] > 1:
+        click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
+    path = _save_attempt(document)
+    click.echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)
+    context.invoke(run, options=path, as_json=as_json, fit=fit)
+
+
+def _save_attempt(document: Mapping[str, Any]) -> Path:
+    """Write the options to the first free file, or return a file that has them."""
+    name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
+    for number in count(1):
+        path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
+        try:
+            with path.open("x") as file:
+                file.write(text)
+            break
+        except FileExistsError:
+            if path.read_text(errors="replace") == text:
+                break
+    return path
+
+
+def check_program(program: Path) -> None:
+    """Raise UsageError for a folder, and JobError for a file of another language."""
+    if program.is_dir():
+        names = sorted(program.glob("*.py"), key=lambda path: (path.stem not in COMMON_NAMES, path))[:3]
+        tries = " or ".join(f"`dcos-tensorflow try {command_line([name])}`" for name in names)
+        raise click.UsageError(f"{program} is a folder; try takes a program: {tries or 'the folder has none'}")
+    if program.suffix not in ("", ".py"):
+        notebook = "; `jupyter nbconvert --to script` makes one of a notebook" if program.suffix == ".ipynb" else ""
+        raise JobError(f"{program}: not a Python program{notebook}")
+
+
+#: Prints place and text of a syntax error, in the Python of the tasks.
+_COMPILE = """import sys
+try: compile(open(sys.argv[1], "rb").read(), sys.argv[1], "exec")
+except SyntaxError as error: print(error.lineno, "%s: `%s`" % (error.msg, (error.text or "").strip()))
+"""
+
+
+def syntax_problems(program: Path, python: str) -> Iterator[Problem]:
+    """Yield the syntax error that the interpreter of an option `python` reports."""
+    with suppress(OSError):  # no such interpreter, reported by other checks
+        ask = [interpreter_path(python), "-I", "-W", "ignore", "-c", _COMPILE, str(program)]
+        line, _, text = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip().partition(" ")
+        yield from [Problem(f"{program}:{line}", text)] if text else []
