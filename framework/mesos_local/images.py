@@ -71,8 +71,8 @@ def image_names(*, valid: bool = True) -> list[str]:
 def unknown_image(name: str) -> str:
     """Return the problem of an image that was not built; empty if it exists."""
     names = image_names()
-    known = f"valid names: {', '.join(names)}" if names else "make one: dcos-tensorflow local image build NAME"
-    return "" if name in names else f"unknown image; {known}"
+    hint = f"valid names: {', '.join(names)}" if names else "make one: dcos-tensorflow local image build NAME"
+    return "" if name in names else f"unknown image; {hint}"
 
 
 @contextmanager

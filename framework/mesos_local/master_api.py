@@ -213,12 +213,12 @@ def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:
     """Return unregistered running agents; set the agent ids of the others."""
     expected = [agent for agent in agents if agent.process is not None]
     try:
-        known = {_name_and_port(content): content for content in call(master, "GET_AGENTS").get("agents", ())}
+        contents = {_name_and_port(content): content for content in call(master, "GET_AGENTS").get("agents", ())}
     except MasterUnavailableError:
         return expected
     missing = []
     for agent in expected:
-        content = known.get((agent.name, agent.address.rpartition(":")[2]))
+        content = contents.get((agent.name, agent.address.rpartition(":")[2]))
         if content is None or not content["active"] or _registered_at(content) < agent.started_at:
             missing.append(agent)
         else:

@@ -414,8 +414,8 @@ def _training_versions(packages: Mapping[str, str]) -> str:
 
 def gpus(laptop: LaptopFacts) -> Finding:
     """GPUs that nvidia-smi lists."""
-    found = laptop.gpus
-    return _green(f"{len(found)}: {_names(found)}" if found else "none: local runs only count the GPUs of tasks")
+    names = laptop.gpus
+    return _green(f"{len(names)}: {_names(names)}" if names else "none: local runs only count the GPUs of tasks")
 
 
 def ports(laptop: LaptopFacts) -> Finding:

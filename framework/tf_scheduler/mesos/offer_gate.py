@@ -83,8 +83,8 @@ class OfferGate:
         with self._lock:
             self._answers = {key: item for key, item in self._answers.items() if now < item[0]}
             addresses = {_address(offer) for offer in offers} - {""}
-            known = {address: self._answers[address][1] for address in addresses & self._answers.keys()}
-            held = _HeldOffers(offers, addresses - known.keys(), known)
+            answers = {address: self._answers[address][1] for address in addresses & self._answers.keys()}
+            held = _HeldOffers(offers, addresses - answers.keys(), answers)
             self._held.append(held)
             unasked = held.unanswered - self._asked
             self._asked |= unasked
