@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from tf_scheduler.package.template import Node, TemplateSection, TemplateVariable, parse
+from tf_scheduler.package.template import Node, TemplateSection, TemplateVariable, lookup, parse
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
@@ -62,17 +62,6 @@ def _section(section: TemplateSection, scopes: tuple[Any, ...]) -> Iterator[str]
 def is_rendered(value: Any) -> bool:
     """Whether a section of this value is rendered; unlike in Python, 0 and {} are."""
     return not (value is None or value is False or value in ("", []))
-
-
-def lookup(name: str, scopes: Sequence[Any]) -> Any:
-    """Look up a dotted name: its first part from the innermost scope outward."""
-    if name == ".":
-        return scopes[-1]
-    first, *rest = name.split(".")
-    value = next((scope[first] for scope in reversed(scopes) if isinstance(scope, Mapping) and first in scope), None)
-    for part in rest:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def format_value(value: Any) -> str:

@@ -69,7 +69,7 @@ def render(nodes: Sequence[Node], scopes: Sequence[Any]) -> str:
 def _rendered(node: Node, scopes: Sequence[Any]) -> str:
     if isinstance(node, str):
         return node
-    value = _lookup(node.name, scopes)
+    value = lookup(node.name, scopes)
     if isinstance(node, TemplateVariable):
         return _text(value)
     if node.inverted:
@@ -82,7 +82,7 @@ def _has_section(value: Any) -> bool:
     return value is not False and value not in (None, "", [])
 
 
-def _lookup(name: str, scopes: Sequence[Any]) -> Any:
+def lookup(name: str, scopes: Sequence[Any]) -> Any:
     """Return the value of a dotted name; None if missing."""
     if name == ".":
         return scopes[-1]
