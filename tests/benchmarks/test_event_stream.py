@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from mesos_client.scheduler import SchedulerDriver
+from wire.client import FRAMEWORK
 from wire.peer import PATIENCE, subscribed
-from wire.process import FRAMEWORK
 
 #: A very large cluster sends about 20,000 offers in one event.
 OFFERS = 20_000

@@ -1,27 +1,25 @@
-"""Run a driver in a process of its own.
-
-    python -m wire.client {scheduler|executor} ADDRESS OPTIONS
-
-Each callback is a JSON line on stdout, commands are JSON lines on stdin, and each one's result is a line too.
-"""
+"""A driver and what it reports, in the words of pymesos' callbacks."""
 
 from __future__ import annotations
 
-import copy
-import json
-import os
-import sys
 import threading
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
-_output = threading.Lock()
+from mesos_client.executor import ExecutorDriver
+from mesos_client.scheduler import SchedulerDriver
+from wire.peer import EXECUTOR_ID, FRAMEWORK_ID, PATIENCE
 
-
-def say(**line: Any) -> None:
-    with _output:
-        print(json.dumps(line, default=str), flush=True)
-
-
+ROOT = Path(__file__).resolve().parents[2]
+FRAMEWORK = {"name": "f", "user": "u", "roles": ["r"], "capabilities": [{"type": "MULTI_ROLE"}]}
+ENVIRON = {
+    "MESOS_FRAMEWORK_ID": FRAMEWORK_ID["value"],
+    "MESOS_EXECUTOR_ID": EXECUTOR_ID["value"],
+    "MESOS_CHECKPOINT": "1",
+    "MESOS_RECOVERY_TIMEOUT": "15mins",
+    "MESOS_SUBSCRIPTION_BACKOFF_MAX": "200ms",
+}
 #: Event -> the callback of pymesos with the same meaning.
 CALLBACKS = {
     "SUBSCRIBED": "registered",
@@ -32,6 +30,7 @@ CALLBACKS = {
     "LAUNCH": "launchTask",
     "SHUTDOWN": "shutdown",
 }
+C = TypeVar("C", bound="Client")
 KILL = {"type": "KILL", "kill": {"task_id": {"value": "task-1"}}}
 
 
@@ -40,125 +39,88 @@ def acknowledge(status: dict[str, Any]) -> dict[str, Any]:
     return {"type": "ACKNOWLEDGE", "acknowledge": {name: status[name] for name in ("agent_id", "task_id", "uuid")}}
 
 
-def kill(driver: Any) -> Any:
-    """Kill task-1 with the driver's method."""
-    return driver.send(KILL)
-
-
-class Callbacks:
-    """All callbacks of pymesos: each prints itself, and raises if `raising` names it."""
-
-    def __init__(self, raising: dict[str, str], killing_on: str) -> None:
-        self._raising, self._killing_on = raising, killing_on
-
-    def __getattr__(self, name: str) -> Any:
-        def callback(driver: Any, *arguments: Any) -> None:
-            say(callback=name, arguments=arguments)
-            if name == self._killing_on:
-                kill(driver)
-            if name in self._raising:
-                raise {"OSError": OSError, "ValueError": ValueError}[self._raising[name]]("raised on purpose")
-
-        return callback
-
-
-def make(role: str, address: str, options: dict[str, Any]) -> Any:
-    callbacks = Callbacks(options.get("raising", {}), options.get("killing_on", ""))
-    credentials = options.get("credentials", {})
-    if role == "executor":
-        os.environ.update(options.get("environ", {}), MESOS_AGENT_ENDPOINT=address)
-    from mesos_client.credentials import BasicCredentials
-    from mesos_client.executor import ExecutorDriver
-    from mesos_client.scheduler import SchedulerDriver
-
-    def on_event(event: dict[str, Any]) -> None:
-        say(event=event)
-        if event["type"] in CALLBACKS:
-            getattr(callbacks, CALLBACKS[event["type"]])(driver, *event.get(event["type"].lower(), {}).values())
-
-    reports = {
-        "on_event": on_event,
-        "on_state": lambda state: say(state=type(state).__name__, reason=state.reason),
-    }
-    if role == "executor":
-        driver = ExecutorDriver(environ=os.environ, **reports)
-        return driver
-    extra = {name: options[name] for name in ("call_timeout",) if name in options}
-    if credentials:
-        extra["credentials"] = BasicCredentials(**credentials)
-    driver = SchedulerDriver(options["framework"], address, **reports, **extra)
-    return driver
-
-
 class Client:
-    """The commands."""
+    """Context manager that starts and stops a driver.
 
-    def __init__(self, role: str, address: str, options: dict[str, Any]) -> None:
-        self.role, self.options = role, options
-        self.driver = make(role, address, options)
+    `raising`: the exception that a callback raises. `killing_on`: the callback that kills a task. Other options are
+    those of the driver.
+    """
 
-    def start(self) -> None:
+    def __init__(
+        self, address: str, raising: Mapping[str, Exception] | None = None, killing_on: str = "", **options: Any
+    ) -> None:
+        self._changed = threading.Condition()
+        self._raising, self._killing_on = raising or {}, killing_on
+        self._reports: list[dict[str, Any]] = []
+        self._before = set(threading.enumerate())
+        self.driver: Any = self.make(address, on_event=self._on_event, on_state=self._on_state, **options)
+
+    def make(self, address: str, **options: Any) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self: C) -> C:
         self.driver.start()
+        return self
 
-    def abort(self) -> dict[str, Any]:
-        self.driver.abort()
-        self.driver.join()
-        framework: dict[str, Any] = self.options.get("framework", {})
-        return framework
-
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self.driver.stop()
 
-    def join(self) -> None:
-        self.driver.join()
+    def report(self, **report: Any) -> None:
+        with self._changed:
+            self._reports.append(report)
+            self._changed.notify_all()
 
-    def connected(self) -> bool:
-        say(asking="connected")
-        return bool(self.driver.connected)
+    def found(self, **fields: Any) -> list[dict[str, Any]]:
+        """Return the reports with these fields, in their order."""
+        return [report for report in list(self._reports) if fields.items() <= report.items()]
+
+    def wait(self, count: int = 1, **fields: Any) -> dict[str, Any]:
+        """Wait for the report with these fields; the `count`th of them."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.found(**fields)) >= count, PATIENCE), self._reports
+        return self.found(**fields)[count - 1]
+
+    def wait_event(self, kind: str, count: int = 1) -> dict[str, Any]:
+        event: dict[str, Any] = self.wait(count, kind=kind)["event"]
+        return event
 
     def kill(self) -> str:
-        return str(kill(self.driver))
+        """Kill task-1; return the result as a text."""
+        return str(self.driver.send(KILL))
 
-    def kill_in_background(self) -> None:
-        threading.Thread(target=self.run, args=("kill",), daemon=True).start()
+    def new_threads(self) -> set[threading.Thread]:
+        """Return the threads that have started since this client was made."""
+        return set(threading.enumerate()) - self._before
 
-    def reconcile(self) -> None:
-        tasks = [{"task_id": {"value": "task-1"}, "agent_id": {"value": "agent-1"}}]
-        self.driver.send({"type": "RECONCILE", "reconcile": {"tasks": tasks}})
+    def _on_event(self, event: dict[str, Any]) -> None:
+        self.report(event=event, kind=event["type"])
+        name = CALLBACKS.get(event["type"])
+        if name is None:
+            return
+        self.report(callback=name, arguments=list(event.get(event["type"].lower(), {}).values()))
+        if name == self._killing_on:
+            self.kill()
+        if name in self._raising:
+            raise self._raising[name]
 
-    def longest_call(self) -> float:
-        return float(self.driver._timeout)
+    def _on_state(self, state: Any) -> None:
+        self.report(state=type(state).__name__, reason=state.reason)
+
+
+class SchedulerClient(Client):
+    """A scheduler's driver."""
+
+    def make(self, address: str, **options: Any) -> SchedulerDriver:
+        framework = options.pop("framework", FRAMEWORK)
+        return SchedulerDriver(framework, address, **options)
+
+
+class ExecutorClient(Client):
+    """An executor's driver at an agent."""
+
+    def make(self, address: str, **options: Any) -> ExecutorDriver:
+        environ = {**options.pop("environ", ENVIRON), "MESOS_AGENT_ENDPOINT": address}
+        return ExecutorDriver(environ=environ, **options)
 
     def update(self, state: str) -> None:
         self.driver.send_update({"task_id": {"value": "task-1"}, "state": state})
-
-    def second(self, address: str) -> None:
-        """Start another driver in this process, without credentials."""
-        options = copy.deepcopy({**self.options, "credentials": {}})
-        other = Client(self.role, address, options)
-        other.start()
-        self.other = other
-
-    def second_kill(self) -> None:
-        self.other.kill()
-
-    def run(self, command: str, *arguments: Any) -> None:
-        try:
-            say(did=command, result=getattr(self, command)(*arguments))
-        except Exception as error:
-            say(did=command, raised=f"{type(error).__name__}: {error}")
-
-
-def main() -> None:
-    role, address, options = sys.argv[1:]
-    client = Client(role, address, json.loads(options))
-    client.start()
-    for line in sys.stdin:
-        command, *arguments = json.loads(line)
-        client.run(command, *arguments)
-    client.stop()
-    say(left=[thread.name for thread in threading.enumerate() if thread is not threading.main_thread()])
-
-
-if __name__ == "__main__":
-    main()

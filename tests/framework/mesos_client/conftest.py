@@ -10,9 +10,8 @@ import pytest
 
 from mesos_client.results import DriverAborted
 from mesos_client.scheduler import SchedulerDriver
-from wire.client import acknowledge
+from wire.client import FRAMEWORK, acknowledge
 from wire.peer import PATIENCE
-from wire.process import FRAMEWORK
 
 
 class Recorder:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wire.process import ROOT
+from wire.client import ROOT
 
 PAGE = ROOT / "docs" / "evidence" / "mesos-conformance.md"
 POINTS = [*map(str, range(1, 66)), *(f"P{number}" for number in range(1, 32))]

@@ -19,8 +19,8 @@ from mesos_client.http import HttpRequest, TransportError
 from mesos_client.scheduler import SchedulerDriver
 from mesos_client.transport import Transport
 from tf_executor.contract.http import SocketHandle
+from wire.client import ENVIRON, FRAMEWORK
 from wire.peer import PATIENCE, Peer, stream, subscribed
-from wire.process import ENVIRON, FRAMEWORK
 
 
 @pytest.fixture

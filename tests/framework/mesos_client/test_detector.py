@@ -15,8 +15,8 @@ from mesos_client.masters import Detector, Leader, ZooKeeperUrl, decode_leader, 
 from mesos_client.results import DriverDisconnected, NotConnected
 from mesos_client.scheduler import SchedulerDriver
 from wire.candidate import master_info
+from wire.client import FRAMEWORK, ROOT
 from wire.peer import Peer, stream, subscribed
-from wire.process import FRAMEWORK, ROOT
 
 
 @pytest.mark.parametrize(

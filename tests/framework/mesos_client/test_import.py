@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from wire.process import ROOT
+from wire.client import ROOT
 
 IMPORTS = "import mesos_client.scheduler, mesos_client.executor"
 

@@ -18,8 +18,8 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_scheduler.mesos.client import MAX_CLOCK_OFFSET
 from wire.candidate import GROUP, Candidates, master_info
+from wire.client import FRAMEWORK
 from wire.peer import PATIENCE, Peer, status
-from wire.process import FRAMEWORK
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
 

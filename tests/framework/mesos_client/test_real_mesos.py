@@ -16,7 +16,7 @@ from mesos_client.results import DriverAborted
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from wire.process import ROOT, ClientProcess
+from wire.client import ROOT, SchedulerClient
 
 #: An agent looks for a restarted master when it misses pings.
 QUICK_MASTER = {"allocation_interval": "100ms", "agent_ping_timeout": "1secs", "max_agent_ping_timeouts": "3"}
@@ -50,20 +50,20 @@ def known_as(master: str, framework_id: str) -> str:
 def test_p1_an_exception_in_a_callback_keeps_the_framework(local_cluster) -> None:
     """P1: stock pymesos would send a TEARDOWN."""
     master = local_cluster.master.address
-    options = {"framework": framework(), "raising": {"resourceOffers": "ValueError"}}
-    with ClientProcess("scheduler", master, **options) as client:
+    raising = {"resourceOffers": ValueError("raised on purpose")}
+    with SchedulerClient(master, raising, framework=framework()) as client:
         framework_id = client.wait(callback="registered")["arguments"][0]["value"]
         client.wait(callback="resourceOffers")
-        assert client.do("kill")["result"].startswith("Sent")
+        assert client.kill().startswith("Sent")
         assert "active" == known_as(master, framework_id)
 
 
 def test_p2_abort_keeps_the_framework(local_cluster, scheduler_of) -> None:
     """P2: after abort() the master waits for the framework to come back."""
     master = local_cluster.master.address
-    with ClientProcess("scheduler", master, framework=framework(failover_timeout=60.0)) as client:
+    with SchedulerClient(master, framework=framework(failover_timeout=60.0)) as client:
         framework_id = client.wait(callback="registered")["arguments"][0]["value"]
-        client.do("abort")
+        client.driver.abort()
         wait_until(lambda: known_as(master, framework_id) != "active", "the disconnection")
         assert "inactive" == known_as(master, framework_id)
     successor = scheduler_of(master, framework(id={"value": framework_id}))
@@ -76,10 +76,10 @@ def test_p3_removed_framework_aborts_without_storm(local_cluster, scheduler_of) 
     gone = scheduler_of(master, framework())
     framework_id = gone.wait("SUBSCRIBED")["framework_id"]
     assert gone.driver.teardown().ok
-    with ClientProcess("scheduler", master, framework=framework(id=framework_id)) as client:
+    with SchedulerClient(master, framework=framework(id=framework_id)) as client:
         client.wait(1, callback="error")
         assert "removed" in client.wait(state="DriverAborted")["reason"]
-        client.do("join")
+        client.driver.join()
         assert 1 == len(client.found(callback="error"))
 
 
@@ -97,7 +97,7 @@ def test_p3_the_scheduler_that_is_replaced_stops(local_cluster, scheduler_of) ->
 def test_p13_gpu_capability_follows_framework_info(local_cluster) -> None:
     """P13: the master registers the capability even if /version does not answer."""
     wanted = [{"type": "GPU_RESOURCES"}, {"type": "MULTI_ROLE"}]
-    with ClientProcess("scheduler", local_cluster.master.address, framework=framework(capabilities=wanted)) as client:
+    with SchedulerClient(local_cluster.master.address, framework=framework(capabilities=wanted)) as client:
         framework_id = client.wait(callback="registered")["arguments"][0]["value"]
         (capabilities,) = (
             one["framework_info"]["capabilities"]

@@ -19,8 +19,8 @@ from mesos_client.results import (
     Sent,
 )
 from mesos_client.scheduler import SchedulerDriver, SubscribeRetry
+from wire.client import FRAMEWORK
 from wire.peer import FRAMEWORK_ID, Peer, cut_after, message, status, stream, subscribed, update, vanish
-from wire.process import FRAMEWORK
 
 REVIVE = {"type": "REVIVE"}
 

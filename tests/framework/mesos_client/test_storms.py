@@ -14,6 +14,7 @@ from mesos_client.backoff import MAX_ATTEMPTS_PER_SECOND, REJECTED_BACKOFF
 from mesos_client.credentials import Credentials
 from mesos_client.executor import ExecutorDriver
 from mesos_client.scheduler import SchedulerDriver
+from wire.client import ENVIRON, FRAMEWORK
 from wire.peer import (
     PATIENCE,
     Exchange,
@@ -26,7 +27,6 @@ from wire.peer import (
     subscribed,
     vanish,
 )
-from wire.process import ENVIRON, FRAMEWORK
 from wire.time import FastClock
 
 #: Seconds of the clock that each failure lasts.

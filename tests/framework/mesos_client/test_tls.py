@@ -15,8 +15,8 @@ from mesos_client.executor import AgentEnvironment, ExecutorDriver
 from mesos_client.http import HttpRequest, TransportError
 from mesos_client.scheduler import SchedulerDriver
 from mesos_client.transport import Transport
+from wire.client import ENVIRON, FRAMEWORK
 from wire.peer import EXECUTOR_ID, PATIENCE, Peer, executor_subscribed, hang, stream, subscribed
-from wire.process import ENVIRON, FRAMEWORK
 
 CALL = b'{"type": "KILL", "secret": "in the body"}'
 

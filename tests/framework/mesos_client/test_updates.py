@@ -10,7 +10,7 @@ from mesos_client import updates as module
 from mesos_client.executor import ExecutorDriver
 from mesos_client.results import Failed, Rejected, Sent
 from mesos_client.updates import StatusUpdates
-from wire.process import ENVIRON
+from wire.client import ENVIRON
 
 TASK = {"task_id": {"value": "t"}}
 

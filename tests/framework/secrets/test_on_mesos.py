@@ -38,7 +38,7 @@ from mesos_local.host.process import free_ports
 from mesos_local.master_api import read_status
 from tf_scheduler.zipapp_builder import build_bundle
 from tls_proxy import TlsProxy
-from wire.process import FRAMEWORK
+from wire.client import FRAMEWORK
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
 
