@@ -111,7 +111,7 @@ def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path: Path) -> 
 
     out = succeed("local", "run", options(tmp_path, command, service={"checkpoint_dir": "models/new"}))
     assert "model\n" == (tmp_path / "models" / "new" / "model").read_text()
-    assert f"  written   model (6 B) in CHECKPOINT_DIR, {tmp_path}/models/new" in out
+    assert f"  written   model (6 bytes) in CHECKPOINT_DIR, {tmp_path}/models/new" in out
 
 
 def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home) -> None:
@@ -140,7 +140,9 @@ def test_memory_is_enforced_if_asked(run, tmp_path: Path) -> None:
     code, out, _ = run("local", "run", path, "--enforce-memory")
 
     assert 1 == code
-    first = r"small failed in 0:\d\d: worker-0 on \S+ failed: out of memory: the task used \d+ MB, but mem is 100 MB; "
+    first = (
+        r"small failed in [\d.]+ s: worker-0 on \S+ failed: out of memory: the task used \d+ MB, but mem is 100 MB; "
+    )
     assert re.match(first + r"killed by signal 9 \(SIGKILL\); raise worker\.mem", out), out
     assert "  failed    2 times; failure 2, restart.max_failures is 1 in 3600 s\n" in out
 
@@ -271,7 +273,7 @@ def test_keras_3_ends_job_with_remedy(run, tmp_path: Path) -> None:
     first = out.splitlines()[0]
     sentence = rf"Model.fit of Keras 3\.\d+ does not work with MultiWorkerMirroredStrategy\. tf_keras .*: {SET}"
     assert 1 == code
-    assert re.fullmatch(rf"small failed in 0:\d\d: worker-\d: train.py:10: {sentence}, exit code 1", first), out
+    assert re.fullmatch(rf"small failed in [\d.]+ s: worker-\d: train.py:10: {sentence}, exit code 1", first), out
     record = json.loads(run("history", "show", "last", "--json")[1])
     assert ["worker-0", "worker-1"] == sorted(launch["task"] for launch in record["launches"])
 
@@ -310,7 +312,7 @@ def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: str) ->
     first, failed, where = out.splitlines()[:3]
     assert 1 == code
     assert re.fullmatch(
-        rf"small failed in 0:\d\d: worker-0: ValueError: nan in gradients \({prefix}train.py:10\), exit code 1", first
+        rf"small failed in [\d.]+ s: worker-0: ValueError: nan in gradients \({prefix}train.py:10\), exit code 1", first
     )
     assert failed == "  failed    4 times, at steps 30, 30, 30, 30; failure 4, restart.max_failures is 3 in 3600 s"
     assert where == f'  where     {prefix}train.py:10 in train_step: raise ValueError("nan in gradients")'
@@ -324,7 +326,7 @@ def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:
     code, out, _ = run("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
 
     assert 1 == code
-    assert re.match(r"small failed in 0:\d\d: \S+ on \S+ failed: the agent cannot fetch the task's files: ", out)
+    assert re.match(r"small failed in [\d.]+ s: \S+ on \S+ failed: the agent cannot fetch the task's files: ", out)
     assert re.search(r"\| .*cannot fetch http://127.0.0.1:9/train.py: .*Connection refused", out)
 
 
