@@ -129,12 +129,12 @@ class Group(_WithExamples, click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Suggest commands after an unknown one."""
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             habits = {} if ctx.parent else _HABITS
-            near = [args[0]] if args[0] in habits else get_close_matches(args[0], [*habits, *known])
-            words = (each for name in near for each in ([name] if name in known else habits[name]))
-            close = list(dict.fromkeys(each for each in words if each.split()[0] in known))[:3]
+            near = [args[0]] if args[0] in habits else get_close_matches(args[0], [*habits, *names])
+            words = (each for name in near for each in ([name] if name in names else habits[name]))
+            close = list(dict.fromkeys(each for each in words if each.split()[0] in names))[:3]
             hint = f" Did you mean {' or '.join(f'`{words}`' for words in close)}?" if close else ""
             raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -434,11 +434,11 @@ def group(words: str, help_text: str, *examples: str, hidden: bool = False) -> N
 
 
 def _group_of(words: Sequence[str]) -> click.Group:
-    found: Any = COMMANDS
+    parent: Any = COMMANDS
     for word in words:
-        found = found.commands[word]
-    assert isinstance(found, click.Group), f"{words} is a group"
-    return found
+        parent = parent.commands[word]
+    assert isinstance(parent, click.Group), f"{words} is a group"
+    return parent
 
 
 def command(words: str, *also: str, examples: Sequence[str] = (), **settings: Any) -> Callable[[Any], ServiceCommand]:

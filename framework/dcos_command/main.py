@@ -63,14 +63,14 @@ def add_commands(root: Group, program: CliProgram, without: Collection[str] = ()
 
 def _show_help(words: Sequence[str]) -> None:
     """Same as `--help` of the command; the DC/OS SDK's sub-commands have both."""
-    shown = click.get_current_context().find_root()
+    context = click.get_current_context().find_root()
     for word in words:
-        if not isinstance(shown.command, click.Group):
-            raise click.UsageError(f"No such command '{word}'.", shown)
-        command = shown.command.resolve_command(shown, [word])[1]
+        if not isinstance(context.command, click.Group):
+            raise click.UsageError(f"No such command '{word}'.", context)
+        command = context.command.resolve_command(context, [word])[1]
         assert command is not None, "resolve_command raises UsageError"
-        shown = click.Context(command, shown, info_name=word, **command.context_settings)
-    click.echo(shown.get_help())
+        context = click.Context(command, context, info_name=word, **command.context_settings)
+    click.echo(context.get_help())
 
 
 def root_help(summary: str, name: str, *lines: str) -> str:

@@ -261,7 +261,7 @@ def _follow(service: ServiceClient) -> Mapping[str, Any]:
 
     Raise CommandError if the service is removed meanwhile.
     """
-    screen, shown, due = Screen(sys.stderr), "", 0.0
+    screen, last_word, due = Screen(sys.stderr), "", 0.0
     while True:
         try:
             overview = _overview(service)
@@ -272,8 +272,8 @@ def _follow(service: ServiceClient) -> Mapping[str, Any]:
                 raise CommandError(f"{service.name} was removed before its job has ended") from None
         if overview.get("verdict"):
             return {"verdict": overview["verdict"], "reason": overview["reason"]}
-        if word != shown or time.monotonic() > due:
-            shown, due = word, time.monotonic() + _LINE_SECONDS
+        if word != last_word or time.monotonic() > due:
+            last_word, due = word, time.monotonic() + _LINE_SECONDS
             screen.show((f"{service.name}  {word.upper()}  {text}".rstrip(),))
         time.sleep(_POLL_SECONDS)
 

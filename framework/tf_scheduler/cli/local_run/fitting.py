@@ -78,12 +78,12 @@ def _mismatch_lines(spec: ServiceSpec, agents: Sequence[AgentSpec], match: NoMat
     rows: dict[tuple[str, str], list[str]] = {}
     for agent in agents:
         rows.setdefault((_amounts(agent), _agent_result(agent, spec, match)), []).append(agent.hostname)
-    shown = [(_range(names), sizes, _each(text, len(names))) for (sizes, text), names in rows.items()][:_MAX_LINES]
-    for names_text, amounts, result in shown:
-        widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
+    table = [(_range(names), sizes, _each(text, len(names))) for (sizes, text), names in rows.items()][:_MAX_LINES]
+    for names_text, amounts, result in table:
+        widths = [max(len(row[column]) for row in table) for column in (0, 1)]
         yield f"  {names_text:<{widths[0]}}   {amounts:<{widths[1]}}   {result}"
-    if len(rows) > len(shown):
-        yield f"  ... and {len(rows) - len(shown)} other kinds of agents"
+    if len(rows) > len(table):
+        yield f"  ... and {len(rows) - len(table)} other kinds of agents"
     if fits := [*_what_fits(spec, agents, missing)] or [*_what_fits(spec, agents, spec.jobs)]:
         yield f"What fits: {'; or '.join(fits)}"
 
@@ -182,18 +182,18 @@ def adapt_sizes(
 
     Prints a notice for each section. A job that cannot fit gets its smallest sizes, for the message.
     """
-    given = {name: section for name, section in document.items() if isinstance(section, Mapping)}
+    sections = {name: section for name, section in document.items() if isinstance(section, Mapping)}
     if _mismatch(spec, agents) is None:
         return document, spec
-    smaller = _smaller(spec, agents, lambda section, name: fit or name not in given.get(section, {}))
+    smaller = _smaller(spec, agents, lambda section, name: fit or name not in sections.get(section, {}))
     if _mismatch(smaller, agents):
         return document, smaller
-    adapted = {name: dict(section) for name, section in given.items()}
+    adapted = {name: dict(section) for name, section in sections.items()}
     for old, new in zip(spec.jobs, smaller.jobs, strict=True):
         changed = [name for name in _SIZES if getattr(old.needs, name) != getattr(new.needs, name)]
         for section, option, amount in ((*_option(new, name), getattr(new.needs, name)) for name in changed):
             adapted.setdefault(section, {})[option] = amount / UNIT if option.endswith("cpus") else amount // UNIT
-        own = [name for name in changed if _option(new, name)[1] in given.get(_option(new, name)[0], {})]
+        own = [name for name in changed if _option(new, name)[1] in sections.get(_option(new, name)[0], {})]
         for names, why in (([name for name in changed if name not in own], "not set"), (own, "too large")):
             if names:
                 options = _listed([".".join(_option(new, name)) for name in names])

@@ -136,9 +136,9 @@ def suitable_python(needed: Libraries) -> tuple[str, str]:
         name, arguments = torch_creation_arguments(needed.torch_version, own)
     elif needed.horovod:
         name, arguments = _HOROVOD
-    known = {runtime.name: runtime.python for runtime in list_runtimes()}
-    if needed.packages and (name not in known or missing_modules(known[name], modules)):
+    runtimes = {runtime.name: runtime.python for runtime in list_runtimes()}
+    if needed.packages and (name not in runtimes or missing_modules(runtimes[name], modules)):
         packages = "".join(f" --package {package}" for package in needed.packages)
         longer = "-".join([name, *needed.packages])[:60].strip("-")
         name, arguments = longer, longer + arguments.removeprefix(name) + packages
-    return RUNTIME_PREFIX + name, "" if name in known else f"dcos-tensorflow runtime create {arguments}"
+    return RUNTIME_PREFIX + name, "" if name in runtimes else f"dcos-tensorflow runtime create {arguments}"

@@ -341,9 +341,9 @@ def _where(cause: str, lines: Sequence[str]) -> str:
     if place is None:
         return ""
     frame = re.compile(rf'  File ".*{re.escape(place[1])}", line {place[2]}, in (.+)')
-    number, found = next(((n, found) for n, line in enumerate(lines) if (found := frame.match(line))), (0, None))
-    source = lines[number + 1].strip() if found and number + 1 < len(lines) else ""
-    return f"{place[1]}:{place[2]} in {found[1]}: {source}" if found and source else ""
+    number, match = next(((n, match) for n, line in enumerate(lines) if (match := frame.match(line))), (0, None))
+    source = lines[number + 1].strip() if match and number + 1 < len(lines) else ""
+    return f"{place[1]}:{place[2]} in {match[1]}: {source}" if match and source else ""
 
 
 def _task(
@@ -458,12 +458,12 @@ def _training_lines(report: Report) -> Iterator[str]:
         yield f"  last      {describe_progress(Progress.from_json(task))}{''.join(medians)}"
     elif report["progress"]:
         yield f"  last      {report['progress']}"
-    restarts, shown = report["restarts"], [(report["failure"] or {}).get("cause", "")]
+    restarts, causes = report["restarts"], [(report["failure"] or {}).get("cause", "")]
     for number, restart in enumerate(restarts[:_MAX_LISTED], 1):
         why, of = restart["why"], f" of {len(restarts)}" if len(restarts) > 1 else ""
         name = "" if why.startswith(restart["task"]) else f"{restart['task']}: "
-        text = f"{restart['task']}: the same" if any(why in one or one in why for one in shown if one) else name + why
-        shown.append(why)
+        text = f"{restart['task']}: the same" if any(why in one or one in why for one in causes if one) else name + why
+        causes.append(why)
         at = "" if restart["step"] is None else f", at step {format_number(restart['step'])}"
         yield f"  restart   {number}{of}: {text}{at}"
 

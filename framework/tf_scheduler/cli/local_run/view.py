@@ -244,14 +244,14 @@ def _bar(share: float, width: int) -> Text:
 
 def _tasks(overview: Overview, rows: int, width: int, seconds: float, history: RunHistory) -> Iterator[Text]:
     """Yield a line for each task; the rest of too many tasks are one sentence."""
-    shown = list(overview.tasks)
-    if len(shown) > rows:
-        shown = sorted(shown, key=lambda task: task.activity in _CALM)[: max(1, rows - 2)]
+    visible = list(overview.tasks)
+    if len(visible) > rows:
+        visible = sorted(visible, key=lambda task: task.activity in _CALM)[: max(1, rows - 2)]
     waits = _waits(overview.tasks)
-    table = [_cells(task, seconds, history, waits) for task in shown]
+    table = [_cells(task, seconds, history, waits) for task in visible]
     yield from _aligned(table, width)
-    if len(shown) < len(overview.tasks):
-        names = {task.name for task in shown}
+    if len(visible) < len(overview.tasks):
+        names = {task.name for task in visible}
         yield from _rest([task for task in overview.tasks if task.name not in names], width)
 
 
