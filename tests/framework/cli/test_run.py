@@ -216,7 +216,7 @@ def test_fit_reduces_explicit_sizes(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("present", [True, False])
 def test_missing_gpus_are_noticed(invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: bool) -> None:
     """Agents only count GPUs, so that the job would run; this one is too large."""
-    monkeypatch.setattr("tf_scheduler.cli.commands.run.can_check_gpus", lambda: present)
+    monkeypatch.setattr("tf_scheduler.cli.local_run.fitting.can_check_gpus", lambda: present)
     path = options(tmp_path, gpu_worker={"count": 1, "cpus": 64})
 
     code, _, err = invoke("local", "run", path, "--agents", agents(tmp_path, *_TWO_AND_GPUS), "--dir", tmp_path)
