@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run, RunWarning
+from dataclasses import replace
+
+from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run, RunWarning, best_values
 
 T0 = 1_800_000_000.0
 
@@ -14,6 +16,11 @@ def a_launch(task="worker-0", generation=1, launched=1.0, running=2.0, ended=9.0
     return RecordedLaunch(
         task=task, id=f"{task}-{launched}", generation=generation, state=state, **{**place, **times, **others}
     )
+
+
+def a_point(at, step=None, loss=None, *, speed=None, unit="examples", **others):
+    """A point, some seconds after T0."""
+    return ProgressPoint(T0 + at, step, loss, speed, unit="" if speed is None else unit, **others)
 
 
 def a_run(**others):
@@ -34,8 +41,9 @@ def a_run(**others):
             a_launch("worker-1", ended=4.0, state="failed", exit_code=137, replaced="agent-2 was lost"),
             a_launch("worker-1", 2, 5.0, 6.0, None, "running"),
         ),
-        "curves": {"worker-0": tuple(ProgressPoint(T0 + at, int(at), 1 / at, 100 * at) for at in (3.0, 4.0, 8.0))},
+        "curves": {"worker-0": tuple(a_point(at, int(at), 1 / at, speed=100 * at) for at in (3.0, 4.0, 8.0))},
         "unit": "examples",
         "warnings": (RunWarning(T0 + 4, "worker-1 failed"),),
     }
-    return Run(**{**known, **others})
+    run = Run(**{**known, **others})
+    return run if "best" in others else replace(run, best=best_values(run.curves.get(run.leader or "", ())))

@@ -49,7 +49,7 @@ def compare_results(old: Run, new: Run) -> list[ValueDifference]:
 
 def run_results(run: Run) -> dict[str, Any]:
     """Return the main results of a run, by names that are easy to type in programs."""
-    last, best = run.last, run.best_values
+    last, best = run.last, run.best
     metrics = {"loss": last.loss, **last.metrics}
     return {
         "state": run.state,

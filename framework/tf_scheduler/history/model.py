@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from statistics import median
 from typing import Any
 
+from tf_executor.contract.reports import Progress
 from tf_scheduler.model.effects import (
     Change,
     Decision,
@@ -26,6 +27,10 @@ from tf_scheduler.model.task import is_own_cause
 
 #: Version of the JSON form; unknown fields of other versions are ignored.
 VERSION = 1
+
+
+#: State of a run before its end, as far as its record shows.
+RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +67,29 @@ class ProgressPoint:
     speed: float | None = None
     #: Time of the first step, if known.
     begun: float | None = None
-    #: `examples` or `steps`; empty without a speed, and in older records.
+    #: `examples` or `steps`; empty without a speed.
     unit: str = ""
     #: Whether a speed in examples is of the whole job: `job`; otherwise of the task.
     of: str = ""
     #: Further metrics; points in charts only have those of the leading task.
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of_progress(cls, progress: Progress, time: float) -> ProgressPoint:
+        """Return the point of a report."""
+        speed, unit = progress.steps_per_second, "steps"
+        if progress.examples_per_second is not None:
+            speed, unit = progress.examples_per_second, "examples"
+        return cls(
+            time,
+            progress.step,
+            progress.loss,
+            speed,
+            progress.begun,
+            "" if speed is None else unit,
+            progress.of or "",
+            progress.metrics,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +102,10 @@ class RunWarning:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run from its submission to its end."""
+    """One run from its submission to its end, as databases, pages and the API have it.
+
+    Its launches, curves, unit, best values and warnings come from a recording (`record.fold_lines`).
+    """
 
     id: str
     service: str
@@ -93,7 +118,7 @@ class Run:
     folder: str = ""
     #: Content of the options file; secrets are masked.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: All options with their defaults at that time; empty in older records.
+    #: All options with their defaults at that time; empty if it was added from a recording.
     resolved: Mapping[str, Any] = field(default_factory=dict)
     #: Name -> version, digest or size.
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +127,7 @@ class Run:
     launches: tuple[RecordedLaunch, ...] = ()
     #: Task -> downsampled progress of all launches.
     curves: Mapping[str, tuple[ProgressPoint, ...]] = field(default_factory=dict)
-    #: Unit of the leading task's last speed; in older records of all points.
+    #: Unit of the leading task's last speed.
     unit: str = "steps"
     #: Name -> best value of the loss and of each metric of the leading task.
     best: Mapping[str, float] = field(default_factory=dict)
@@ -138,7 +163,7 @@ class Run:
         latest: dict[str, Any] = {"time": points[-1].time if points else self.submitted}
         for point in points:
             latest |= {name: value for name in ("step", "loss") if (value := getattr(point, name)) is not None}
-            latest |= {} if point.speed is None else {"speed": point.speed, "unit": self.unit_of(point), "of": point.of}
+            latest |= {} if point.speed is None else {"speed": point.speed, "unit": point.unit, "of": point.of}
             latest["metrics"] = {**latest.get("metrics", {}), **point.metrics}
         if "unit" in latest:
             is_sum = latest["unit"] == "examples" and latest["of"] != "job"
@@ -148,18 +173,9 @@ class Run:
 
     def _median_speed(self, task: str, unit: str) -> float:
         """Return the median speed of a task in a unit; 0 without one."""
-        points = (point for point in self.curves[task] if self.unit_of(point) == unit)
+        points = (point for point in self.curves[task] if point.unit == unit)
         speeds = [point.speed for point in points if point.speed is not None]
         return median(speeds) if speeds else 0.0
-
-    @property
-    def best_values(self) -> Mapping[str, float]:
-        """Best loss and metrics; in older records of the points that were kept."""
-        return self.best or best_values(self.curves.get(self.leader or "", ()))
-
-    def unit_of(self, point: ProgressPoint) -> str:
-        """Return the unit of a point's speed."""
-        return point.unit or self.unit
 
     @property
     def first_step(self) -> float | None:
@@ -205,7 +221,7 @@ def to_json(run: Run) -> dict[str, Any]:
 
 def from_json(document: Mapping[str, Any]) -> Run:
     """Read a stored record: ignore unknown fields, use defaults for missing ones."""
-    values = _known_fields(Run, document)
+    values = known_fields(Run, document)
     curves: Mapping[str, Any] = values.get("curves", {})
     values["launches"] = _read_all(RecordedLaunch, values.get("launches", ()))
     values["curves"] = {task: _read_all(ProgressPoint, points) for task, points in curves.items()}
@@ -246,10 +262,11 @@ _KINDS: Mapping[str, tuple[type[Any], ...]] = {"str": (str,), "int": (int,), "fl
 
 
 def _read_all(kind: type[Any], items: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:
-    return tuple(kind(**_known_fields(kind, item)) for item in items)
+    return tuple(kind(**known_fields(kind, item)) for item in items)
 
 
-def _known_fields(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def known_fields(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a JSON object that are fields of a dataclass."""
     names = {item.name for item in fields(kind)}
     return {name: value for name, value in document.items() if name in names}
 
@@ -330,23 +347,12 @@ def _change(change: Change) -> Iterator[Line]:
 
 
 def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Iterator[Line]:
-    progress = event.progress
     task = next((record.name for record in state.stored.tasks.values() if record.id == event.task_id), None)
     if task is None:
         return
-    by_examples = progress.examples_per_second is not None
-    yield {
-        "t": now,
-        "progress": task,
-        "step": progress.step,
-        "loss": progress.loss,
-        "speed": progress.examples_per_second if by_examples else progress.steps_per_second,
-        "unit": "examples" if by_examples else "steps",
-        **({} if progress.begun is None else {"begun": progress.begun}),
-        **({} if progress.of is None else {"of": progress.of}),
-        **({} if progress.source is None else {"source": progress.source}),
-        **({"metrics": progress.metrics} if progress.metrics else {}),
-    }
+    values = {**asdict(ProgressPoint.of_progress(event.progress, now)), "source": event.progress.source}
+    del values["time"]
+    yield {"t": now, "progress": task, **{name: value for name, value in values.items() if value not in (None, "", {})}}
 
 
 def _total(resources: tuple[Resource, ...], name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -150,29 +150,24 @@ MAX_POINTS = 400
 MAX_WARNINGS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Content of a recording."""
-
-    launches: tuple[model.RecordedLaunch, ...] = ()
-    curves: Mapping[str, tuple[model.ProgressPoint, ...]] = field(default_factory=dict)
-    #: Unit of the leading task's last speed.
-    unit: str = "steps"
-    best: Mapping[str, float] = field(default_factory=dict)
-    warnings: tuple[model.RunWarning, ...] = ()
+#: The run of a recording alone.
+_NO_RUN = model.Run("", "", model.RUNNING, "", 0.0, 0.0)
 
 
-def read_recording(path: Path) -> Recording:
-    """Read a recording; empty for a missing file. Ignores an incomplete last line."""
+def read_recording(path: Path, run: model.Run = _NO_RUN) -> model.Run:
+    """Add a recording to a run; nothing for a missing file.
+
+    Ignores an incomplete last line.
+    """
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
-        return Recording()
-    return fold_lines(line for line in map(model.decode_line, text.splitlines()) if line is not None)
+        return run
+    return fold_lines((line for line in map(model.decode_line, text.splitlines()) if line is not None), run)
 
 
-def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
-    """Build a recording from its lines."""
+def fold_lines(lines: Iterable[Mapping[str, Any]], run: model.Run = _NO_RUN) -> model.Run:
+    """Return the run with the content of a recording's lines."""
     launches: dict[str, model.RecordedLaunch] = {}
     curves: dict[str, list[model.ProgressPoint]] = {}
     warnings: list[model.RunWarning] = []
@@ -196,15 +191,20 @@ def fold_lines(lines: Iterable[Mapping[str, Any]]) -> Recording:
     for task in thinned.keys() - {first}:
         thinned[task] = tuple(replace(point, metrics={}) for point in thinned[task])
     units = [point.unit for point in thinned.get(first or "", ()) if point.unit]
-    unit = units[-1] if units else "steps"
-    best = model.best_values(curves.get(first or "", ()))
-    return Recording(tuple(launches.values()), thinned, unit, best, tuple(warnings[-MAX_WARNINGS:]))
+    return replace(
+        run,
+        launches=tuple(launches.values()),
+        curves=thinned,
+        unit=units[-1] if units else "steps",
+        best=model.best_values(curves.get(first or "", ())),
+        warnings=tuple(warnings[-MAX_WARNINGS:]),
+    )
 
 
 def _launch(line: Mapping[str, Any]) -> model.RecordedLaunch:
-    required = {name: line[name] for name in ("task", "generation", "agent", "address")}
-    amounts = {name: line.get(name, 0.0) for name in ("cpus", "gpus", "mem")}
-    return model.RecordedLaunch(id=line["launched"], launched=line.get("at") or line["t"], **required, **amounts)
+    amounts = dict.fromkeys(("cpus", "gpus", "mem"), 0.0)
+    values = {**amounts, **model.known_fields(model.RecordedLaunch, line)}
+    return model.RecordedLaunch(**{**values, "id": line["launched"], "launched": line.get("at") or line["t"]})
 
 
 def _status(launch: model.RecordedLaunch, line: Mapping[str, Any]) -> model.RecordedLaunch:
@@ -228,17 +228,10 @@ _OF_LAUNCHES: Mapping[str, Callable[[model.RecordedLaunch, Mapping[str, Any]], m
 
 
 def _point(line: Mapping[str, Any]) -> model.ProgressPoint:
-    speed = line.get("speed")
-    unit = "" if speed is None else line.get("unit", "")
     metrics = {name: value for name, value in line.get("metrics", {}).items() if value is not None}
-    of = line.get("of", "")
     return model.ProgressPoint(
-        line["t"], line.get("step"), line.get("loss"), speed, line.get("begun"), unit, of, metrics
+        **{**model.known_fields(model.ProgressPoint, line), "time": line["t"], "metrics": metrics}
     )
-
-
-#: State of a service that was running when its recording was copied.
-RUNNING = "running"
 
 
 def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
@@ -256,13 +249,13 @@ def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
             for line in map(model.decode_line, text.splitlines())
             if line and isinstance(line.get("t"), int | float)
         ]
-        return _run(fold_lines(lines), lines, name, options)
+        return _identified(fold_lines(lines), lines, name, options)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:  # JSON, but not a scheduler's
         raise JobError(f"{path}: not a recording of a run, such as a scheduler's recording.jsonl") from error
 
 
-def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> model.Run:
-    first = recorded.launches[0]
+def _identified(run: model.Run, lines: Sequence[Mapping[str, Any]], name: str, options: Mapping[str, Any]) -> model.Run:
+    first = run.launches[0]
     # Restarted schedulers of a service have other recordings, but the same framework.
     framework: Mapping[str, Any] = next((line for line in lines if "framework" in line), {})
     identity = str(framework.get("framework") or first.id)
@@ -270,17 +263,13 @@ def _run(recorded: Recording, lines: Sequence[Mapping[str, Any]], name: str, opt
     result: Mapping[str, Any] = next((line for line in reversed(lines) if "result" in line), {})
     stamp = datetime.fromtimestamp(begun, timezone.utc).strftime("%Y%m%d-%H%M%S")
     digest = hashlib.sha256(identity.encode()).hexdigest()[:6]
-    return model.Run(
+    return replace(
+        run,
         id=f"{name.strip('/').replace('/', '-')}-{stamp}-{digest}",
         service=name,
-        state=result.get("result", RUNNING),
+        state=result.get("result", model.RUNNING),
         reason=result.get("reason", ""),
         submitted=begun,
         seconds=round(ended - begun, 3),
         options=options,
-        launches=recorded.launches,
-        curves=recorded.curves,
-        unit=recorded.unit,
-        best=recorded.best,
-        warnings=recorded.warnings,
     )

@@ -87,7 +87,7 @@ Line = Sequence[tuple[float, float]]
 
 def progress_charts(run: Run) -> Html:
     """Return charts of loss, metrics and speed, or a note without progress."""
-    speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(run, unit), marks=True) for unit in _units(run)]
+    speeds = [_picture(run, f"{unit.capitalize()} a second", _speed_in(unit), marks=True) for unit in _units(run)]
     names = dict.fromkeys(name for points in run.curves.values() for point in points for name in point.metrics)
     metrics = [_picture(run, name, _metric(name)) for name in names]
     pictures = [_picture(run, "Loss", lambda point: point.loss), *metrics, *speeds]
@@ -102,11 +102,11 @@ def _metric(name: str) -> Callable[[ProgressPoint], float | None]:
 
 def _units(run: Run) -> list[str]:
     """Return the units of all speeds."""
-    return sorted({run.unit_of(point) for points in run.curves.values() for point in points if point.speed is not None})
+    return sorted({point.unit for points in run.curves.values() for point in points if point.speed is not None})
 
 
-def _speed_in(run: Run, unit: str) -> Callable[[ProgressPoint], float | None]:
-    return lambda point: point.speed if run.unit_of(point) == unit else None
+def _speed_in(unit: str) -> Callable[[ProgressPoint], float | None]:
+    return lambda point: point.speed if point.unit == unit else None
 
 
 def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None], *, marks: bool = False) -> Html:

@@ -119,10 +119,7 @@ def render_page(run: Run) -> str:
 def render_comparison(old: Run, new: Run) -> str:
     """Return an HTML document with the results and the curves of two runs."""
     curves = {
-        run.id: tuple(
-            replace(point, time=point.time - run.submitted, unit=run.unit_of(point))
-            for point in run.curves.get(run.leader or "", ())
-        )
+        run.id: tuple(replace(point, time=point.time - run.submitted) for point in run.curves.get(run.leader or "", ()))
         for run in (old, new)
     }
     results = [(item.name, _cell(item.old), _cell(item.new)) for item in compare_results(old, new)]
@@ -164,7 +161,7 @@ def _tiles(run: Run) -> Html:
         (format_number(last.step), "steps"),
         (format_number(last.loss), "last loss"),
         *((format_number(value), f"last {name}") for name, value in last.metrics.items()),
-        *((format_number(value), f"best {name}") for name, value in run.best_values.items()),
+        *((format_number(value), f"best {name}") for name, value in run.best.items()),
         (format_number(last.speed), f"{last.unit} a second (median)"),
         (str(len({launch.task for launch in run.launches})), "tasks"),
         (str(run.restarts), "restarts"),

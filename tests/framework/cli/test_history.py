@@ -14,7 +14,7 @@ from jobs import PATIENCE, options
 from kit.commands import SchedulerCommand, request, run_command
 from kit.waiting import wait_until
 from mesos_local.host.process import ProcessId
-from runs import T0, a_run
+from runs import T0, a_point, a_run
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.history.database import RunDatabase
@@ -152,7 +152,7 @@ def test_runs_are_selected_by_time_and_service(run, kept) -> None:
 
 def test_absurd_numbers_keep_tables_narrow(run, kept) -> None:
     """A loss of 1e308 would be 411 characters; JSON has the exact numbers."""
-    curves = {"worker-0": (ProgressPoint(T0 + 3, 2**63, 1e308, 1e308),)}
+    curves = {"worker-0": (a_point(3, 2**63, 1e308, speed=1e308),)}
     kept.save(a_run(curves=curves))
     kept.save(a_run(id="other", curves=curves))
 
@@ -168,7 +168,7 @@ def test_absurd_numbers_keep_tables_narrow(run, kept) -> None:
 def test_results_are_rounded_for_people(run, kept) -> None:
     """The sum of speeds has digits that mean nothing; JSON has the exact numbers."""
     speed = 15.635000000000002
-    kept.save(a_run(curves={"worker-0": (ProgressPoint(T0 + 3, 7, 0.25, speed),)}))
+    kept.save(a_run(curves={"worker-0": (a_point(3, 7, 0.25, speed=speed),)}))
 
     assert "  median_examples_per_second: 15.64\n" in run("history", "show", "last")[1]
     assert speed == json.loads(run("history", "--json")[1])[0]["median_examples_per_second"]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from runs import T0, a_launch, a_run
+from runs import T0, a_launch, a_point, a_run
 from tf_scheduler.history.compare import (
     ValueDifference,
     compare_options,
@@ -60,7 +60,7 @@ def test_pause_at_the_end_does_not_change_the_speed() -> None:
 
 
 def test_best_value_depends_on_the_metric() -> None:
-    """Errors are best when low; older records have no best values."""
+    """Errors are best when low; a best value may lie between the kept points."""
     values = [(0.5, 0.7, 3.0), (0.2, 0.9, 1.0), (0.4, 0.8, 2.0), (float("nan"), float("inf"), 2.5)]
     names = ("val_loss", "accuracy", "mean_absolute_error")
     points = tuple(
@@ -77,19 +77,15 @@ def test_best_value_depends_on_the_metric() -> None:
 def test_examples_of_tasks_are_summed_up() -> None:
     """Those of the whole job are the same in each task."""
     curves = {
-        name: (ProgressPoint(T0, 1, metrics={"a": 1.0, "b": 1.0}), ProgressPoint(T0 + 1, 2, speed=speed))
+        name: (a_point(0, 1, metrics={"a": 1.0, "b": 1.0}), a_point(1, 2, speed=speed))
         for name, speed in (("worker-0", 100.0), ("worker-1", 80.0))
     }
     results = run_results(a_run(curves=curves))
     assert (180.0, 1.0, 1.0) == (results["median_examples_per_second"], results["last_a"], results["last_b"])
 
-    steps = run_results(a_run(curves=curves, unit="steps"))
-    assert 100.0 == steps["median_steps_per_second"]
-
-    whole = {
-        name: tuple(replace(point, of="job", unit="examples") for point in points) for name, points in curves.items()
-    }
-    assert 100.0 == run_results(a_run(curves=whole))["median_examples_per_second"]
+    for changed, name in (({"unit": "steps"}, "steps"), ({"of": "job"}, "examples")):
+        others = {task: (first, replace(last, **changed)) for task, (first, last) in curves.items()}
+        assert 100.0 == run_results(a_run(curves=others))[f"median_{name}_per_second"]
 
 
 def test_metric_of_one_run_is_compared() -> None:

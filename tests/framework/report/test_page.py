@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs import T0, a_launch, a_run
+from runs import T0, a_launch, a_point, a_run
 from tf_scheduler.history.model import ProgressPoint, RunWarning
 from tf_scheduler.report.charts import ticks, time_ticks
 from tf_scheduler.report.page import render_comparison, render_page
@@ -130,7 +130,7 @@ EVERYWHERE = a_run(
     environment={EVIL: EVIL},
     agents={EVIL: EVIL},
     launches=(a_launch(EVIL, state=EVIL, agent=EVIL, address=EVIL, message=EVIL, replaced=EVIL),),
-    curves={EVIL: (ProgressPoint(T0, 1, 1.0, 1.0),)},
+    curves={EVIL: (a_point(0, 1, 1.0, speed=1.0, unit=EVIL),)},
     unit=EVIL,
     warnings=(RunWarning(T0, EVIL),),
 )
@@ -152,7 +152,7 @@ POINTS = st.lists(
 
 def test_absurd_numbers_stay_short():
     """A task can report any number; one of 309 digits would hide the rest of the page."""
-    curves = {"worker-0": (ProgressPoint(T0 + 3, 1, 2.0, 1.0), ProgressPoint(T0 + 4, 2**63, 1e308, 1e308))}
+    curves = {"worker-0": (a_point(3, 1, 2.0, speed=1.0), a_point(4, 2**63, 1e308, speed=1e308))}
     seen = Reader(render_page(a_run(curves=curves)))
     numbers = {word for text in seen.text for word in text.split() if word[:1].isdigit() and "e+" in word}
 

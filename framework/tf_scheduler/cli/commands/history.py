@@ -112,8 +112,8 @@ def history(
     if context.invoked_subcommand is not None:
         return
     runs = [run for run in _all_runs() if run.submitted >= since and service in ("", run.service)]
-    if metric and not any(metric in run.best_values for run in runs):
-        known = sorted({name for run in runs for name in run.best_values})
+    if metric and not any(metric in run.best for run in runs):
+        known = sorted({name for run in runs for name in run.best})
         raise JobError(f"--metric {metric}: no run has it; known metrics: {', '.join(known) or 'none'}")
     if best:
         runs.sort(key=lambda run: _rank(run, metric or "loss"))
@@ -136,7 +136,7 @@ def _all_runs() -> list[Run]:
 
 def _rank(run: Run, metric: str) -> float:
     """Return a number that is lower for better runs, and infinite without the metric."""
-    value = run.best_values.get(metric, math.inf if is_low_best(metric) else -math.inf)
+    value = run.best.get(metric, math.inf if is_low_best(metric) else -math.inf)
     return value if is_low_best(metric) else -value
 
 
@@ -152,7 +152,7 @@ def _runs_table(runs: Sequence[Run], metric: str) -> Table:
             format_duration(run.seconds),
             format_number(run.last.step),
             format_number(run.last.loss),
-            *([format_number(run.best_values.get(metric))] if metric else []),
+            *([format_number(run.best.get(metric))] if metric else []),
             str(run.restarts),
             *([run.note] if notes else []),
         )

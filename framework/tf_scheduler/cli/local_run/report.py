@@ -34,8 +34,8 @@ from tf_scheduler.cli.common.output import LAUNCHER_LINES, OutputRedactor
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment, run_results
 from tf_scheduler.history.database import RunDatabase, SharedRuns
-from tf_scheduler.history.model import RecordedLaunch, Run, leading_task
-from tf_scheduler.history.record import RUNNING, Recording, read_recording, service_run
+from tf_scheduler.history.model import RUNNING, RecordedLaunch, Run
+from tf_scheduler.history.record import read_recording, service_run
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
@@ -111,12 +111,13 @@ def _refreshed(run: Run) -> Run:
     pid, _, start_time = run.process.partition(":")
     alive = ProcessId(int(pid), int(start_time)).alive()
     run = run if alive else replace(run, state=LOST, reason=LOST_REASON, process="")
+    recording = RunFolder(Path(run.folder)).recording
     with suppress(JobError):  # nothing was launched
-        recorded = service_run(RunFolder(Path(run.folder)).recording, run.service, run.options)
+        recorded = service_run(recording, run.service, run.options)
         if not alive and recorded.state != RUNNING:
             run = replace(run, state=recorded.state, reason=recorded.reason)
         end = time.time() if alive else recorded.submitted + recorded.seconds
-        run = replace(_with_recording(run, recorded), seconds=round(end - run.submitted, 3))
+        run = replace(read_recording(recording, run), seconds=round(end - run.submitted, 3))
     if not alive:
         _share(run)
     return run
@@ -131,16 +132,11 @@ def _share(run: Run) -> None:
             click.echo(f"notice: the run is only in the history of this machine: {error}", err=True)
 
 
-def _with_recording(run: Run, recorded: Any) -> Run:
-    fields = ("launches", "curves", "unit", "best", "warnings")
-    return replace(run, **{name: getattr(recorded, name) for name in fields})
-
-
 def finish_run(run: Run, report: Report, page: Path | None) -> None:
     """Store a finished run and write its page; print errors instead of raising them."""
-    recorded = read_recording(RunFolder(Path(run.folder)).recording)
+    run = read_recording(RunFolder(Path(run.folder)).recording, run)
     result = {name: report[name] for name in ("state", "reason", "seconds")}
-    run = replace(_with_recording(run, recorded), environment=environment_of(run.resolved), process="", **result)
+    run = replace(run, environment=environment_of(run.resolved), process="", **result)
     _share(run)
     try:
         run_database().save(run)
@@ -250,17 +246,16 @@ def _numbers(folder: RunFolder, service: str) -> Report:
         run = service_run(folder.recording, service, {})
     except JobError:  # nothing was launched
         return {"results": {}, "restarts": []}
-    recorded = Recording(run.launches, run.curves)
     own = ("state", "seconds")
     return {
         "results": {name: value for name, value in run_results(run).items() if name not in own},
         "restarts": [
-            {"task": each.task, "why": each.replaced, "step": _last_step(recorded, each)} for each in run.restarted
+            {"task": each.task, "why": each.replaced, "step": _last_step(run, each)} for each in run.restarted
         ],
     }
 
 
-def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recorded: Recording, recording: Path) -> bool:
+def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recorded: Run, recording: Path) -> bool:
     """Whether the leader ended at once with exit code 0, and left no trace."""
     leader = overview.task(overview.leader) if overview is not None else None
     if overview is None or leader is None or overview.verdict != Verdict.SUCCEEDED.value or overview.trainer != leader:
@@ -299,7 +294,7 @@ def _outcome(result: FollowResult) -> dict[str, str]:
 
 
 def _failure(
-    overview: Overview, outcome: Mapping[str, str], cluster: LocalCluster, recorded: Recording, redactor: OutputRedactor
+    overview: Overview, outcome: Mapping[str, str], cluster: LocalCluster, recorded: Run, redactor: OutputRedactor
 ) -> Report | None:
     """Return the failure of a task that has ended the job; None without one."""
     reason = outcome["reason"]
@@ -322,15 +317,15 @@ def _failure(
     return None
 
 
-def _failed_steps(task: str, recorded: Recording) -> list[int | None]:
+def _failed_steps(task: str, recorded: Run) -> list[int | None]:
     """Return the last step of each launch that failed by itself; None: unknown."""
     failed = [each for each in recorded.launches if each.task == task and each.state in _FAILED_STATES]
     return [_last_step(recorded, each) for each in failed if not each.replaced or is_own_cause(each.replaced)]
 
 
-def _last_step(recorded: Recording, launch: RecordedLaunch) -> int | None:
+def _last_step(recorded: Run, launch: RecordedLaunch) -> int | None:
     """Return the last step during a launch: its own, else that of the leading task."""
-    points = recorded.curves.get(launch.task) or recorded.curves.get(leading_task(recorded.curves) or "", ())
+    points = recorded.curves.get(launch.task) or recorded.curves.get(recorded.leader or "", ())
     during = (item.step for item in reversed(points) if launch.launched <= item.time <= (launch.ended or 0.0))
     return next(during, None)
 
