@@ -235,6 +235,8 @@ class JobProgressBody(TypedDict):
     total: Optional[int]
     steps_per_second: Optional[float]
     examples_per_second: Optional[float]
+    #: The progress in words; empty if no task reports.
+    text: str
 
 
 class _TrainingBody(TypedDict):
@@ -245,6 +247,8 @@ class _TrainingBody(TypedDict):
 
 class TrainingBody(_TrainingBody, total=False):
     examples_per_second: Optional[float]
+    #: Heading -> text of the values of the leading task, and of the examples of the job.
+    summary: Dict[str, str]
     #: Null unless workers may join and leave.
     members: Optional[MembersBody]
 

@@ -193,7 +193,7 @@ class Progress:
     )
     #: Unix time of the first step, if known from event files.
     begun: float | None = _reported(finite)
-    epoch: int | None = _reported(count, "epoch", format_number)
+    epoch: int | None = _reported(count)
     #: Epochs at the end of the training.
     epochs: int | None = _reported(count)
     #: Estimated remaining seconds, at the mean speed since the first step.
@@ -264,12 +264,10 @@ _METRICS_IN_SENTENCE = 3
 
 
 def progress_texts(progress: Progress) -> dict[str, str]:
-    """Return label -> text of each value that is shown, metrics included."""
+    """Return label -> text of each value that is shown on its own, metrics included."""
     texts = {}
-    for shown in PROGRESS_FIELDS:
-        value = getattr(progress, shown.name)
-        if shown.label and value is not None:
-            texts[shown.label] = shown.form(value) + _of(progress, shown.name)
+    for shown in (each for each in PROGRESS_FIELDS if each.label):
+        texts[shown.label] = shown.form(getattr(progress, shown.name)) + _of(progress, shown.name)
         if shown.name == "loss":
             texts.update((name, format_number(number)) for name, number in progress.metrics.items())
     return texts
@@ -277,7 +275,7 @@ def progress_texts(progress: Progress) -> dict[str, str]:
 
 def _of(progress: Progress, name: str) -> str:
     limit = {"step": progress.total, "epoch": progress.epochs}.get(name)
-    return f" of {format_number(limit)}" if limit else ""
+    return f" of {format_number(limit)}" if limit and getattr(progress, name) is not None else ""
 
 
 def describe_progress(progress: Progress, examples_per_second: float | None = None) -> str:

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -18,6 +20,7 @@ from simulation.world import play
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
+from tf_executor.contract.text import format_duration, format_memory, format_number, format_percent, format_size
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.history.database import SharedRuns
 from tf_scheduler.history.model import ProgressPoint
@@ -57,6 +60,27 @@ def plans(page: Page) -> Locator:
     return region
 
 
+#: Function of the page -> function of the contract, and values.
+FORMS: dict[str, tuple[Callable[[Any], str], tuple[float, ...]]] = {
+    "number": (format_number, (0, -3, 7, 0.0324, 0.123456, 1e-7, 12.5, 1234.6, 123_456_789, 12_345_678_901)),
+    "duration": (format_duration, (0, 0.42, 8, 18.4, 59.6, 125, 3600, 3725, 273_600)),
+    "memory": (format_memory, (310.4, 1003.5, 1536, 20_000)),
+    "bytes": (format_size, (1, 999, 1_500, 23_400_000, 5e9)),
+    "percent": (format_percent, (0.004, 0.5757, 0.999, 3)),
+}
+
+
+def test_page_has_the_forms_of_the_contract(live, home, visit) -> None:
+    """It formats axes, counts and durations itself; values of the training are texts."""
+    page = visit(home)
+    for name, (form, values) in FORMS.items():
+        code = """async ([name, values]) => {
+          const words = await import("/page/words.js");
+          return values.map((value) => words[name](value));
+        }"""
+        assert [form(value) for value in values] == page.evaluate(code, [name, list(values)]), name
+
+
 def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     """No agents yet, a running task, a failed task, training, the result."""
     live.register()
@@ -80,7 +104,7 @@ def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     train(live, "chief-0", (2.0, 1.0, 0.5))
     expect(page.get_by_role("group", name="At a glance")).to_contain_text("30 of 100")
     expect(page.get_by_role("img", name=re.compile("Loss over the steps; now: chief-0 0.5"))).to_be_visible()
-    expect(page.get_by_role("region", name="Training")).to_contain_text("30 %, step 30 of 100, 5 steps/s")
+    expect(page.get_by_role("region", name="Training")).to_contain_text("step 30 of 100, 30 %, 5 steps/s")
     expect(page).to_have_title("30 % dev/digits")
     expect(page.locator("#pill")).to_have_text("TRAINING")
 
@@ -548,7 +572,7 @@ def test_outputs_side_by_side_and_search(live, home, visit) -> None:
     page.get_by_label("Search").fill("needle")
     expect(log).to_have_text("the needle")
     expect(errors).to_have_text("NEEDLE, too")
-    expect(page.locator("#log-state")).to_have_text("1 of 50,003 lines match; 195 KB in total")
+    expect(page.locator("#log-state")).to_have_text("1 of 50,003 lines match; 200.0 kB in total")
     page.get_by_label("Search").fill("")
     expect(errors).to_contain_text("trouble")
     page.set_viewport_size({"width": 390, "height": 800})
@@ -564,7 +588,7 @@ def test_output_of_all_tasks_is_in_one_log(live, home, visit) -> None:
     expect(log).to_have_text("one\n")
     page.get_by_label("All tasks").check()
     expect(log).to_have_text("worker-0 | two\nchief-0 | one\n")
-    expect(page.locator("#log-state")).to_have_text("4 tasks, from the last 8 KB of each")
+    expect(page.locator("#log-state")).to_have_text("4 tasks, from the last 8.2 kB of each")
     live.sandboxes.files["worker-0"]["stdout"] += b"ee\n"
     expect(log).to_have_text("worker-0 | two\nchief-0 | one\nworker-0 | three\n")
     page.get_by_label("All tasks").uncheck()
@@ -587,7 +611,7 @@ def test_search_finds_old_lines_of_all_tasks_by_time(live, home, visit) -> None:
     expect(log).to_contain_text("worker-0 | needle 3")
     page.get_by_label("Search").fill("needle")
     expect(log).to_have_text("chief-0 | needle 0\nworker-1 | needle 2\nworker-0 | needle 3")
-    expect(page.locator("#log-state")).to_contain_text("from the last 1 MB of each")
+    expect(page.locator("#log-state")).to_contain_text("from the last 1.0 MB of each")
 
     files["worker-1"]["stdout"] += b"needle 5\n"
     files["worker-1"]["stdout.times"] += b"200009 1007.00\n"
@@ -865,7 +889,7 @@ def test_absurd_numbers_fit(live, home, visit) -> None:
     page = visit(home, viewport={"width": 320, "height": 800})
     expect(page.locator("#charts figure")).to_have_count(2)
     training = page.get_by_role("region", name="Training")
-    expect(training).to_contain_text("step 4.612e+18 of 9.223e+18, 1e+300 steps/s")
+    expect(training).to_contain_text("step 4.612e+18 of 9.223e+18, 50 %, 1e+300 steps/s")
 
     assert 320 == page.evaluate("document.documentElement.scrollWidth")
     assert not re.search(r"\d{7}|(,\d{3}){2}", training.inner_text())
@@ -887,7 +911,7 @@ def test_metrics_have_figures_and_curves(live, home, visit) -> None:
     expect(page.get_by_role("img", name="time over")).to_have_accessible_name(re.compile("chief-0 0.25"))
     expect(page.locator(".tile", has_text="accuracy")).to_contain_text("0.7")
     expect(page.locator(".tile", has_text="examples a second")).to_contain_text("160")
-    expect(page.get_by_role("region", name="Training")).to_contain_text("step 20 of 100, from output")
+    expect(page.get_by_role("region", name="Training")).to_contain_text("step 20 of 100, 20 %, from output")
     assert 320 == page.evaluate("document.documentElement.scrollWidth")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -15,8 +16,15 @@ from tf_executor.contract.bodies import (
     ResultBody,
     TrainingBody,
 )
-from tf_executor.contract.reports import CURVE_FIELDS, PROGRESS_FIELDS, Progress
-from tf_executor.contract.text import downsample
+from tf_executor.contract.reports import (
+    CURVE_FIELDS,
+    PROGRESS_FIELDS,
+    REPORT,
+    Progress,
+    describe_progress,
+    progress_texts,
+)
+from tf_executor.contract.text import downsample, pluralize
 from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, tf_config
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import TaskSpec
@@ -90,6 +98,7 @@ def progress(snapshot: Snapshot, curves: Curves, points: int, names: Collection[
     body: TrainingBody = {
         "leader": state.spec.leader,
         "examples_per_second": _examples_per_second(tasks, state.spec.leader),
+        "summary": _summary(tasks, state.spec.leader),
         "tasks": [task for task in tasks if task["name"] in listed],
         "jobs": {
             job: _job(list(group), state.spec.leader)
@@ -133,13 +142,35 @@ def _examples_per_second(tasks: Sequence[ProgressBody], first: str | None) -> fl
     return job_speed(((task["name"], task["of"], task["examples_per_second"]) for task in tasks), first)
 
 
+def _summary(tasks: Sequence[ProgressBody], leader: str | None) -> dict[str, str]:
+    """Return the texts of the leader, else of the first task that reports."""
+    reporting = [task for task in tasks if task["time"] is not None]
+    first = min(reporting, key=lambda task: task["name"] != leader, default=None)
+    progress = Progress() if first is None else Progress.from_json(first)
+    return progress_texts(replace(progress, examples_per_second=_examples_per_second(tasks, leader)))
+
+
 def _job(tasks: Sequence[ProgressBody], first: str | None) -> JobProgressBody:
     speeds = [task["steps_per_second"] for task in tasks if task["steps_per_second"] is not None]
+    reporting = [task for task in tasks if task["time"] is not None]
+    step = min((task["step"] for task in tasks if task["step"] is not None), default=None)
+    total = max((task["total"] for task in tasks if task["total"] is not None), default=None)
+    speed = sum(speeds) / len(speeds) if speeds else None
+    progress = Progress(step=step, total=total, steps_per_second=speed)
+    if epochs := next((task for task in reporting if task["epoch"]), None):
+        progress = replace(progress, epoch=epochs["epoch"], epochs=epochs["epochs"])
+    sources = sorted({task["source"] or REPORT for task in reporting} - {REPORT})
+    parts = (
+        describe_progress(progress),
+        f"{len(reporting)} of {pluralize(len(tasks), 'task')} report" if 0 < len(reporting) < len(tasks) else "",
+        f"from {' and '.join(sources)}" if sources else "",
+    )
     return {
         "tasks": len(tasks),
-        "reporting": sum(task["time"] is not None for task in tasks),
-        "step": min((task["step"] for task in tasks if task["step"] is not None), default=None),
-        "total": max((task["total"] for task in tasks if task["total"] is not None), default=None),
-        "steps_per_second": sum(speeds) / len(speeds) if speeds else None,
+        "reporting": len(reporting),
+        "step": step,
+        "total": total,
+        "steps_per_second": speed,
         "examples_per_second": _examples_per_second(tasks, first),
+        "text": ", ".join(filter(None, parts)),
     }

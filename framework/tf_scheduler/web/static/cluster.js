@@ -2,7 +2,7 @@
 
 import { el, soft } from "./dom.js";
 import { ENDED } from "./states.js";
-import { clock, memory, number, plural, spoken, tone } from "./words.js";
+import { clock, memory, number, percent, plural, spoken, tone } from "./words.js";
 
 const AGENTS = 40; // shown agents, and tasks of each
 const CHIPS = 12;
@@ -86,7 +86,7 @@ function chip(task, chosen, progress) {
     el("b", {}, task.name),
     el("span", { class: "state" }, spoken(state)),
     gpus ? gpuRow(gpus) : "",
-    share === null ? "" : el("progress", { max: 1, value: share, "aria-label": `${Math.round(share * 100)} %` }),
+    share === null ? "" : el("progress", { max: 1, value: share, "aria-label": percent(share) }),
   );
   return el("li", { "data-key": task.name }, button);
 }

@@ -100,7 +100,7 @@ function plan() {
 
 function lost(wait) {
   const since = seen ? ` The data is of ${clock(seen / 1000)}.` : "";
-  byId("lost-text").textContent = `The scheduler does not answer.${since} Next attempt in ${duration(wait / 1000)}.`;
+  byId("lost-text").textContent = `The scheduler does not answer.${since} Next attempt in ${duration(Math.round(wait / 1000))}.`;
   byId("lost").hidden = false;
 }
 

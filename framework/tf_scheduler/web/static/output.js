@@ -235,7 +235,7 @@ export function facts(task) {
     ["agent", task.hostname],
     ["address", task.address],
     ["further ports", (task.more_ports ?? []).join(", ")],
-    ["launched", task.launched_at === null ? "" : `${clock(task.launched_at)}, ${duration(Date.now() / 1000 - task.launched_at)} ago`],
+    ["launched", task.launched_at === null ? "" : `${clock(task.launched_at)}, ${duration(Math.round(Date.now() / 1000 - task.launched_at))} ago`],
     ["generation", task.generation === null ? "" : String(task.generation)],
     ["resources", `${number(resources.cpus)} cpus, ${memory(resources.mem)}${gpus}`],
     ["restarts", task.restarts ? number(task.restarts) : ""],

@@ -1,7 +1,7 @@
 // Training progress: a bar per job, and curves over the steps.
 
 import { el, soft, svg } from "./dom.js";
-import { clock, duration, number, plural, spoken } from "./words.js";
+import { clock, duration, number, percent, spoken } from "./words.js";
 
 const COLOURS = 6;
 const MAX_METRICS = 16;
@@ -16,10 +16,8 @@ export function title({ service, tasks, leader }, activity) {
   const reporting = tasks.filter((task) => task.step !== null);
   const first = reporting.find((task) => task.name === leader) ?? reporting[0];
   if (activity !== "training" || !first) return `${spoken(activity)} ${service}`;
-  return `${first.total ? percent(first) : `step ${number(first.step)}`} ${service}`;
+  return `${first.total ? percent(first.step / first.total) : `step ${number(first.step)}`} ${service}`;
 }
-
-const percent = ({ step, total }) => `${Math.min(100, Math.floor((100 * step) / total))} %`;
 
 // Names of the tasks whose curves are drawn: the leader, the selected task, and the first that report.
 export function drawn({ leader, tasks }, chosen) {
@@ -29,44 +27,28 @@ export function drawn({ leader, tasks }, chosen) {
 }
 
 export function tiles(tasks, training, trains) {
-  const running = tasks.filter((task) => task.status === "RUNNING").length;
-  const head = training.tasks.find((task) => task.name === training.leader && task.time !== null);
-  const first = head ?? training.tasks.find((task) => task.time !== null);
-  const gpus = tasks.filter((task) => task.status === "RUNNING").reduce((sum, task) => sum + task.resources.gpus, 0);
-  const all = [
-    ["tasks running", `${number(running)} of ${number(tasks.length)}`],
-    ["step", first?.total ? `${number(first.step)} of ${number(first.total)}` : number(first?.step)],
-    ["loss", number(first?.loss)],
-    ...Object.entries(first?.metrics ?? {}).map(([name, value]) => [name, number(value)]),
-    ["steps a second", number(first?.steps_per_second)],
-    ["examples a second", number(training.examples_per_second)],
-    ["time left", duration(trains ? first?.seconds_left : null)],
-  ];
-  if (gpus) all.push(["GPUs in use", number(gpus)]);
-  return all.map(([what, value]) => el("div", { class: "tile", "data-key": what }, el("b", {}, value), el("span", {}, what)));
+  const running = tasks.filter((task) => task.status === "RUNNING");
+  const gpus = running.reduce((sum, task) => sum + task.resources.gpus, 0);
+  const all = {
+    "tasks running": `${number(running.length)} of ${number(tasks.length)}`,
+    ...training.summary,
+    ...(trains ? {} : { "time left": "–" }),
+    ...(gpus ? { "GPUs in use": number(gpus) } : {}),
+  };
+  return Object.entries(all).map(([what, value]) => el("div", { class: "tile", "data-key": what }, el("b", {}, value), el("span", {}, what)));
 }
 
 export function jobs(training) {
   const rows = Object.entries(training.jobs).filter(([, job]) => job.reporting > 0);
   if (!rows.length) return soft("No running task reports progress (docs/reference/tasks.md, Progress).");
   return rows.map(([name, job]) => {
-    const known = job.step !== null && job.total;
-    const share = known ? `${percent(job)}, ` : "";
-    const at = training.tasks.find((task) => task.job === name && task.epoch);
-    const epoch = at ? `epoch ${number(at.epoch)}${at.epochs && at.epochs < 1e6 ? ` of ${number(at.epochs)}` : ""}, ` : "";
-    const steps = `${epoch}${share}step ${number(job.step)}${known ? ` of ${number(job.total)}` : ""}`;
-    const speed = job.steps_per_second === null ? "" : `, ${number(job.steps_per_second)} steps/s`;
-    const sources = new Set(training.tasks.filter((task) => task.job === name).map((task) => task.source ?? "report"));
-    sources.delete("report");
-    const source = sources.size ? `, from ${[...sources].join(" and ")}` : "";
-    const reports = job.reporting < job.tasks ? `, ${job.reporting} of ${plural(job.tasks, "task")} report` : "";
     const bar = { max: job.total, value: Math.min(job.step, job.total), "aria-label": `${name}: steps` };
     return el(
       "div",
       { class: "job", "data-key": name },
       el("b", {}, name),
-      known ? el("progress", bar) : el("span"),
-      el("span", { class: "soft" }, steps, speed, reports, source),
+      job.step !== null && job.total ? el("progress", bar) : el("span"),
+      el("span", { class: "soft" }, job.text),
     );
   });
 }

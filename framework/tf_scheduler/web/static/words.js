@@ -1,24 +1,26 @@
-// Format numbers, times and states.
+// Format numbers, times and states as tf_executor/contract/text.py does.
 
 import { TONES } from "./states.js";
 
-export function number(value, digits = 3) {
+export function number(value) {
   if (value === null || value === undefined) return "–";
-  if (value !== 0 && Math.abs(value) < 1e-4) return value.toExponential(2);
-  if (Math.abs(value) > 1e6) return Number(value.toPrecision(4)).toExponential();
-  const whole = Math.abs(value) >= 100 || Number.isInteger(value);
-  const options = whole ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: digits };
-  return value.toLocaleString("en", options);
+  const size = Math.abs(value);
+  if (size > 1e9 || (size && size < 1e-4)) {
+    const [digits, power] = value.toExponential(3).split("e");
+    return `${Number(digits)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+  }
+  return size < 1000 ? String(Number(value.toPrecision(4))) : value.toLocaleString("en", { maximumFractionDigits: 0 });
 }
+
+const UNITS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
-  const all = Math.max(0, Math.round(seconds));
-  const [days, hours, minutes] = [Math.floor(all / 86400), Math.floor(all / 3600) % 24, Math.floor(all / 60) % 60];
-  if (days) return `${number(days)} d ${hours} h`;
-  if (hours) return `${hours} h ${minutes} min`;
-  if (minutes) return `${minutes} min ${all % 60} s`;
-  return `${all} s`;
+  const whole = Math.max(0, Math.round(seconds));
+  if (seconds > 0 && seconds < 10 && seconds !== whole) return `${seconds.toFixed(1)} s`;
+  const [size, unit, smaller, rest] = UNITS.find(([least]) => whole >= least) ?? [1, "s", 1, ""];
+  const count = rest && whole < 1e9 ? Math.floor((whole % size) / smaller) : 0;
+  return `${number(Math.floor(whole / size))} ${unit}${count ? ` ${count} ${rest}` : ""}`;
 }
 
 const two = (part) => String(part).padStart(2, "0");
@@ -32,12 +34,15 @@ export function clock(seconds) {
 }
 
 export function memory(megabytes) {
-  return megabytes >= 1024 ? `${number(megabytes / 1024)} GB` : `${number(megabytes)} MB`;
+  return megabytes >= 1000 ? `${number(Math.round(megabytes / 10.24) / 100)} GB` : `${number(Math.round(megabytes))} MB`;
 }
 
+export const percent = (share) => `${share >= 1 ? 100 : Math.min(99, Math.max(0, Math.round(100 * share)))} %`;
+
 export function bytes(count) {
-  if (count < 1024) return plural(count, "byte");
-  return count < 1024 ** 2 ? `${number(count / 1024)} KB` : memory(count / 1024 ** 2);
+  if (count < 1000) return plural(count, "byte");
+  const [size, unit] = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]].find(([least]) => count >= least);
+  return `${(count / size).toFixed(1)} ${unit}`;
 }
 
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
