@@ -6,7 +6,8 @@ import ast
 import configparser
 import re
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,36 @@ def test_imports_follow_the_table(root, path) -> None:
         assert set() == {name.split(".")[0] for name in found} & IMPURE
     top = {name.split(".")[0] for name in found}
     assert set() == {name for name in top & IMPORTERS.keys() if room not in IMPORTERS[name]}
+
+
+def test_file_names_are_distinct() -> None:
+    """A reader with many open files tells them apart: at most two of each name."""
+    folders = (HOME / "framework" / "tf_scheduler", HOME / "executor")
+    names = Counter(path.name for folder in folders for path in folder.rglob("*.py"))
+    common = {"__init__.py", "__main__.py"}
+
+    assert {} == {name: count for name, count in names.items() if count > 2 and name not in common}
+
+
+def test_modules_import_in_no_circle() -> None:
+    """Imports inside functions count, too: they only hide a circle."""
+    files = {module_of(root, path): path for root, path in FILES}
+    targets = {
+        module: {name for each in imports(path, module) if (name := _module_in(each, files)) not in ("", module)}
+        for module, path in files.items()
+    }
+    # Remove modules whose imports are all removed; what remains imports in a circle.
+    while done := {module for module, names in targets.items() if not names}:
+        targets = {module: names - done for module, names in targets.items() if module not in done}
+
+    assert {} == targets
+
+
+def _module_in(name: str, files: Container[str]) -> str:
+    """Return the module that contains a name, empty for one of another project."""
+    while name and name not in files:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def test_every_package_is_installed() -> None:

@@ -22,9 +22,9 @@ from .http.auth import Guard, Policy
 from .http.backend import Backend
 from .http.limits import BODY_TIMEOUT
 from .http.openapi import openapi_document
+from .routes.operations import service_routes
 from .routes.operator_files import file_routes
 from .routes.sdk import sdk_routes
-from .routes.service import service_routes
 from .routes.tensorboard import TensorBoardProxy
 from .views.base import ApiProblem, Snapshot
 

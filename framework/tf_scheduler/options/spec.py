@@ -16,7 +16,7 @@ from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, th
 
 from .schema.fields import parse_ulimits
 from .schema.jobs import JOBS, READ_ONLY
-from .schema.scheduler import LINK
+from .schema.scheduler_options import LINK
 from .schema.service import ORIGINAL_IMAGES
 from .schema.values import Document, parse_constraints, parse_storage_options, split_names
 

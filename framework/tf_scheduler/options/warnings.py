@@ -15,7 +15,7 @@ from .load import data_has_addresses, job_url_has_address
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, READ_ONLY, default_strategy, names_program
-from .schema.scheduler import LINK
+from .schema.scheduler_options import LINK
 from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX
 from .schema.values import Document, split_names
 from .spec import image_of, secrets_of

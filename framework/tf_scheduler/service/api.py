@@ -16,8 +16,8 @@ from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.backend import Backend, CurveRecorder
 from tf_scheduler.api.http.server import ApiServer, ServerTls, listen_address
-from tf_scheduler.api.routes.secrets import SecretHandler, with_secrets
-from tf_scheduler.api.routes.service import RequestCounter, metric_routes
+from tf_scheduler.api.routes.operations import RequestCounter, metric_routes
+from tf_scheduler.api.routes.secret_delivery import SecretHandler, with_secrets
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import JobError, OptionsError, Problem, SecretError
 from tf_scheduler.history.compare import run_details, run_summary

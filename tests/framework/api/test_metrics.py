@@ -11,7 +11,7 @@ from builders import a_spec
 from metered_world import a_life
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
-from tf_scheduler.api.routes.service import RequestCounter, metric_routes
+from tf_scheduler.api.routes.operations import RequestCounter, metric_routes
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.state import SchedulerState
 

@@ -20,7 +20,7 @@ from live_api import Sandboxes
 from tf_executor.contract.reports import Progress
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.server import ApiServer
-from tf_scheduler.api.routes.service import metric_routes
+from tf_scheduler.api.routes.operations import metric_routes
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.store.journal import EventJournal

@@ -21,8 +21,8 @@ from tf_executor.contract.states import TaskState
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.server import ApiServer
-from tf_scheduler.api.routes import secrets as routes_secrets
-from tf_scheduler.api.routes.secrets import with_secrets
+from tf_scheduler.api.routes import secret_delivery as routes_secrets
+from tf_scheduler.api.routes.secret_delivery import with_secrets
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.launch.secret_tokens import digest, secrets_due, token_matches
 from tf_scheduler.core.scheduler import handle

@@ -54,7 +54,7 @@ from tf_scheduler.model.spec import ServiceSpec, Uri
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import is_default
 from tf_scheduler.options.schema.jobs import JOBS, names_program
-from tf_scheduler.options.schema.scheduler import LINK
+from tf_scheduler.options.schema.scheduler_options import LINK
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 from tf_scheduler.options.schema.values import split_names
 from tf_scheduler.options.spec import image_of, jobs_with_image, to_spec

@@ -26,7 +26,7 @@ from .policies import (
     RestartSection,
     StorageSection,
 )
-from .scheduler import (
+from .scheduler_options import (
     ApiSection,
     DcosSection,
     ExecutorSection,

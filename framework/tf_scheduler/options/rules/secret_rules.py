@@ -12,7 +12,7 @@ from tf_scheduler.model.digests import split_data
 from tf_scheduler.model.secrets import parse_source
 from tf_scheduler.options.schema.fields import json_excerpt
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.options.schema.scheduler import LINK
+from tf_scheduler.options.schema.scheduler_options import LINK
 from tf_scheduler.options.schema.values import Document, split_names
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -14,7 +14,7 @@ from tf_scheduler.model.spec import StorageMode, Uri
 from tf_scheduler.options.schema.fields import json_excerpt
 from tf_scheduler.options.schema.values import Document
 
-from .secrets import RESERVED_NAME
+from .secret_rules import RESERVED_NAME
 
 #: Service names of Marathon and DC/OS: lower-case words, dashes, folders.
 _NAME = re.compile(r"/?[a-z0-9]([a-z0-9-]*[a-z0-9])?(/[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
