@@ -464,6 +464,10 @@ def command(words: str, *also: str, examples: Sequence[str] = (), **settings: An
     return decorate
 
 
+# Modules that do not import each other declare commands of this group.
+group("debug", "Show offer decisions.", "debug offers")
+
+
 def show_names(names: Sequence[str]) -> Renderable:
     """One name a line."""
     return names

@@ -202,7 +202,6 @@ _pod_tasks = click.option(
 )
 
 group("pod", "Show, restart, replace and pause pods.", "pod status worker-0", "pod restart worker-0")
-group("debug", "Show offer decisions.", "debug offers")
 group("debug pod", "Same as `pod`.", hidden=True)
 
 

@@ -8,9 +8,10 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+import dcos_command
 from builders import a_spec
 from dcos_command.main import main
-from kit.interpreters import interpreters, output_of
+from kit.interpreters import interpreters, library_path, output_of
 from live_api import LiveApi
 from tf_scheduler.package.artefacts import command_bytes
 
@@ -120,6 +121,26 @@ def test_help_of_an_unknown_command_is_wrong_usage(dcos, words, wrong):
 def test_both_programs_have_the_same_info(own, dcos, flag):
     assert own(flag).lines == dcos(flag).lines
     assert 1 == len(own(flag).lines)
+
+
+IMPORT_EACH = """
+import importlib, pkgutil, sys
+import dcos_command
+for module in list(pkgutil.iter_modules(dcos_command.__path__, "dcos_command.")):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "dcos_command"]:
+        del sys.modules[name]
+    importlib.import_module(module.name)
+    print(module.name)
+"""
+
+
+def test_each_module_can_be_imported_first(tmp_path):
+    """A group exists before any module declares commands in it."""
+    names = output_of([sys.executable, "-c", IMPORT_EACH], tmp_path, PYTHONPATH=library_path()).splitlines()
+
+    assert names == sorted(
+        f"dcos_command.{path.stem}" for path in Path(dcos_command.__path__[0]).glob("*.py") if path.stem != "__init__"
+    )
 
 
 @pytest.mark.parametrize("python", interpreters(8, 13) or [Path(sys.executable)], ids=lambda path: path.name)
