@@ -21,7 +21,7 @@ from tf_scheduler.api.views.base import SILENCE
 from tf_scheduler.cli.main import cli
 from tf_scheduler.convert import beta, pod, tfjob, tony
 from tf_scheduler.convert.tables import Row
-from tf_scheduler.core.plans.status_tables import AGGREGATE, ALREADY, ENDINGS, LAUNCHED, SITUATIONS
+from tf_scheduler.core.plans.status_tables import AGGREGATE, ALREADY, ENDINGS, SITUATIONS
 from tf_scheduler.core.recovery import failure_causes, reconcile, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.status import REACTIONS, Report
 from tf_scheduler.core.state import reducer, spec_index
@@ -92,10 +92,10 @@ def _of(status: Status | None) -> str:
 
 def _launched() -> Iterator[tuple[str, str]]:
     yield "no status yet", Status.STARTING.value
-    for state, status in LAUNCHED.items():
+    for state in TaskState:
         if state is TaskState.RUNNING:
             yield f"{state.value}, frozen or paused", Status.STARTED.value
-        yield state.value, status.value
+        yield state.value, state.step.value
     yield "TASK_KILLING or TASK_KILLED, after the end of the job", Status.COMPLETE.value
 
 

@@ -21,36 +21,69 @@ class Tone(str, Enum):
     NEUTRAL = "asked"
 
 
+class Status(str, Enum):
+    """Status of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
+
+    _value_: str
+    tone: Tone
+
+    #: Not started.
+    PENDING = "PENDING", Tone.WAIT
+    #: The step's task is being stopped, to be launched again.
+    PREPARED = "PREPARED", Tone.BUSY
+    #: Launched or being stopped, without confirmation yet.
+    STARTING = "STARTING", Tone.BUSY
+    #: The step's task runs and is not ready yet.
+    STARTED = "STARTED", Tone.BUSY
+    COMPLETE = "COMPLETE", Tone.GOOD
+    #: Waits for an operator's `continue`.
+    WAITING = "WAITING", Tone.WAIT
+    #: Retried after a back-off.
+    DELAYED = "DELAYED", Tone.WAIT
+    #: A plan or phase that is partly complete.
+    IN_PROGRESS = "IN_PROGRESS", Tone.BUSY
+    ERROR = "ERROR", Tone.BAD
+
+    def __new__(cls, value: str, tone: Tone) -> Status:
+        """Create a member from its row."""
+        member = str.__new__(cls, value)
+        member._value_, member.tone = value, tone
+        return member
+
+
 class TaskState(str, Enum):
     """Mesos task states (mesos.proto TaskState) for a PARTITION_AWARE framework.
 
-    Each with its predicate for messages, its tone, and whether a task in this state has ended. Silent tasks may return.
+    Each with its predicate for messages, its tone, whether a task in this state has ended, and the status of a step
+    whose wanted launch is in it: a silent task may return, and a running one is STARTED until it is healthy.
     """
 
     _value_: str
     phrase: str
     tone: Tone
     has_ended: bool
+    step: Status
 
-    STAGING = "TASK_STAGING", "is staging", Tone.BUSY, False
-    STARTING = "TASK_STARTING", "is starting", Tone.BUSY, False
-    RUNNING = "TASK_RUNNING", "is running", Tone.GOING, False
-    KILLING = "TASK_KILLING", "is being stopped", Tone.WAIT, False
-    FINISHED = "TASK_FINISHED", "has finished", Tone.GOOD, True
-    FAILED = "TASK_FAILED", "has failed", Tone.BAD, True
-    KILLED = "TASK_KILLED", "was stopped", Tone.NEUTRAL, True
-    ERROR = "TASK_ERROR", "was rejected", Tone.BAD, True
-    LOST = "TASK_LOST", "is lost", Tone.BAD, True
-    DROPPED = "TASK_DROPPED", "was dropped", Tone.BAD, True
-    UNREACHABLE = "TASK_UNREACHABLE", "is unreachable", Tone.WAIT, False
-    GONE = "TASK_GONE", "is gone", Tone.BAD, True
-    GONE_BY_OPERATOR = "TASK_GONE_BY_OPERATOR", "is gone, as reported by an operator", Tone.BAD, True
-    UNKNOWN = "TASK_UNKNOWN", "is unknown", Tone.NEUTRAL, False
+    STAGING = "TASK_STAGING", "is staging", Tone.BUSY, False, Status.STARTING
+    STARTING = "TASK_STARTING", "is starting", Tone.BUSY, False, Status.STARTING
+    RUNNING = "TASK_RUNNING", "is running", Tone.GOING, False, Status.COMPLETE
+    KILLING = "TASK_KILLING", "is being stopped", Tone.WAIT, False, Status.STARTED
+    FINISHED = "TASK_FINISHED", "has finished", Tone.GOOD, True, Status.COMPLETE
+    FAILED = "TASK_FAILED", "has failed", Tone.BAD, True, Status.ERROR
+    KILLED = "TASK_KILLED", "was stopped", Tone.NEUTRAL, True, Status.ERROR
+    ERROR = "TASK_ERROR", "was rejected", Tone.BAD, True, Status.ERROR
+    LOST = "TASK_LOST", "is lost", Tone.BAD, True, Status.ERROR
+    DROPPED = "TASK_DROPPED", "was dropped", Tone.BAD, True, Status.ERROR
+    UNREACHABLE = "TASK_UNREACHABLE", "is unreachable", Tone.WAIT, False, Status.STARTED
+    GONE = "TASK_GONE", "is gone", Tone.BAD, True, Status.ERROR
+    GONE_BY_OPERATOR = "TASK_GONE_BY_OPERATOR", "is gone, as reported by an operator", Tone.BAD, True, Status.ERROR
+    UNKNOWN = "TASK_UNKNOWN", "is unknown", Tone.NEUTRAL, False, Status.STARTED
 
-    def __new__(cls, value: str, phrase: str, tone: Tone, has_ended: bool) -> TaskState:
+    def __new__(cls, value: str, phrase: str, tone: Tone, has_ended: bool, step: Status) -> TaskState:
         """Create a member from its row."""
         member = str.__new__(cls, value)
-        member._value_, member.phrase, member.tone, member.has_ended = value, phrase, tone, has_ended
+        member._value_, member.phrase, member.tone = value, phrase, tone
+        member.has_ended, member.step = has_ended, step
         return member
 
     @classmethod
@@ -120,36 +153,6 @@ class Activity(str, Enum):
     def of(cls, value: str) -> Activity:
         """Return the activity of this name. Raises ValueError."""
         return cls(value)  # type: ignore[call-arg]
-
-
-class Status(str, Enum):
-    """Status of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
-
-    _value_: str
-    tone: Tone
-
-    #: Not started.
-    PENDING = "PENDING", Tone.WAIT
-    #: The step's task is being stopped, to be launched again.
-    PREPARED = "PREPARED", Tone.BUSY
-    #: Launched or being stopped, without confirmation yet.
-    STARTING = "STARTING", Tone.BUSY
-    #: The step's task runs and is not ready yet.
-    STARTED = "STARTED", Tone.BUSY
-    COMPLETE = "COMPLETE", Tone.GOOD
-    #: Waits for an operator's `continue`.
-    WAITING = "WAITING", Tone.WAIT
-    #: Retried after a back-off.
-    DELAYED = "DELAYED", Tone.WAIT
-    #: A plan or phase that is partly complete.
-    IN_PROGRESS = "IN_PROGRESS", Tone.BUSY
-    ERROR = "ERROR", Tone.BAD
-
-    def __new__(cls, value: str, tone: Tone) -> Status:
-        """Create a member from its row."""
-        member = str.__new__(cls, value)
-        member._value_, member.tone = value, tone
-        return member
 
 
 class Override(str, Enum):

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status
 from tf_scheduler.model.plan import Verb
 
 PENDING, PREPARED, STARTING, STARTED = Status.PENDING, Status.PREPARED, Status.STARTING, Status.STARTED
@@ -16,25 +16,6 @@ ERROR = Status.ERROR
 
 
 # --- A step that launches a task
-
-
-#: State of the wanted launch -> status of the step; STARTING before the first status.
-LAUNCHED: Mapping[TaskState, Status] = {
-    TaskState.STAGING: STARTING,
-    TaskState.STARTING: STARTING,
-    TaskState.RUNNING: COMPLETE,  # STARTED while its health check fails, or while it is paused
-    TaskState.FINISHED: COMPLETE,
-    TaskState.UNREACHABLE: STARTED,  # it may come back
-    TaskState.UNKNOWN: STARTED,
-    TaskState.KILLING: STARTED,
-    TaskState.KILLED: ERROR,
-    TaskState.FAILED: ERROR,
-    TaskState.ERROR: ERROR,
-    TaskState.LOST: ERROR,
-    TaskState.DROPPED: ERROR,
-    TaskState.GONE: ERROR,
-    TaskState.GONE_BY_OPERATOR: ERROR,
-}
 
 
 class LaunchSituation(str, Enum):
@@ -53,7 +34,7 @@ class LaunchSituation(str, Enum):
     LAUNCHED = "the latest launch of its task is the launch that the plan wants"
 
 
-#: `None`: see LAUNCHED.
+#: `None`: that of the state of the launch; STARTING before the first status.
 SITUATIONS: Mapping[LaunchSituation, Status | None] = {
     LaunchSituation.FORCED: COMPLETE,
     LaunchSituation.UNLAUNCHED: PENDING,

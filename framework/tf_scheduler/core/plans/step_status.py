@@ -12,7 +12,7 @@ from tf_scheduler.model.state import SchedulerState
 
 from .definitions import PlanBase
 from .rollout import was_completed
-from .status_tables import ENDINGS, LAUNCHED, SITUATIONS, EndSituation, LaunchSituation
+from .status_tables import ENDINGS, SITUATIONS, EndSituation, LaunchSituation
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def launched_status(state: SchedulerState, name: TaskName) -> Status:
         return Status.STARTED
     if state.stored.result is not None and status.state in (TaskState.KILLING, TaskState.KILLED):
         return Status.COMPLETE  # it ran, and was stopped with the job
-    return LAUNCHED[status.state]
+    return status.state.step
 
 
 def _asked(is_sent: bool) -> EndSituation:

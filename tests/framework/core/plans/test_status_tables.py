@@ -2,14 +2,13 @@
 
 import pytest
 
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status
 from tf_scheduler.core.plans import status_tables
 from tf_scheduler.core.plans.status_tables import ChildStatuses, aggregate
 from tf_scheduler.model.plan import Verb
 
 
 def test_every_situation_has_a_status() -> None:
-    assert set(TaskState) == set(status_tables.LAUNCHED)
     assert set(status_tables.LaunchSituation) == set(status_tables.SITUATIONS)
     assert set(status_tables.EndSituation) == set(status_tables.ENDINGS)
     assert set(Verb) == set(status_tables.ALREADY)
