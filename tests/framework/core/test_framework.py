@@ -11,7 +11,7 @@ from builders import a_job, a_record, a_spec, a_status
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.scheduler import handle
-from tf_scheduler.model.events import FoundTask, FrameworkAdopted, FrameworksHidden, SubscriptionRefused
+from tf_scheduler.model.events import FoundTask, FrameworkAdopted, SubscriptionRefused
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState, Verdict
@@ -137,13 +137,6 @@ def test_further_frameworks_and_partial_records_are_reported() -> None:
     assert "adopted framework framework-1 with 3 tasks;" in adopted
     assert partial.endswith("without a readable label `record`: worker-0")
     assert "framework-2" in others
-
-
-def test_hidden_frameworks_are_a_warning() -> None:
-    (outcome,) = send(FrameworksHidden("HTTP 403")).outcomes
-
-    assert outcome.warning
-    assert outcome.message.startswith("the master does not show frameworks: HTTP 403; ")
 
 
 def test_own_refusal_is_reported_in_its_own_words() -> None:

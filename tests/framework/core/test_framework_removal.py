@@ -165,15 +165,6 @@ def test_live_framework_is_not_reset() -> None:
     )
 
 
-def test_uninstall_of_removed_framework_completes() -> None:
-    """It completes immediately."""
-    world = away_for_too_long(deployed_job())
-
-    play(world, send.stop(), expect.quiet())
-
-    assert world.state.process.finished
-
-
 def test_removal_of_unknown_or_removed_framework_changes_nothing() -> None:
     """Mesos may repeat the message, also to a scheduler that was never registered."""
     fresh = SchedulerState(a_spec())

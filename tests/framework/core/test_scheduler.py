@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from builders import a_spec, a_status, an_offer, with_fields
+from builders import a_spec, a_status, an_offer
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.offers.rounds import NO_OFFER_WARNING_SECONDS, REFUSE_LONG
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
@@ -21,7 +21,6 @@ from tf_scheduler.model.effects import (
     Kill,
     Reconcile,
     ResultDecided,
-    Revive,
     ShutdownExecutor,
     StatusStored,
     Suppress,
@@ -35,7 +34,6 @@ from tf_scheduler.model.events import (
     EventSkipped,
     ExecutorFailed,
     FrameworksHidden,
-    OfferRescinded,
     OffersReceived,
     SharedUserFound,
     StatusUpdated,
@@ -125,17 +123,6 @@ def test_every_task_gets_whole_cluster_and_its_own_index() -> None:
         assert {"cluster": cluster, "task": task} == payload["tf_config"]
 
 
-def test_offers_are_held_until_the_gang_fits() -> None:
-    """The first agent is too small for four tasks; with the second the gang fits."""
-    world = EventSender()
-    world.send(Subscribed("fw-1"))
-
-    assert world.send(OffersReceived((an_offer(cpus=2),))).calls == ()
-    world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=2),)))
-
-    assert len(world.calls(Accept)) == 2
-
-
 def test_held_offers_are_released_with_reasons() -> None:
     """After hold_seconds no offer is held, and the API lists the reasons."""
     world = EventSender()
@@ -153,27 +140,6 @@ def test_held_offers_are_released_with_reasons() -> None:
     assert all("pending: agent agent-1: needs cpus 0.6, has" in outcome.message for outcome in decision.outcomes)
     assert decision.outcomes
     assert next_deadline(world.state) is None
-
-
-def test_rescinded_offer_is_not_used() -> None:
-    """The gang needs both offers, and one is rescinded: nothing is launched on it."""
-    world = EventSender()
-    world.send(Subscribed("fw-1"))
-    world.send(OffersReceived((an_offer(cpus=2),)))
-    world.send(OfferRescinded("offer-1"))
-
-    world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=2),)))
-
-    assert world.calls(Accept) == []
-
-
-def test_unneeded_offers_are_declined_for_long() -> None:
-    """Other frameworks may need them."""
-    world = EventSender().deployed()
-
-    world.send(OffersReceived((an_offer("offer-7"), an_offer("offer-8"))))
-
-    assert (Decline(("offer-7", "offer-8"), REFUSE_LONG),) == world.decision.calls
 
 
 def test_unused_offers_are_declined_with_launch() -> None:
@@ -207,28 +173,6 @@ def test_repeated_update_is_acknowledged_but_not_stored() -> None:
     decision = world.send(StatusUpdated(again))
 
     assert ((), (Acknowledge(again.id, again.agent_id, again.uuid),)) == (decision.changes, decision.calls)
-
-
-def test_reconciliation_answer_is_not_acknowledged() -> None:
-    """It has no uuid."""
-    world = EventSender().deployed()
-    record = world.state.stored.tasks["worker-0"]
-
-    decision = world.send(StatusUpdated(a_status(record.id, RUNNING, uuid="")))
-
-    assert [call for call in decision.calls if isinstance(call, Acknowledge)] == []
-
-
-def test_late_status_of_ended_task_changes_nothing() -> None:
-    """A finished task is GONE for Mesos once its last update is acknowledged."""
-    world = EventSender().deployed()
-    world.status("worker-1", FINISHED)
-    record = world.state.stored.tasks["worker-1"]
-
-    world.send(StatusUpdated(a_status(record.id, TaskState.GONE, uuid="")))
-
-    assert FINISHED is world.state.status("worker-1").state
-    assert world.state.stored.result is None
 
 
 @pytest.mark.parametrize("task_id", ["worker-0__of-an-earlier-life", "stranger__1", "nonsense"])
@@ -305,20 +249,6 @@ def test_lost_teardown_is_sent_again() -> None:
     assert [Teardown()] == world.calls(Teardown)
 
 
-def test_kill_is_repeated_at_intervals() -> None:
-    """But not at every event."""
-    world = EventSender().deployed()
-    world.send(StopRequested("enough"))
-    assert len(world.calls(Kill)) == 4
-
-    assert [call for call in world.send(Tick()).calls if isinstance(call, Kill)] == []
-    world.status("ps-0", TaskState.KILLED)
-    world.now = next_deadline(world.state)
-    world.send(Tick())
-
-    assert {"worker-0", "worker-1", "chief-0"} == {call.task_id.partition("__")[0] for call in world.calls(Kill)}
-
-
 def test_stop_before_subscription_ends_immediately() -> None:
     """There is nothing to tear down."""
     world = EventSender()
@@ -328,17 +258,6 @@ def test_stop_before_subscription_ends_immediately() -> None:
     assert world.state.process.finished
     assert decision.calls == ()
     assert Verdict.STOPPED is world.state.stored.result.verdict
-
-
-def test_second_stop_and_late_failure_keep_result() -> None:
-    """The result is decided once."""
-    world = EventSender().deployed()
-    world.status("chief-0", FINISHED)
-
-    world.send(StopRequested("Ctrl-C"))
-
-    assert world.decision.changes == ()
-    assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
 def test_lost_connection_clears_offers() -> None:
@@ -382,17 +301,6 @@ def test_launch_without_update_is_reconciled() -> None:
     assert (Reconcile({record.id: record.agent_id}),) == world.send(Tick()).calls
     assert world.send(Tick()).calls == ()
     assert next_deadline(world.state) == 1000.0 + 2 * LAUNCH_TIMEOUT
-
-
-def test_service_revives_when_task_is_missing() -> None:
-    """Suppressed, and a task is missing: REVIVE, once."""
-    world = EventSender(a_spec(chief=0)).deployed()
-    tasks = {name: record for name, record in world.state.stored.tasks.items() if name != "worker-1"}
-
-    world = EventSender(state=with_fields(world.state, tasks=tasks, controls={}))
-
-    assert (Revive(),) == world.send(Tick()).calls
-    assert world.send(Tick()).calls == ()
 
 
 def test_mesos_error_stops_scheduler_and_keeps_tasks() -> None:

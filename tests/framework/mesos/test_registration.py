@@ -189,16 +189,6 @@ def test_principal_of_login_is_adopted(option: str) -> None:
     assert "framework-1" == check(MasterAnswers([a_framework(principal="ann")]), ADOPT, principal=option).framework_id
 
 
-def test_adoption_waits_for_agents_of_restarted_master() -> None:
-    """A task that the master learns later would be unknown, and killed."""
-    answers = MasterAnswers([a_framework()], TASKS)
-    answers.agents["recovered_agents"] = [{"hostname": "agent-2"}]
-
-    for orders in (ADOPT, RESET):
-        with pytest.raises(TransportError, match="1 agents to register again"):
-            check(answers, orders)
-
-
 def test_adoption_without_view_of_tasks_is_refused() -> None:
     answers = MasterAnswers([a_framework()])
     answers.rejected = {"GET_TASKS": 403}

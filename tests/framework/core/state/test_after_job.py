@@ -76,13 +76,6 @@ def test_requested_stop_retains_no_task() -> None:
     assert [] == retained(ended(Verdict.STOPPED, cleanup=CleanupPolicy.NONE, keep_seconds=60.0))
 
 
-def test_forced_uninstall_ends_idle_service() -> None:
-    state = ended(after_finish=AfterFinish.IDLE)
-    forced = with_fields(state, controls={UNINSTALL: PlanControl(forced=frozenset({()}))})
-
-    assert (True, False) == (after_job.keeps_service(state), after_job.keeps_service(forced))
-
-
 def test_retained_tasks_are_announced_with_their_time() -> None:
     """A user who looks for leftovers finds the reason in the log."""
     limited = after_job.announce(ended(cleanup=CleanupPolicy.NONE, keep_seconds=60.0)).outcomes
