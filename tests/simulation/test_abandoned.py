@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders import a_running_state, a_spec, with_fields
+from builders import a_spec
 from kit.worlds import deployed
 from simulation import expect, send
 from simulation.world import World, play
@@ -10,16 +10,14 @@ from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.plan_messages import leftovers_message, sdk_uninstall_plan
-from tf_scheduler.core.recovery import reconcile
-from tf_scheduler.core.recovery.reconcile import ABANDONED_INTERVAL, MAX_ABANDONED, MAX_ABANDONED_AGE
+from tf_scheduler.core.recovery.reconcile import ABANDONED_INTERVAL
 from tf_scheduler.core.state.after_job import AGENT_WAIT, abandoned_message
-from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import AbandonedLaunchEnded, Kill, LaunchAbandoned, Reconcile, Teardown
 from tf_scheduler.model.events import ProgressReported, ResetRequested, SecretsRequested, StatusUpdated
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import RecoveryPolicy
-from tf_scheduler.model.state import PendingReconciliation, SchedulerState
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import AbandonedLaunch, TaskStatus
 from tf_scheduler.store import records
 from tf_scheduler.store.interface import Delete
@@ -193,24 +191,6 @@ def test_reset_forgets_abandoned_launches() -> None:
 
     assert {} == world.state.stored.abandoned
     assert not [key for key in world.stored() if key.startswith("abandoned/")]
-
-
-def test_abandoned_launches_are_bounded_in_number_and_age() -> None:
-    """The newest are kept; after two weeks the master has forgotten the agent."""
-    launches = [
-        AbandonedLaunch(TaskId(f"worker-0__{at}"), AgentId("a"), "agent-1", float(at))
-        for at in range(MAX_ABANDONED + 2)
-    ]
-    recent = PendingReconciliation(started_at=2 * MAX_ABANDONED_AGE)
-    running = with_fields(a_running_state(a_spec()), connected=True, reconciliation=recent)
-    state = apply(running, *map(LaunchAbandoned, launches))
-    now = ABANDONED_INTERVAL + MAX_ABANDONED_AGE + 4.0
-
-    kept = reconcile.poll(state, 2000.0).state.stored.abandoned
-    late = reconcile.poll(state, now).state.stored.abandoned
-
-    assert {item.id for item in launches[2:]} == set(kept)
-    assert {item.id for item in launches if item.since > now - MAX_ABANDONED_AGE} == set(late)
 
 
 def test_abandoned_launch_is_stored_until_its_end() -> None:

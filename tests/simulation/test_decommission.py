@@ -50,15 +50,6 @@ def test_decommission_starts_with_highest_index() -> None:
     assert [] == [key for key in world.stored() if "worker-2" in key or "worker-3" in key]
 
 
-def test_removed_jobs_are_decommissioned_before_surplus_tasks() -> None:
-    """The SDK does the same."""
-    play(
-        deployed(workers(3), kills_at_once=False),
-        send.restart(a_spec(workers=2, ps=0, chief=0)),
-        expect.phases("decommission", ("ps-0", STARTING), ("worker-2", PENDING)),
-    )
-
-
 def test_decommission_and_update_restart_chief_once() -> None:
     """The chief must know the cluster's size: it restarts as the surplus worker stops."""
     play(

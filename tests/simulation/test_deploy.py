@@ -69,20 +69,6 @@ def test_restarted_scheduler_takes_over_its_tasks() -> None:
     )
 
 
-def test_lost_connection_voids_offers() -> None:
-    """Offers of a lost connection are never accepted or declined on the next one."""
-    play(
-        World(a_spec(), an_agent(cpus=2)),
-        send.register(),
-        send.offers(),
-        expect.holds(1),
-        send.disconnect(),
-        expect.quiet(),
-        send.register(),
-        expect.holds(0),
-    )
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [

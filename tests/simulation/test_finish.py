@@ -67,11 +67,6 @@ def test_success_policy_decides_which_exits_end_job(success: Any, ends: Any) -> 
     assert Verdict.SUCCEEDED is world.state.stored.result.verdict
 
 
-def test_default_policy_of_joint_training_is_chief() -> None:
-    """The default policy."""
-    play(deployed(between()), send.status("worker-0", FINISHED), expect.result(Verdict.SUCCEEDED))
-
-
 def test_chief_counts_as_one_of_all_workers() -> None:
     """Without parameter servers the chief trains like a worker."""
     jobs = (a_job(JobKind.WORKER, 1), a_job(JobKind.CHIEF, 1))
@@ -234,17 +229,6 @@ def test_finished_evaluator_does_not_delay_end() -> None:
     world = deployed(between(JobKind.EVALUATOR, evaluator_seconds=30.0))
 
     play(world, send.status("worker-0", FINISHED), send.status("evaluator-0", FINISHED), expect.torn_down())
-
-
-def test_evaluator_of_failed_job_is_killed_immediately() -> None:
-    """There is not a last checkpoint worth evaluating."""
-    world = deployed(between(JobKind.EVALUATOR))
-
-    play(
-        world,
-        send.status("worker-0", TaskState.ERROR, reason="REASON_TASK_UNAUTHORIZED"),
-        expect.killed(*TRAINERS[::2], "evaluator-0"),
-    )
 
 
 def test_idle_service_stays_until_uninstalled() -> None:

@@ -138,16 +138,6 @@ def test_list_is_sent_until_it_is_confirmed() -> None:
     )
 
 
-def test_silent_chief_restarts_with_the_new_workers() -> None:
-    """As without live members; the message says why."""
-    play(
-        scaled(2, 1),
-        send.wait(62),
-        expect.outcome("chief-0 restarts to change its workers: it did not confirm its workers within 60 s"),
-        expect.killed("chief-0", "worker-1"),
-    )
-
-
 def test_chief_has_its_time_after_an_absence_of_the_scheduler() -> None:
     """It may have answered meanwhile, or never got the list."""
     play(

@@ -68,17 +68,6 @@ def test_restarted_ps_restarts_chief() -> None:
     )
 
 
-def test_slowly_stopping_task_returns_to_old_address() -> None:
-    """A checkpoint may take longer than a lost task waits for its old address."""
-    world = deployed(kills_at_once=False)
-    before = world.state.stored.tasks["worker-1"].address
-
-    play(world, send.pod(RESTART, "worker-1"), send.wait(9.0), send.killed("worker-1"), send.offers())
-    play(world, expect.launched("worker-1"))
-
-    assert before == world.state.stored.tasks["worker-1"].address
-
-
 def test_replaced_task_moves_to_another_agent() -> None:
     """The chief restarts with it, because it must know the new address."""
     world = deployed()
@@ -89,28 +78,6 @@ def test_replaced_task_moves_to_another_agent() -> None:
     after = world.state.stored.tasks["worker-1"]
     assert before.hostname != after.hostname
     assert 2 == after.generation == world.state.stored.tasks["chief-0"].generation
-    assert set(ALL) == set(world.mesos.live())
-
-
-def test_replaced_task_without_other_agent_stays() -> None:
-    """After a failed offer round, the task returns to its agent instead of waiting."""
-    world = World(a_spec(), an_agent("agent-1"))
-    play(world, send.register(), send.offers(), send.running())
-    before = world.state.stored.tasks["worker-1"]
-
-    play(
-        world,
-        send.pod(REPLACE, "worker-1"),
-        send.offers(),
-        expect.launched(),
-        send.wait(60.0),
-        send.offers(),
-        send.wait(60.0),
-    )
-    play(world, send.offers(), send.running())
-
-    after = world.state.stored.tasks["worker-1"]
-    assert before.id != after.id
     assert set(ALL) == set(world.mesos.live())
 
 

@@ -17,7 +17,6 @@ from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.events import FrameworksWait, ProgressReported, ScaleRequested
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import ServiceSpec
 
 
@@ -101,19 +100,6 @@ def test_withdrawn_request_changes_nothing() -> None:
 
     play(world, expect.killed(), expect.alive("worker-0", "worker-1"))
     assert world.state.stored.full_spec is None
-
-
-@pytest.mark.parametrize(
-    ("workers", "spec", "reply", "words"),
-    [
-        (1, collective(2), Reply.CONFLICT, "must be from 2 to 4"),
-        (5, collective(2), Reply.CONFLICT, "must be from 2 to 4"),
-        (2, collective(2), Reply.ALREADY, "already is 2"),
-        (3, replace(collective(2), max_workers=0), Reply.CONFLICT, "worker.elastic.max"),
-    ],
-)
-def test_request_is_refused_with_the_reason(workers: int, spec: ServiceSpec, reply: Reply, words: str) -> None:
-    play(deployed(spec), scale(workers), expect.answered(reply, words), send.wait(1000), expect.killed())
 
 
 def test_workers_of_a_parameter_server_change_at_once() -> None:

@@ -53,16 +53,6 @@ def test_training_does_not_wait_for_tensorboard() -> None:
     assert {"tensorboard-0"} == set(world.state.session.pending)
 
 
-def test_tensorboard_gets_its_configured_port_if_offered() -> None:
-    """Otherwise any port: two services may share an agent."""
-    board = a_job(JobKind.TENSORBOARD, port=31007)
-    near = deployed(spec(board))
-    world_with_port = deployed(spec(board), an_agent(cpus=8, port_ranges=((31020, 31029),)))
-
-    assert near.state.stored.tasks["tensorboard-0"].address.endswith(":31007")
-    assert world_with_port.state.stored.tasks["tensorboard-0"].address.endswith(":31024")
-
-
 def test_moved_side_job_restarts_no_other_task() -> None:
     """No ClusterSpec contains a side job's address, so the generation never changes."""
     world = deployed(spec(a_job(JobKind.TENSORBOARD, port=31007)))
@@ -171,11 +161,3 @@ def test_moved_data_workers_restart_data_service_once(folder: str) -> None:
     assert world.state.stored.tasks["data-worker-0"].address != before["data-worker-0"].address
     launches = Counter(task.launch.record.name for task in world.mesos.tasks.values())
     assert {2} == {launches[name] for name in ("worker-0", "worker-1", "chief-0", DISPATCHER)}
-
-
-def test_lost_data_worker_restarts_alone() -> None:
-    """A new data worker registers with the dispatcher."""
-    world = deployed(fed())
-
-    play(world, send.status("data-worker-1", FAILED, **KILLED_HARD), expect.killed(), send.offers())
-    play(world, expect.launched("data-worker-1"))

@@ -6,11 +6,9 @@ from builders import a_job, a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy, ServiceSpec
+from tf_scheduler.model.spec import JobKind, Program, ServiceSpec
 from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import Cause, PodVerb
 
@@ -77,24 +75,6 @@ def test_restarted_scheduler_reconciles_before_timeouts() -> None:
     assert {} == world.state.stored.recoveries
 
 
-def test_starting_task_has_no_staging_timeout() -> None:
-    """Fetching and hooks have timeouts of their own."""
-    world = play(launched(), send.running(*OTHERS), send.status("worker-1", TaskState.STARTING))
-
-    play(world, send.wait(7_200.0), expect.alive(*ALL))
-
-    assert {} == world.state.stored.recoveries
-
-
-def test_every_launch_has_at_least_a_minute() -> None:
-    """A start_timeout below a minute has no effect; without it the wait is unlimited."""
-    world = play(launched(a_spec(recovery=RecoveryPolicy(start_timeout=4.0))), send.running(*OTHERS))
-    play(world, send.wait(59.0), expect.killed(), send.wait(2.0), expect.killed("worker-1"))
-
-    world = play(launched(a_spec(recovery=RecoveryPolicy(start_timeout=None))), send.running(*OTHERS))
-    play(world, send.wait(7_200.0), expect.killed())
-
-
 def test_killed_launch_that_never_started_blocks_no_task() -> None:
     """An operator restarted it; its agent does not report that either."""
     world = World(a_spec(), an_agent("agent-1", cpus=8), an_agent("agent-2", cpus=8), kills_at_once=False)
@@ -111,17 +91,6 @@ def test_cluster_without_joined_tasks_is_reported_once() -> None:
     play(world, send.wait(7_200.0), expect.killed())
     assert [] == [outcome.message for outcome in world.outcomes if "no task has joined" in outcome.message]
     play(world, expect.alive(*ALL))
-
-
-def test_cluster_with_progress_needs_no_servers() -> None:
-    """A strategy without servers needs no servers either."""
-    world = play(launched(), send.running())
-    play(world, send.event(ProgressReported(world.id_of("worker-1"), Progress(1, 0.0, step=3))), send.wait(7_200.0))
-    assert [] == world.outcomes
-
-    world = launched(a_spec(strategy=Strategy.INDEPENDENT, jobs=(a_job(JobKind.WORKER, 2),)))
-    play(world, send.running(), send.wait(7_200.0))
-    assert [] == world.outcomes
 
 
 def test_programs_with_injected_servers_are_late() -> None:

@@ -73,20 +73,6 @@ def test_failed_port_is_not_used_again() -> None:
     assert set() == {address(world, name) for name in ("ps-0", "worker-0", "chief-0")} & set(addresses)
 
 
-def test_failed_port_is_used_as_last_resort() -> None:
-    """After an offer round without success, ports that failed are used nevertheless."""
-    world = World(
-        a_spec(restart=RestartPolicy(max_failures=100)), an_agent("agent-1", cpus=8, port_ranges=((31000, 31003),))
-    )
-    play(world, send.register(), send.offers(), send.running())
-    first = address(world)
-
-    play(world, IN_USE, send.wait(8.0), send.offers(), expect.launched())
-    play(world, send.wait(100.0), send.offers(), expect.launched("worker-1"))
-
-    assert first == address(world)
-
-
 @pytest.mark.parametrize("end", [{"signal": 9}, {"signal": 6}, {"exit_code": 143}, {"exit_code": 1}])
 def test_port_without_listener_is_used_again(end: Any) -> None:
     """The report of the end names no other process, so no port is blamed."""
@@ -105,12 +91,3 @@ def test_virtual_network_failures_keep_their_port() -> None:
     play(world, IN_USE, *AGAIN, expect.alive(*ALL))
 
     assert () == world.state.stored.recoveries["worker-1"].bad_addresses
-
-
-def test_taken_ports_do_not_count_as_failures() -> None:
-    """The program is not at fault."""
-    world = on_one_agent(a_spec(restart=RestartPolicy(max_failures=0)))
-
-    for _ in range(3):
-        play(world, IN_USE, *AGAIN, *AGAIN)
-    play(world, expect.alive(*ALL))

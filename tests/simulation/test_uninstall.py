@@ -9,7 +9,6 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.api.views.plan_messages import find_plan, leftovers_message, sdk_uninstall_plan
-from tf_scheduler.model.events import SubscriptionRefused
 from tf_scheduler.model.plan import PlanControl, Reply, Verb
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy
 from tf_scheduler.model.state import Verdict
@@ -214,12 +213,3 @@ def test_lost_connection_after_teardown_repeats_it() -> None:
         play(world, send.register(), expect.plan("uninstall", COMPLETE))
 
         assert (True, "nothing is left behind") == (world.state.stored.removed, leftovers_message(world.state))
-
-
-def test_framework_rejected_by_mesos_is_abandoned() -> None:
-    """The message has its id and Mesos' reason."""
-    world = play(deployed(SMALL, kills_at_once=False), send.stop(), send.event(SubscriptionRefused("not authorized")))
-
-    assert "left behind: framework framework-1 (Mesos refused the framework: not authorized)" in leftovers_message(
-        world.state
-    )
