@@ -38,7 +38,10 @@ def run():
 @pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(600)
 def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None:
-    """It reaches its accuracy; each fault is healed, measured and reported."""
+    """It reaches its accuracy; each fault is healed, measured and reported.
+
+    Slow: two trainings to their accuracy, one per store, each with three faults one after the other.
+    """
     out = tmp_path / "reliability.md"
     code, answer, err = run("--seed", 5, "--faults", ",".join(FAULTS), "--json", "--out", out)
 

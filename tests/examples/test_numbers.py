@@ -258,7 +258,10 @@ class Job:
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_progress_equals_the_log_of_the_program(tmp_path: Path, cluster: LocalCluster, name: str) -> None:
-    """Each loss, and the speed of the job, within 1 %."""
+    """Each loss, and the speed of the job, within 1 %.
+
+    Slow: several processes import their library at once; the first use of a library makes its runtime.
+    """
     NEEDS.get(name, bool)()
     folder = tmp_path / name
     folder.mkdir()

@@ -137,7 +137,10 @@ def training(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[Service]:
 
 
 def test_workers_join_and_leave_without_a_restart(training: Service) -> None:
-    """2 -> 4 -> 1 -> 3 workers, and SIGKILL of the scheduler: nobody restarts."""
+    """2 -> 4 -> 1 -> 3 workers, and SIGKILL of the scheduler: nobody restarts.
+
+    Slow: eight launches import TensorFlow, and the chief confirms each change before the next one.
+    """
     before = training.tasks()
 
     training.scale(4)
@@ -184,6 +187,8 @@ def test_random_changes_survive_kills(training: Service) -> None:
 
     A step of a lost worker may be done twice: TensorFlow repeats it, and cannot know whether it was done. The chief may
     restart because of a lost task, also during the next change.
+
+    Slow: each change launches tasks that import TensorFlow, and waits until the chief uses them.
     """
     chosen, count, lost_workers, victim = random.Random(SEED), 2, 0, ""
     for number in range(CHANGES):
@@ -217,7 +222,10 @@ def test_random_changes_survive_kills(training: Service) -> None:
 
 
 def test_frozen_worker_delays_others_only(training: Service) -> None:
-    """An event names it, and others join when it is replaced."""
+    """An event names it, and others join when it is replaced.
+
+    Slow: a worker counts as frozen after 15 s, and six launches import TensorFlow.
+    """
     before = training.tasks()
     for process in training.processes("worker-0", program=True):
         process.signal(signal.SIGSTOP)

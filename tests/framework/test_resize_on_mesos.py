@@ -86,7 +86,10 @@ def scale(service: InstalledService, count: int) -> int:
 
 
 def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService, tmp_path: Path) -> None:
-    """Also if the scheduler is killed while it waits; they continue from it."""
+    """Also if the scheduler is killed while it waits; they continue from it.
+
+    Slow: all workers and the scheduler start twice, and each look at an output is a process of its own.
+    """
     said(training, "plan deploy is complete")
 
     assert [409, 400, 208, 200] == [scale(training, count) for count in (4, 0, 2, 3)]
@@ -113,7 +116,10 @@ def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService,
 @pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "pytorch_ddp"])
 def test_real_training_resumes_with_another_size(cluster: LocalCluster, tmp_path: Path, strategy: str) -> None:
-    """These save after each epoch, more often than the executor looks."""
+    """These save after each epoch, more often than the executor looks.
+
+    Slow: five launches import their library, and the workers train two epochs before the change.
+    """
     if strategy == "pytorch_ddp":
         need_torch()
     options = json.loads((EXAMPLES / strategy / "options.json").read_text())

@@ -68,7 +68,10 @@ def await_checkpoint(process, home, minimum) -> None:
 
 
 def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path: Path) -> None:
-    """Worker and chief restart alone; a ps restarts the chief from its checkpoint too."""
+    """Worker and chief restart alone; a ps restarts the chief from its checkpoint too.
+
+    Slow: three losses one after the other, with eight launches that each import TensorFlow.
+    """
     document = json.loads((DIGITS / "options.json").read_text())
     service = document["service"]
     end = tmp_path / "end"

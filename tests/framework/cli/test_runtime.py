@@ -150,7 +150,10 @@ def test_missing_runtime_is_reported_with_its_option(run, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("real_mesos")
 def test_options_name_a_runtime(run, tmp_path: Path, wheel, succeed) -> None:
-    """`python` in the command is its interpreter; the executor keeps its own."""
+    """`python` in the command is its interpreter; the executor keeps its own.
+
+    Slow: pip makes an environment, and the job has a cluster of its own.
+    """
     made = json.loads(run("runtime", "create", "mine", "--package", wheel, "--json")[1])
     show = "python -c 'import marker, sys; print(sys.executable)'"
 
