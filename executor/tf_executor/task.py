@@ -236,6 +236,8 @@ class TaskProcess:
         self.commands.settle(SETTLE_TIMEOUT)
         if self._usage is not None:
             self._usage.stop(PEAK_TIMEOUT)
+        if self._carrier is not None:
+            self._carrier.join(SETTLE_TIMEOUT)  # it may have been killed with the program, and report that now
         if self._progress is not None:
             self._progress.stop(SETTLE_TIMEOUT)  # after the output, whose last lines may be progress
         self.secrets.forget()
