@@ -57,5 +57,6 @@ def test_unavailable_index_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_import_needs_no_other_package() -> None:
     """Neither the executor's bundle nor the wheel has six, addict or http-parser."""
-    program = f"import sys; sys.path.insert(0, {str(HOME / 'framework')!r}); import mesos_client.executor"
+    roots = [str(HOME / "framework"), str(HOME / "executor")]
+    program = f"import sys; sys.path[:0] = {roots!r}; import mesos_client.executor"
     subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)
