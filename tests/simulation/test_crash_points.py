@@ -93,11 +93,6 @@ def start_again(world: World) -> None:
     world.register()
 
 
-def agent_joins(world: World) -> None:
-    agent = an_agent("agent-2", cpus=2)
-    world.mesos.agents[agent.id] = agent
-
-
 def window(world: World) -> None:
     world.mesos.maintain("agent-2", Unavailability(world.now + 100, None))
 

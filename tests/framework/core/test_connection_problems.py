@@ -232,7 +232,7 @@ def test_repeated_cause_is_remembered_longer_than_others() -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (FrameworksHidden("no permission"), "the master does not show frameworks: no permission"),
+        (FrameworksHidden("no permission"), "the master does not show frameworks: no permission;"),
         (EventSkipped("UPDATE", "no state"), "skipped an event of Mesos that cannot be decoded: UPDATE: no state"),
         (ClockStepped(90.4), "was set forward by 90 s"),
         (ClockStepped(-90.4), "was set back by 90 s"),
@@ -242,7 +242,8 @@ def test_event_that_changes_nothing_is_a_warning(event: Event, words: str) -> No
     decision = play(STATE, event)
 
     (outcome,) = decision.outcomes
-    assert (True, STATE) == (outcome.warning, decision.state)
+    assert (type(event).__name__, True) == (outcome.kind, outcome.warning)
+    assert (STATE, ()) == (decision.state, decision.calls)
     assert words in outcome.message
 
 

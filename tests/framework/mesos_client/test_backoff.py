@@ -30,11 +30,6 @@ def test_ceilings_double_up_to_the_maximum() -> None:
     assert [1, 2, 4, 8, 15, 15] == [REJECTED_BACKOFF.delay(attempt, lambda low, high: high) for attempt in range(6)]
 
 
-def test_returning_master_is_asked_within_a_second() -> None:
-    """The longest wait for an absent master is 1 s."""
-    assert UNAVAILABLE_BACKOFF.maximum <= 1.0
-
-
 def test_waits_differ() -> None:
     """Jitter: schedulers that lost the same master do not reconnect simultaneously."""
     assert Backoff().delay(5, lambda low, high: low) < Backoff().delay(5, lambda low, high: high)

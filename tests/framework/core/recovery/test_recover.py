@@ -443,17 +443,6 @@ def test_program_that_cannot_start_moves_to_another_machine() -> None:
     assert (True, LIKE_ERROR, ()) == (item.must_move, item.last_end, item.bad_addresses)
 
 
-def test_broken_peer_does_not_hide_broken_program() -> None:
-    """Both end with the same error; the other one was first."""
-    state = with_history(BROKEN, "worker-1", since=NOW - 0.01, last_end=LIKE_ERROR)
-
-    assert Verdict.FAILED is verdict(end(state, **ERROR))
-
-
-def test_peer_that_runs_again_does_not_hide_broken_program() -> None:
-    assert Verdict.FAILED is verdict(end(with_history(BROKEN, "ps-0", since=NOW - 60), **ERROR))
-
-
 def test_broken_side_job_is_given_up() -> None:
     spec = a_spec(jobs=(a_job(JobKind.WORKER), a_job(JobKind.EVALUATOR)))
     decision = end(with_history(a_running_state(spec), "evaluator-0", last_end=LIKE_ERROR), "evaluator-0", **ERROR)
@@ -620,10 +609,19 @@ def test_tasks_become_ready_one_by_one() -> None:
             StatusStored(a_status("evaluator-0__1", TaskState.FAILED)),
         ),
         apply(with_history(BROKEN, "ps-0", since=NOW - 60), StatusStored(a_status("ps-0__1", TaskState.FINISHED))),
+        with_history(BROKEN, "ps-0", since=NOW - 60),
+        with_history(BROKEN, "worker-1", since=NOW - 0.01, last_end=LIKE_ERROR),
     ],
-    ids=["tasks are independent", "the lost peer was removed", "an evaluator is lost", "the lost peer has finished"],
+    ids=[
+        "tasks are independent",
+        "the lost peer was removed",
+        "an evaluator is lost",
+        "the lost peer has finished",
+        "the lost peer runs again",
+        "the peer has ended with the same error",
+    ],
 )
-def test_unneeded_peer_does_not_hide_broken_program(state) -> None:
+def test_peer_that_is_not_missed_does_not_hide_broken_program(state) -> None:
     assert Verdict.FAILED is verdict(end(state, **ERROR))
 
 
