@@ -46,24 +46,22 @@ def test_api_token_is_for_the_configured_cluster_only(tmp_path: Path) -> None:
     assert "secret" not in repr(attached_cluster(home))
 
 
-def test_single_cluster_counts_as_attached(tmp_path: Path) -> None:
-    """As in the dcos command."""
-    home = a_home(tmp_path, {"clusters/1/dcos.toml": settings("http://one"), "dcos.toml": settings("http://old")})
+@pytest.mark.parametrize(
+    ("clusters", "variables", "url"),
+    [
+        (["clusters/1/dcos.toml", "dcos.toml"], {}, "http://clusters/1/dcos.toml"),
+        (["dcos.toml"], {}, "http://dcos.toml"),
+        (["dcos.toml"], {"DCOS_URL": "http://env/"}, "http://env"),
+        (["dcos.toml"], {"DCOS_DCOS_URL": "http://env/"}, "http://env"),
+    ],
+)
+def test_address_has_an_order_of_precedence(
+    tmp_path: Path, clusters: list[str], variables: dict[str, str], url: str
+) -> None:
+    """A variable, which the dcos command in Go sets; a single cluster; the file from before a cluster is set up."""
+    home = a_home(tmp_path, {name: settings(f"http://{name}") for name in clusters})
 
-    assert "http://one" == attached_cluster(home).url
-
-
-def test_old_settings_file_is_the_fallback(tmp_path: Path) -> None:
-    """The dcos command writes it before a cluster is set up."""
-    assert "http://old" == attached_cluster(a_home(tmp_path, {"dcos.toml": settings("http://old")})).url
-
-
-@pytest.mark.parametrize("name", ["DCOS_URL", "DCOS_DCOS_URL"])
-def test_environment_wins_over_settings(tmp_path: Path, name: str) -> None:
-    """The dcos command in Go sets these variables."""
-    home = a_home(tmp_path, {"dcos.toml": settings("http://old")})
-
-    assert "http://env" == attached_cluster({**home, name: "http://env/"}).url
+    assert url == attached_cluster({**home, **variables}).url
 
 
 def test_missing_cluster_names_the_remedy(tmp_path: Path) -> None:

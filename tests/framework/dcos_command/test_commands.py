@@ -129,13 +129,6 @@ def test_why_shows_reasons_of_pending_tasks(ask, api) -> None:
     assert ["No task is pending."] == ask("why").lines
 
 
-def test_events_of_unknown_task_lists_valid_names(ask, api) -> None:
-    api.deploy()
-    refused = ask("events", "-t", "nope")
-
-    assert (1, True) == (refused.code, "worker-0" in refused.err)
-
-
 def test_cluster_shows_tf_config_of_a_task(ask, api) -> None:
     api.deploy()
 
@@ -231,30 +224,6 @@ def test_error_with_json_is_a_document(ask, api, words: str, code: int, error) -
         assert "Did you mean worker?" in body["message"]
 
 
-def test_every_similar_name_is_suggested(ask, api) -> None:
-    api.deploy()
-
-    assert "Did you mean worker-0 or worker-1? See: " in ask("pod", "restart", "wroker").err
-
-
-def test_replace_without_terminal_needs_yes(ask, api) -> None:
-    api.deploy()
-    before = api.world.id_of("worker-0")
-
-    refused = ask("pod", "replace", "worker-0")
-
-    assert 2 == refused.code
-    assert "--yes" in refused.err
-    assert before == api.world.id_of("worker-0")
-
-
-def test_invalid_parameter_is_wrong_usage(ask) -> None:
-    """Exit code 2, without a request."""
-    assert 2 == ask("plan", "start", "deploy", "-p", "1=2").code
-    assert 2 == ask("plan", "start").code
-    assert 2 == ask("plan", "frobnicate").code
-
-
 def test_progress_is_a_row_per_job(ask, api) -> None:
     """Without a terminal it is printed once."""
     api.deploy()
@@ -334,23 +303,6 @@ def test_logs_since_a_time(ask, api, since: str, shown: str) -> None:
     assert shown.split() == [line.replace("\x1b[31m", "") for line in output.lines]
 
 
-def test_wrong_durations_are_named(ask) -> None:
-    for wrong in ("", "10x", "m", "-5", "٣m"):
-        refused = ask("logs", "worker-0", f"--since={wrong}")
-        assert 2 == refused.code
-        assert "such as 10m" in refused.err
-
-
-def test_since_needs_recorded_times(ask, api) -> None:
-    api.deploy()
-    api.sandboxes.files["worker-0"] = {"executor.log": b"x\n"}
-
-    refused = ask("logs", "worker-0", "--file=executor.log", "--since=5m")
-
-    assert 1 == refused.code
-    assert "has not recorded when it wrote executor.log" in refused.err
-
-
 @pytest.mark.parametrize("end", [b"", b"\n"])
 @pytest.mark.parametrize("count", [0, 1, 2, 20_000, 50_000, 60_000])
 def test_tail_may_be_longer_than_one_request(ask, api, count: int, end: bytes) -> None:
@@ -373,15 +325,6 @@ def test_followed_logs_of_all_tasks_end_with_them(ask, api) -> None:
     assert ["worker-1 | b3", "worker-0 | a3"] == output.lines[:2]
     ended = {f"--- {name} has ended: TASK_FINISHED ---" for name in ("worker-0", "worker-1")}
     assert ended == set(output.lines[2:])
-
-
-def test_unknown_task_among_several_is_an_error(ask, api) -> None:
-    two_logs(api)
-
-    refused = ask("logs", "worker-0", "wroker-1")
-
-    assert 1 == refused.code
-    assert "Did you mean worker-0 or worker-1?" in refused.err
 
 
 def a_run(folder: Path) -> None:
@@ -601,19 +544,39 @@ def test_config_list_compares_with_the_previous_target(own, api) -> None:
     assert "worker.count: 2 → 3" == re.split("  +", second)[3]
 
 
-@pytest.mark.parametrize("number", ["0", "1001", "99999", "many"])
-def test_number_out_of_range_is_wrong_usage(ask, number: str) -> None:
-    refused = ask("events", "-n", number)
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("events -n 0", 2, "-n"),
+        ("events -n 1001", 2, "-n"),
+        ("events -n 99999", 2, "-n"),
+        ("events -n many", 2, "-n"),
+        ("events -t nope", 1, "worker-0"),
+        ("logs worker-0 wroker-1", 1, "Did you mean worker-0 or worker-1?"),
+        ("logs worker-0 --file stdout --stderr", 2, "--stderr and --file: cannot be combined"),
+        ("logs worker-0 --file=executor.log --since=5m", 1, "has not recorded when it wrote executor.log"),
+        ("logs worker-0 --since=", 2, "such as 10m"),
+        ("logs worker-0 --since=10x", 2, "such as 10m"),
+        ("logs worker-0 --since=m", 2, "such as 10m"),
+        ("logs worker-0 --since=-5", 2, "such as 10m"),
+        ("logs worker-0 --since=٣m", 2, "such as 10m"),
+        ("plan start", 2, ""),
+        ("plan frobnicate", 2, ""),
+        ("plan start deploy -p 1=2", 2, ""),
+        ("pod replace worker-0", 2, "--yes"),
+        ("pod restart wroker", 1, "Did you mean worker-0 or worker-1? See: "),
+    ],
+)
+def test_refused_command_names_the_reason(ask, api, words: str, code: int, message: str) -> None:
+    """And changes nothing."""
+    api.deploy()
+    api.sandboxes.files["worker-0"] = {"executor.log": b"x\n"}
+    before = api.world.state
 
-    assert 2 == refused.code
-    assert re.search("-n", refused.err)
+    refused = ask(*words.split())
 
-
-def test_file_and_stderr_cannot_be_combined(ask) -> None:
-    refused = ask("logs", "worker-0", "--file", "stdout", "--stderr")
-
-    assert 2 == refused.code
-    assert "--stderr and --file: cannot be combined" in refused.err
+    assert (code, True) == (refused.code, message in refused.err), refused.err
+    assert before == api.world.state
 
 
 def test_result_is_one_sentence_and_an_exit_code(ask, api) -> None:

@@ -7,26 +7,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcos_command.output import Line, Raw, Table, render_lines, status_word
+from dcos_command.output import Block, Line, Raw, Table, render_lines, status_word
 
 CELL = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=40)
 ROWS = st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=5)
 
 
-def test_columns_fit_their_cells() -> None:
-    table = Table(("task", "status"), [("worker-0", status_word("RUNNING")), ("ps-0", "-")])
-
-    assert ["task      status", "worker-0  RUNNING", "ps-0      -"] == list(render_lines(table))
+RUNNING = Table(("task", "status"), [("worker-0", status_word("RUNNING")), ("ps-0", "-")])
+WAITING = Table(("task", "why"), [("worker-0", "needs 4 cpus, best agent has 2")])
 
 
-def test_wide_characters_take_two_columns() -> None:
-    assert ["a     b", "日本  x"] == list(render_lines(Table(("a", "b"), [("日本", "x")])))
-
-
-def test_wide_cell_is_broken_into_lines() -> None:
-    table = Table(("task", "why"), [("worker-0", "needs 4 cpus, best agent has 2")])
-
-    assert ["task      why", "worker-0  needs 4 cpus,", "          best agent has 2"] == list(render_lines(table, 27))
+@pytest.mark.parametrize(
+    ("part", "width", "lines"),
+    [
+        (RUNNING, None, ["task      status", "worker-0  RUNNING", "ps-0      -"]),
+        (Table(("a", "b"), [("日本", "x")]), None, ["a     b", "日本  x"]),
+        (WAITING, 27, ["task      why", "worker-0  needs 4 cpus,", "          best agent has 2"]),
+        (Table(("pod", "why"), [("a", "one\ntwo")]), None, ["pod  why", "a    one", "     two"]),
+        (Table(("task",), [], empty="There are no tasks."), None, ["There are no tasks."]),
+        (Line(("└─ ", "worker-0"), wrap=False), 9, ["└─ worke…"]),
+        (Line(("└─ ", "worker-0"), wrap=False), None, ["└─ worker-0"]),
+        (Line(("worker-0",)), 4, ["worker-0"]),
+        (Raw("a\nb\n"), None, ["a", "b"]),
+    ],
+)
+def test_part_is_drawn(part: Block, width: int | None, lines: list[str]) -> None:
+    """In columns as wide as their cells; only lines that must not wrap are cut."""
+    assert lines == list(render_lines(part, width))
 
 
 def test_narrow_terminal_gets_a_line_per_cell() -> None:
@@ -36,24 +43,6 @@ def test_narrow_terminal_gets_a_line_per_cell() -> None:
         render_lines(wide, 17)
     )
     assert ["a  b  c", "1  2  3"] == list(render_lines(Table(("a", "b", "c"), [("1", "2", "3")]), 10))
-
-
-def test_lines_of_a_cell_are_kept() -> None:
-    assert ["pod  why", "a    one", "     two"] == list(render_lines(Table(("pod", "why"), [("a", "one\ntwo")])))
-
-
-def test_empty_table_is_a_sentence() -> None:
-    assert ["There are no tasks."] == list(render_lines(Table(("task",), [], empty="There are no tasks.")))
-
-
-def test_line_is_cut_only_without_wrap() -> None:
-    assert ["└─ worke…"] == list(render_lines(Line(("└─ ", "worker-0"), wrap=False), 9))
-    assert ["worker-0"] == list(render_lines(Line(("worker-0",)), 4))
-    assert ["└─ worker-0"] == list(render_lines(Line(("└─ ", "worker-0"), wrap=False)))
-
-
-def test_raw_text_keeps_its_lines() -> None:
-    assert ["a", "b"] == list(render_lines(Raw("a\nb\n")))
 
 
 @pytest.mark.parametrize(
