@@ -92,6 +92,7 @@ ROWS = (
     Row(403, "forbidden", an_app, WRITES, (("Sec-Fetch-Site", "cross-site"),)),
     Row(404, "not_found", an_app, ("GET /v1/plans/{plan}", "GET /v1/tasks/{name}")),
     Row(404, "not_found", an_app, ("GET /v1/plans/{plan}", "GET /v1/unknown")),
+    Row(404, "not_found", an_app, ("GET /v1/plans/{plan}", "GET /v1/plans/")),
     Row(405, "method_not_allowed", an_app, ("DELETE /v1/plans", "DELETE /v1/tasks")),
     Row(405, "method_not_allowed", an_app, ("OPTIONS /v1/plans", "OPTIONS /v1/tasks")),
     Row(409, "conflict", an_app, WRITES),

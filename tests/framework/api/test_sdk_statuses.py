@@ -126,6 +126,7 @@ ROWS = (
     Row(404, "GET /v1/pod/none/info", "Pod none not found"),
     Row(404, "POST /v1/pod/none/restart", "Pod none not found"),
     Row(404, "POST /v1/pod/ps-0/pause", "Pod ps-0 not found", b'["another"]'),
+    Row(404, "POST /v1/pod/ps-7/pause", "Pod ps-7 not found", b'["ps-7"]'),
     Row(409, "PUT /v1/state/refresh", ...),  # the SDK's has no body; this one says why
     Row(
         417,

@@ -9,7 +9,7 @@ from kit.api import a_record, registered
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
-from tf_scheduler.api.views.base import ApiProblem, Snapshot, View
+from tf_scheduler.api.views.base import Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
@@ -97,10 +97,6 @@ def test_paused_task_has_override_in_all_views() -> None:
     assert (205, ["paused until resumed: chief-0"]) == (view.code, view.body["reasons"])
     (launch,) = pods.info(paused, {"pod": "chief-0"}).body
     assert "chief-0 of digits is paused" in launch["info"]["command"]["value"]
-
-
-def test_unknown_plan_is_404_in_plain_text() -> None:
-    assert ApiProblem(404, "Plan backup not found") == plans.plan(Snapshot(a_state()), {"plan": "backup"})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,18 @@ from tf_scheduler.errors import OptionsError
 FILE = Path(__file__).parent / "files" / "tony.xml"
 
 
+def tony(**properties):
+    """Return a tony.xml; `__` stands for a dot."""
+    entry = "<property><name>tony.{}</name><value>{}</value></property>"
+    entries = (entry.format(name.replace("__", "."), value) for name, value in properties.items())
+    return f"<configuration>{''.join(entries)}</configuration>".encode()
+
+
+def notes(content: bytes) -> dict[str, str]:
+    """Return path -> message of the warnings about a tony.xml."""
+    return {warning.path: warning.message for warning in convert_job_file(content, "tony.xml").warnings}
+
+
 def test_jobs_and_amounts_are_converted() -> None:
     """With TonY's defaults; milliseconds become seconds."""
     result = convert_job_file(FILE.read_bytes(), "tony.xml")
@@ -40,9 +52,7 @@ def test_jobs_and_amounts_are_converted() -> None:
     ],
 )
 def test_unsupported_property_is_reported_by_name(name: str, reason: str) -> None:
-    notes = {warning.path: warning.message for warning in convert_job_file(FILE.read_bytes(), "tony.xml").warnings}
-
-    assert reason in notes[name]
+    assert reason in notes(FILE.read_bytes())[name]
 
 
 @pytest.mark.parametrize(
@@ -52,19 +62,15 @@ def test_misspelt_property_has_a_suggestion(name: str, near: str) -> None:
     """A command that is lost silently is missed only at the launch."""
     text = FILE.read_text().replace("tony.wonder", f"tony.{name}")
 
-    notes = {warning.path: warning.message for warning in convert_job_file(text.encode(), "tony.xml").warnings}
-
-    assert near == "".join(notes[f"tony.{name}"].split("`")[1:2])
+    assert near == "".join(notes(text.encode())[f"tony.{name}"].split("`")[1:2])
 
 
 @pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "pytorch_ddp"), ("horovod", "horovod")])
 def test_other_frameworks_have_their_strategy(framework: str, strategy: str) -> None:
     """Which is not guessed."""
-    entry = "<property><name>tony.{}</name><value>{}</value></property>"
-    wanted = (("application.framework", framework), ("worker.instances", 2), ("worker.command", "python a.py"))
-    text = f"<configuration>{''.join(entry.format(*pair) for pair in wanted)}</configuration>"
+    job = tony(application__framework=framework, worker__instances=2, worker__command="python a.py")
 
-    result = convert_job_file(text.encode(), "tony.xml")
+    result = convert_job_file(job, "tony.xml")
 
     assert strategy == result.options["service"]["strategy"]
     assert not [warning for warning in result.warnings if warning.path == "service.strategy"]
@@ -73,27 +79,14 @@ def test_other_frameworks_have_their_strategy(framework: str, strategy: str) -> 
 @pytest.mark.parametrize(("enabled", "expected"), [("true", True), ("false", False)])
 def test_mounts_of_containers_become_volumes(enabled: str, expected: bool) -> None:
     """If containers are enabled."""
-    entry = "<property><name>tony.{}</name><value>{}</value></property>"
-    wanted = (
-        ("docker.enabled", enabled),
-        ("docker.containers.mount", "/etc/a:/a:ro, /mnt/b:/b:rw+rshared"),
-        ("worker.instances", 2),
-        ("worker.command", "python a.py"),
-    )
-    text = f"<configuration>{''.join(entry.format(*pair) for pair in wanted)}</configuration>"
+    mounts = {"docker__enabled": enabled, "docker__containers__mount": "/etc/a:/a:ro, /mnt/b:/b:rw+rshared"}
+    job = tony(**mounts, worker__instances=2, worker__command="python a.py")
 
-    volumes = convert_job_file(text.encode(), "tony.xml").options.get("volumes")
+    volumes = convert_job_file(job, "tony.xml").options.get("volumes")
 
     assert ([("/etc/a", "/a", "RO"), ("/mnt/b", "/b", "RW")] if expected else None) == (
         volumes and [tuple(volume[name] for name in ("host_path", "container_path", "mode")) for volume in volumes]
     )
-
-
-def tony(**properties):
-    """Return a tony.xml; `__` stands for a dot."""
-    entry = "<property><name>tony.{}</name><value>{}</value></property>"
-    entries = (entry.format(name.replace("__", "."), value) for name, value in properties.items())
-    return f"<configuration>{''.join(entries)}</configuration>".encode()
 
 
 def test_command_option_applies_to_jobs_without_command() -> None:
@@ -115,18 +108,15 @@ def test_images_of_jobs_are_converted() -> None:
     assert "a/b:1" == convert_job_file(options, "it", "python a.py").options["gpu_worker"]["image"]
 
 
-def test_invalid_number_is_reported_by_name() -> None:
-    result = convert_job_file(tony(worker__instances=2, worker__gpus="one"), "it", "python a.py")
-
-    assert "tony.worker.gpus" in {warning.path for warning in result.warnings}
-    assert 2 == result.options["worker"]["count"]
-
-
 def test_counts_of_jobs_do_not_conflict() -> None:
+    """An invalid number of one job changes none."""
     result = convert_job_file(tony(worker__instances=2, ps__instances=1), "it", "python a.py")
+    invalid = convert_job_file(tony(worker__instances=2, worker__gpus="one"), "it", "python a.py")
 
     assert [] == [warning for warning in result.warnings if "one value applies to all" in warning.message]
     assert (2, 1) == (result.options["worker"]["count"], result.options["parameter_server"]["count"])
+    assert "tony.worker.gpus" in {warning.path for warning in invalid.warnings}
+    assert 2 == invalid.options["worker"]["count"]
 
 
 ENCODED = b'<?xml version="1.0" encoding="%s"?><configuration/>'
@@ -162,6 +152,10 @@ def test_entities_are_rejected(kind: str) -> None:
         (ENCODED % b"hex_codec", "XML encoding `hex_codec`: not supported"),
         (ENCODED % b"undefined", "is not XML"),
         (b"a: [", "1:5: invalid YAML"),
+        (b"a: &a [*a]", "is not valid YAML|must be a TFJob"),
+        (b"a: &a {<<: *a}", "is not valid YAML|must be a TFJob"),
+        (b"[" * 5000, "is not valid YAML|must be a TFJob"),
+        (b"a: " + b"{a: " * 900 + b"1" + b"}" * 900, "is not valid YAML|must be a TFJob"),
         (b"!!python/object/apply:os.system ['true']", "1:1: invalid YAML"),
         (b"kind: Pod", "it contains no job"),
         (b"kind: TFJob\n---\nkind: TFJob", "it contains 2 jobs"),
@@ -187,12 +181,6 @@ def test_yaml_cannot_expand_without_limit(first: str, level: str) -> None:
 
     with pytest.raises(OptionsError, match="more than 20000 entries"):
         convert_job_file(f"kind: TFJob\nspec:\n  a0: &a0 {first}\n{levels}".encode(), "it")
-
-
-@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {<<: *a}", "[" * 5000, "a: " + "{a: " * 900 + "1" + "}" * 900])
-def test_cyclic_or_deep_yaml_is_rejected(text: str) -> None:
-    with pytest.raises(OptionsError, match=r"is not valid YAML|must be a TFJob"):
-        convert_job_file(text.encode(), "it")
 
 
 @pytest.mark.parametrize(
@@ -231,9 +219,7 @@ def test_replaced_braces_are_reported(name) -> None:
     """TonY passes them to the program."""
     text = FILE.read_text().replace("</configuration>", f"{PROPERTY.format(name)}</configuration>")
 
-    notes = {one.path: one.message for one in convert_job_file(text.encode(), "tony.xml").warnings}
-
-    assert notes[name].startswith("tasks replace {task_index} (docs/reference/tasks.md)")
+    assert notes(text.encode())[name].startswith("tasks replace {task_index} (docs/reference/tasks.md)")
 
 
 PROPERTY = "<property><name>{}</name><value>a --index {{task_index}} ${{port}} {{other}}</value></property>"

@@ -38,15 +38,24 @@ def test_omitted_strategy_is_guessed_with_reason(service, more, strategy: str, w
     ]
 
 
-def test_default_values_cause_no_warning() -> None:
-    """Also if they are explicit."""
-    assert [] == warnings_of(mesos_api_version="V1", use_tensorboard=False)
-
-
-def test_ineffective_option_warns_with_reason() -> None:
-    assert ["service.mesos_api_version: has no effect: the scheduler speaks version 1 only"] == warnings_of(
-        mesos_api_version="V0"
-    )
+@pytest.mark.parametrize(
+    ("service", "expected"),
+    [
+        ({"mesos_api_version": "V1", "use_tensorboard": False}, []),
+        (
+            {"mesos_api_version": "V0"},
+            ["service.mesos_api_version: has no effect: the scheduler speaks version 1 only"],
+        ),
+        ({"checkpoint_dir": ""}, []),
+        ({"job_url": "http://host/train.py"}, []),
+        ({"job_url": "/shared/train.py"}, []),
+        ({"job_url": "file:///train.py"}, []),
+        ({"job_url": ""}, []),
+    ],
+)
+def test_effective_value_causes_no_warning(service, expected: list[str]) -> None:
+    """Also if it is an explicit default, or an absolute path."""
+    assert expected == warnings_of(**service)
 
 
 def test_every_ineffective_option_warns() -> None:
@@ -133,10 +142,6 @@ def test_secrets_on_agents_without_executor_login_warn(source: str, expected: in
     assert [] == warnings_of(accepted, user="games") == warnings_of(secrets, user="games")
 
 
-def test_unused_folder_does_not_warn() -> None:
-    assert [] == warnings_of(checkpoint_dir="")
-
-
 @pytest.mark.parametrize(
     ("service", "mode", "expected"),
     [
@@ -197,12 +202,6 @@ def test_options_of_an_unused_carrier_are_named(storage: dict[str, str]) -> None
 def test_growth_without_room_is_named(most: int, warns: bool) -> None:
     notices = warnings_of({"worker": {"count": 2, "elastic": {"max": most, "grow": "when_idle"}}})
     assert warns == ("worker.elastic.grow: has no effect: worker.count is worker.elastic.max" in notices)
-
-
-@pytest.mark.parametrize("url", ["http://host/train.py", "/shared/train.py", "file:///train.py", ""])
-def test_fetchable_job_url_does_not_warn(url: str) -> None:
-    """Nor an absolute path."""
-    assert [] == warnings_of(job_url=url)
 
 
 def test_only_secrets_are_masked() -> None:
