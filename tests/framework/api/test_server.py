@@ -47,12 +47,6 @@ def test_json_is_indented_and_errors_are_text(server, path: str, code: int, kind
     assert (code, kind, text) == get(server, path)
 
 
-def test_running_plan_is_202(server) -> None:
-    code, _, text = get(server, "/v1/plans/deploy")
-
-    assert (202, "PENDING") == (code, json.loads(text)["status"])
-
-
 def test_health_204_has_no_body(server) -> None:
     assert (204, "") == get(server, "/v1/health")[::2]
 

@@ -185,22 +185,6 @@ def test_interpreter_that_does_not_start_is_refused(tmp_path: Path, monkeypatch:
     assert "service.command: python3.99: command not found; did you mean `python`?" == str(caught.value)
 
 
-def test_torchrun_of_separate_models_is_noticed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the run, because each task would succeed."""
-    (tmp_path / "torchrun").touch(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    (tmp_path / "ddp.py").touch()
-    service = {"strategy": "independent", "command": "torchrun ddp.py", "job_url": "ddp.py"}
-    document = {"service": service, "worker": {"count": 2}, "parameter_server": {"count": 0}}
-    (tmp_path / "options.json").write_text(json.dumps(document))
-
-    load_options(tmp_path / "options.json")
-
-    assert "notice: service.command: with strategy independent, torchrun trains" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "words",
     [

@@ -274,7 +274,6 @@ def test_usual_line_patterns_are_accepted(pattern: str) -> None:
         ({"progress": {"pattern": r"(?P<a>\d+)(x|y|z)(x|y)?(x)?"}}, "has 5 alternatives and optional groups, only 4"),
         ({"progress": {"pattern": r"(?P<a>.)(?=b)"}}, "progress.pattern: must not contain `(?=`"),
         ({"service": {"role": "a/../b"}}, "service.role: invalid Mesos role"),
-        ({"service": {"strategy": "parameter_server"}, "chief": {"count": 0}}, "chief.count: must be at least 1"),
         (
             {"service": {"strategy": "multi_worker_mirrored"}, "parameter_server": {"count": 1}},
             "parameter_server.count: must be 0",
@@ -298,7 +297,6 @@ def test_usual_line_patterns_are_accepted(pattern: str) -> None:
         ({"scheduler": {"python": "python3\n"}}, "scheduler.python: must be a name or a path"),
         ({"scheduler": {"python": "-a"}}, "scheduler.python: must be a name or a path"),
         ({"service": {"command": "a\0b"}}, "must not contain a NUL character"),
-        ({"parameter_server": {"count": 0}, "worker": {"count": 0}}, "nothing to run"),
         ({"chief": {"count": 2}}, "chief.count: must be a whole number from 0 to 1, not 2"),
         ({"service": {"job_url": "a", "job_sha256": "a" * 63}}, "service.job_sha256: must be 64 hexadecimal digits"),
         ({"executor": {"sha256": "x" * 64}}, "executor.sha256: must be 64 hexadecimal digits"),

@@ -244,8 +244,10 @@ def test_only_secrets_are_masked() -> None:
 def test_torchrun_of_separate_models_is_noticed(strategy: str, command: str, end: str | None) -> None:
     """Each task would train a model of its own, and the job would succeed."""
     for count, expected in ((1, None), (2, end)):
-        sections = {"worker": {"count": count}, "parameter_server": {"count": 0}}
-        wrong = [text for text in warnings_of(sections, strategy=strategy, command=command) if "torchrun" in text]
+        service = {"command": command, "strategy": strategy}
+        document = {"service": service, "worker": {"count": count}, "parameter_server": {"count": 0}}
+        for find in (find_warnings, find_local_warnings):
+            wrong = [str(notice) for notice in find(document, resolve(document)) if "torchrun" in str(notice)]
 
-        assert [expected] * len(wrong) == [expected and text[-len(expected) :] for text in wrong]
-        assert bool(expected) == bool(wrong)
+            assert [expected] * len(wrong) == [expected and text[-len(expected) :] for text in wrong]
+            assert bool(expected) == bool(wrong)
