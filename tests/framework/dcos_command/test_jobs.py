@@ -20,7 +20,6 @@ from dcos_command.errors import UnreachableError
 from dcos_command.main import main, plain_screen, root_group, run_command
 from dcos_command.tasks import page_of
 from dcos_command.transport import ClusterConnection
-from dcos_command.update import cancel_run
 from simulation import send
 from simulation.world import play
 from tf_executor.contract.reports import Progress
@@ -172,19 +171,22 @@ class ARun:
         self.ended = {"service": "mnist", "verdict": "stopped", "reason": "SIGINT received"}
 
 
-def test_cancel_stops_a_local_run() -> None:
-    run = ARun()
-    service = ServiceClient(ClusterConnection("http://x"), "mnist", direct=True, run=run)
+def program_of(run: ARun) -> CliProgram:
+    """A program that finds this run, whose scheduler does not answer."""
+    service = ServiceClient(ClusterConnection("http://127.0.0.1:1"), "mnist", direct=True, run=run)
+    return CliProgram(lambda *_: service, lambda *_: [service], plain_screen, {})
 
-    assert {"service": "mnist", "verdict": "stopped", "reason": "SIGINT received"} == cancel_run(service, run, 0)
+
+def test_cancel_stops_a_local_run(capsys) -> None:
+    assert 0 == run_command(root_group(program_of(ARun())), ["cancel", "--timeout=0", "--yes"])
+    assert ("mnist: stopped: SIGINT received\n", "") == capsys.readouterr()
 
 
 @pytest.mark.parametrize("words", ["plan status", "cluster", "endpoints"])
 def test_run_that_ends_meanwhile_is_reported(words: str, capsys) -> None:
     """The scheduler exits between the search for the run and the request."""
     run = ARun()
-    service = ServiceClient(ClusterConnection("http://127.0.0.1:1"), "mnist", direct=True, run=run)
-    program = CliProgram(lambda *_: service, lambda *_: [service], plain_screen, {})
+    program = program_of(run)
 
     codes = [run_command(root_group(program), words.split())]
     run.cancel()

@@ -18,7 +18,9 @@ from starlette.routing import Route
 from dcos_command import logs
 from dcos_command import service as commands
 from dcos_command.client import ServiceClient
+from dcos_command.command import CliProgram
 from dcos_command.errors import UnreachableError
+from dcos_command.main import root_group, run_command
 from dcos_command.output import render_lines
 from dcos_command.transport import ClusterConnection, ServerSentEvent
 from simulation import send
@@ -241,7 +243,8 @@ def test_live_progress_ends_with_the_result_of_its_run(monkeypatch: pytest.Monke
     monkeypatch.setattr(commands, "fetch_progress", fetch)
     service = ServiceClient(ClusterConnection("http://x"), "", run=EndedRun())
     frames = []
-    screen = SimpleNamespace(show_live=lambda live: frames.extend(live))
+    screen: Any = SimpleNamespace(is_interactive=True, show_live=lambda live: frames.extend(live))
+    program = CliProgram(lambda *_: service, lambda *_: [service], lambda: screen, {})
 
-    assert "failed" == commands.watch_progress(service, screen)["verdict"]
+    assert 1 == run_command(root_group(program), ["progress"])
     assert "failed: worker-0: exit code 1" == "".join(render_lines(frames[-1][-1]))
