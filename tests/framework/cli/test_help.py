@@ -1,8 +1,13 @@
 """Help of `dcos-tensorflow` and its commands."""
 
+import ast
 import inspect
 import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -41,12 +46,31 @@ def test_both_programs_describe_the_same_exit_codes() -> None:
     assert {words: local[words] for words in shared} == shared
 
 
-def test_help_describes_own_exit_codes() -> None:
-    """Each command that computes an exit code, or has a time limit."""
-    own = re.compile(r"sys\.exit\(|_code\(|, int\(")
-    computed = {" ".join(words) for words, each in COMMANDS if own.search(inspect.getsource(each.callback or commands))}
+def computes_exit_code(function: Callable[..., Any]) -> bool:
+    """Whether a command can exit with another code than 0 without an error."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "sys.exit"]
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    return bool(calls) or not all(is_zero(value, vars(inspect.getmodule(function))) for value in returned)
 
-    assert {"result", "wait", "health", "exec", "progress", "doctor", "local run"} <= computed
+
+def is_zero(value: ast.expr | None, names: Mapping[str, Any]) -> bool:
+    """Whether a returned value is always 0: also what show() and follow() return without a code."""
+    match value:
+        case None | ast.Constant(value=None | 0):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name("call"), attr="show" | "follow"), args=[_, _], keywords=[]):
+            return True
+        case ast.Call(func=ast.Name(name)) if name in names:
+            return not computes_exit_code(names[name])
+    return False
+
+
+def test_help_describes_own_exit_codes() -> None:
+    """Each command that computes one."""
+    computed = {" ".join(words) for words, each in COMMANDS if each.callback and computes_exit_code(each.callback)}
+
+    assert {"result", "wait", "health", "exec", "progress", "list", "doctor", "local run"} <= computed
     assert computed <= {" ".join(words) for words, each in COMMANDS if exit_codes(each)}
 
 
@@ -66,6 +90,41 @@ def test_hidden_spellings_are_those_of_the_commands() -> None:
     assert {words: command.callback for words, command in hidden(DECLARED)} == {
         words: command.callback for _, command in SERVICE for words in command.also
     }
+
+
+def test_no_command_replaces_another_one() -> None:
+    """A second declaration of the same words would."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("dcos_command.")]
+    made = {value for module in modules for value in vars(module).values() if isinstance(value, ServiceCommand)}
+
+    assert len(made) > 40
+    assert set() == made - {command for _, command in SERVICE}
+
+
+def groups(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield (*above, name)
+            yield from groups(command, (*above, name))
+
+
+def test_every_group_has_a_command() -> None:
+    spelled = [tuple(each.split()) for words, command in SERVICE for each in (" ".join(words), *command.also)]
+
+    assert {words[:depth] for words in spelled for depth in range(1, len(words))} == set(groups(DECLARED))
+
+
+@pytest.mark.parametrize("root", [cli, root_group(SERVICE_PROGRAM)], ids=["dcos-tensorflow", "dcos tensorflow"])
+@pytest.mark.parametrize(("words", "command"), SERVICE, ids=[" ".join(words) for words, _ in SERVICE])
+def test_every_spelling_takes_the_same_arguments(words, command: ServiceCommand, root: click.Group) -> None:
+    """A command of `dcos-tensorflow` alone may not take its place either."""
+    for spelling in (words, *(each.split() for each in command.also)):
+        found: click.Command | None = root
+        for word in spelling:
+            assert isinstance(found, click.Group)
+            found = found.get_command(click.Context(found), word)
+        assert found is not None, spelling
+        assert len(command.arguments) == sum(isinstance(each, click.Argument) for each in found.params), spelling
 
 
 @pytest.mark.parametrize(("words", "command"), SERVICE, ids=[" ".join(words) for words, _ in SERVICE])
