@@ -117,6 +117,24 @@ def test_view_fits_the_height() -> None:
     )
 
 
+def test_connected_task_names_the_missing_one() -> None:
+    """Its server answers, and waits for the other one."""
+    spec = a_spec()
+    records = [a_record(spec, task.name) for task in spec.tasks()]
+    statuses = [
+        TaskStatus(record.id, TaskState.RUNNING, healthy=None if record.name == "worker-1" else True)
+        for record in records
+    ]
+    state = apply(SchedulerState(spec), *map(TaskLaunched, records), *map(StatusStored, statuses))
+    shown, history = overview(Snapshot(with_fields(state, connected=True))), RunHistory()
+    history.add(shown, 50.0)
+
+    rows = {line.split()[0]: line for line in drawn(shown, 100, history=history) if line.strip()}
+
+    assert ["CONNECTING", "IMPORTING"] == [rows[name].split()[1] for name in ("worker-0", "worker-1")]
+    assert [True, False] == ["waits for worker-1" in rows[name] for name in ("worker-0", "worker-1")]
+
+
 def test_losses_are_remembered_and_restarts_counted() -> None:
     history, shown = RunHistory(), training(**STEPS)
     for number in range(20):
