@@ -84,7 +84,7 @@ def test_other_version_is_reported(version: int) -> None:
         ({"settings": {"liveness": {"kind": "ping"}}}, r"settings\.liveness\.kind is 'ping', expected one of"),
         (
             {"settings": {"liveness": {"kind": "http", "interval": "1"}}},
-            "interval is '1', expected type int",
+            r"settings\.liveness\.interval is '1', expected type int",
         ),
         ({"settings": {"liveness": {"sort": "http"}}}, f"does not match version {VERSION}.*kind"),
         ({"settings": {"liveness": 3}}, f"does not match version {VERSION}"),

@@ -111,8 +111,12 @@ def test_lost_connection_keeps_progress() -> None:
         ),
         (Progress(1, 0.0, 120, steps_per_second=10.0), "step 120, 10 steps/s"),
         (
-            Progress(1, 0.0, 2**63, 2**64, 1e308, 1, 1e308),
-            "step 9.223e+18 of 1.845e+19, 50 %, loss 1e+308, 1e+308 steps/s",
+            Progress(1, 0.0, 2**63, 2**64, 1e308, 1, 1e308, seconds_left=0.0),
+            "step 9.223e+18 of 1.845e+19, 50 %, loss 1e+308, 1e+308 steps/s, 0 s left",
+        ),
+        (
+            Progress(1, 0.0, 1, 2**63, None, 1, 1e-3, seconds_left=2.0**63 * 1e3),
+            "step 1 of 9.223e+18, 0 %, 0.001 steps/s, 1.068e+17 d left",
         ),
     ],
 )

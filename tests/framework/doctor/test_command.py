@@ -219,7 +219,7 @@ def test_answer_that_drips_is_cut_off(doctor, option: str, start: bytes, monkeyp
 
     assert 3 == code
     line = lines["executor_login" if option == "--master" else "refused_calls"]
-    assert "not complete within 1 s" in line["message"]
+    assert "response not complete within 1 s" in line["message"]
 
 
 def test_failures_of_servers_are_only_in_findings(tmp_path: Path) -> None:
