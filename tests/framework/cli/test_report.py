@@ -154,6 +154,21 @@ def test_failure_is_reported_once(tmp_path: Path, message: str, why: str, stderr
     assert expected == list(summary_lines(report))[: len(expected)]
 
 
+def test_report_has_reasons_of_pending_tasks(tmp_path: Path) -> None:
+    """They explain a timeout."""
+    reason = "agent agent-1: needs cpus 1.6, has 1"
+    result = FollowResult(SEEN, stop_reason="the run took longer than 25 s", pending={"worker-1": (reason,)})
+    cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False)
+
+    report = build_report(
+        result, a_spec(), cluster, RunFolder(tmp_path / "run"), 25.0, OutputRedactor(a_spec(), NO_SECRETS)
+    )
+    lines = list(summary_lines(report))
+
+    assert {"worker-1": [reason]} == report["pending"]
+    assert f"    {reason}" == lines[lines.index("  worker-1 was pending:") + 1]
+
+
 def test_last_lines_have_paths_below_the_sandbox(tmp_path: Path) -> None:
     """A sandbox has a path of 250 characters."""
     (tmp_path / "stderr").write_text(f'  File "{tmp_path}/lib/bad.py", line 3\n')

@@ -22,6 +22,8 @@ from tf_scheduler.cli.local_run.follow import StopMonitor
 from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, run_view
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
+from tf_scheduler.model.reasons import AgentRejected, TooSmall
+from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskStatus
 
@@ -229,3 +231,18 @@ def test_stop_says_who_may_save_for_how_long(signals, live: int, expected: str) 
     lines = drawn(monitor.shown(shown), 120)
     assert ["STOPPING", expected] == [lines[0].split()[1], f"stopping: {lines[1].strip()}"]
     assert not any("left" in line for line in lines)
+
+
+def test_reasons_of_pending_tasks_are_kept_until_all_are_placed() -> None:
+    """The report of a stopped run has them, also if the scheduler has none at its end."""
+    state = SchedulerState(a_spec())
+    why = AgentRejected("agent-1", (TooSmall((Shortage("cpus", 1600, 1000),)),))
+    waiting = with_fields(state, pending={"worker-1": (why,)})
+    monitor, kept = StopMonitor(SimpleNamespace(trouble=""), 10.0, None, []), []
+
+    for shown in (overview(Snapshot(waiting)), overview(Snapshot(state)), training(**STEPS)):
+        monitor.check(shown, 1.0)
+        kept.append(monitor.pending)
+
+    reasons = {"worker-1": ("agent agent-1: needs cpus 1.6, has 1",)}
+    assert [reasons, reasons, {}] == kept
