@@ -134,7 +134,10 @@ def test_foreground_stops_its_cluster(folder: Path, agents_file: str, number: in
 
 @pytest.mark.usefixtures("real_mesos")
 def test_down_stops_cluster_with_damaged_record(local: Command, folder: Path, agents_file: str) -> None:
-    """The other commands name `local down`. Afterwards the folder can be used again."""
+    """The other commands name `local down`. Afterwards the folder can be used again.
+
+    Without any record, processes are found by their mark.
+    """
     assert 0 == local("up", "--agents", agents_file).returncode
     processes = find_orphans(folder)
     (folder / NAME).write_text("{")
@@ -150,6 +153,11 @@ def test_down_stops_cluster_with_damaged_record(local: Command, folder: Path, ag
     assert not any(process.alive() for process in processes)
     assert "no local cluster is up" in local("down").stdout
     assert 0 == local("up", "--agents", agents_file).returncode
+    processes = find_orphans(folder)
+    (folder / NAME).unlink()
+    assert "has stopped" in local("down").stdout
+    assert processes
+    assert not any(process.alive() for process in processes)
 
 
 @pytest.mark.usefixtures("real_mesos")
