@@ -96,20 +96,19 @@ def modes(paths):
     return {path: mode for path, mode in existing.items() if stat.S_ISREG(mode) or stat.S_ISDIR(mode)}
 
 
-def test_install_without_cluster_exits_with_3(tmp_path: Path) -> None:
-    """The message names `local up`."""
-    for command in (["install"], ["uninstall"]):
-        result = run(*command, "--dir", tmp_path / "none")
-        assert 3 == result.returncode
-        assert "dcos-tensorflow local up" in result.stderr
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("install", 3, "dcos-tensorflow local up"),
+        ("uninstall", 3, "dcos-tensorflow local up"),
+        # `local run` accepts the file as an argument.
+        ("install two.json", 2, "local install --options two.json"),
+    ],
+)
+def test_refused_install_names_the_command(tmp_path: Path, words: str, code: int, message: str) -> None:
+    result = run(*words.split(), "--dir", tmp_path / "none")
 
-
-def test_options_file_as_argument_is_explained(tmp_path: Path) -> None:
-    """Which `local run` accepts."""
-    result = run("install", "two.json", "--dir", tmp_path / "none")
-
-    assert 2 == result.returncode
-    assert "local install --options two.json" in result.stderr
+    assert (code, True) == (result.returncode, message in result.stderr), result.stderr
 
 
 @pytest.mark.usefixtures("real_browser")

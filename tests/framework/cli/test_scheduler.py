@@ -220,21 +220,32 @@ def test_operator_resets_removed_framework(tmp_path: Path, local_cluster) -> Non
 
 
 @pytest.mark.parametrize(
-    ("variables", "message"),
+    ("variables", "state", "code", "message"),
     [
-        ({"PORT_API": "http"}, "PORT_API: must be the port of the HTTP API, 1 to 65535, not 'http'"),
-        ({"PORT_API": "0"}, "PORT_API: must be"),
+        ({"PORT_API": "http"}, "", 1, "PORT_API: must be the port of the HTTP API, 1 to 65535, not 'http'"),
+        ({"PORT_API": "0"}, "", 1, "PORT_API: must be"),
+        ({}, "zk://127.0.0.1:9/frameworks?request_timeout=1", 3, "ZooKeeper at zk://127.0.0.1:9/frameworks"),
     ],
 )
-def test_invalid_port_is_reported(tmp_path: Path, variables, message: str) -> None:
-    """Exit code 1, so that systemd retries."""
-    process = Host(tmp_path, "127.0.0.1:9").start(**variables)
-
+def test_start_that_fails_is_explained(tmp_path: Path, variables, state: str, code: int, message: str) -> None:
+    """Not exit code 0, so that systemd retries."""
+    host = Host(tmp_path, "127.0.0.1:9")
+    if state:
+        host.change(scheduler={"state": state})
+    process = host.start(**variables)
     _, errors = process.communicate(timeout=PATIENCE)
 
-    assert 1 == process.returncode
-    assert message in errors
+    assert (code, True) == (process.returncode, message in errors.splitlines()[-1]), errors
     assert "Traceback" not in errors
+
+
+def test_missing_options_file_is_reported(tmp_path: Path) -> None:
+    host = Host(tmp_path, "127.0.0.1:9")
+    (tmp_path / "unit.json").unlink()
+    process = host.start()
+    _, errors = process.communicate(timeout=PATIENCE)
+
+    assert (1, f"{tmp_path / 'unit.json'}: No such file or directory\n") == (process.returncode, errors)
 
 
 @pytest.mark.parametrize("other", ["--reset=fw-1", "--force-registration"])
@@ -244,27 +255,6 @@ def test_adoption_excludes_other_orders(tmp_path: Path, other: str) -> None:
 
     assert 2 == result.returncode
     assert f"--adopt fw-1: invalid with {other.partition('=')[0]}" in result.stderr
-
-
-def test_unavailable_state_store_exits_with_3(tmp_path: Path) -> None:
-    host = Host(tmp_path, "127.0.0.1:9")
-    host.change(scheduler={"state": "zk://127.0.0.1:9/frameworks?request_timeout=1"})
-
-    process = host.start()
-    _, errors = process.communicate(timeout=PATIENCE)
-
-    assert 3 == process.returncode
-    assert "ZooKeeper at zk://127.0.0.1:9/frameworks" in errors.splitlines()[-1]
-
-
-def test_missing_options_file_is_reported(tmp_path: Path) -> None:
-    host = Host(tmp_path, "127.0.0.1:9")
-    (tmp_path / "unit.json").unlink()
-
-    process = host.start()
-    _, errors = process.communicate(timeout=PATIENCE)
-
-    assert (1, f"{tmp_path / 'unit.json'}: No such file or directory\n") == (process.returncode, errors)
 
 
 def test_unit_is_valid(tmp_path: Path) -> None:

@@ -149,14 +149,12 @@ def test_ended_run_is_named_if_no_service_runs(tmp_path: Path) -> None:
     assert "logs --run last" not in str(caught.value)
 
 
-def test_url_without_scheme_is_wrong_usage() -> None:
-    with pytest.raises(UsageError, match="must begin with http"):
-        resolve_service(ServiceOptions(url="10.0.0.1:8080"), NOWHERE)
-
-
-@pytest.mark.parametrize("url", ["http://", "https:///"])
-def test_url_without_host_is_wrong_usage(url: str) -> None:
-    with pytest.raises(UsageError, match="missing host"):
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("10.0.0.1:8080", "must begin with http"), ("http://", "missing host"), ("https:///", "missing host")],
+)
+def test_incomplete_url_is_wrong_usage(url: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
         resolve_service(ServiceOptions(url=url), NOWHERE)
 
 
