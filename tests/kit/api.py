@@ -8,7 +8,8 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from builders import a_spec, with_fields
+from builders import a_spec, a_status, with_fields
+from tf_executor.contract.states import TaskState
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.backend import Backend
@@ -33,6 +34,14 @@ def a_record(spec: ServiceSpec, name: str, **options: Any) -> TaskRecord:
 def registered(spec: ServiceSpec | None = None, **fields: Any) -> SchedulerState:
     """Return the state of a service that is registered with Mesos."""
     return with_fields(SchedulerState(spec or a_spec()), **{"framework_id": "framework-1", **fields})
+
+
+def launched(*states: TaskState | None, **fields: Any) -> SchedulerState:
+    """Return a service of one ps and a chief, of which the first `states` are launched with these states."""
+    spec = a_spec(workers=0)
+    records = [a_record(spec, task.name) for task, _ in zip(spec.tasks(), states, strict=False)]
+    statuses = {record.id: a_status(record.id, state) for record, state in zip(records, states, strict=True) if state}
+    return registered(spec, **{"tasks": {record.name: record for record in records}, "statuses": statuses, **fields})
 
 
 def an_app(state: SchedulerState | None = None, **policy: Any) -> ASGIApp:

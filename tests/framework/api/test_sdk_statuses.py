@@ -12,19 +12,10 @@ from typing import Any
 import pytest
 
 from asgi_client import ask
-from builders import a_spec, a_status
-from kit.api import ServiceLoop, a_record, registered
+from kit.api import ServiceLoop, launched
 from tf_executor.contract.states import TaskState
 
 RUNNING = TaskState.RUNNING
-
-
-def a_service(*states: TaskState | None, **fields: Any) -> ServiceLoop:
-    """One ps and a chief, of which the first `states` are launched with these states."""
-    spec = a_spec(workers=0)
-    records = [a_record(spec, task.name) for task, _ in zip(spec.tasks(), states, strict=False)]
-    statuses = {record.id: a_status(record.id, state) for record, state in zip(records, states, strict=True) if state}
-    return ServiceLoop(registered(spec, tasks={record.name: record for record in records}, statuses=statuses, **fields))
 
 
 def a_plan(status: str, *steps: str, errors: Any = ()) -> dict[str, Any]:
@@ -141,7 +132,7 @@ ROWS = (
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_status_and_body_are_those_of_the_sdk(row: Row) -> None:
     """Its tools, and DC/OS itself, read them."""
-    loop = a_service(*row.service, rejected=row.rejected)
+    loop = ServiceLoop(launched(*row.service, rejected=row.rejected))
     for path in row.before:
         assert 200 == ask(loop.app, path, "POST").code
     method, _, path = row.request.partition(" ")

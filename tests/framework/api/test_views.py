@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_running_state, a_spec, a_status, with_fields
-from kit.api import a_record, registered
+from builders import a_running_state, a_spec, with_fields
+from kit.api import a_record, launched, registered
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
@@ -17,27 +17,18 @@ from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
 from tf_scheduler.model.state import RefusedCalls, Result, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery
 
-
-def a_state(*states, **options):
-    """A chief and one ps, of which the first `states` are launched with these states."""
-    spec = a_spec(workers=0)
-    records = [a_record(spec, task.name) for task, _ in zip(spec.tasks(), states, strict=False)]
-    statuses = {r.id: a_status(r.id, s) for r, s in zip(records, states, strict=True) if s is not None}
-    return registered(spec, **{"tasks": {r.name: r for r in records}, "statuses": statuses, **options})
-
-
 RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
 
 
 @pytest.mark.parametrize(
     ("state", "code", "status"),
     [
-        (a_state(), 202, "PENDING"),
-        (a_state(None), 202, "PENDING"),
-        (a_state(None, None), 202, "STARTING"),
-        (a_state(RUNNING), 202, "IN_PROGRESS"),
-        (a_state(RUNNING, RUNNING), 200, "COMPLETE"),
-        (a_state(RUNNING, FAILED), 417, "ERROR"),
+        (launched(), 202, "PENDING"),
+        (launched(None), 202, "PENDING"),
+        (launched(None, None), 202, "STARTING"),
+        (launched(RUNNING), 202, "IN_PROGRESS"),
+        (launched(RUNNING, RUNNING), 200, "COMPLETE"),
+        (launched(RUNNING, FAILED), 417, "ERROR"),
     ],
 )
 def test_plan_code_is_its_status(state, code: int, status: str) -> None:
@@ -49,20 +40,20 @@ def test_plan_code_is_its_status(state, code: int, status: str) -> None:
 
 def test_plan_has_sdk_keys_and_stable_ids() -> None:
     """The `dcos` command reads the keys."""
-    view = plans.plan(Snapshot(a_state(RUNNING)), {"plan": "deploy"})
+    view = plans.plan(Snapshot(launched(RUNNING)), {"plan": "deploy"})
 
     assert {"phases", "errors", "status", "strategy"} == view.body.keys()
     assert [{"id", "name", "steps", "status", "strategy"}] * 2 == [phase.keys() for phase in view.body["phases"]]
     steps = [step for phase in view.body["phases"] for step in phase["steps"]]
     assert [{"id", "status", "name", "message"}] * 2 == [step.keys() for step in steps]
     assert [("ps-0", "COMPLETE"), ("chief-0", "PENDING")] == [(step["name"], step["status"]) for step in steps]
-    assert view == plans.plan(Snapshot(a_state(RUNNING)), {"plan": "deploy"})
+    assert view == plans.plan(Snapshot(launched(RUNNING)), {"plan": "deploy"})
     assert 4 == len({part["id"] for part in [*steps, *view.body["phases"]]})
 
 
 def test_plan_errors_have_failed_steps() -> None:
     """With the message of Mesos."""
-    view = plans.plan(Snapshot(a_state(RUNNING, FAILED)), {"plan": "deploy"})
+    view = plans.plan(Snapshot(launched(RUNNING, FAILED)), {"plan": "deploy"})
 
     assert 1 == len(view.body["errors"])
     assert "failed" in view.body["errors"][0]
@@ -70,7 +61,7 @@ def test_plan_errors_have_failed_steps() -> None:
 
 def test_paused_task_has_override_in_all_views() -> None:
     """PAUSING, then PAUSED while its resources are kept, then STARTING when resumed."""
-    state = a_state(RUNNING, RUNNING, paused={"chief-0": 5.0})
+    state = launched(RUNNING, RUNNING, paused={"chief-0": 5.0})
     pausing = Snapshot(state)
     kept = with_fields(
         state,
@@ -102,13 +93,13 @@ def test_paused_task_has_override_in_all_views() -> None:
 @pytest.mark.parametrize(
     ("state", "value"),
     [
-        (a_state(framework_id=None), 318),
-        (a_state(), 204),
-        (a_state(None), 204),
-        (a_state(None, None), 202),
-        (a_state(RUNNING, RUNNING), 200),
-        (a_state(FINISHED, FINISHED, finished=True), 200),
-        (a_state(RUNNING, FAILED), 500),
+        (launched(framework_id=None), 318),
+        (launched(), 204),
+        (launched(None), 204),
+        (launched(None, None), 202),
+        (launched(RUNNING, RUNNING), 200),
+        (launched(FINISHED, FINISHED, finished=True), 200),
+        (launched(RUNNING, FAILED), 500),
     ],
 )
 def test_health_is_the_sdks_code(state, value: int) -> None:
@@ -120,8 +111,8 @@ def test_health_is_the_sdks_code(state, value: int) -> None:
 def test_exposed_secrets_are_reported() -> None:
     """By health and overview: up to five agents, then those without executor login."""
     taken = {f"a-{n}": SecretExposure(f"a-{n}", f"agent-{n}", ("KEY",), f"worker-{n}__1", "x", 5.0) for n in range(7)}
-    optional = replace(a_state().spec, secret_delivery=SecretDelivery(requires_executor_login=False))
-    exposed = a_state(RUNNING, RUNNING, exposures=taken, unprotected_agents={"a-1": "agent-1", "a-2": "agent-2"})
+    optional = replace(launched().spec, secret_delivery=SecretDelivery(requires_executor_login=False))
+    exposed = launched(RUNNING, RUNNING, exposures=taken, unprotected_agents={"a-1": "agent-1", "a-2": "agent-2"})
     state = replace(exposed, spec=optional)
     for shown in (state, replace(state, stored=replace(state.stored, result=Result(Verdict.FAILED, "x", 9.0)))):
         first, *notices = service.health(Snapshot(shown), {"verbose": True}).body["reasons"][1:8]
@@ -134,7 +125,7 @@ def test_exposed_secrets_are_reported() -> None:
 
 def test_checkpoints_that_are_not_stored_are_reported() -> None:
     """By health, which stays healthy, and by the overview."""
-    state = a_state(RUNNING, RUNNING)
+    state = launched(RUNNING, RUNNING)
     launch = state.stored.tasks[TaskName("chief-0")].id
     state = with_fields(state, storage_errors={TaskName("chief-0"): (launch, "no such bucket")})
     health = service.health(Snapshot(state), {"verbose": True})
@@ -145,9 +136,9 @@ def test_checkpoints_that_are_not_stored_are_reported() -> None:
 def test_launch_that_may_still_run_is_reported() -> None:
     """By health and tasks; by the uninstall plan while the removal waits for it."""
     launch = AbandonedLaunch("ps-0__0", "a-2", "agent-2", 5.0)
-    running = a_state(RUNNING, RUNNING, abandoned={launch.id: launch})
+    running = launched(RUNNING, RUNNING, abandoned={launch.id: launch})
     result = Result(Verdict.STOPPED, "x", 9.0)
-    ended = a_state(FINISHED, FINISHED, abandoned={launch.id: launch}, result=result, waits_for_agents=True)
+    ended = launched(FINISHED, FINISHED, abandoned={launch.id: launch}, result=result, waits_for_agents=True)
     text = "ps-0 may still run on agent-2"
 
     assert [text] == tasks.tasks(Snapshot(running), {}).body["may_still_run"]
@@ -162,12 +153,12 @@ def test_launch_that_may_still_run_is_reported() -> None:
 @pytest.mark.parametrize(
     ("state", "code", "statuses"),
     [
-        (a_state(RUNNING, RUNNING), 202, ["PENDING", "PENDING", "PENDING"]),
-        (a_state(RUNNING, FINISHED), 202, ["IN_PROGRESS", "PENDING", "PENDING"]),
-        (a_state(FINISHED, FINISHED), 202, ["COMPLETE", "PENDING", "PENDING"]),
-        (a_state(FINISHED, FINISHED, finished=True), 202, ["COMPLETE", "COMPLETE", "STARTING"]),
-        (a_state(FINISHED, FINISHED, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
-        (a_state(framework_id=None, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
+        (launched(RUNNING, RUNNING), 202, ["PENDING", "PENDING", "PENDING"]),
+        (launched(RUNNING, FINISHED), 202, ["IN_PROGRESS", "PENDING", "PENDING"]),
+        (launched(FINISHED, FINISHED), 202, ["COMPLETE", "PENDING", "PENDING"]),
+        (launched(FINISHED, FINISHED, finished=True), 202, ["COMPLETE", "COMPLETE", "STARTING"]),
+        (launched(FINISHED, FINISHED, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
+        (launched(framework_id=None, finished=True, is_erased=True), 200, ["COMPLETE"] * 3),
     ],
 )
 def test_uninstall_plan_completes_last(state, code: int, statuses) -> None:
@@ -183,7 +174,7 @@ def test_uninstall_plan_completes_last(state, code: int, statuses) -> None:
 
 def test_rejected_options_are_reported() -> None:
     """In the update plan and by health; the running configuration stays."""
-    snapshot = Snapshot(a_state(RUNNING, RUNNING, rejected=("service.role: cannot change",)))
+    snapshot = Snapshot(launched(RUNNING, RUNNING, rejected=("service.role: cannot change",)))
 
     view = plans.plan(snapshot, {"plan": "deploy"})
 
@@ -193,12 +184,12 @@ def test_rejected_options_are_reported() -> None:
     answer = service.health(snapshot, {"verbose": True})
     assert (500, ["new options rejected: service.role: cannot change"]) == (answer.code, answer.body["reasons"])
     assert ["service.role: cannot change"] == configurations.target(snapshot, {}).body["rejected"]
-    assert "rejected" not in configurations.target(Snapshot(a_state(RUNNING)), {}).body
+    assert "rejected" not in configurations.target(Snapshot(launched(RUNNING)), {}).body
 
 
 def test_waiting_update_is_reported_by_health() -> None:
     """The deploy plan itself stays complete."""
-    state = a_state(RUNNING, RUNNING)
+    state = launched(RUNNING, RUNNING)
     controls = {"deploy": PlanControl(completed="before"), "update": PlanControl(interrupted=frozenset({()}))}
     tasks = {name: replace(record, config="before") for name, record in state.stored.tasks.items()}
     answer = service.health(Snapshot(with_fields(state, controls=controls, tasks=tasks)), {"verbose": True})
@@ -208,7 +199,7 @@ def test_waiting_update_is_reported_by_health() -> None:
 
 def test_task_being_killed_is_reported() -> None:
     """So that an operator sees which task does not end."""
-    state = a_state(RUNNING)
+    state = launched(RUNNING)
     (record,) = state.stored.tasks.values()
 
     view = plans.plan(Snapshot(with_fields(state, kills={record.id: 1.0}), uninstalling=True), {"plan": "deploy"})
@@ -219,13 +210,13 @@ def test_task_being_killed_is_reported() -> None:
 
 def test_framework_id_is_a_list() -> None:
     """Cosmos compares the framework id before and after an uninstall."""
-    assert ["framework-1"] == service.framework_id(Snapshot(a_state()), {}).body
-    assert [] == service.framework_id(Snapshot(a_state(framework_id=None)), {}).body
+    assert ["framework-1"] == service.framework_id(Snapshot(launched()), {}).body
+    assert [] == service.framework_id(Snapshot(launched(framework_id=None)), {}).body
 
 
 def test_health_reports_unavailable_store() -> None:
     """Before every other state, because scheduling is paused."""
-    snapshot = Snapshot(a_state(RUNNING, RUNNING), store_error="the disk is full")
+    snapshot = Snapshot(launched(RUNNING, RUNNING), store_error="the disk is full")
 
     view = service.health(snapshot, {"verbose": True})
 
@@ -245,7 +236,7 @@ def test_health_reports_unavailable_store() -> None:
 )
 def test_health_names_task_whose_launches_do_not_start(state, recovery, named: bool) -> None:
     """Such launches are never counted, so nothing else reports them."""
-    snapshot = a_state(state)
+    snapshot = launched(state)
     launch = snapshot.stored.tasks["ps-0"].id
     item = Recovery("ps-0", launch, Cause.NOT_STARTED, "ps-0 was dropped: disk full", 1.0, 1.0, 1.0)
     item = replace(item, **{"consecutive_failures": 3, **recovery})
@@ -274,7 +265,7 @@ def test_health_names_few_tasks() -> None:
 def test_problems_with_mesos_are_listed() -> None:
     """The command `doctor` reads them; an agent without failures is not listed."""
     failures = {"a": AgentFailures("a", "host-a", (5.0,), 905.0), "b": AgentFailures("b", "host-b", killed_at=5.0)}
-    state = a_state(
+    state = launched(
         refused_calls=RefusedCalls("401 no", 7.0, 3),
         clock_drift=-40.0,
         abandoned={"ps-0__1": AbandonedLaunch("ps-0__1", "a", "host-a", 9.0)},
@@ -289,7 +280,7 @@ def test_problems_with_mesos_are_listed() -> None:
         "may_still_run": ["ps-0 may still run on host-a"],
         "failing_agents": [{"agent_id": "a", "hostname": "host-a", "failures": [5.0], "avoided_until": 905.0}],
     } == debug.mesos(Snapshot(state), {}).body
-    assert debug.mesos(Snapshot(a_state()), {}).body["refused_calls"] is None
+    assert debug.mesos(Snapshot(launched()), {}).body["refused_calls"] is None
 
 
 @pytest.mark.parametrize(
