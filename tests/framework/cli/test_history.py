@@ -237,12 +237,20 @@ def test_run_of_killed_command_is_lost(run, tmp_path: Path, kept) -> None:
     assert "lost" in run("history")[1]
 
 
-def test_history_rejects_service_options(run) -> None:
-    """The message names the recording of a service."""
-    code, out, err = run("--url", "http://127.0.0.1:1", "history")
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("--url http://127.0.0.1:1 history", 2, "run: history add --url URL"),
+        ("history show nothing", 1, "nothing: unknown run; the newest runs are mnist-1"),
+    ],
+)
+def test_refused_history_names_the_remedy(run, kept, words: str, code: int, message: str) -> None:
+    """The recording of a service, or the newest runs."""
+    kept.save(a_run())
 
-    assert (2, "") == (code, out)
-    assert "run: history add --url URL" in err
+    ended, out, err = run(*words.split())
+
+    assert (code, "", True) == (ended, out, message in err), err
 
 
 def test_show_names_only_folders_with_files(run, tmp_path: Path, kept) -> None:
@@ -257,15 +265,6 @@ def test_show_names_only_folders_with_files(run, tmp_path: Path, kept) -> None:
 
     assert local.endswith(f"; checkpoints: {tmp_path}/kept")
     assert ";" not in added
-
-
-def test_unknown_run_is_reported_with_newest_runs(run, kept) -> None:
-    kept.save(a_run())
-
-    code, _, err = run("history", "show", "nothing")
-
-    assert 1 == code
-    assert "nothing: unknown run; the newest runs are mnist-1" in err
 
 
 @pytest.fixture

@@ -120,32 +120,22 @@ def test_counts_of_jobs_do_not_conflict() -> None:
 
 
 ENCODED = b'<?xml version="1.0" encoding="%s"?><configuration/>'
-DOCTYPE = """<?xml version="1.0"?>
-<!DOCTYPE configuration {}>
+DOCTYPE = b"""<?xml version="1.0"?>
+<!DOCTYPE configuration %s>
 <configuration><property><name>tony.worker.instances</name><value>2</value></property></configuration>"""
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        '[<!ENTITY x SYSTEM "file:///etc/passwd">]',
-        '[<!ENTITY x "xx">]',
-        '[<!ENTITY % x SYSTEM "http://127.0.0.1/x">]',
-        'SYSTEM "http://127.0.0.1/x.dtd"',
-        "[]",
-        "",
-    ],
-)
-def test_entities_are_rejected(kind: str) -> None:
-    """They can read files, and expand without limit."""
-    with pytest.raises(OptionsError, match="DOCTYPE or entities"):
-        convert_job_file(DOCTYPE.format(kind).encode(), "tony.xml")
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"<configuration>", "is not XML"),
+        # Entities can read files, and expand without limit.
+        (DOCTYPE % b'[<!ENTITY x SYSTEM "file:///etc/passwd">]', "DOCTYPE or entities"),
+        (DOCTYPE % b'[<!ENTITY x "xx">]', "DOCTYPE or entities"),
+        (DOCTYPE % b'[<!ENTITY % x SYSTEM "http://127.0.0.1/x">]', "DOCTYPE or entities"),
+        (DOCTYPE % b'SYSTEM "http://127.0.0.1/x.dtd"', "DOCTYPE or entities"),
+        (DOCTYPE % b"[]", "DOCTYPE or entities"),
+        (DOCTYPE % b"", "DOCTYPE or entities"),
         (b"<project/>", "its root element is <project>"),
         (ENCODED % b"nonsense", "XML encoding `nonsense`: not supported"),
         (ENCODED % b"zlib", "XML encoding `zlib`: not supported"),

@@ -88,10 +88,6 @@ def another(field, value):
     return value + 1 if value < field.maximum else value - 1
 
 
-def restarted(old, new):
-    return {restart.task: restart.reason for restart in difference(old, new).restarted}
-
-
 @pytest.mark.parametrize("option", [option for option in USED if option.on_update is not OnUpdate.SCALE], ids=str)
 def test_documented_update_effect_is_true(option) -> None:
     """Refused, with a restart, or without one."""
@@ -126,37 +122,38 @@ def test_equal_options_have_no_difference() -> None:
     assert ((), (), (), (), ()) == (preview.changed, preview.refused, preview.restarted, preview.added, preview.removed)
 
 
-def test_only_tasks_of_changed_job_restart() -> None:
-    """With the changed settings as reason."""
-    new = options(worker={"command": "python other.py", "environment": {"A": "1"}, "mem": 64})
-
-    assert {"worker-0", "worker-1"} == set(restarted(options(), new))
-    assert "its command, its environment and its resources changed" == restarted(options(), new)["worker-0"]
+WHOLE = "its command, its environment and its resources changed"
+RESIZED = "its resources changed"
 
 
-def test_gpu_worker_replaces_worker_of_same_index() -> None:
-    """A task is identified by its index in the job."""
-    preview = difference(options(), options(worker={"count": 1}, gpu_worker={"count": 2}))
+@pytest.mark.parametrize(
+    ("strategy", "change", "reasons"),
+    [
+        (
+            "between_graph",
+            {"worker": {"command": "python other.py", "environment": {"A": "1"}, "mem": 64}},
+            {"worker-0": WHOLE, "worker-1": WHOLE},
+        ),
+        # A task is identified by its index in the job.
+        ("between_graph", {"worker": {"count": 1}, "gpu_worker": {"count": 2}}, {"worker-1": RESIZED}),
+        # The chief restarts with a ps; between-graph workers wait instead.
+        ("between_graph", {"parameter_server": {"mem": 64}}, {"ps-0": RESIZED}),
+        ("parameter_server", {"parameter_server": {"mem": 64}}, {"ps-0": RESIZED, "chief-0": "ps-0 restarts"}),
+        # All mirrored tasks restart together, except the evaluator.
+        (
+            "multi_worker_mirrored",
+            {"chief": {"command": "x"}},
+            {"chief-0": "its command changed"}
+            | dict.fromkeys(("worker-0", "worker-1", "worker-2"), "chief-0 restarts"),
+        ),
+    ],
+)
+def test_only_tasks_of_changed_job_restart(strategy: str, change, reasons: dict[str, str]) -> None:
+    """And those that depend on them, with the reason."""
+    preview = difference(options(strategy), options(strategy, **change))
 
     assert ((), ()) == (preview.added, preview.removed)
-    assert {"worker-1": "its resources changed"} == {item.task: item.reason for item in preview.restarted}
-
-
-def test_ps_restart_restarts_chief() -> None:
-    """With strategy parameter_server; between-graph workers wait instead."""
-    change = {"parameter_server": {"mem": 64}}
-    old, new = options("parameter_server"), options("parameter_server", **change)
-
-    assert {"ps-0": "its resources changed", "chief-0": "ps-0 restarts"} == restarted(old, new)
-    assert {"ps-0"} == set(restarted(options(), options(**change)))
-
-
-def test_mirrored_tasks_restart_together() -> None:
-    """Except the evaluator."""
-    old, new = options("multi_worker_mirrored"), options("multi_worker_mirrored", chief={"command": "x"})
-
-    assert {"chief-0", "worker-0", "worker-1", "worker-2"} == set(restarted(old, new))
-    assert "chief-0 restarts" == restarted(old, new)["worker-0"]
+    assert reasons == {item.task: item.reason for item in preview.restarted}
 
 
 @pytest.mark.parametrize(
