@@ -45,6 +45,15 @@ def start(home):
 
 
 @pytest.fixture
+def closed():
+    """A pipe without a reader."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        yield pipe
+
+
+@pytest.fixture
 def run(start):
     """Run a command as a process; return exit code, output and error output."""
 

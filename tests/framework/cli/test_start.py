@@ -1,6 +1,5 @@
 """The command while it starts and exits."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -45,22 +44,25 @@ def test_ctrl_c_while_modules_load_is_quiet(module: str, code: int) -> None:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist")
-def test_unwritable_output_is_reported_once() -> None:
+def test_unwritable_output_is_reported_once(full) -> None:
     """And not again when Python exits."""
-    with FULL.open("w") as full:
-        ended = python("-m", "tf_scheduler", "options", "schema", stdout=full)
+    ended = python("-m", "tf_scheduler", "options", "schema", stdout=full)
 
     assert (1, "standard output: No space left on device\n") == (ended.returncode, ended.stderr)
 
 
-def test_closed_pipe_is_success() -> None:
+def test_closed_pipe_is_success(closed) -> None:
     """As in `... | head -1`."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "w") as closed:
-        ended = python("-m", "tf_scheduler", "options", "schema", stdout=closed)
+    ended = python("-m", "tf_scheduler", "options", "schema", stdout=closed)
 
     assert (0, "") == (ended.returncode, ended.stderr)
+
+
+@pytest.fixture
+def full():
+    """A file on a full disk."""
+    with FULL.open("w") as file:
+        yield file
 
 
 def test_closed_standard_output_keeps_exit_code() -> None:
@@ -71,11 +73,13 @@ def test_closed_standard_output_keeps_exit_code() -> None:
     assert (3, True) == (ended.returncode, ended.stderr.startswith("http://127.0.0.1:1"))
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist")
-def test_full_disk_keeps_exit_code() -> None:
-    """Schedulers whose log is on the disk of their state exit with 3 then."""
+@pytest.mark.parametrize(
+    "output",
+    ["closed", pytest.param("full", marks=pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist"))],
+)
+def test_unwritten_error_keeps_exit_code(request: pytest.FixtureRequest, output: str) -> None:
+    """3: no answer. Schedulers whose log is on the disk of their state exit with 3 then."""
+    stream = request.getfixturevalue(output)
     command = [sys.executable, "-m", "tf_scheduler", "--url", "http://127.0.0.1:1", "plan", "list"]
-    with FULL.open("w") as full:
-        ended = subprocess.run(command, env=ENVIRONMENT, stdout=full, stderr=full, check=False)
 
-    assert 3 == ended.returncode
+    assert 3 == subprocess.run(command, env=ENVIRONMENT, stdout=stream, stderr=stream, check=False).returncode
