@@ -167,15 +167,6 @@ def test_result_is_null_until_decided(loop) -> None:
     assert 200 == ask(loop.app, "/v1/health").code
 
 
-def test_plan_command_returns_answer_of_loop(loop) -> None:
-    """The second interrupt changes nothing."""
-    replies = [ask(loop.app, f"/v1/plans/deploy/{verb}", "POST") for verb in ("interrupt", "interrupt", "continue")]
-
-    assert [200, 208, 200] == [reply.code for reply in replies]
-    assert {"message": "Received cmd: interrupt"} == replies[0].body
-    assert "Command has already been reported or completed" == replies[1].text
-
-
 def test_plan_command_accepts_ids(loop) -> None:
     """As in the SDK."""
     plan = ask(loop.app, "/v1/plan").body

@@ -105,6 +105,7 @@ ROWS = (
     Row(204, "GET /v1/health", None, service=()),
     Row(208, "POST /v1/plans/deploy/continue", ALREADY),
     Row(208, "POST /v1/plans/deploy/interrupt", ALREADY),
+    Row(208, "POST /v1/plans/deploy/interrupt", ALREADY, service=(RUNNING,), before=("/v1/plans/deploy/interrupt",)),
     Row(208, "POST /v1/plans/deploy/forceComplete?phase=ps&step=ps-0", ALREADY),
     Row(208, "POST /v1/plans/deploy/restart?phase=chief&step=chief-0", ALREADY, service=(RUNNING,)),
     Row(400, "POST /v1/plans/deploy/restart?step=ps-0", "Missing phase"),

@@ -26,8 +26,6 @@ RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINIS
         (launched(), 202, "PENDING"),
         (launched(None), 202, "PENDING"),
         (launched(None, None), 202, "STARTING"),
-        (launched(RUNNING), 202, "IN_PROGRESS"),
-        (launched(RUNNING, RUNNING), 200, "COMPLETE"),
         (launched(RUNNING, FAILED), 417, "ERROR"),
     ],
 )

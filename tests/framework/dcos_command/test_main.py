@@ -41,10 +41,6 @@ def test_commands_with_json_in_the_sdk_print_json(dcos, words):
     assert isinstance(dcos(*words.split()).json, list)
 
 
-def test_json_variable_is_accepted(dcos):
-    assert isinstance(dcos("plan", "status", "deploy", DCOS_TENSORFLOW_JSON="1").json, dict)
-
-
 def test_configured_service_is_the_default(api, capsys):
     """`dcos config set tensorflow.service_name`, or the variable for it."""
     environment = {"DCOS_URL": api.url, "DCOS_DIR": "/nowhere", "DCOS_TENSORFLOW_SERVICE_NAME": "dev/digits"}
