@@ -410,9 +410,3 @@ def test_missing_command_is_reported() -> None:
     """The entry point of an image is unknown."""
     with pytest.raises(OptionsError, match=r"old.yaml: the file contains no command.*--command"):
         convert_job_file(OLD.encode(), "old.yaml")
-
-
-def test_tensorflow_operator_job_is_rejected_with_advice() -> None:
-    """Its kind is older than TFJob."""
-    with pytest.raises(OptionsError, match="a job of kind tensorflow: convert it to a TFJob first"):
-        convert_job_file(b"kind: tensorflow", "o.yaml")

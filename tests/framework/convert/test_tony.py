@@ -119,6 +119,8 @@ def test_counts_of_jobs_do_not_conflict() -> None:
     assert 2 == invalid.options["worker"]["count"]
 
 
+NUMBER = b"kind: TFJob\nspec:\n a: %s\n"
+TOO_LONG = r"line 3, column 5: a number has \d+ characters; up to 100 are allowed"
 ENCODED = b'<?xml version="1.0" encoding="%s"?><configuration/>'
 DOCTYPE = b"""<?xml version="1.0"?>
 <!DOCTYPE configuration %s>
@@ -155,6 +157,14 @@ DOCTYPE = b"""<?xml version="1.0"?>
         (b"kind: TFJob\nspec: {a: 1\n", r"it:2:7: invalid YAML: .*\nspec: {a: 1\n {6}\^$"),
         (b"kind: MPIJob", "a job of kind MPIJob: .*strategy horovod"),
         (b" " * 1_000_001, "maximum: 1000000"),
+        (b"kind: tensorflow", "a job of kind tensorflow: convert it to a TFJob first"),
+        # Parsing of a huge number takes quadratic time.
+        pytest.param(NUMBER % (b"9" * 90_000), TOO_LONG, id="decimal"),
+        pytest.param(NUMBER % (b"0x" + b"f" * 90_000), TOO_LONG, id="hexadecimal"),
+        pytest.param(NUMBER % (b"0b" + b"1" * 400_000), TOO_LONG, id="binary"),
+        pytest.param(NUMBER % (b"0" + b"7" * 90_000), TOO_LONG, id="octal"),
+        pytest.param(NUMBER % (b"1:" * 200_000 + b"1"), TOO_LONG, id="sexagesimal"),
+        pytest.param(NUMBER % (b"1:" * 999 + b"1.5"), TOO_LONG, id="fraction"),
     ],
 )
 def test_other_files_are_rejected(data: bytes, message: str) -> None:
@@ -171,24 +181,6 @@ def test_yaml_cannot_expand_without_limit(first: str, level: str) -> None:
 
     with pytest.raises(OptionsError, match="more than 20000 entries"):
         convert_job_file(f"kind: TFJob\nspec:\n  a0: &a0 {first}\n{levels}".encode(), "it")
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        "9" * 90_000,
-        "0x" + "f" * 90_000,
-        "0b" + "1" * 400_000,
-        "0" + "7" * 90_000,
-        "1:" * 200_000 + "1",
-        "1:" * 999 + "1.5",
-    ],
-    ids=["decimal", "hexadecimal", "binary", "octal", "sexagesimal", "fraction"],
-)
-def test_huge_number_is_rejected(number) -> None:
-    """Parsing takes quadratic time."""
-    with pytest.raises(OptionsError, match=r"line 3, column 5: a number has \d+ characters; up to 100 are allowed"):
-        convert_job_file(f"kind: TFJob\nspec:\n a: {number}\n".encode(), "it")
 
 
 @pytest.mark.parametrize("name", ["tony.worker.gpus", "tony.worker.memory", "tony.worker.instances"])
