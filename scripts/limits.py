@@ -16,19 +16,19 @@ LOCAL_RUN = "files of cli/ and service/ that `local run` enters"
 
 #: Measure -> limit without any raise. A base is lowered when work has saved something, and is never raised.
 BASES: Mapping[str, int] = {
-    LINES: 66_540,
-    MODULES: 280,
-    TEST_LINES: 92_639,
+    LINES: 65_600,
+    MODULES: 277,
+    TEST_LINES: 88_800,
     WORDS: 50_000,
     "files in the largest folder": 14,
     "lines of the longest module": 700,
     "lines of the longest function": 60,
     "public class names defined twice": 0,
     "imports against the folder order": 0,
-    "core files: an offer launches a gang": 20,
-    "core files: a worker is lost": 16,
-    "core files: the lost worker is launched again": 20,
-    "core files: a plan is interrupted": 15,
+    "core files: an offer launches a gang": 17,
+    "core files: a worker is lost": 13,
+    "core files: the lost worker is launched again": 15,
+    "core files: a plan is interrupted": 12,
     "all files: a plan is interrupted over HTTP": 28,
     LOCAL_RUN: 20,
 }
