@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -46,6 +48,11 @@ def need_torch() -> None:
     gigabytes of CUDA along.
     """
     need("torch", "--package", "torch==2.13.0+cpu", "--package", "numpy", slow=False)
+
+
+def need_tensorflow_1() -> None:
+    """Ensure a runtime with TensorFlow 1.15, whose last Python is 3.7."""
+    need("test-1.15", "--tensorflow", "1.15", "--python", "3.7")
 
 
 def need_horovod() -> None:
@@ -97,6 +104,23 @@ def tensorflow_2_15(folder: Path) -> Path:
     return link_python(folder, first=packages)
 
 
+def make_all() -> None:
+    """Make the runtimes of all tests, so that no test's time limit includes a build."""
+    makers: Mapping[str, Callable[[], object]] = {
+        "torch": need_torch,
+        "test-1.15": need_tensorflow_1,
+        **{f"test-{version}": partial(python_with_tensorflow, version) for version in ("2.12", "2.15", "2.20")},
+        "horovod": need_horovod,
+    }
+    for name, make in makers.items():
+        started = time.monotonic()
+        try:
+            make()
+        except pytest.skip.Exception as problem:
+            print(problem, flush=True)
+        print(f"runtime {name}: {time.monotonic() - started:.0f} s", flush=True)
+
+
 def _package(path: Path) -> str:
     """Return the name of the package to which an entry of site-packages belongs."""
     return path.name.partition("-")[0].lower()
@@ -106,3 +130,7 @@ def _runtime(environment: Mapping[str, str], *arguments: str) -> subprocess.Comp
     """Run a runtime command at low priority."""
     command = ["nice", "-n", "15", sys.executable, "-m", "tf_scheduler", "runtime", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+if __name__ == "__main__":
+    make_all()

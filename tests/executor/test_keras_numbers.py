@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mesos_local.host.process import free_ports
-from own_runtimes import need, python_of, python_with_tensorflow
+from own_runtimes import need_tensorflow_1, python_of, python_with_tensorflow
 
 #: Global batches, fixed data and weights: the loss after each step is the same with any number of workers.
 PROGRAM = """
@@ -176,7 +176,7 @@ json.dump(Times.times, open("log", "w"))
 @pytest.mark.usefixtures("real_tensorflow")
 def test_estimator_of_tensorflow_1_shows_its_steps(start: Any) -> None:
     """Its first step within two seconds, and each loss that it prints."""
-    need("test-1.15", "--tensorflow", "1.15", "--python", "3.7")
+    need_tensorflow_1()
     executor = start("estimator")
     (executor.sandbox / "train.py").write_text(ESTIMATOR)
     variables = {"TF_CPP_MIN_LOG_LEVEL": "2"}

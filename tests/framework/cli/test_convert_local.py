@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from own_runtimes import need
+from own_runtimes import need_torch
 
 TFJOB = """
 apiVersion: kubeflow.org/v1
@@ -101,7 +101,7 @@ def test_converted_file_runs_without_an_edit(
 ) -> None:
     """With any program, or its folder, for the one in the image, and exit code 0."""
     if program is TORCH:
-        need("torch", "--package", "torch==2.13.0+cpu", "--package", "numpy", slow=False)
+        need_torch()
     (tmp_path / file).write_text(content)
     (tmp_path / "code" / "src").mkdir(parents=True)
     for source in ("mnist.py", "code/src/mnist.py", "code/other.py"):

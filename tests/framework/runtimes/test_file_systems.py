@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from own_runtimes import need, python_of, python_with_tensorflow
+from own_runtimes import need_tensorflow_1, python_of, python_with_tensorflow
 
 pytestmark = pytest.mark.usefixtures("real_versions")
 
@@ -48,7 +48,7 @@ def test_table_names_all_tested_versions() -> None:
 def test_tensorflow_has_documented_file_systems(version: str) -> None:
     """A job with another one fails at its first checkpoint."""
     if version == "1.15":
-        need("test-1.15", "--tensorflow", "1.15", "--python", "3.7")
+        need_tensorflow_1()
     python = python_of("test-1.15") if version == "1.15" else python_with_tensorflow(version)
 
     result = subprocess.run([python, "-c", PROGRAM], capture_output=True, text=True, check=True)
