@@ -90,7 +90,7 @@ def python_with_tensorflow(version: str) -> str:
     if metadata.version("tensorflow-cpu").startswith(f"{version}."):
         return sys.executable
     # TensorFlow 2.12 accepts any JAX, and pip would try all newer ones: gigabytes.
-    packages = ("--package", "jax<0.4.24") if version == "2.12" else ()
+    packages = ("--package", "jax<0.4.24", "--package", "jaxlib<0.4.24") if version == "2.12" else ()
     need(f"test-{version}", "--tensorflow", version, "--python", _OWN_VERSION, *packages)
     return python_of(f"test-{version}")
 
@@ -117,7 +117,7 @@ def make_all() -> None:
         try:
             make()
         except pytest.skip.Exception as problem:
-            print(problem, flush=True)
+            print(str(problem).strip().rpartition("\n")[2], flush=True)
         print(f"runtime {name}: {time.monotonic() - started:.0f} s", flush=True)
 
 

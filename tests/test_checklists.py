@@ -39,7 +39,7 @@ def checklists() -> dict[str, list[str]]:
 
 
 def located(name: str) -> Path:
-    """Return the file of a name, which is from the root or below the scheduler's package."""
+    """Return the file of a name from the root, or below the scheduler's package."""
     return next(path for path in (HOME / name, HOME / PACKAGE / name) if path.exists() or path == HOME / PACKAGE / name)
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -676,13 +677,17 @@ def test_task_reports_that_checkpoints_are_not_stored(start: Any, tmp_path: Path
     executor.launch('exec python -c "$CODE"', **with_code(carried(tmp_path), program))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     wait_until(lambda: "stored ckpt" in executor.output())
-    folder.rename(tmp_path / "away")
-    folder.touch()
-    while (problem := executor.await_message().get("storage_error")) is None:
+    attempts = count()
+    while not folder.is_file():  # the carrier may make the folder again before the file is there
+        folder.rename(tmp_path / f"away-{next(attempts)}")
+        with suppress(FileExistsError):
+            folder.touch(exist_ok=False)
+    while not (problem := executor.await_message().get("storage_error")):
         pass  # reports of stored checkpoints
     assert problem.startswith("checkpoints are not stored: "), problem
     folder.unlink()
-    (tmp_path / "away").rename(folder)
+    with suppress(OSError):  # the carrier has made it again
+        (tmp_path / "away-0").rename(folder)
     while "" != executor.await_message()["storage_error"]:
         pass
 

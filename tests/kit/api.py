@@ -37,7 +37,7 @@ def registered(spec: ServiceSpec | None = None, **fields: Any) -> SchedulerState
 
 
 def launched(*states: TaskState | None, **fields: Any) -> SchedulerState:
-    """Return a service of one ps and a chief, of which the first `states` are launched with these states."""
+    """Return a service of one ps and a chief, the first ones launched with `states`."""
     spec = a_spec(workers=0)
     records = [a_record(spec, task.name) for task, _ in zip(spec.tasks(), states, strict=False)]
     statuses = {record.id: a_status(record.id, state) for record, state in zip(records, states, strict=True) if state}

@@ -233,7 +233,7 @@ def test_repeated_bad_tokens_are_rate_limited() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "/service/dev/digits"])
 def test_health_needs_no_token(prefix: str) -> None:
-    """Marathon checks the health, and has no token; also behind a proxy that leaves the prefix in the path."""
+    """Marathon has none; also behind a proxy that leaves the prefix in the path."""
     app = Starlette(routes=[Mount(prefix, an_app(read_token="r"))])
 
     assert 204 == ask(app, f"{prefix}/v1/health").code

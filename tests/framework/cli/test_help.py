@@ -55,7 +55,7 @@ def computes_exit_code(function: Callable[..., Any]) -> bool:
 
 
 def is_zero(value: ast.expr | None, names: Mapping[str, Any]) -> bool:
-    """Whether a returned value is always 0: also what show() and follow() return without a code."""
+    """Whether a returned value is always 0, as of show() and follow() without a code."""
     match value:
         case None | ast.Constant(value=None | 0):
             return True

@@ -78,7 +78,7 @@ def test_closed_standard_output_keeps_exit_code() -> None:
     ["closed", pytest.param("full", marks=pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist"))],
 )
 def test_unwritten_error_keeps_exit_code(request: pytest.FixtureRequest, output: str) -> None:
-    """3: no answer. Schedulers whose log is on the disk of their state exit with 3 then."""
+    """3, no answer: a scheduler whose log is on the disk of its state exits so."""
     stream = request.getfixturevalue(output)
     command = [sys.executable, "-m", "tf_scheduler", "--url", "http://127.0.0.1:1", "plan", "list"]
 

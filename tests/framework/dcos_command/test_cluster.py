@@ -58,7 +58,7 @@ def test_api_token_is_for_the_configured_cluster_only(tmp_path: Path) -> None:
 def test_address_has_an_order_of_precedence(
     tmp_path: Path, clusters: list[str], variables: dict[str, str], url: str
 ) -> None:
-    """A variable, which the dcos command in Go sets; a single cluster; the file from before a cluster is set up."""
+    """The variable of the dcos command in Go, a single cluster, the file before it."""
     home = a_home(tmp_path, {name: settings(f"http://{name}") for name in clusters})
 
     assert url == attached_cluster({**home, **variables}).url
