@@ -1,6 +1,6 @@
 """Record what each test took; print lanes and the slowest tests.
 
-pytest --results FILE ...        adds the tests of this run to the file
+pytest --results=FILE ...        adds the tests of this run to the file
 python -m kit.results FILE       prints the tables; exit code 1 if a test failed
 """
 
