@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+
+_Member = TypeVar("_Member", bound="_State")
 
 
 class Tone(str, Enum):
@@ -21,11 +23,26 @@ class Tone(str, Enum):
     NEUTRAL = "asked"
 
 
-class Status(str, Enum):
-    """Status of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
+class _State(str, Enum):
+    """Base of states; a member is its value, and the row that defines it begins with value and tone."""
 
     _value_: str
     tone: Tone
+
+    def __new__(cls, value: str, tone: Tone, *_others: object) -> _State:
+        """Create a member from its row."""
+        member = str.__new__(cls, value)
+        member._value_, member.tone = value, tone
+        return member
+
+    @classmethod
+    def of(cls: type[_Member], value: str) -> _Member:
+        """Return the state of this name. Raises ValueError."""
+        return cls(value)  # type: ignore[call-arg]
+
+
+class Status(_State):
+    """Status of a plan, a phase or a step (dcos-commons, scheduler/plan/Status.java)."""
 
     #: Not started.
     PENDING = "PENDING", Tone.WAIT
@@ -44,52 +61,36 @@ class Status(str, Enum):
     IN_PROGRESS = "IN_PROGRESS", Tone.BUSY
     ERROR = "ERROR", Tone.BAD
 
-    def __new__(cls, value: str, tone: Tone) -> Status:
-        """Create a member from its row."""
-        member = str.__new__(cls, value)
-        member._value_, member.tone = value, tone
-        return member
 
-
-class TaskState(str, Enum):
+class TaskState(_State):
     """Mesos task states (mesos.proto TaskState) for a PARTITION_AWARE framework.
 
-    Each with its predicate for messages, its tone, whether a task in this state has ended, and the status of a step
+    Each with its tone, its predicate for messages, whether a task in this state has ended, and the status of a step
     whose wanted launch is in it: a silent task may return, and a running one is STARTED until it is healthy.
     """
 
-    _value_: str
     phrase: str
-    tone: Tone
     has_ended: bool
     step: Status
 
-    STAGING = "TASK_STAGING", "is staging", Tone.BUSY, False, Status.STARTING
-    STARTING = "TASK_STARTING", "is starting", Tone.BUSY, False, Status.STARTING
-    RUNNING = "TASK_RUNNING", "is running", Tone.GOING, False, Status.COMPLETE
-    KILLING = "TASK_KILLING", "is being stopped", Tone.WAIT, False, Status.STARTED
-    FINISHED = "TASK_FINISHED", "has finished", Tone.GOOD, True, Status.COMPLETE
-    FAILED = "TASK_FAILED", "has failed", Tone.BAD, True, Status.ERROR
-    KILLED = "TASK_KILLED", "was stopped", Tone.NEUTRAL, True, Status.ERROR
-    ERROR = "TASK_ERROR", "was rejected", Tone.BAD, True, Status.ERROR
-    LOST = "TASK_LOST", "is lost", Tone.BAD, True, Status.ERROR
-    DROPPED = "TASK_DROPPED", "was dropped", Tone.BAD, True, Status.ERROR
-    UNREACHABLE = "TASK_UNREACHABLE", "is unreachable", Tone.WAIT, False, Status.STARTED
-    GONE = "TASK_GONE", "is gone", Tone.BAD, True, Status.ERROR
-    GONE_BY_OPERATOR = "TASK_GONE_BY_OPERATOR", "is gone, as reported by an operator", Tone.BAD, True, Status.ERROR
-    UNKNOWN = "TASK_UNKNOWN", "is unknown", Tone.NEUTRAL, False, Status.STARTED
+    STAGING = "TASK_STAGING", Tone.BUSY, "is staging", False, Status.STARTING
+    STARTING = "TASK_STARTING", Tone.BUSY, "is starting", False, Status.STARTING
+    RUNNING = "TASK_RUNNING", Tone.GOING, "is running", False, Status.COMPLETE
+    KILLING = "TASK_KILLING", Tone.WAIT, "is being stopped", False, Status.STARTED
+    FINISHED = "TASK_FINISHED", Tone.GOOD, "has finished", True, Status.COMPLETE
+    FAILED = "TASK_FAILED", Tone.BAD, "has failed", True, Status.ERROR
+    KILLED = "TASK_KILLED", Tone.NEUTRAL, "was stopped", True, Status.ERROR
+    ERROR = "TASK_ERROR", Tone.BAD, "was rejected", True, Status.ERROR
+    LOST = "TASK_LOST", Tone.BAD, "is lost", True, Status.ERROR
+    DROPPED = "TASK_DROPPED", Tone.BAD, "was dropped", True, Status.ERROR
+    UNREACHABLE = "TASK_UNREACHABLE", Tone.WAIT, "is unreachable", False, Status.STARTED
+    GONE = "TASK_GONE", Tone.BAD, "is gone", True, Status.ERROR
+    GONE_BY_OPERATOR = "TASK_GONE_BY_OPERATOR", Tone.BAD, "is gone, as reported by an operator", True, Status.ERROR
+    UNKNOWN = "TASK_UNKNOWN", Tone.NEUTRAL, "is unknown", False, Status.STARTED
 
-    def __new__(cls, value: str, phrase: str, tone: Tone, has_ended: bool, step: Status) -> TaskState:
-        """Create a member from its row."""
-        member = str.__new__(cls, value)
-        member._value_, member.phrase, member.tone = value, phrase, tone
-        member.has_ended, member.step = has_ended, step
-        return member
-
-    @classmethod
-    def of(cls, value: str) -> TaskState:
-        """Return the state of this name. Raises ValueError."""
-        return cls(value)  # type: ignore[call-arg]
+    def __init__(self, _value: str, _tone: Tone, phrase: str, has_ended: bool, step: Status) -> None:
+        """Set the rest of its row."""
+        self.phrase, self.has_ended, self.step = phrase, has_ended, step
 
     @property
     def is_silent(self) -> bool:
@@ -111,11 +112,8 @@ class TaskState(str, Enum):
 SILENT_STATES = frozenset({TaskState.UNREACHABLE, TaskState.UNKNOWN})
 
 
-class Activity(str, Enum):
+class Activity(_State):
     """What a task does, and the job; in the order in which a job passes through them."""
-
-    _value_: str
-    tone: Tone
 
     #: It waits for resources.
     QUEUED = "queued", Tone.WAIT
@@ -142,17 +140,6 @@ class Activity(str, Enum):
     SUCCEEDED = "succeeded", Tone.GOOD
     FAILED = "failed", Tone.BAD
     STOPPED = "stopped", Tone.WAIT
-
-    def __new__(cls, value: str, tone: Tone) -> Activity:
-        """Create a member from its row."""
-        member = str.__new__(cls, value)
-        member._value_, member.tone = value, tone
-        return member
-
-    @classmethod
-    def of(cls, value: str) -> Activity:
-        """Return the activity of this name. Raises ValueError."""
-        return cls(value)  # type: ignore[call-arg]
 
 
 class Override(str, Enum):
