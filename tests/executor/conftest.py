@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +31,7 @@ MARK = "TEST_MARK"
 class Executor:
     """A running executor whose agent is the test."""
 
-    def __init__(self, sandbox: Path, stack: ExitStack, environment: Mapping[str, str]) -> None:
+    def __init__(self, sandbox: Path, stack: ExitStack, times: Sequence[str], environment: Mapping[str, str]) -> None:
         self.sandbox = sandbox
         self.mark = uuid.uuid4().hex
         #: Messages about progress, and about used resources, that `update` has read.
@@ -41,7 +41,7 @@ class Executor:
         self._updates, updates = os.pipe()
         with (sandbox / "stdout").open("wb") as out, (sandbox / "stderr").open("wb") as err:
             self.process = subprocess.Popen(
-                [PYTHON, str(FAKE_AGENT), str(events), str(updates)],
+                [PYTHON, str(FAKE_AGENT), str(events), str(updates), *times],
                 cwd=sandbox,
                 stdout=out,
                 stderr=err,
@@ -153,9 +153,12 @@ class Executor:
             return False
 
 
-def subscribed(sandbox: Path, stack: ExitStack, **environment: str) -> Executor:
-    """Start a subscribed executor (TASK_KILLING). `environment`: the agent's."""
-    result = Executor(sandbox, stack, environment)
+def subscribed(sandbox: Path, stack: ExitStack, *times: str, **environment: str) -> Executor:
+    """Start a subscribed executor (TASK_KILLING).
+
+    `times`: constants of the executor to change, as MODULE.NAME=SECONDS; `environment`: the agent's.
+    """
+    result = Executor(sandbox, stack, times, environment)
     os.mkfifo(sandbox / "ready")
     result.say("SUBSCRIBED", framework_info={"capabilities": [{"type": "TASK_KILLING_STATE"}]})
     return result
@@ -173,9 +176,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Executor]]:
     """Return a function that starts executors of one agent, each with its own sandbox."""
     with ExitStack() as stack:
 
-        def run(name: str, **environment: str) -> Executor:
+        def run(name: str, *times: str, **environment: str) -> Executor:
             (tmp_path / name).mkdir()
-            return subscribed(tmp_path / name, stack, **environment)
+            return subscribed(tmp_path / name, stack, *times, **environment)
 
         yield run
 

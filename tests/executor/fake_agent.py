@@ -1,12 +1,13 @@
 """Executor without an agent: `TaskRunner` with JSON lines on two pipes.
 
-Arguments: descriptor to read agent events from, descriptor to write status updates and messages to. Two events are not
-Mesos': GONE, the driver has given up; SLOW, from now on no message gets through. A process of its own, because it
-becomes a subreaper and waits for all its children.
+Arguments: descriptor to read agent events from, descriptor to write status updates and messages to, and times to change
+as MODULE.NAME=SECONDS. Two events are not Mesos': GONE, the driver has given up; SLOW, from now on no message gets
+through. A process of its own, because it becomes a subreaper and waits for all its children.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -22,6 +23,11 @@ from tf_executor.runner import TaskRunner
 
 events, updates = open(int(sys.argv[1])), open(int(sys.argv[2]), "w", buffering=1)  # noqa: PTH123, SIM115
 is_slow = False
+for change in sys.argv[3:]:
+    name, _, seconds = change.partition("=")
+    module, _, constant = name.rpartition(".")
+    assert hasattr(importlib.import_module(f"tf_executor.{module}"), constant), change
+    setattr(sys.modules[f"tf_executor.{module}"], constant, float(seconds))
 
 
 def send(status: Mapping[str, Any]) -> uuid.UUID:

@@ -25,6 +25,8 @@ from tf_executor.launch.fencing import FOLDER, FolderClaim, FolderFence, fence_o
 from tf_executor.lifecycle.events import Superseded
 
 Start = Callable[..., Any]
+#: For executors whose fence looks often.
+QUICK = "launch.fencing.INTERVAL=0.1"
 
 
 def a_claim(task_id: str, *frameworks: str, serial: int = 1, at: float = 10.0) -> FolderClaim:
@@ -410,10 +412,10 @@ def launch(executor: Any, command: str, folder: Path | str, serial: int, at: flo
 
 
 def test_older_program_gets_sigterm_and_its_grace_period(start: Start, tmp_path: Path) -> None:
-    """Within 5 s; its last checkpoint is whole."""
+    """Its last checkpoint is whole."""
     folder = tmp_path / "ck"
     (folder / FOLDER).mkdir(parents=True)
-    old, new = (start(name, MESOS_FRAMEWORK_ID=name) for name in ("old", "new"))
+    old, new = (start(name, QUICK, MESOS_FRAMEWORK_ID=name) for name in ("old", "new"))
     save = f"sleep 1; echo saved > {folder}/saved; exit 143"
     launch(old, f"echo > {folder}/checkpoint; trap {shlex.quote(save)} TERM; sleep 3600 & wait", folder, 7, 7.0)
     old.states("TASK_STARTING", "TASK_RUNNING")
@@ -462,9 +464,9 @@ def test_unusable_folder_does_not_stop_the_program(executor: Any) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start programs as another user")
 @pytest.mark.parametrize("is_link", [False, True])
-def test_file_is_written_as_the_program_user(executor: Any, is_link: bool) -> None:
+def test_file_is_written_as_the_program_user(start: Start, is_link: bool) -> None:
     """Not as root, whom an NFS server refuses, and whom a link could mislead."""
-    entry = pwd.getpwnam("nobody")
+    entry, executor = pwd.getpwnam("nobody"), start("t", QUICK)
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as forbidden:
         folder = Path(name)
         (folder / "checkpoint").touch()

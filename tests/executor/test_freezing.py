@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Event
 from typing import Any
@@ -143,7 +143,7 @@ def test_program_that_prints_is_not_ended_for_a_stopped_process() -> None:
 @pytest.mark.parametrize("program", ["exec sleep 3600", "sleep 3600; echo unreached"])
 def test_stopped_program_is_named_and_replaced(executor: Any, program: str) -> None:
     """Also below a shell, which only waits for it."""
-    executor.launch_ready(f"echo yes > ready; {program}", frozen_after=4.0, kill_grace=0.2)
+    executor.launch_ready(f"echo yes > ready; {program}", frozen_after=1.0, kill_grace=0.2)
     wait_until(lambda: any(_name(pid) == "sleep" for pid in executor.processes()))
     pid = max(pid for pid in executor.processes() if _name(pid) == "sleep")
     os.kill(pid, signal.SIGSTOP)
@@ -159,7 +159,8 @@ def test_stopped_program_is_named_and_replaced(executor: Any, program: str) -> N
     assert [] == executor.processes()
 
 
-def test_continued_program_is_healthy_again(executor: Any) -> None:
+def test_continued_program_is_healthy_again(start: Callable[..., Any]) -> None:
+    executor = start("t", "process.health.SAMPLE_INTERVAL=0.1", "process.health.FREEZE_REPORTED_AFTER=0.2")
     executor.launch_ready("echo yes > ready; exec sleep 3600", frozen_after=20.0)
     (pid,) = wait_until(executor.processes)
     os.kill(pid, signal.SIGSTOP)
@@ -199,7 +200,7 @@ def stop(pid: int) -> None:
 
 def test_stopped_child_of_a_working_parent_is_named(executor: Any) -> None:
     """The exit code of a parent that the executor has stopped is not a failure."""
-    executor.launch_running(PARENT, frozen_after=4.0, kill_grace=5.0)
+    executor.launch_running(PARENT, frozen_after=1.0, kill_grace=2.0)
     pid = int(executor.await_file("ready"))
     stop(pid)
     status = executor.states("TASK_RUNNING")

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -507,18 +508,19 @@ def test_status_update_contains_no_progress(executor: Any) -> None:
     assert {"exit_code": 0} == json.loads(base64.b64decode(status["data"]))
 
 
-def test_checkpoint_counts_when_it_is_written(executor: Any, tmp_path: Path) -> None:
+def test_checkpoint_counts_when_it_is_written(start: Callable[..., Any], tmp_path: Path) -> None:
     """A restart during the write would leave nothing to resume from."""
     program = """
 import os, time
 with open(os.path.join(os.environ["CHECKPOINT_DIR"], "model.pt"), "w") as file:
-    for _ in range(60):
+    for _ in range(30):
         print("part", file=file, flush=True)
         time.sleep(0.1)
     open("written", "w").close()
 while not os.path.exists("enough"):
     time.sleep(0.01)
 """
+    executor = start("t", "progress.tracking.SAVE_INTERVAL=1.0")
     (executor.sandbox / "train.py").write_text(program)
     executor.launch_running("python train.py", environment={"CHECKPOINT_DIR": str(tmp_path)})
     while (message := executor.await_message()).get("saves") is None:
