@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from kit.shared import Shared
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 
 
 def test_shared_resource_beyond_repair_is_replaced() -> None:

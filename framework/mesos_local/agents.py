@@ -15,7 +15,7 @@ from pathlib import Path
 from reprlib import Repr
 from typing import Any, NoReturn
 
-from .host.errors import MesosLocalError, os_error_text
+from .host import MesosLocalError, os_error_text
 
 #: Hostname, resources and attributes of one agent, if present and of the right type.
 Fields = Mapping[str, object]

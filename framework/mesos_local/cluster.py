@@ -11,9 +11,19 @@ from pathlib import Path
 
 from .agents import AgentSpec, default_agents, with_ports
 from .helper_main import start_guard
-from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError, explain_os_errors
-from .host.orphans import end_orphans, find_orphans, is_marked
-from .host.process import ProcessId, free_ports, locked, uninterrupted
+from .host import (
+    DamagedRecordError,
+    MesosLocalError,
+    NodeDiedError,
+    ProcessId,
+    end_orphans,
+    explain_os_errors,
+    find_orphans,
+    free_ports,
+    is_marked,
+    locked,
+    uninterrupted,
+)
 from .images import forget_old_images, image_folder
 from .libmesos.download import ensure_library
 from .master_api import ClusterStatus, check_flags, read_status, wait_registered

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from tf_executor.user import archive
 
-from .host.errors import MesosLocalError, redirect_output
+from .host import MesosLocalError, redirect_output
 
 _STALL_TIMEOUT = 60.0  # seconds without a byte, as the agent's --fetcher_stall_timeout
 _NANOSECONDS = 1e9

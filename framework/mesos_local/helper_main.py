@@ -12,9 +12,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from .host.errors import MesosLocalError
-from .host.orphans import end_orphans
-from .host.process import ProcessId, locked, spawn
+from .host import MesosLocalError, ProcessId, end_orphans, locked, spawn
 from .node import environment, node_command
 from .record import LOCK, belongs_to, release_directory
 
@@ -71,10 +69,6 @@ def _run(verb: str, rest: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> ProcessId:
     """Start a guard that ends the cluster when this process exits; stop it last.
 
@@ -93,3 +87,7 @@ def run_guard(directory: Path, identity: str, temporary: bool, owner: ProcessId)
         if belongs_to(directory, identity):
             end_orphans(directory, grace=0)
             release_directory(directory, temporary)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

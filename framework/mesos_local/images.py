@@ -25,8 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .host.errors import MesosLocalError, explain_os_errors
-from .host.process import ProcessId
+from .host import MesosLocalError, ProcessId, explain_os_errors
 from .libmesos.download import digest_of
 from .network import SYSTEM_PATH
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_executor.contract.http import HttpClient, NoReplyError
 
-from .host.errors import MesosLocalError
+from .host import MesosLocalError
 from .node import AgentNode, Node
 
 _CLIENT = HttpClient(limit=20.0, timeout=10.0)

@@ -36,7 +36,7 @@ from typing import Any
 from tf_executor.contract.http import HttpClient
 
 from .agents import count_gpus
-from .host.errors import MesosLocalError, explain_os_errors
+from .host import MesosLocalError, explain_os_errors
 
 GATEWAY = "10.88.0.1"
 #: Agents have the last numbers 2 to 254.

@@ -23,9 +23,7 @@ from pathlib import Path
 from tf_executor.contract.http import HttpClient, NoReplyError
 
 from .agents import AgentSpec, count_gpus
-from .host.errors import MesosLocalError, NodeDiedError
-from .host.orphans import MARK
-from .host.process import ProcessId, spawn, uninterrupted
+from .host import MARK, MesosLocalError, NodeDiedError, ProcessId, spawn, uninterrupted
 from .network import PLUGINS, cgroups_root
 
 _LOG_LINES = 15

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .agents import AgentSpec, check_agents
-from .host.errors import DamagedRecordError, MesosLocalError, NodeDiedError, explain_os_errors, os_error_text
-from .host.process import ProcessId
+from .host import DamagedRecordError, MesosLocalError, NodeDiedError, ProcessId, explain_os_errors, os_error_text
 from .network import remove_cgroups
 from .node import remove_helpers
 

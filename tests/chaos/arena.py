@@ -20,7 +20,7 @@ from kit.containers import mounts
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.master_api import MasterUnavailableError, call
 from mesos_local.node import AgentNode
 from tf_scheduler.cli.common.folders import RunFolder

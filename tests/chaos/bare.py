@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from mesos_local.node import is_listening
 from tf_scheduler.errors import JobError
 

@@ -20,7 +20,7 @@ import click
 from chaos.faults import ALL, CATALOGUE, DELAY, JOBS, Round, Store, Struck, laps, next_round, unknown
 from chaos.page import Circumstances, Ended, Training, page, write
 from kit.containers import missing_netem
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.network import missing_requirements
 from tf_scheduler.cli.commands.local import clean_up_on_signals
 from tf_scheduler.cli.common.options_file import load_document, load_options

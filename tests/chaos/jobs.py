@@ -12,7 +12,7 @@ import click
 
 from kit.freezing import freeze, thaw
 from mesos_local.agents import AgentSpec
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.process import get_json
 from tf_scheduler.errors import SchedulerError

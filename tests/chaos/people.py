@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import PROC, ProcessId, read_stat
+from mesos_local.host import PROC, ProcessId, find_orphans, read_stat
 from mesos_local.node import agent_directory
 
 #: In the command line of processes that have neither the environment nor the session of their task.

@@ -17,9 +17,7 @@ from chaos.measures import Cost, Struck, cost, launched_twice, left_behind, need
 from chaos.page import Training
 from kit.containers import control_groups, inhabitants, interfaces, mounts
 from kit.freezing import thaw
-from mesos_local.host.errors import MesosLocalError
-from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import ProcessId, is_free
+from mesos_local.host import MesosLocalError, ProcessId, find_orphans, is_free
 from mesos_local.master_api import call
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.core.state.spec_index import index_of

@@ -15,7 +15,7 @@ import pytest
 
 from containers.conftest import PLAIN, Containers, job
 from kit.waiting import wait_until
-from mesos_local.host.orphans import find_orphans
+from mesos_local.host import find_orphans
 from mesos_local.network import PLUGINS, cgroups_root
 
 EAT = "python3 -c 'kept = [bytearray(10**7) for _ in range(100)]'"

@@ -15,8 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import PROC, free_ports
+from mesos_local.host import PROC, find_orphans, free_ports
 
 from .app import App, Json, problems_of
 from .errors import MarathonError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 
 from .marathon import Marathon
 from .marathon_api import AGENT, state_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from mesos_local.host.process import ProcessId
+from mesos_local.host import ProcessId
 
 from .folder import Folder
 

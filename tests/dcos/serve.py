@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from tf_scheduler.cli.commands.local import clean_up_on_signals, directory_option, find_cluster
 from tf_scheduler.cli.common.options_file import can_check_gpus
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from mesos_local.host.orphans import MARK
-from mesos_local.host.process import ProcessId
+from mesos_local.host import MARK, ProcessId
 from mesos_local.node import environment as node_environment
 from mesos_local.node import node_command
 

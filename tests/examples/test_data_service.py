@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from mesos_local.host.process import read_stat
+from mesos_local.host import read_stat
 from tf_scheduler.history.database import RunDatabase
 
 pytestmark = [pytest.mark.usefixtures("real_tensorflow"), pytest.mark.timeout(900)]

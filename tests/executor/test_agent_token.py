@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from task_launcher import subscribed
 from tf_executor.contract.settings import Liveness
 

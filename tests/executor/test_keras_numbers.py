@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from own_runtimes import need_tensorflow_1, python_of, python_with_tensorflow
 
 #: Global batches, fixed data and weights: the loss after each step is the same with any number of workers.

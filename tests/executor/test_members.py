@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from own_runtimes import python_with_tensorflow
 from tf_executor.contract.payload import PayloadError, WantedMembers
 

@@ -10,7 +10,7 @@ import pytest
 
 import tf_scheduler
 from dcos_command.errors import CommandError, NothingToDoError
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from tf_scheduler.errors import SchedulerError
 
 

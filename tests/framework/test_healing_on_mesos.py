@@ -23,7 +23,7 @@ from kit.waiting import wait_until
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.process import read_stat
+from mesos_local.host import read_stat
 from mesos_local.master_api import read_status
 from tf_executor.contract.states import Override, TaskState
 from tf_executor.contract.strategies import Strategy

@@ -19,7 +19,7 @@ from kit.commands import request, scheduler_environment, start_scheduler
 from kit.freezing import freeze, thaw
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from mesos_local.master_api import read_status
 
 pytestmark = pytest.mark.usefixtures("real_zookeeper")

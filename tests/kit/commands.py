@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mesos_local.host.process import ProcessId, free_ports
+from mesos_local.host import ProcessId, free_ports
 from tf_scheduler.zipapp_builder import build_bundle
 
 from .waiting import PATIENCE

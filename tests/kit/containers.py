@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import PROC, ProcessId
+from mesos_local.host import PROC, ProcessId, find_orphans
 from mesos_local.network import SYSTEM_PATH, cgroups_root, inside
 
 #: Retransmissions of a packet before its connection fails; those that Linux allows take about 15 minutes.

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mesos_local.host.process import read_stat
+from mesos_local.host import read_stat
 from mesos_local.node import Node
 
 from .waiting import wait_until

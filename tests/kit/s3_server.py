@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 
 from kit.waiting import wait_until
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 
 BUCKET = "bucket"
 #: Calls that create the user, its policy, its key and the bucket; moto checks the signatures of all later ones.

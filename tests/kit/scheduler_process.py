@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from tf_scheduler.interfaces import Observer
 from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event

@@ -13,7 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kit.freezing import is_frozen, thaw
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.node import Node
 from tf_scheduler.cli.local_run.ports import port_block
 

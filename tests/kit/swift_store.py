@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kit.lanes import require_real
 from kit.waiting import wait_until
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 
 #: Key and secret of the only account.
 KEY, SECRET = "test:tester", "testing"

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from mesos_local.host.errors import MesosLocalError, explain_os_errors
-from mesos_local.host.process import locked
+from mesos_local.host import MesosLocalError, explain_os_errors, locked
 
 from .native import EGG, EGG_SHA256, LIBRARY, LIBRARY_SHA256, MEMBER, PROJECT, VERSION
 

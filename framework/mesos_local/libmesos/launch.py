@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from mesos_local.host.errors import redirect_output
+from mesos_local.host import redirect_output
 
 from . import native
 

@@ -14,7 +14,7 @@ import ctypes as c
 import os
 import struct
 
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 
 PROJECT = "mesos.scheduler"
 VERSION = "1.11.0"

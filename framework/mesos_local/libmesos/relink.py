@@ -18,7 +18,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import StringTableSection
 
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 
 from .native import LIBRARY_SHA256, OBSOLETE_VERSIONS, RENAMED_LIBRARIES
 

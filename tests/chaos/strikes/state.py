@@ -20,7 +20,7 @@ from chaos.arena import CHROOT, Arena
 from chaos.faults import Store
 from chaos.witness import logged
 from kit.freezing import frozen
-from mesos_local.host.process import PROC, read_stat
+from mesos_local.host import PROC, read_stat
 from tf_scheduler.cli.common.folders import write_private
 from tf_scheduler.cli.local_run.follow import RunScheduler
 from tf_scheduler.service.store import open_store

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kit.fuzzing import BYTES, as_json, assert_explained, call_main, changed, damaged, fuzz
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 
 AGENTS: list[dict[str, Any]] = [
     {"hostname": "a", "resources": {"cpus": 2, "mem": 4096, "ports": "[31000-31099]"}, "attributes": {"rack": "a"}},

@@ -13,7 +13,7 @@ import pytest
 from jobs import PATIENCE, options
 from kit.commands import SchedulerCommand, request, run_command
 from kit.waiting import wait_until
-from mesos_local.host.process import ProcessId
+from mesos_local.host import ProcessId
 from runs import T0, a_point, a_run
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.installed import InstalledService

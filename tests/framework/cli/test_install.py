@@ -22,8 +22,7 @@ from kit.browser import service_at
 from kit.commands import ENVIRONMENT, SMALL, find_scheduler, request, run_command
 from kit.options import WITHOUT_PROGRAM
 from kit.waiting import wait_until
-from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import ProcessId, free_ports
+from mesos_local.host import ProcessId, find_orphans, free_ports
 from mesos_local.master_api import read_status
 from mesos_local.record import read_record
 from tf_scheduler.cli.local_run.installed import InstalledService

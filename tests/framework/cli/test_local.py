@@ -14,9 +14,7 @@ import pytest
 
 from kit.commands import ENVIRONMENT, run_command
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
-from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import ProcessId
+from mesos_local.host import MesosLocalError, ProcessId, find_orphans
 from mesos_local.node import is_listening
 from mesos_local.record import NAME, read_record
 from tf_scheduler.cli.commands.local import MASTER_PORT

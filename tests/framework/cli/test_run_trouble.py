@@ -18,7 +18,7 @@ from kit.freezing import freeze, thaw
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.process import ProcessId
+from mesos_local.host import ProcessId
 from tf_scheduler.cli.commands import runtime
 
 pytestmark = pytest.mark.usefixtures("real_mesos")

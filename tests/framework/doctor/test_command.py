@@ -20,7 +20,7 @@ import pytest
 from kit.commands import ENVIRONMENT, run_command
 from kit.http_server import HttpServer, QuietHandler
 from mesos_local.agents import AgentSpec
-from mesos_local.host.process import spawn
+from mesos_local.host import spawn
 from mesos_local.record import ClusterRecord, ClusterSettings, NodeRecord
 from tf_scheduler.cli.main import main
 from tf_scheduler.doctor.files import gather_artefacts, gather_laptop

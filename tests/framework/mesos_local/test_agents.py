@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mesos_local.agents import FIRST_PORT, AgentSpec, check_agents, count_gpus, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.node import assign_gpus, container_flags
 
 KEYS = st.sampled_from(["hostname", "resources", "attributes", "cpus", "ports"])

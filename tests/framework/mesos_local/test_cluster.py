@@ -21,9 +21,7 @@ from http_scheduler import HttpScheduler
 from kit.commands import ENVIRONMENT
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError, NodeDiedError
-from mesos_local.host.orphans import find_orphans
-from mesos_local.host.process import ProcessId
+from mesos_local.host import MesosLocalError, NodeDiedError, ProcessId, find_orphans
 from mesos_local.node import helper_folder, is_listening
 
 pytestmark = pytest.mark.usefixtures("real_mesos")

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kit.http_server import HttpServer
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.libmesos import download, native, relink
 from mesos_local.libmesos.download import index_urls
 

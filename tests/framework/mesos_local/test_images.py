@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kit.commands import ENVIRONMENT, run_command
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.images import (
     Image,
     Layer,

@@ -15,13 +15,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from mesos_local import cluster, helper_main
+from mesos_local import cluster, helper_main, host
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host import orphans
-from mesos_local.host.errors import DamagedRecordError, MesosLocalError
-from mesos_local.host.orphans import MARK, end_orphans, find_orphans
-from mesos_local.host.process import ProcessId, read_stat, spawn, uninterrupted
+from mesos_local.host import (
+    MARK,
+    DamagedRecordError,
+    MesosLocalError,
+    ProcessId,
+    end_orphans,
+    find_orphans,
+    read_stat,
+    spawn,
+    uninterrupted,
+)
 from mesos_local.node import helper_folder, remove_helpers, write_helpers
 from mesos_local.record import (
     NAME,
@@ -165,7 +172,7 @@ def test_orphans_are_found_by_environment(tmp_path: Path, variable: str) -> None
 def test_orphans_exclude_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person may run `local down` from a task's own environment."""
     program = (
-        "import sys; from pathlib import Path; from mesos_local.host.orphans import end_orphans;"
+        "import sys; from pathlib import Path; from mesos_local.host import end_orphans;"
         "end_orphans(Path(sys.argv[1]), 1); print('alive')"
     )
     environment = {"MESOS_DIRECTORY": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
@@ -253,9 +260,9 @@ def test_graceful_end_is_waited_for_together(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         while not all((tmp_path / f"{n}").read_text() for n in range(3)):
             assert not stubborn[0].wait(0.01)
-        patch.setattr(orphans, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+        patch.setattr(host, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
         patch.setattr(ProcessId, "wait", lambda process, timeout=None: bool(waits.append(timeout)))
-        orphans._wait_all(stubborn, 2.0)
+        host._wait_all(stubborn, 2.0)
     assert [1.0, 0.0, 0.0] == waits
     end_orphans(tmp_path, 0)
     assert not any(process.alive() for process in stubborn)

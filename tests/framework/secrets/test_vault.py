@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
 
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from tf_scheduler.errors import SecretError, SourceUnavailableError
 from tf_scheduler.model.secrets import parse_source
 from tf_scheduler.secrets.vault import Vault, VaultLogin

@@ -11,7 +11,7 @@ import pytest
 from builders import a_spec
 from kit.master_answers import MasterAnswers, a_framework
 from mesos_client.results import Sent
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from tf_scheduler.api.views.plan_messages import leftovers_message
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.effects import Decision

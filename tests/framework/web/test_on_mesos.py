@@ -17,7 +17,7 @@ from playwright.sync_api import Page, expect
 
 from kit.commands import scheduler_environment, start_scheduler
 from kit.waiting import wait_until
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 
 PATIENCE = 150
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"

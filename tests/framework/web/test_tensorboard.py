@@ -22,7 +22,7 @@ from builders import a_job, a_spec, a_status, with_fields
 from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from live_api import LiveApi
-from mesos_local.host.process import free_ports
+from mesos_local.host import free_ports
 from simulation import send
 from simulation.world import play
 from tf_scheduler.api.app import create_app

@@ -19,8 +19,7 @@ from dcos_command.errors import CommandError, UsageError
 from dcos_command.output import Table, Word
 from mesos_client.masters import ZooKeeperUrl, parse_masters
 from mesos_local.agents import FIRST_PORT
-from mesos_local.host.errors import MesosLocalError
-from mesos_local.host.process import is_free
+from mesos_local.host import MesosLocalError, is_free
 from mesos_local.libmesos.download import check_platform, default_cache
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import state_home

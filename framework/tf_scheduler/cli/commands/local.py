@@ -18,7 +18,7 @@ import click
 from dcos_command.output import Table, confirm
 from mesos_local.agents import AgentSpec, default_agents, load_agents, port_spans, with_ports
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError, NodeDiedError
+from mesos_local.host import MesosLocalError, NodeDiedError
 from mesos_local.libmesos.download import check_platform
 from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, MasterUnavailableError
 from mesos_local.network import missing_requirements

@@ -19,7 +19,7 @@ from dcos_command.command import FloatRange
 from dcos_command.service import EXIT_CODES
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from tf_executor.contract.text import pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
 from tf_scheduler.cli.common.groups import examples

@@ -336,7 +336,7 @@ def program_folder(program: Path) -> Iterator[Path]:
 def has_containers(directory: Path | None = None) -> bool:
     """Return whether the cluster in a folder runs containers; default: of `local up`."""
     from mesos_local.cluster import LocalCluster  # not in the bundle of the scheduler, which imports this module
-    from mesos_local.host.errors import MesosLocalError
+    from mesos_local.host import MesosLocalError
 
     with suppress(MesosLocalError):  # a damaged cluster, reported by the run
         running = LocalCluster.running(directory or state_home() / "local")

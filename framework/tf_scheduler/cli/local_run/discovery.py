@@ -20,8 +20,7 @@ from dcos_command.errors import CommandError, RefusedError, UnreachableError, Us
 from dcos_command.main import DEFAULT_SERVICE, find_services
 from dcos_command.output import Screen
 from dcos_command.transport import ClusterConnection, attached_cluster
-from mesos_local.host.errors import MesosLocalError
-from mesos_local.host.process import ProcessId
+from mesos_local.host import MesosLocalError, ProcessId
 from mesos_local.master_api import read_status
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, state_home

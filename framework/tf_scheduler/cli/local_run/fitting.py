@@ -15,7 +15,7 @@ import click
 
 from mesos_local.agents import AgentSpec, default_agents
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.cli.common.options_file import can_check_gpus
 from tf_scheduler.core.placement.agents import PlacementContext

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from dcos_command.logs import prefixed
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.errors import MesosLocalError
+from mesos_local.host import MesosLocalError
 from mesos_local.master_api import teardown
 from tf_executor.contract.states import Activity, TaskState
 from tf_scheduler.api.views.overview import Overview, TaskRow, from_json

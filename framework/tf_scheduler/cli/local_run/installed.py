@@ -33,8 +33,7 @@ from dcos_command.documents import merge_options
 from dcos_command.errors import CommandError
 from dcos_command.update import last_uninstall_step
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.orphans import MARK
-from mesos_local.host.process import ProcessId
+from mesos_local.host import MARK, ProcessId
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import has_containers, write_private
 from tf_scheduler.cli.common.options_file import check_options, localized, scheduler_defaults

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from mesos_local.agents import FIRST_PORT
-from mesos_local.host.errors import MesosLocalError
-from mesos_local.host.process import ProcessId, is_free
+from mesos_local.host import MesosLocalError, ProcessId, is_free
 from mesos_local.record import read_record
 from tf_scheduler.errors import JobError
 

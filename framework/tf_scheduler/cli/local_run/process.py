@@ -21,8 +21,7 @@ from typing import Any
 
 from mesos_local.cluster import LocalCluster
 from mesos_local.helper_main import start_guard
-from mesos_local.host.orphans import MARK
-from mesos_local.host.process import ProcessId, free_ports, is_free
+from mesos_local.host import MARK, ProcessId, free_ports, is_free
 from mesos_local.network import GATEWAY, beside
 from mesos_local.node import node_command
 from tf_executor.contract.http import HttpClient

@@ -16,7 +16,7 @@ import click
 
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from mesos_local.host.process import ProcessId
+from mesos_local.host import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import TaskState

@@ -11,7 +11,7 @@ import pytest
 
 from dcos_command.client import ServiceOptions
 from dcos_command.errors import UnreachableError, UsageError
-from mesos_local.host.process import ProcessId
+from mesos_local.host import ProcessId
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.discovery import last_result, resolve_service
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation

@@ -1,1 +1,0 @@
-"""Processes, ports, locks and errors of this machine."""
