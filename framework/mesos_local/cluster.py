@@ -317,13 +317,6 @@ class LocalCluster:
         """Return a node's command, in the namespaces if any. `name`: of an agent."""
         return [*inside(self.network.pid, name), *command()] if self.has_containers else command()
 
-    def _start_network(self) -> None:
-        """Make the namespaces, in which the other nodes start."""
-        for number, spec in enumerate(self._settings.agents, 1):
-            write_network_configuration(agent_directory(self.directory, spec.hostname), number)
-            forget_old_images(layers_folder(self.directory, spec.hostname))
-        self.network.start()
-
     def _write_record(self) -> None:
         nodes = {node.name: NodeRecord(node.address, node.process) for node in self.nodes}
         ClusterRecord(self._settings, nodes, self._guard, self._identity).write(self.directory)
@@ -334,7 +327,10 @@ class LocalCluster:
             self._guard = start_guard(self.directory, self._identity, self._settings.temporary)
             self._write_record()
         if self.has_containers:
-            self._start_network()
+            for number, spec in enumerate(self._settings.agents, 1):
+                write_network_configuration(agent_directory(self.directory, spec.hostname), number)
+                forget_old_images(layers_folder(self.directory, spec.hostname))
+            self.network.start()
         for node in self.nodes:
             if node.process is None:
                 node.launch()

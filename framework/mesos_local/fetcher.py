@@ -38,8 +38,10 @@ def run_fetcher(environment: Mapping[str, str] = os.environ) -> None:
             _fetch_item(item, info, sandbox)
         except (OSError, ValueError, MesosLocalError, archive.ArchiveError) as error:
             raise MesosLocalError(f"cannot fetch {item['uri']['value']}: {error}") from error
-    if user := info.get("user"):
-        _change_owner(user, sandbox)
+    if (user := info.get("user")) and os.geteuid() == 0:
+        owner = pwd.getpwnam(user).pw_uid
+        for path in (sandbox, *sandbox.rglob("*")):
+            os.chown(path, owner, -1, follow_symlinks=False)
 
 
 def _fetch_item(item: Mapping[str, Any], info: Mapping[str, Any], sandbox: Path) -> None:
@@ -95,11 +97,3 @@ def _download(uri: str, target: Path, stall_nanoseconds: float) -> None:
         expected = response.headers.get("Content-Length")
         if expected is not None and output.tell() != int(expected):
             raise MesosLocalError(f"connection closed after {output.tell()} of {expected} bytes")
-
-
-def _change_owner(user: str, folder: Path) -> None:
-    """Make the task's user own the sandbox, if this process is root."""
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam(user).pw_uid
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, owner, -1, follow_symlinks=False)

@@ -210,7 +210,7 @@ def _read_docker(folder: Path) -> Image:
 
 
 def _read_oci(folder: Path) -> Image:
-    own, (manifest, *_) = Image(()).architecture, _load(folder, "index.json")["manifests"]
+    own, (manifest, *_) = Image(()).architecture, json.loads((folder / "index.json").read_text())["manifests"]
     content = json.loads(_blob(folder, manifest).path.read_text())
     if listed := content.get("manifests"):  # one for each architecture
         suitable = [one for one in listed if one.get("platform", {}).get("architecture") == own]
@@ -218,10 +218,6 @@ def _read_oci(folder: Path) -> Image:
     config = json.loads(_blob(folder, content["config"]).path.read_text())
     layers = [_blob(folder, descriptor) for descriptor in content["layers"]]
     return Image(layers, config.get("config") or {}, config["architecture"])
-
-
-def _load(folder: Path, name: str) -> Any:
-    return json.loads((folder / name).read_text())
 
 
 def _blob(folder: Path, descriptor: Mapping[str, str]) -> Layer:

@@ -128,7 +128,11 @@ def run_network(directory: Path, ready: int, ports: Mapping[str, int]) -> None:
     for line in _commands(agents):
         _run(line)
     if count_gpus():
-        _mount_loader_cache(Path("/run/ld.so.cache"))
+        # A loader cache that the isolator gpu/nvidia of Mesos 1.11 can read.
+        cache = Path("/run/ld.so.cache")
+        _run(f"ldconfig -X -c compat -C {cache}")
+        cache.write_bytes(without_extensions(cache.read_bytes()))
+        _run(f"mount --bind {cache} /etc/ld.so.cache")
     _FORWARD.write_text("1")
     for name in agents:
         _enter(_open_namespace(f"/run/netns/{name}"))
@@ -175,13 +179,6 @@ def _run(line: str) -> None:
     done = subprocess.run(line.split(), capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise MesosLocalError(f"{line}: {done.stderr.strip()}")
-
-
-def _mount_loader_cache(path: Path) -> None:
-    """Mount a loader cache that the isolator gpu/nvidia of Mesos 1.11 can read."""
-    _run(f"ldconfig -X -c compat -C {path}")
-    path.write_bytes(without_extensions(path.read_bytes()))
-    _run(f"mount --bind {path} /etc/ld.so.cache")
 
 
 def without_extensions(content: bytes) -> bytes:
@@ -286,7 +283,8 @@ class NameServer:
         while True:
             with suppress(OSError, http.client.HTTPException, ValueError):
                 for _ in self._events():
-                    self._update(self._state())
+                    state: Mapping[str, Any] = json.loads(HttpClient(20, 10).fetch(f"http://{self._master}/state").body)
+                    self._update(state)
             pause.wait(_RETRY)
 
     def _events(self) -> Iterator[bytes]:
@@ -296,10 +294,6 @@ class NameServer:
             response = connection.getresponse()
             while data := response.read1(_CHUNK):
                 yield data
-
-    def _state(self) -> Mapping[str, Any]:
-        state: Mapping[str, Any] = json.loads(HttpClient(20, 10).fetch(f"http://{self._master}/state").body)
-        return state
 
     def _update(self, state: Mapping[str, Any]) -> None:
         text = "".join(f"{address} {name}\n" for name, address in sorted(task_names(state).items()))
