@@ -16,7 +16,6 @@ from kazoo.protocol.states import KazooState
 
 from tf_executor.contract.http import SocketHandle
 
-from .connect import connect
 from .masters import (
     Detector,
     Leader,
@@ -28,6 +27,7 @@ from .masters import (
     parse_masters,
     resolve_hosts,
 )
+from .transport import connect
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from mesos_client import connect as mesos_client_connect
-from mesos_client.connect import connect, connect_unix
+from mesos_client import transport
 from mesos_client.executor import ExecutorDriver
 from mesos_client.http import HttpRequest, TransportError
 from mesos_client.scheduler import SchedulerDriver
-from mesos_client.transport import Transport
+from mesos_client.transport import Transport, connect, connect_unix
 from tf_executor.contract.http import SocketHandle
 from wire.client import ENVIRON, FRAMEWORK
 from wire.peer import PATIENCE, Peer, stream, subscribed
@@ -171,13 +170,13 @@ def test_p28_stop_does_not_wait_for_a_host_that_does_not_answer(
 ) -> None:
     """P28: a driver that connects to a black hole stops and leaves no thread."""
     connecting_now = threading.Event()
-    real = mesos_client_connect._outcome
+    real = transport._outcome
 
     def tell_and_wait(connection, timeout):
         connecting_now.set()
         return real(connection, 10 * PATIENCE)
 
-    monkeypatch.setattr(mesos_client_connect, "_outcome", tell_and_wait)
+    monkeypatch.setattr(transport, "_outcome", tell_and_wait)
     driver = list(drivers(black_hole))[kind]
     driver.start()
     assert connecting_now.wait(PATIENCE)
