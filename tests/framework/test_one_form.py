@@ -26,7 +26,7 @@ from tf_scheduler.history.model import ProgressPoint, Run
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskStatus
-from tf_scheduler.report.page import render_page
+from tf_scheduler.report import render_page
 
 VALUES: dict[str, Any] = {
     "step": 12_345,

@@ -110,7 +110,7 @@ def _dcos_login(access: SecretAccess, environment: Environment) -> tuple[str, Cr
     """Return the service account's cluster URL and credentials; None if it is not set."""
     if not environment.get(_CREDENTIAL):
         return None
-    from tf_scheduler.dcos.service_account import ServiceLogin, account_of
+    from tf_scheduler.dcos import ServiceLogin, account_of
 
     account = account_of(environment)
     if account is None:
@@ -126,7 +126,7 @@ def _dcos(access: SecretAccess, environment: Environment) -> Reader | None:
     login = _dcos_login(access, environment)
     if login is None:
         return None
-    from tf_scheduler.dcos.secret_store import SecretStore
+    from tf_scheduler.dcos import SecretStore
 
     return SecretStore(access.dcos_url or login[0], login[1], _dcos_authorities(access, environment)).read
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dcos_stand_in import UID, pem
-from tf_scheduler.dcos.service_account import (
+from tf_scheduler.dcos import (
     VARIABLE,
     AccountError,
     LoginError,

@@ -6,8 +6,7 @@ import base64
 
 import pytest
 
-from tf_scheduler.dcos.secret_store import SecretStore
-from tf_scheduler.dcos.service_account import ServiceLogin, parse_account
+from tf_scheduler.dcos import SecretStore, ServiceLogin, parse_account
 from tf_scheduler.errors import SecretError, SourceUnavailableError
 from tf_scheduler.model.secrets import SecretSource
 

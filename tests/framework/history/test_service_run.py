@@ -8,7 +8,7 @@ import pytest
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.model import from_json, to_json
 from tf_scheduler.history.record import service_run
-from tf_scheduler.report.page import render_page
+from tf_scheduler.report import render_page
 
 LAUNCHED = {"launched": "worker-0__a", "task": "worker-0", "generation": 1, "agent": "agent-1", "address": "a:1"}
 LINES = [

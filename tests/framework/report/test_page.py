@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from runs import T0, a_launch, a_point, a_run
 from tf_scheduler.history.model import ProgressPoint, RunWarning
-from tf_scheduler.report.charts import ticks, time_ticks
-from tf_scheduler.report.page import render_comparison, render_page
+from tf_scheduler.report import render_comparison, render_page, ticks, time_ticks
 
 VOID = {"meta"}
 EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"' &amp;"

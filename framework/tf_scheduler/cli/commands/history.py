@@ -40,8 +40,7 @@ from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
-from tf_scheduler.report.charts import format_time
-from tf_scheduler.report.page import render_comparison, render_page
+from tf_scheduler.report import format_time, render_comparison, render_page
 
 _DEFAULT_COUNT = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

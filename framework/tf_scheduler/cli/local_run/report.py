@@ -43,7 +43,7 @@ from tf_scheduler.model.task import is_own_cause
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
-from tf_scheduler.report.page import render_page
+from tf_scheduler.report import render_page
 
 from .follow import FollowResult, sandbox_of
 

@@ -1,23 +1,27 @@
-"""Log in to DC/OS as a service account, with a token signed with its key.
+"""Log in to DC/OS as a service account, and read the secret store with its token.
 
 POST <login_endpoint> {"uid", "token"}  ->  200 {"token"}; then `Authorization: token=<token>`
+GET /secrets/v1/secret/default/PATH
 PyJWT and cryptography, the extra `dcos`, are imported only when a credential is configured.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import requests
 
-from mesos_client.credentials import TokenCredentials
-from tf_scheduler.errors import SchedulerError
+from mesos_client.credentials import Credentials, TokenCredentials
+from tf_scheduler.errors import SchedulerError, SecretError, SourceUnavailableError
+from tf_scheduler.model.secrets import SecretSource
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -175,3 +179,58 @@ class ServiceLogin:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+#: Prefix of names of secrets that hold base64 (DC/OS documentation, Kerberos).
+BASE64_PREFIX = "__dcos_base64__"
+_BINARY = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretStore:
+    """Client of the secret store. `verify`: file of trusted CAs, True: the machine's."""
+
+    cluster: str
+    credentials: Credentials
+    verify: bool | str = True
+
+    def read(self, source: SecretSource) -> bytes:
+        """Return the value. Raise SecretError, SourceUnavailableError."""
+        answer = self._get(source)
+        if answer.status_code == requests.codes.ok:
+            return _value(source, answer)
+        message = f"{source}: the DC/OS secret store returned HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
+        if answer.status_code >= requests.codes.server_error or answer.status_code == requests.codes.too_many_requests:
+            raise SourceUnavailableError(message)
+        if answer.status_code == requests.codes.forbidden:
+            message += f"; the service account needs the permission `dcos:secrets:default:/{source.path} read`"
+        raise SecretError(message)
+
+    def _get(self, source: SecretSource) -> requests.Response:
+        answer = self._once(source)
+        sent = answer.request.headers.get("Authorization")
+        if answer.status_code == requests.codes.unauthorized and self.credentials.renew(sent):
+            return self._once(source)
+        return answer
+
+    def _once(self, source: SecretSource) -> requests.Response:
+        url = f"{self.cluster}/secrets/v1/secret/default/{quote(source.path)}"
+        with requests.Session() as session:
+            session.trust_env = False
+            try:
+                headers = {"Authorization": self.credentials.header() or "", "Accept": f"application/json, {_BINARY}"}
+                return session.get(url, headers=headers, timeout=TIMEOUT, verify=self.verify, allow_redirects=False)
+            except OSError as error:  # from requests or the login
+                message = f"{source}: the DC/OS secret store does not answer: {str(error)[:_MAX_TEXT]}"
+                raise SourceUnavailableError(message) from error
+
+
+def _value(source: SecretSource, answer: requests.Response) -> bytes:
+    if answer.headers.get("Content-Type", "").startswith(_BINARY):
+        return answer.content
+    try:
+        value: bytes = answer.json()["value"].encode()
+        is_base64 = source.path.rpartition("/")[2].startswith(BASE64_PREFIX)
+        return base64.b64decode(value, validate=True) if is_base64 else value
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+        raise SecretError(f"{source}: the DC/OS secret store did not return a secret") from None

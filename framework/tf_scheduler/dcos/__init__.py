@@ -1,1 +1,0 @@
-"""DC/OS services for a scheduler: service account login and the secret store."""
