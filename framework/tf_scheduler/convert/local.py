@@ -12,8 +12,7 @@ from tf_scheduler.model.spec import CleanupPolicy
 from tf_scheduler.options.schema.jobs import JOBS
 
 from .program import FOLDER, SIZES, Libraries, Options, ProgramFacts, needed_libraries, scan
-from .tables import Note, display_value
-from .values import command_line
+from .tables import Note, command_line, display_value
 
 #: Options that need a prepared cluster.
 _OF_CLUSTERS = (

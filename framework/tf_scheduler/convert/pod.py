@@ -16,28 +16,26 @@ from .tables import (
     Row,
     SetOption,
     attempt,
-    convert_tree,
-    ignore,
-    option_row,
-    unexpected_value,
-)
-from .values import (
     command_line,
+    convert_tree,
     cores,
     each,
     has_reference,
+    ignore,
     integer,
     mapping_or_empty,
     megabytes,
     nested_value,
     number,
     one_of,
+    option_row,
     quantity,
     require_bool,
     require_field,
     require_mapping,
     require_text,
     require_words,
+    unexpected_value,
 )
 
 #: Part of the note on a container without a command.

@@ -23,7 +23,7 @@ from tf_scheduler.errors import JobError
 from tf_scheduler.options.schema.fields import ALIASES
 from tf_scheduler.options.schema.jobs import JOBS
 
-from .values import command_line
+from .tables import command_line
 
 Options = dict[str, Any]
 #: End of a dotted name in a program -> strategy. The first entry counts.

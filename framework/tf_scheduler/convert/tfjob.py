@@ -12,7 +12,7 @@ from typing import Any
 from tf_executor.contract.strategies import Strategy
 
 from . import pod, tables
-from .values import convert_name, each, integer, nested_value, number, one_of, require_mapping, require_text
+from .tables import convert_name, each, integer, nested_value, number, one_of, require_mapping, require_text
 
 PYTORCH = "PyTorchJob"
 #: Replica type in lower case -> section.

@@ -9,8 +9,24 @@ from typing import Any
 
 from tf_executor.contract.strategies import Strategy
 
-from .tables import UNKNOWN, Action, Location, Note, Row, SetOption, apply_row, ignore, option_row, suggestion
-from .values import convert_name, hadoop_megabytes, integer, is_true, number, seconds_of_milliseconds
+from .tables import (
+    UNKNOWN,
+    Action,
+    Location,
+    Note,
+    Row,
+    SetOption,
+    apply_row,
+    convert_name,
+    hadoop_megabytes,
+    ignore,
+    integer,
+    is_true,
+    number,
+    option_row,
+    seconds_of_milliseconds,
+    suggestion,
+)
 
 OF_HADOOP = "concerns YARN and Hadoop"
 _OF_PORTAL = "the command `dcos-tensorflow history` replaces TonY's portal"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_scheduler.convert.values import command_line, cores, hadoop_megabytes, megabytes, quantity, service_name
+from tf_scheduler.convert.tables import command_line, cores, hadoop_megabytes, megabytes, quantity, service_name
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tf_scheduler.cli.common.output import json_switch, print_notices
 from tf_scheduler.cli.local_run.fitting import check_feasible, own_agents
 from tf_scheduler.cli.local_run.new_options import new_options
 from tf_scheduler.convert.program import COMMON_NAMES, strategy_named
-from tf_scheduler.convert.values import command_line
+from tf_scheduler.convert.tables import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.spec import to_spec
 

@@ -34,9 +34,8 @@ from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, 
 from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.pod import ENDPOINT, MADE_UP, NOT_REQUESTED
 from tf_scheduler.convert.program import PACKAGES, Libraries
-from tf_scheduler.convert.tables import Note
+from tf_scheduler.convert.tables import Note, command_line
 from tf_scheduler.convert.tfjob import KEPT
-from tf_scheduler.convert.values import command_line
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 from tf_scheduler.runtimes.runtimes import find_runtime

@@ -34,7 +34,7 @@ from tf_scheduler.convert.program import (
     scan,
     strategy_named,
 )
-from tf_scheduler.convert.values import command_line
+from tf_scheduler.convert.tables import command_line
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
