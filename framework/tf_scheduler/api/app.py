@@ -20,8 +20,8 @@ from tf_scheduler.errors import SchedulerError
 from .http import endpoint
 from .http.auth import Guard, Policy
 from .http.backend import Backend
-from .http.limits import BODY_TIMEOUT
 from .http.openapi import openapi_document
+from .http.server import BODY_TIMEOUT
 from .routes.operations import service_routes
 from .routes.operator_files import file_routes
 from .routes.sdk import sdk_routes

@@ -14,7 +14,7 @@ from asgi_client import ask, ask_async
 from kit.api import an_app, registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy, WriterAddresses
-from tf_scheduler.api.http.limits import BODY_LIMIT
+from tf_scheduler.api.http.server import BODY_LIMIT
 from tf_scheduler.api.views.base import Snapshot
 
 READ, WRITE = "GET", "POST"

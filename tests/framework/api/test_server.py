@@ -12,7 +12,7 @@ import pytest
 
 from kit.api import ServiceLoop, an_app, registered
 from tf_scheduler.api import app as api_app
-from tf_scheduler.api.http import limits
+from tf_scheduler.api.http import server as http_server
 from tf_scheduler.api.http.auth import Guard, Policy
 from tf_scheduler.api.http.server import ApiError, ApiServer, listen_address
 from tf_scheduler.store.journal import EventJournal
@@ -167,7 +167,7 @@ def test_repeated_equal_length_is_accepted(server, fields) -> None:
 @pytest.mark.parametrize("path", ["/v1/plans/deploy/start", "/v1/plans/deploy/stop", "/v1/nothing"])
 def test_missing_body_times_out(server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the endpoint reads a body or not."""
-    assert 30.0 == limits.BODY_TIMEOUT  # what is promised
+    assert 30.0 == http_server.BODY_TIMEOUT  # what is promised
     monkeypatch.setattr(api_app, "BODY_TIMEOUT", 0.1)
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{{"
     assert said(server, head.encode()).startswith((b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 409"))
@@ -199,13 +199,13 @@ def test_listen_address_of_network_and_loopback_agents(host: str, address: str) 
 
 def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer is two packets: a connection's second request took 40 ms."""
-    made, delays = limits.LimitedConnection.connection_made, []
+    made, delays = http_server.LimitedConnection.connection_made, []
 
     def record(self, transport) -> None:
         delays.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 0)
         made(self, transport)
 
-    monkeypatch.setattr(limits.LimitedConnection, "connection_made", record)
+    monkeypatch.setattr(http_server.LimitedConnection, "connection_made", record)
     with ApiServer(an_app(), "127.0.0.1", 0) as api:
         assert 200 == get(api, "/v1/plans")[0]
     assert [False] == delays
@@ -230,7 +230,7 @@ def asked(stack, server, path):
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch):
     """A server for four connections; its path /slow starts an answer and stalls."""
-    monkeypatch.setattr(limits, "connection_limit", lambda: 4)
+    monkeypatch.setattr(http_server, "connection_limit", lambda: 4)
 
     async def slow(_scope, receive, send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -295,7 +295,7 @@ def test_each_connection_of_a_burst_is_answered(
     limit: int, is_sent_at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 200 or 503. Behind Admin Router, all users share an address."""
-    monkeypatch.setattr(limits, "connection_limit", lambda: limit)
+    monkeypatch.setattr(http_server, "connection_limit", lambda: limit)
     journal = EventJournal(clock=lambda: 1.0)
     loop = ServiceLoop(registered(), journal=journal)
     with ApiServer(loop.app, "127.0.0.1", 0) as api, ExitStack() as stack:
@@ -328,8 +328,8 @@ def complete_answer(connection):
 
 
 def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 5 == limits.IDLE_TIMEOUT
-    monkeypatch.setattr(limits, "IDLE_TIMEOUT", 0.2)
+    assert 5 == http_server.IDLE_TIMEOUT
+    monkeypatch.setattr(http_server, "IDLE_TIMEOUT", 0.2)
     app = an_app()
     with ApiServer(app, "127.0.0.1", 0) as api:
         assert b"HTTP/1.1 200" in said(api, b"GET /v1/plans HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -353,12 +353,12 @@ def test_connection_limit_reserves_descriptors(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, values: calls.append(values))
 
-    assert limit == limits.connection_limit()
+    assert limit == http_server.connection_limit()
     assert ([] if raised is None else [(raised, hard)]) == calls
 
 
 def test_quota_at_its_limit_refuses_until_released() -> None:
-    quota = limits.Quota(1, "streams")
+    quota = http_server.Quota(1, "streams")
 
     assert quota.acquire() is None
     assert (503, "too many streams; try again later") == (quota.acquire().code, quota.acquire().message)

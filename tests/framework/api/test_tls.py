@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from kit.api import an_app
-from tf_scheduler.api.http import limits
+from tf_scheduler.api.http import server as http_server
 from tf_scheduler.api.http.server import ApiError, ApiServer, ServerTls
 
 PATIENCE = 20
@@ -62,8 +62,8 @@ def test_invalid_tls_files_are_named(certificates, names, message: str) -> None:
 )
 def test_incomplete_request_head_times_out(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """For the first request, and after an answer."""
-    assert 20.0 == limits.HEAD_TIMEOUT  # what is promised
-    monkeypatch.setattr(limits, "HEAD_TIMEOUT", 0.2)
+    assert 20.0 == http_server.HEAD_TIMEOUT  # what is promised
+    monkeypatch.setattr(http_server, "HEAD_TIMEOUT", 0.2)
     with (
         ApiServer(an_app(), "127.0.0.1", 0) as server,
         socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection,
@@ -82,7 +82,7 @@ def test_incomplete_request_head_times_out(start: bytes, monkeypatch: pytest.Mon
 
 def test_missing_tls_handshake_times_out(certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a connection is not counted by the limit on connections."""
-    monkeypatch.setattr(limits, "HANDSHAKE_TIMEOUT", 0.2)
+    monkeypatch.setattr(http_server, "HANDSHAKE_TIMEOUT", 0.2)
     tls = ServerTls(*certificates.pair("server"))
     with (
         ApiServer(an_app(), "127.0.0.1", 0, tls) as server,

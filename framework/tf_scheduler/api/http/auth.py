@@ -20,7 +20,7 @@ from tf_scheduler.api.views.base import ApiProblem
 from tf_scheduler.rate_limit import RateLimiter, client_key
 
 from .endpoint import SECURITY_HEADERS, respond, wants_json
-from .limits import BODY_LIMIT, SEND_TIMEOUT, TOO_MANY, limit_body
+from .server import BODY_LIMIT, SEND_TIMEOUT, TOO_MANY, limit_body
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Values of `Sec-Fetch-Site` for requests of the API's own page and of the address bar.

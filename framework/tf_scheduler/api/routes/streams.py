@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from tf_scheduler.api.http.backend import JournalReader
-from tf_scheduler.api.http.limits import MAX_STREAMS, LimitedStream, Quota
+from tf_scheduler.api.http.server import MAX_STREAMS, LimitedStream, Quota
 from tf_scheduler.api.views.base import ApiProblem
 from tf_scheduler.api.views.service import JournalPosition, event_body
 

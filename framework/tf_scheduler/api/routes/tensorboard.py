@@ -21,7 +21,7 @@ from starlette.routing import Route
 from tf_executor.contract.bodies import BoardBody
 from tf_executor.contract.states import TaskState
 from tf_scheduler.api.http.endpoint import Endpoint, respond
-from tf_scheduler.api.http.limits import BODY_TIMEOUT, LimitedStream, Quota
+from tf_scheduler.api.http.server import BODY_TIMEOUT, LimitedStream, Quota
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.api.views.tasks import pending_reasons
 from tf_scheduler.errors import SchedulerError
