@@ -18,7 +18,7 @@ from marshmallow import Schema, ValidationError, fields
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.model.digests import split_data
 
-from .rules import jobs, plans, secret_rules, service_rules
+from .rules import job_rules, service_rules
 from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
 from .schema.jobs import JOBS, WorkerSection, add_strategy, names_program
@@ -238,7 +238,7 @@ def _rules_of(module: ModuleType) -> list[Rule]:
 
 
 #: All rules over several options, in the order of their messages.
-RULES = tuple(rule for module in (service_rules, jobs, secret_rules, plans) for rule in _rules_of(module))
+RULES = tuple(rule for module in (service_rules, job_rules) for rule in _rules_of(module))
 
 
 def resolve(
