@@ -29,7 +29,7 @@ from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.runner import Runner
-from tf_scheduler.secrets.sources import SecretSources, directory_reader, environment_reader
+from tf_scheduler.secrets.delivery import SecretSources, directory_reader, environment_reader
 from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.operator_files import OperatorFiles

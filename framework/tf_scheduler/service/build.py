@@ -33,7 +33,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Checkpoint, Runner, no_checkpoint, restore
-from tf_scheduler.secrets.desk import SecretService
+from tf_scheduler.secrets.delivery import SecretService
 from tf_scheduler.store.interface import Leadership, StateStore
 from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.retrying import RetryingStore, SharedStore

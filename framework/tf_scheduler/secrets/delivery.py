@@ -1,5 +1,6 @@
-"""Hold executors' secret requests until the loop approves, then send the values.
+"""Read sources of secrets, and hold requests until the loop approves them.
 
+A source is written `scheme:path#key`.
 executor -> API thread -> `give` -> event -> loop: decided, stored -> `observe` -> values -> answer
 """
 
@@ -7,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tf_scheduler.errors import SecretError, SourceUnavailableError
@@ -18,12 +21,70 @@ from tf_scheduler.model.effects import Decision
 from tf_scheduler.model.events import Event, SecretsRequested
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.plan import Reply
-from tf_scheduler.model.secrets import SecretSpec
+from tf_scheduler.model.secrets import INLINE_SCHEME, HiddenText, SecretSource, SecretSpec, parse_source
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.rate_limit import RateLimiter, client_key
 
-from .sources import SecretSources
+MISSING_VAULT = "secrets of Vault need the extra `vault`: pip install 'dcos-tensorflow[vault]'"
+#: Returns the value of a source of one scheme. Raises SecretError.
+Reader = Callable[[SecretSource], bytes]
+
+
+class SecretSources:
+    """All sources by scheme, read again for each launch. Thread-safe."""
+
+    def __init__(self, readers: Mapping[str, Reader]) -> None:
+        self._readers = readers
+
+    def value(self, text: str) -> bytes:
+        """Return the value. Raises SecretError, or SourceUnavailableError if temporary."""
+        scheme, _, rest = text.partition(":")
+        try:
+            source = SecretSource(INLINE_SCHEME, rest) if scheme == INLINE_SCHEME else parse_source(text)
+        except ValueError as error:
+            raise SecretError(f"source `{text}`: {error}") from None
+        reader = self._readers.get(source.scheme)
+        if reader is None:
+            raise SecretError(f"{source}: this scheduler is not configured for `{source.scheme}:` sources")
+        return reader(source)
+
+
+def environment_reader(environment: Mapping[str, str]) -> Reader:
+    """Read environment variables of the scheduler."""
+
+    def read(source: SecretSource) -> bytes:
+        if source.path not in environment:
+            raise SecretError(f"{source}: missing variable in the scheduler's environment")
+        return os.fsencode(environment[source.path])
+
+    return read
+
+
+def directory_reader(folder: Path) -> Reader:
+    """Read files below a folder (Docker, Kubernetes mounts); links must stay inside."""
+
+    def read(source: SecretSource) -> bytes:
+        try:
+            # Kubernetes replaces a secret by moving a link, so the path is resolved each time.
+            root, path = folder.resolve(strict=True), (folder / source.path).resolve(strict=True)
+            if not path.is_relative_to(root):
+                raise SecretError(f"{source}: the file is outside {folder}")
+            return path.read_bytes()
+        except OSError as error:
+            raise SecretError(f"{source}: {folder / source.path}: {error.strerror}") from error
+
+    return read
+
+
+def options_reader(options: Mapping[str, HiddenText]) -> Reader:
+    """Read values of the options themselves, by the option's path."""
+
+    def read(source: SecretSource) -> bytes:
+        return options[source.path].reveal().encode()
+
+    return read
+
 
 log = logging.getLogger(__name__)
 
