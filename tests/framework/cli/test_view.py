@@ -18,7 +18,7 @@ from tf_executor.contract.states import Activity, TaskState
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Overview, Restart, overview
 from tf_scheduler.cli.common.output import fold_lines
-from tf_scheduler.cli.local_run.follow import StopMonitor
+from tf_scheduler.cli.local_run.follow import StopMonitor, follow
 from tf_scheduler.cli.local_run.view import EVERY, LineView, RunHistory, run_view
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
@@ -233,16 +233,29 @@ def test_stop_says_who_may_save_for_how_long(signals, live: int, expected: str) 
     assert not any("left" in line for line in lines)
 
 
+#: A job with a task that fits no agent, and the reason.
+_TOO_SMALL = AgentRejected("agent-1", (TooSmall((Shortage("cpus", 1600, 1000),)),))
+WAITING = overview(Snapshot(with_fields(SchedulerState(a_spec()), pending={"worker-1": (_TOO_SMALL,)})))
+REASONS = {"worker-1": ("agent agent-1: needs cpus 1.6, has 1",)}
+
+
 def test_reasons_of_pending_tasks_are_kept_until_all_are_placed() -> None:
     """The report of a stopped run has them, also if the scheduler has none at its end."""
     state = SchedulerState(a_spec())
-    why = AgentRejected("agent-1", (TooSmall((Shortage("cpus", 1600, 1000),)),))
-    waiting = with_fields(state, pending={"worker-1": (why,)})
     monitor, kept = StopMonitor(SimpleNamespace(trouble=""), 10.0, None, []), []
 
-    for shown in (overview(Snapshot(waiting)), overview(Snapshot(state)), training(**STEPS)):
+    for shown in (WAITING, overview(Snapshot(state)), training(**STEPS)):
         monitor.check(shown, 1.0)
         kept.append(monitor.pending)
 
-    reasons = {"worker-1": ("agent agent-1: needs cpus 1.6, has 1",)}
-    assert [reasons, reasons, {}] == kept
+    assert [REASONS, REASONS, {}] == kept
+
+
+def test_result_of_stopped_run_has_reasons_of_pending_tasks() -> None:
+    answers = iter((WAITING, replace(training(), over=True)))
+    scheduler = SimpleNamespace(refresh=lambda: next(answers), uninstall=lambda: None, trouble="")
+    monitor = StopMonitor(scheduler, 10.0, None, ["SIGTERM"])
+
+    result = follow(scheduler, monitor, SimpleNamespace(nodes=()), own=True, draw=lambda *_: None)
+
+    assert ("SIGTERM received", REASONS) == (result.stop_reason, result.pending)

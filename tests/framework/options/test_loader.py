@@ -37,6 +37,20 @@ def test_defaults_match_original_package() -> None:
     assert Strategy.BETWEEN_GRAPH is spec.strategy
 
 
+#: Strategy -> tasks of the smallest file, with two workers; other strategies have only these.
+SMALLEST = {
+    Strategy.PARAMETER_SERVER: ["chief-0", "ps-0", "worker-0", "worker-1"],
+    Strategy.BETWEEN_GRAPH: ["ps-0", "ps-1", "worker-0", "worker-1"],
+}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_strategy_decides_omitted_counts(strategy: Strategy) -> None:
+    spec = load_spec({"service": {"strategy": strategy.value, "command": "x"}, "worker": {"count": 2}})
+
+    assert SMALLEST.get(strategy, ["worker-0", "worker-1"]) == sorted(task.name for task in spec.tasks())
+
+
 def test_job_settings_override_service() -> None:
     """The environments are merged."""
     service = {"command": "all", "strategy": "between_graph", "environment": {"A": "1", "B": "1"}, "python": "/all"}
