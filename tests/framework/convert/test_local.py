@@ -134,6 +134,7 @@ def test_options_of_clusters_are_omitted() -> None:
         ("cd /opt/x && python3.7 /opt/x/main.py --a 1", "train.py", "python train.py --a 1"),
         ("/opt/conda/bin/python a.py b.py", "b.py", "python a.py b.py"),
         ("python /opt/a.py /opt/b.py", "b.py", "python /opt/a.py b.py"),
+        ("python -m torch.distributed.run ./a.py", "b.py", "python -m torch.distributed.run b.py"),
         ("torchrun /opt/a.py", "all.zip", "torchrun /opt/a.py"),
         ("nvidia-smi", "train.py", "nvidia-smi"),
     ],

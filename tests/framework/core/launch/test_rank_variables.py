@@ -93,20 +93,20 @@ def test_torchrun_finds_nodes_and_processes() -> None:
 
 def test_horovod_gets_rendezvous_and_rank() -> None:
     """As horovodrun for hosts with one slot; the chief is rank 0, its executor serves."""
-    spec = service(Strategy.HOROVOD, worker=1, chief=1)
+    spec = service(Strategy.HOROVOD, worker=2, chief=1)
     variables = environments(spec)
 
     assert {
-        "HOROVOD_RANK": "1",
-        "HOROVOD_SIZE": "2",
+        "HOROVOD_RANK": "2",
+        "HOROVOD_SIZE": "3",
         "HOROVOD_LOCAL_RANK": "0",
         "HOROVOD_LOCAL_SIZE": "1",
-        "HOROVOD_CROSS_RANK": "1",
-        "HOROVOD_CROSS_SIZE": "2",
+        "HOROVOD_CROSS_RANK": "2",
+        "HOROVOD_CROSS_SIZE": "3",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
         "HOROVOD_GLOO_RENDEZVOUS_PORT": variables["chief-0"]["TASK_ADDRESS"].rpartition(":")[2],
         "HOROVOD_CONTROLLER": "gloo",
-    }.items() <= variables["worker-0"].items()
+    }.items() <= variables["worker-1"].items()
     assert (True, False) == (hosts_rendezvous(spec, CHIEF, 0), hosts_rendezvous(spec, WORKER, 0))
 
 
