@@ -22,6 +22,16 @@ EXAMPLES = {
         ("executor/tf_executor/contract/states.py", "api/views/overview.py", "core/recovery/status.py"),
         3,
     ),
+    "field of the progress": (
+        r"\bseconds_left\b",
+        (
+            "executor/tf_executor/contract/reports.py",
+            "executor/tf_executor/progress/tracking.py",
+            "framework/dcos_command/service.py",
+            "cli/local_run/view.py",
+        ),
+        4,
+    ),
     "command": (r'"describe"', ("framework/dcos_command/command.py", "framework/dcos_command/service.py"), 5),
     "strategy": (r'HOROVOD = "horovod"', ("executor/tf_executor/contract/strategies.py",), 3),
     "converter": (r"^from \. import .*\btony\b", ("convert/conversion.py",), 2),

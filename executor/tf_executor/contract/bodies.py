@@ -6,8 +6,9 @@ no other mark.
 """
 
 import sys
-from typing import Any, Dict, FrozenSet, List, Literal, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Literal, Optional, TypedDict, Union
 
+from .reports import PROGRESS_FIELDS
 from .states import Override, Status
 
 JobVerdict = Literal["succeeded", "failed", "stopped"]
@@ -193,38 +194,32 @@ class ClusterBody(_ClusterBody, total=False):
     members: Optional[MembersBody]
 
 
+if TYPE_CHECKING:
+
+    class _ReportBody(TypedDict, total=False):
+        """Fields of `Progress` in a body; read by `Progress.from_json`."""
+
+else:
+    _ReportBody = TypedDict("_ReportBody", {each.name: each.kind for each in PROGRESS_FIELDS}, total=False)
+
+
 class _PointBody(TypedDict):
     time: float
-    step: Optional[int]
     loss: Optional[float]
-    steps_per_second: Optional[float]
 
 
-class PointBody(_PointBody, total=False):
+class PointBody(_ReportBody, _PointBody, total=False):
     metrics: Dict[str, Optional[float]]
-    #: Number of workers that trained then; null unless the task leads the training.
-    workers: Optional[int]
 
 
 class _ProgressBody(_Member):
     status: str
     time: Optional[float]
     step: Optional[int]
-    total: Optional[int]
-    loss: Optional[float]
-    examples: Optional[int]
-    steps_per_second: Optional[float]
-    examples_per_second: Optional[float]
-    seconds_left: Optional[float]
     points: List[PointBody]
 
 
-class ProgressBody(_ProgressBody, total=False):
-    epoch: Optional[int]
-    epochs: Optional[int]
-    saved_step: Optional[int]
-    of: Optional[str]
-    source: Optional[str]
+class ProgressBody(_ReportBody, _ProgressBody, total=False):
     metrics: Dict[str, Optional[float]]
 
 
@@ -483,14 +478,8 @@ class _OverviewTaskBody(TypedDict):
     message: str
 
 
-class OverviewTaskBody(_OverviewTaskBody, total=False):
+class OverviewTaskBody(_ReportBody, _OverviewTaskBody, total=False):
     activity: str
-    step: Optional[int]
-    total: Optional[int]
-    loss: Optional[float]
-    steps_per_second: Optional[float]
-    examples_per_second: Optional[float]
-    seconds_left: Optional[float]
 
 
 class _OverviewBody(TypedDict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Optional
 
 from .text import format_duration, format_number, format_percent, format_rate
 
@@ -244,6 +244,8 @@ class ProgressField:
     """How a field of `Progress` is checked and shown."""
 
     name: str
+    #: Type of its JSON.
+    kind: Any
     check: Check
     #: Heading; empty: it is not shown on its own.
     label: str
@@ -253,9 +255,17 @@ class ProgressField:
     about: str
 
 
+#: Types of JSON by the annotation of a field: Python 3.8 cannot evaluate these annotations.
+_KINDS: Mapping[str, Any] = {
+    "int | None": Optional[int],
+    "float | None": Optional[float],
+    "str | None": Optional[str],
+}
 #: Fields that a report may omit, in the order in which they are shown.
 PROGRESS_FIELDS = tuple(
-    ProgressField(each.name, *each.metadata["shown"]) for each in fields(Progress) if "shown" in each.metadata
+    ProgressField(each.name, _KINDS[str(each.type)], *each.metadata["shown"])
+    for each in fields(Progress)
+    if "shown" in each.metadata
 )
 #: Fields of the points of a curve, in addition to metrics.
 CURVE_FIELDS = ("time", "step", "loss", "steps_per_second", "workers")

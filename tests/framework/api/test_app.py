@@ -119,16 +119,7 @@ def test_cluster_has_tf_config_of_each_task(app) -> None:
 def test_progress_has_curve(loop) -> None:
     """JSON has no NaN, so such a loss is null."""
     reports = [
-        Progress(
-            n,
-            float(n),
-            step=10 * n,
-            total=100,
-            loss=loss,
-            source="output",
-            metrics={"lr": 0.1, "x": loss},
-            saved_step=n,
-        )
+        Progress(n, n * 1.0, 10 * n, 100, loss, saved_step=n, source="output", metrics={"lr": 0.1, "x": loss})
         for n, loss in ((1, 0.5), (2, float("nan")))
     ]
     for progress in reports:

@@ -18,7 +18,9 @@ from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.secrets import SecretSpec
 
 NO_SECRETS = SecretRedactor([])
-WORKER = TaskRow("worker-0", "t", "e", "S", "agent", "a:1", 1, "failed", "exit code 4; stderr: it is ***", False, "")
+_NAMES = ("name", "id", "executor_id", "agent_id", "hostname", "address", "generation", "state", "message", "live")
+_VALUES = ("worker-0", "t", "e", "S", "agent", "a:1", 1, "failed", "exit code 4; stderr: it is ***", False)
+WORKER = TaskRow(**dict(zip(_NAMES, _VALUES, strict=True)), progress="")
 CHIEF = replace(WORKER, name="chief-0", state="finished", message="")
 SEEN = Overview(
     *("digits", "/checkpoints", "f", "deploy", "ERROR", (), (WORKER, CHIEF), (), 0, {}, False, "chief-0"),

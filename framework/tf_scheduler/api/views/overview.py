@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
 
-from tf_executor.contract.reports import PROGRESS_FIELDS, describe_progress
+from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import Activity, Status, TaskState, assert_never
 from tf_executor.contract.text import format_number
 from tf_scheduler.api.views import plan_messages
@@ -23,7 +23,7 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskStatus, is_own_cause
 
-from .base import Snapshot, finite_or_none
+from .base import REPORTED, Snapshot, report_body
 from .tasks import job_speed, resources_of, usage_of
 
 
@@ -39,9 +39,9 @@ class StepRow:
     task: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """Last launch of a task."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow(Progress):
+    """Last launch of a task, with the last report of its program."""
 
     name: str
     id: str
@@ -58,21 +58,6 @@ class TaskRow:
     #: Progress reported by the program, in words; empty if none.
     progress: str
     activity: str = Activity.QUEUED.value
-    #: Last reported values; None if not reported.
-    step: int | None = None
-    total: int | None = None
-    loss: float | None = None
-    steps_per_second: float | None = None
-    examples_per_second: float | None = None
-    seconds_left: float | None = None
-    epoch: int | None = None
-    epochs: int | None = None
-    #: Step at the last checkpoint; None if unknown.
-    saved_step: int | None = None
-    #: Origin of these values: `report`, `event files` or `output`.
-    source: str | None = None
-    #: Other values that the program reports, by name.
-    metrics: Mapping[str, float | None] = field(default_factory=dict)
     #: What its processes use; None if not reported, and after the end but for the peak.
     memory_used_mb: float | None = None
     memory_peak_mb: float | None = None
@@ -187,7 +172,6 @@ _MAX_AGENTS = 50
 #: Names in a detail.
 _NAMED = 3
 _ENDED = (Activity.SUCCEEDED, Activity.FAILED, Activity.STOPPED)
-_REPORTED = {each.name for each in PROGRESS_FIELDS} & {each.name for each in fields(TaskRow)}
 
 
 def overview(snapshot: Snapshot) -> Overview:
@@ -231,9 +215,9 @@ def overview(snapshot: Snapshot) -> Overview:
 
 
 def _job_speed(state: SchedulerState, leader: str | None) -> float | None:
-    reports = ((record.name, state.process.progress.get(record.id)) for record in state.stored.tasks.values())
-    speeds = ((name, report.of, finite_or_none(report.examples_per_second)) for name, report in reports if report)
-    return job_speed(speeds, leader)
+    last = state.process.progress
+    reports = {record.name: last[record.id] for record in state.stored.tasks.values() if record.id in last}
+    return job_speed(reports, leader)
 
 
 def _active_plan(state: SchedulerState) -> Plan:
@@ -258,8 +242,7 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         live=state.is_live(record),
         progress=describe_progress(progress) if progress else "",
         activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
-        **{name: finite_or_none(getattr(progress, name, None)) for name in _REPORTED},
-        metrics={name: finite_or_none(value) for name, value in progress.metrics.items()} if progress else {},
+        **report_body(progress or Progress(), ("sequence", *REPORTED)),
         **usage_of(state, record),  # type: ignore[arg-type]
         memory_mb=resources_of(record)["mem"] - state.spec.executor.needs.mem / UNIT,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_executor.contract.bodies import EarlierLaunchBody, PendingBody, PendingTaskBody, TaskBody, TasksBody
+from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import Status
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.ids import TaskName
@@ -145,12 +146,14 @@ def _waits(step: Step) -> bool:
     return step.status in _WAITING or (step.override is not None and step.status is not Status.COMPLETE)
 
 
-def job_speed(speeds: Iterable[tuple[str, str | None, float | None]], first: str | None) -> float | None:
+def job_speed(reports: Mapping[TaskName, Progress], leader: str | None) -> float | None:
     """Return the examples per second of the job; None without any.
 
-    `speeds`: name, Progress.of and value of each task. A value of the whole job counts once, preferably that of
-    the task `first`; otherwise all tasks are summed up.
+    `reports`: last report of each task. A value of the whole job counts once, preferably that of the leader;
+    otherwise all tasks are summed up.
     """
-    known = [(name, of, speed) for name, of, speed in speeds if speed is not None]
-    whole = sorted((each for each in known if each[1] == "job"), key=lambda each: each[0] != first)
-    return sum(speed for _, _, speed in whole[:1] or known) if known else None
+    speeds = {
+        name: report.examples_per_second for name, report in reports.items() if report.examples_per_second is not None
+    }
+    whole = sorted((name for name in speeds if reports[name].of == "job"), key=lambda name: name != leader)
+    return sum(speeds[name] for name in whole[:1] or speeds) if speeds else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from tf_executor.contract.bodies import (
     ClusterBody,
@@ -16,27 +16,18 @@ from tf_executor.contract.bodies import (
     ResultBody,
     TrainingBody,
 )
-from tf_executor.contract.reports import (
-    CURVE_FIELDS,
-    PROGRESS_FIELDS,
-    REPORT,
-    Progress,
-    describe_progress,
-    progress_texts,
-)
+from tf_executor.contract.reports import CURVE_FIELDS, REPORT, Progress, describe_progress, progress_texts
 from tf_executor.contract.text import downsample, pluralize
 from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, tf_config
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import TaskSpec
+from tf_scheduler.model.spec import JobKind, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TrainingCurve
 
-from .base import ApiAnswer, Snapshot, View, finite_or_none
+from .base import ApiAnswer, Snapshot, View, report_body
 from .pods import display_status
 from .tasks import job_speed
 
-#: Fields of a progress report, null without one.
-_REPORTED = ("time", *(each.name for each in PROGRESS_FIELDS if each.name in ProgressBody.__annotations__))
 Curves = Mapping[TaskName, TrainingCurve]
 
 
@@ -91,86 +82,82 @@ def progress(snapshot: Snapshot, curves: Curves, points: int, names: Collection[
     `names`: names of the tasks; none for all.
     """
     state = snapshot.state
-    listed = {task.name: points for task in state.spec.tasks() if not names or task.name in names}
-    tasks = [
-        _task(state, task, _points(curves.get(task.name), listed.get(task.name, 0))) for task in state.spec.tasks()
-    ]
+    tasks, leader = list(state.spec.tasks()), state.spec.leader
+    listed = [task for task in tasks if not names or task.name in names]
+    reports = {task.name: report for task in tasks if (report := _report(state, task.name)) is not None}
     body: TrainingBody = {
-        "leader": state.spec.leader,
-        "examples_per_second": _examples_per_second(tasks, state.spec.leader),
-        "summary": _summary(tasks, state.spec.leader),
-        "tasks": [task for task in tasks if task["name"] in listed],
+        "leader": leader,
+        "examples_per_second": job_speed(reports, leader),
+        "summary": _summary(reports, leader),
+        "tasks": [
+            _task(state, task, reports.get(task.name), _points(curves.get(task.name), points)) for task in listed
+        ],
         "jobs": {
-            job: _job(list(group), state.spec.leader)
-            for job, group in groupby(sorted(tasks, key=lambda task: task["job"]), key=lambda task: task["job"])
+            kind.value: _job([task.name for task in group], reports, leader)
+            for kind, group in groupby(sorted(tasks, key=_kind_of), key=_kind_of)
         },
         "members": _members(state),
     }
     return View(body)
 
 
+def _kind_of(task: TaskSpec) -> JobKind:
+    return task.job.kind
+
+
 def _points(curve: TrainingCurve | None, points: int) -> list[PointBody]:
-    return [
-        {
-            **{name: finite_or_none(getattr(point, name)) for name in CURVE_FIELDS},  # type: ignore[typeddict-item]
-            "metrics": _metrics(point),
-        }
-        for point in downsample(() if curve is None else curve.points, points)
-    ]
+    chosen = downsample(() if curve is None else curve.points, points)
+    return [cast(PointBody, report_body(point, CURVE_FIELDS)) for point in chosen]
 
 
-def _task(state: SchedulerState, task: TaskSpec, points: list[PointBody]) -> ProgressBody:
-    record = state.stored.tasks.get(task.name)
+def _report(state: SchedulerState, name: TaskName) -> Progress | None:
+    """Return the last report of the program of a task."""
+    record = state.stored.tasks.get(name)
     report = None if record is None else state.process.progress.get(record.id)
-    report = report if report is not None and report.is_of_training else None
+    return report if report is not None and report.is_of_training else None
+
+
+def _task(state: SchedulerState, task: TaskSpec, report: Progress | None, points: list[PointBody]) -> ProgressBody:
+    record = state.stored.tasks.get(task.name)
     return {
         "name": task.name,
         "job": task.job.kind.value,
         "index": task.index,
         "status": "PENDING" if record is None else display_status(state, record),
-        **{name: finite_or_none(getattr(report, name, None)) for name in _REPORTED},  # type: ignore[typeddict-item]
-        "metrics": {} if report is None else _metrics(report),
+        **report_body(report),  # type: ignore[typeddict-item]
         "points": points,
     }
 
 
-def _metrics(report: Progress) -> dict[str, float | None]:
-    return {name: finite_or_none(value) for name, value in report.metrics.items()}
-
-
-def _examples_per_second(tasks: Sequence[ProgressBody], first: str | None) -> float | None:
-    return job_speed(((task["name"], task["of"], task["examples_per_second"]) for task in tasks), first)
-
-
-def _summary(tasks: Sequence[ProgressBody], leader: str | None) -> dict[str, str]:
+def _summary(reports: Mapping[TaskName, Progress], leader: str | None) -> dict[str, str]:
     """Return the texts of the leader, else of the first task that reports."""
-    reporting = [task for task in tasks if task["time"] is not None]
-    first = min(reporting, key=lambda task: task["name"] != leader, default=None)
-    progress = Progress() if first is None else Progress.from_json(first)
-    return progress_texts(replace(progress, examples_per_second=_examples_per_second(tasks, leader)))
+    first = min(reports, key=lambda name: name != leader, default=None)
+    progress = Progress() if first is None else Progress.from_json(report_body(reports[first]))
+    return progress_texts(replace(progress, examples_per_second=job_speed(reports, leader)))
 
 
-def _job(tasks: Sequence[ProgressBody], first: str | None) -> JobProgressBody:
-    speeds = [task["steps_per_second"] for task in tasks if task["steps_per_second"] is not None]
-    reporting = [task for task in tasks if task["time"] is not None]
-    step = min((task["step"] for task in tasks if task["step"] is not None), default=None)
-    total = max((task["total"] for task in tasks if task["total"] is not None), default=None)
-    speed = sum(speeds) / len(speeds) if speeds else None
-    progress = Progress(step=step, total=total, steps_per_second=speed)
-    if epochs := next((task for task in reporting if task["epoch"]), None):
-        progress = replace(progress, epoch=epochs["epoch"], epochs=epochs["epochs"])
-    sources = sorted({task["source"] or REPORT for task in reporting} - {REPORT})
+def _job(tasks: Sequence[TaskName], reports: Mapping[TaskName, Progress], leader: str | None) -> JobProgressBody:
+    own = {name: reports[name] for name in tasks if name in reports}
+    speeds = [report.steps_per_second for report in own.values() if report.steps_per_second is not None]
+    progress = Progress(
+        step=min((report.step for report in own.values() if report.step is not None), default=None),
+        total=max((report.total for report in own.values() if report.total is not None), default=None),
+        steps_per_second=sum(speeds) / len(speeds) if speeds else None,
+    )
+    if epochs := next((report for report in own.values() if report.epoch), None):
+        progress = replace(progress, epoch=epochs.epoch, epochs=epochs.epochs)
+    sources = sorted({report.source or REPORT for report in own.values()} - {REPORT})
     parts = (
         describe_progress(progress),
-        f"{len(reporting)} of {pluralize(len(tasks), 'task')} report" if 0 < len(reporting) < len(tasks) else "",
+        f"{len(own)} of {pluralize(len(tasks), 'task')} report" if 0 < len(own) < len(tasks) else "",
         f"from {' and '.join(sources)}" if sources else "",
     )
     return {
         "tasks": len(tasks),
-        "reporting": len(reporting),
-        "step": step,
-        "total": total,
-        "steps_per_second": speed,
-        "examples_per_second": _examples_per_second(tasks, first),
+        "reporting": len(own),
+        "step": progress.step,
+        "total": progress.total,
+        "steps_per_second": progress.steps_per_second,
+        "examples_per_second": job_speed(own, leader),
         "text": ", ".join(filter(None, parts)),
     }
